@@ -1,0 +1,60 @@
+# `make demo` and `make test` are all the set-up there is: each installs what is missing.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
+# More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
+ARGS :=
+
+.PHONY: help demo test test-fast check format bench clean system-packages
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
+	@$(WITH_VENV) bash examples/demo.sh
+
+test: system-packages $(VENV)/.installed ## all tests
+	@$(WITH_VENV) python -m pytest $(ARGS)
+
+test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
+	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not broker" $(ARGS)
+
+check: $(VENV)/.installed ## lint, formatting, types
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+format: $(VENV)/.installed ## format, and mend what lint can mend
+	$(VENV)/bin/ruff format .
+	$(VENV)/bin/ruff check --fix .
+
+bench: system-packages $(VENV)/.installed-bench ## the budgets, measured
+	@$(WITH_VENV) python -m benchmarks $(ARGS)
+
+clean: ## remove all that was built, the virtual environment too
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -f logfs/records/_native.c logfs/records/_native.*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+system-packages:
+	@.ci/system-packages
+
+# The package is installed editable: what changes in Python counts at once, these need a new build.
+$(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records/*., pyx pxd h))
+	@.ci/system-packages
+	@echo "logfs: setting up $(VENV), about a minute the first time"
+	@$(PYTHON) -m pip --version >/dev/null 2>&1 || "$$(.ci/find-python)" -m venv --clear $(VENV)
+	@# setuptools keeps a module that is newer than its source, even if setup.py changed.
+	@rm -rf build logfs/records/_native.*.so
+	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-bench: pyproject.toml | $(VENV)/.installed
+	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[bench]'
+	@touch $@

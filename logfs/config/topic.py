@@ -1,0 +1,365 @@
+"""The settings of a topic: every key of Kafka 4.1, with Kafka's name, type, default and bounds.
+
+Source: Kafka LogConfig, TopicConfig, ServerTopicConfigSynonyms (4.1.1).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import ClassVar, Self
+
+from logfs.config.kinds import (
+    MAX_LONG,
+    Boolean,
+    Double,
+    Replicas,
+    Word,
+    Words,
+    int_kind,
+    long_kind,
+)
+from logfs.config.settings import ConfigKey, Settings, config_keys, setting
+from logfs.errors import InvalidConfigError
+
+DAY_MS = 86_400_000
+
+_NOT_REPLICATED = "logfs does not replicate"
+_NOT_TIERED = "logfs has no tiered storage"
+
+REMOVED_TOPIC_KEYS: Mapping[str, str] = {
+    "message.format.version": "Kafka 4.0 removed it, records are always written in format v2",
+    "message.downconversion.enable": "Kafka 4.0 removed it, records are never down-converted",
+    "message.timestamp.difference.max.ms": "Kafka 4.0 removed it; set "
+    "message.timestamp.before.max.ms and message.timestamp.after.max.ms",
+}
+"""Keys of earlier Kafkas, and what to do instead."""
+
+
+class CleanupPolicy(StrEnum):
+    """What happens to segments that are no longer written."""
+
+    COMPACT = "compact"
+    DELETE = "delete"
+
+
+class CompressionType(StrEnum):
+    """How batches are stored; PRODUCER keeps what the writer chose."""
+
+    UNCOMPRESSED = "uncompressed"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    PRODUCER = "producer"
+
+
+class TimestampType(StrEnum):
+    """Whose clock gives records their timestamps."""
+
+    CREATE_TIME = "CreateTime"
+    LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicConfig(Settings):
+    """The settings of one topic, a field for each key; ``TOPIC_KEYS`` says what they mean.
+
+    Two are equal if the values in effect are, whether given or fallen back to.
+
+    Attributes:
+        explicit: The keys that were given.
+        base: What a key falls back to that is not given; None for Kafka's defaults.
+    """
+
+    noun: ClassVar[str] = "topic"
+
+    cleanup_policy: frozenset[CleanupPolicy] = setting(
+        Words(CleanupPolicy),
+        frozenset({CleanupPolicy.DELETE}),
+        "old segments are deleted by age and size, compacted by key, or both",
+        broker=("log.cleanup.policy",),
+    )
+    compression_type: CompressionType = setting(  # noqa: RUF009 - it makes a field, as field() does
+        Word(CompressionType),
+        CompressionType.PRODUCER,
+        "codec of the batches stored; producer keeps the writer's",
+        broker=("compression.type",),
+    )
+    compression_gzip_level: int = setting(
+        int_kind(1, 9, or_minus_one=True),
+        -1,
+        "level if compression.type is gzip; -1 is the codec's own default",
+        broker=("compression.gzip.level",),
+    )
+    compression_lz4_level: int = setting(
+        int_kind(1, 17),
+        9,
+        "level if compression.type is lz4",
+        broker=("compression.lz4.level",),
+    )
+    compression_zstd_level: int = setting(
+        int_kind(-131072, 22),
+        3,
+        "level if compression.type is zstd",
+        broker=("compression.zstd.level",),
+    )
+    delete_retention_ms: int = setting(
+        long_kind(0),
+        DAY_MS,
+        "how long compaction keeps tombstones and transaction markers",
+        broker=("log.cleaner.delete.retention.ms",),
+    )
+    file_delete_delay_ms: int = setting(
+        long_kind(0),
+        60_000,
+        "time from renaming a file to .deleted until it is removed",
+        broker=("log.segment.delete.delay.ms",),
+    )
+    flush_messages: int = setting(
+        long_kind(1),
+        MAX_LONG,
+        "records after which an append flushes the log",
+        broker=("log.flush.interval.messages",),
+    )
+    flush_ms: int = setting(
+        long_kind(0),
+        MAX_LONG,
+        "time after which the log is flushed",
+        broker=("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
+    )
+    index_interval_bytes: int = setting(
+        int_kind(0),
+        4096,
+        "bytes of log from one index entry to the next",
+        broker=("log.index.interval.bytes",),
+    )
+    max_compaction_lag_ms: int = setting(
+        long_kind(1),
+        MAX_LONG,
+        "the longest a record stays out of reach of compaction",
+        broker=("log.cleaner.max.compaction.lag.ms",),
+    )
+    max_message_bytes: int = setting(
+        int_kind(0),
+        1_048_588,
+        "the largest batch as stored, its header included",
+        broker=("message.max.bytes",),
+    )
+    message_timestamp_type: TimestampType = setting(  # noqa: RUF009 - as above
+        Word(TimestampType),
+        TimestampType.CREATE_TIME,
+        "whether records carry the writer's time or that of the append",
+        broker=("log.message.timestamp.type",),
+    )
+    message_timestamp_before_max_ms: int = setting(
+        long_kind(0),
+        MAX_LONG,
+        "how far a record's timestamp may lie in the past",
+        broker=("log.message.timestamp.before.max.ms",),
+    )
+    message_timestamp_after_max_ms: int = setting(
+        long_kind(0),
+        3_600_000,
+        "how far a record's timestamp may lie in the future",
+        broker=("log.message.timestamp.after.max.ms",),
+    )
+    min_cleanable_dirty_ratio: float = setting(
+        Double(0, 1),
+        0.5,
+        "share of the log not yet compacted above which it is compacted",
+        broker=("log.cleaner.min.cleanable.ratio",),
+    )
+    min_compaction_lag_ms: int = setting(
+        long_kind(0),
+        0,
+        "the shortest a record stays out of reach of compaction",
+        broker=("log.cleaner.min.compaction.lag.ms",),
+    )
+    min_insync_replicas: int = setting(
+        int_kind(1),
+        1,
+        "replicas that must have a record before it is acknowledged",
+        broker=("min.insync.replicas",),
+        unused=_NOT_REPLICATED,
+    )
+    preallocate: bool = setting(
+        Boolean(),
+        False,
+        "whether a new .log file is made segment.bytes long at once",
+        broker=("log.preallocate",),
+    )
+    retention_bytes: int = setting(
+        long_kind(),
+        -1,
+        "size of a partition above which its oldest segments go; negative: no limit",
+        broker=("log.retention.bytes",),
+    )
+    retention_ms: int = setting(
+        long_kind(-1),
+        7 * DAY_MS,
+        "age at which a segment goes, by its latest record; -1: no limit",
+        broker=("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
+    )
+    segment_bytes: int = setting(
+        int_kind(1_048_576),
+        1_073_741_824,
+        "size at which the active segment is rolled",
+        broker=("log.segment.bytes",),
+    )
+    internal_segment_bytes: int | None = setting(
+        int_kind(),
+        None,
+        "wins over segment.bytes and has no lower bound; for tests",
+    )
+    segment_index_bytes: int = setting(
+        int_kind(4),
+        10_485_760,
+        "size of an offset or time index at which the active segment is rolled",
+        broker=("log.index.size.max.bytes",),
+    )
+    segment_jitter_ms: int = setting(
+        long_kind(0),
+        0,
+        "the most by which segment.ms is shortened at random, segment by segment",
+        broker=("log.roll.jitter.ms", "log.roll.jitter.hours"),
+    )
+    segment_ms: int = setting(
+        long_kind(1),
+        7 * DAY_MS,
+        "age at which an append rolls the active segment",
+        broker=("log.roll.ms", "log.roll.hours"),
+    )
+    unclean_leader_election_enable: bool = setting(
+        Boolean(),
+        False,
+        "whether a replica that lags may become leader",
+        broker=("unclean.leader.election.enable",),
+        unused=_NOT_REPLICATED,
+    )
+    leader_replication_throttled_replicas: tuple[str, ...] = setting(
+        Replicas(), (), "replicas throttled on the leader's side", unused=_NOT_REPLICATED
+    )
+    follower_replication_throttled_replicas: tuple[str, ...] = setting(
+        Replicas(), (), "replicas throttled on the follower's side", unused=_NOT_REPLICATED
+    )
+    remote_storage_enable: bool = setting(
+        Boolean(), False, "whether segments are copied to remote storage", unused=_NOT_TIERED
+    )
+    remote_log_copy_disable: bool = setting(
+        Boolean(), False, "whether copying to remote storage is suspended", unused=_NOT_TIERED
+    )
+    remote_log_delete_on_disable: bool = setting(
+        Boolean(),
+        False,
+        "whether remote segments go when remote storage is switched off",
+        unused=_NOT_TIERED,
+    )
+    local_retention_ms: int = setting(
+        long_kind(-2),
+        -2,
+        "age at which the local copy of a remote segment goes; -2: retention.ms",
+        broker=("log.local.retention.ms",),
+        unused=_NOT_TIERED,
+    )
+    local_retention_bytes: int = setting(
+        long_kind(-2),
+        -2,
+        "size above which local copies of remote segments go; -2: retention.bytes",
+        broker=("log.local.retention.bytes",),
+        unused=_NOT_TIERED,
+    )
+
+    explicit: frozenset[str] = field(default=frozenset(), compare=False)
+    base: "TopicConfig | None" = field(default=None, compare=False, repr=False)
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, str], base: "TopicConfig | None" = None
+    ) -> Self:
+        """Make the settings of a topic from text.
+
+        Args:
+            properties: Kafka's keys and their values, as ``parse_properties`` gives them.
+            base: What the other keys fall back to; None for Kafka's defaults.
+
+        Raises:
+            InvalidConfigError: A key is unknown, a value not valid, or two do not go together.
+        """
+        values = (
+            {row.field: getattr(base, row.field) for row in TOPIC_KEYS.values()} if base else {}
+        )
+        values |= cls._parse(properties)
+        return cls(**values, explicit=frozenset(properties), base=base)
+
+    def with_changes(self, changes: Mapping[str, str | None]) -> "TopicConfig":
+        """Return the settings with some keys given anew, or no longer given (None).
+
+        Raises:
+            InvalidConfigError: As ``from_properties``; also for an unknown key with None.
+        """
+        properties = self.overrides()
+        for key, text in changes.items():
+            self._row(key)
+            if text is None:
+                properties.pop(key, None)
+            else:
+                properties[key] = text
+        return TopicConfig.from_properties(properties, self.base)
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether the cleanup policy contains compact."""
+        return CleanupPolicy.COMPACT in self.cleanup_policy
+
+    @property
+    def effective_segment_bytes(self) -> int:
+        """Size at which the active segment is rolled. Source: Kafka LogConfig.segmentSize."""
+        internal = self.internal_segment_bytes
+        return self.segment_bytes if internal is None else internal
+
+    @property
+    def max_segment_ms(self) -> int:
+        """Age at which the active segment is rolled. Source: Kafka LogConfig.maxSegmentMs."""
+        if self.is_compacted:
+            return min(self.segment_ms, self.max_compaction_lag_ms)
+        return self.segment_ms
+
+    @property
+    def compression_level(self) -> int | None:
+        """Level for the codec of ``compression_type``; None for the codec's own default."""
+        levels = {
+            CompressionType.GZIP: self.compression_gzip_level,
+            CompressionType.LZ4: self.compression_lz4_level,
+            CompressionType.ZSTD: self.compression_zstd_level,
+        }
+        level = levels.get(self.compression_type)
+        is_default = self.compression_type is CompressionType.GZIP and level == -1
+        return None if is_default else level
+
+    def _fallback(self, row: ConfigKey) -> object:
+        return row.default if self.base is None else getattr(self.base, row.field)
+
+    def _check_together(self) -> None:
+        # Source: Kafka LogConfig.validateValues.
+        if self.max_compaction_lag_ms < self.min_compaction_lag_ms:
+            raise InvalidConfigError(
+                f"max.compaction.lag.ms={self.max_compaction_lag_ms}: expected at least "
+                f"min.compaction.lag.ms, which is {self.min_compaction_lag_ms}"
+            )
+
+    @classmethod
+    def _rows(cls) -> Mapping[str, ConfigKey]:
+        return TOPIC_KEYS
+
+    @classmethod
+    def _hints(cls) -> Mapping[str, str]:
+        broker = {
+            synonym: f"it is a broker's; the topic's is {row.key}"
+            for row in TOPIC_KEYS.values()
+            for synonym in row.synonyms
+        }
+        return {**broker, **REMOVED_TOPIC_KEYS}
+
+
+TOPIC_KEYS: Mapping[str, ConfigKey] = config_keys(TopicConfig)
+"""Every key of a topic's configuration and its row, in order of declaration."""

@@ -1,0 +1,243 @@
+"""What the log needs of a disk: two protocols, and what they promise.
+
+Durability. A finished ``pwrite`` survives the death of this process, not a power cut. ``File.sync``
+makes the bytes and the length of one file survive a power cut. A name that was made, renamed or
+removed survives one only after ``sync_directory`` of the folder that holds it. A power cut before
+that keeps any prefix of what was not synced, or garbage of the same length, and any subset of the
+changed names.
+
+A failed ``sync`` is final: the kernel has marked the dirty pages clean or dropped them, so a later
+``sync`` that succeeds proves nothing about them. Write the data anew, or stop.
+
+Concurrency. Any number of threads may read one ``File`` while one thread writes, syncs or truncates
+it. ``close`` must be the last call. Two threads must not change the same name at the same time.
+
+Errors. Everything raises ``OSError`` with the path in ``filename``. Names are relative to the root
+of the disk, "/" between their parts, "" is the root itself; one that leads out of it is a
+``ValueError``. Nothing here is async; every call may block.
+"""
+
+import contextlib
+import os
+from typing import NamedTuple, Protocol
+
+ReadableBuffer = bytes | bytearray | memoryview
+"""Contiguous bytes to write. (``collections.abc.Buffer`` needs Python 3.12.)"""
+
+TEMPORARY_SUFFIX = ".tmp"
+"""Behind the name of a file that ``Disk.replace`` is writing. Source: Kafka CheckpointFile."""
+
+
+class FileStat(NamedTuple):
+    """What a directory knows about a name."""
+
+    size: int
+    """In bytes; for a directory whatever the file system says."""
+    mtime_ms: int
+    """Last modification, epoch milliseconds, rounded down."""
+    is_directory: bool
+
+
+class File(Protocol):
+    """One open data file. Closed, too, when the last reference to it goes."""
+
+    def size(self) -> int:
+        """Return the length in bytes as it is now."""
+        ...
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a position.
+
+        Args:
+            buffer: Writable, contiguous bytes; an empty one reads nothing.
+            position: Byte position in the file, >= 0; it may lie behind the end.
+
+        Returns:
+            Bytes read: all of the buffer, less only where the file ends, 0 at or behind its end.
+        """
+        ...
+
+    def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
+        """Fill a buffer only with what needs no wait for the device.
+
+        Returns:
+            Bytes read, perhaps fewer than asked even before the end of the file; 0 at its end; None
+            if the first byte would have to wait, or if this file system cannot tell.
+        """
+        ...
+
+    def pread(self, size: int, position: int) -> bytes:
+        """Read up to ``size`` bytes; fewer only at the end of the file."""
+        ...
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> None:
+        """Write all of ``data``; a position behind the end leaves zeros in between.
+
+        Visible to every reader of the file on return, durable only after ``sync``. Writing nothing
+        does nothing.
+
+        Raises:
+            OSError: Some prefix of ``data`` may be in the file, and the file longer by it.
+        """
+        ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, or extend it with a hole of zeros; durable after ``sync``."""
+        ...
+
+    def sync(self) -> None:
+        """Return once the bytes and the length survive a power cut (fsync).
+
+        Two threads may sync at once, and one may sync while another writes; what was written before
+        the call is covered. An empty file is synced as well, its name is not: see
+        ``Disk.sync_directory``.
+
+        Raises:
+            OSError: Nothing written since the last good sync may be counted on, now or later.
+        """
+        ...
+
+    def map(self) -> memoryview:
+        """Map the whole file, read-only; an empty file gives an empty view.
+
+        Only for a file that can no longer shrink: touching a mapped page behind the end is fatal
+        (SIGBUS). The mapping outlives ``close`` and a removal of the name, and ends with the last
+        view of it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the descriptor back; a second call does nothing. Syncs nothing."""
+        ...
+
+
+class Lock(Protocol):
+    """A lock that is held; the kernel drops it when the process ends."""
+
+    def close(self) -> None:
+        """Let go of the lock; the file stays. A second call does nothing."""
+        ...
+
+
+class Disk(Protocol):
+    """The files below one data directory."""
+
+    def open(self, name: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file for reading, or for reading and writing.
+
+        Args:
+            name: A file, not a directory.
+            write: Allow ``pwrite`` and ``truncate``.
+            create: Make an empty file if there is none; needs ``write``. The new name is durable
+                after ``sync_directory`` of its folder.
+
+        Raises:
+            FileNotFoundError: No such file and not ``create``, or no such folder.
+            IsADirectoryError: The name is a directory.
+        """
+        ...
+
+    def list(self, name: str) -> "list[tuple[str, bool]]":
+        """List a directory: (entry name, is it a directory), sorted by name.
+
+        Raises:
+            FileNotFoundError: No such directory.
+            NotADirectoryError: The name is a file.
+        """
+        ...
+
+    def stat(self, name: str) -> FileStat:
+        """Describe a name; FileNotFoundError if there is none."""
+        ...
+
+    def exists(self, name: str) -> bool:
+        """Tell whether the name is there, as a file or a directory."""
+        ...
+
+    def make_directory(self, name: str) -> None:
+        """Make one directory; FileExistsError if the name is taken, no parents are made."""
+        ...
+
+    def rename(self, old: str, new: str) -> None:
+        """Rename a file or directory, at once for every observer; an existing file is replaced.
+
+        Open files and mappings go on under the new name. Durable after ``sync_directory`` of the
+        folder, or of both folders.
+        """
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove a file; open files and mappings stay usable. FileNotFoundError if none."""
+        ...
+
+    def remove_tree(self, name: str) -> None:
+        """Remove a directory and everything in it; FileNotFoundError if none."""
+        ...
+
+    def sync_directory(self, name: str) -> None:
+        """Return once the names made, renamed and removed in this directory survive a power cut."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """Return the whole contents of a file; FileNotFoundError if none."""
+        ...
+
+    def replace(self, name: str, data: ReadableBuffer) -> None:
+        """Put ``data`` in the place of a file, whole and durable on return.
+
+        Every observer, before and after a crash, sees the old contents or the new, nothing between.
+        One call per name at a time.
+
+        Raises:
+            OSError: The old or the new contents are in place; after a power cut, either.
+        """
+        ...
+
+    def touch_times(self, name: str, mtime_ms: int) -> None:
+        """Set the modification time, epoch milliseconds."""
+        ...
+
+    def lock(self, name: str) -> Lock:
+        """Take the exclusive lock that Kafka takes on ``.lock``; makes the file if it is missing.
+
+        Nobody may open that file in this process while the lock is held: closing any descriptor of
+        it drops a POSIX record lock. A fork does not inherit it.
+
+        Raises:
+            LockedError: Another process holds it, named by its id if the kernel tells, or this one.
+        """
+        ...
+
+    def free(self) -> os.statvfs_result:
+        """Return the room on the file system, as statvfs(2) tells it."""
+        ...
+
+
+def parent_of(name: str) -> str:
+    """Return the directory that holds a name; "" for a name in the root."""
+    return name.rpartition("/")[0]
+
+
+def replace_file(disk: Disk, name: str, data: ReadableBuffer) -> None:
+    """Carry out ``Disk.replace`` with the other operations of a disk.
+
+    Writes ``NAME.tmp``, syncs it, renames it over ``NAME`` and syncs the directory. A temporary
+    file left by a crash is overwritten; one left by an error is removed, for the room it takes.
+
+    Source: Kafka CheckpointFile.write.
+    """
+    temporary = name + TEMPORARY_SUFFIX
+    try:
+        file = disk.open(temporary, write=True, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.sync()
+        finally:
+            file.close()
+        disk.rename(temporary, name)
+    except OSError:
+        with contextlib.suppress(OSError):
+            disk.remove(temporary)
+        raise
+    disk.sync_directory(parent_of(name))

@@ -1,0 +1,122 @@
+"""The exception tree: every error logfs raises on purpose, one screen.
+
+The file system turns each into an errno in one table (``logfs.fs.errnos``); the command line prints
+the message. Messages say what, where (file, position, offset), what was expected and what to do.
+"""
+
+
+class LogfsError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class CorruptRecordError(LogfsError):
+    """Bytes of a log do not decode, or their checksum differs.
+
+    Attributes:
+        position: Byte position of the batch in the file or buffer that was read; None if unknown.
+    """
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class CorruptIndexError(LogfsError):
+    """An index or segment table does not decode; it is rebuilt and never reaches the user."""
+
+
+class CorruptCheckpointError(LogfsError):
+    """A checkpoint, ``partition.metadata`` or another small text file does not parse.
+
+    Attributes:
+        name: The file.
+        line: Number of the line, from 1; None if the file as a whole is wrong.
+    """
+
+    def __init__(self, message: str, name: str, line: int | None = None) -> None:
+        super().__init__(message)
+        self.name = name
+        self.line = line
+
+
+class UnsupportedFormatError(LogfsError):
+    """A magic, codec or file version that this logfs does not know."""
+
+
+class RecordTooLargeError(LogfsError):
+    """A record, alone in an uncompressed batch, would exceed ``max.message.bytes``.
+
+    Attributes:
+        size_bytes: Size of that batch, its 61-byte header included.
+        limit_bytes: The limit it exceeds.
+    """
+
+    def __init__(self, message: str, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(message)
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class UnparsableLineError(LogfsError):
+    """A line written to a view does not parse as that view, or the topic refuses the record."""
+
+
+class OffsetOutOfRangeError(LogfsError):
+    """An offset outside ``[log_start_offset, log_end_offset]``."""
+
+    def __init__(self, offset: int, log_start_offset: int, log_end_offset: int) -> None:
+        super().__init__(
+            f"offset {offset} is outside the log, which holds "
+            f"[{log_start_offset}, {log_end_offset})"
+        )
+        self.offset = offset
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = log_end_offset
+
+
+class BadSelectorError(LogfsError):
+    """The part of a name behind ``@`` does not parse."""
+
+
+class UnknownNameError(LogfsError):
+    """A name that is not in the grammar of addresses."""
+
+
+class IllegalTopicNameError(LogfsError):
+    """A topic name Kafka would refuse, or one that logfs keeps for itself."""
+
+
+class NoSuchTopicError(LogfsError):
+    """The topic does not exist."""
+
+
+class NoSuchPartitionError(LogfsError):
+    """The topic exists, the partition does not."""
+
+
+class TopicExistsError(LogfsError):
+    """A topic of that name is there already."""
+
+
+class InvalidConfigError(LogfsError):
+    """A configuration key is unknown or its value out of bounds."""
+
+
+class ReadOnlyError(LogfsError):
+    """A change was asked of a store that was opened read-only."""
+
+
+class LogOfflineError(LogfsError):
+    """An earlier write or fsync failed, or the partition could not be loaded."""
+
+
+class DeletedError(LogfsError):
+    """The topic, or a segment that a fixed name was resolved to, has been deleted."""
+
+
+class LockedError(LogfsError):
+    """Another process owns the data directory."""
+
+
+class NoDataDirectoryError(LogfsError):
+    """No leading part of a path is a data directory or a mount point."""

@@ -1,0 +1,118 @@
+"""Which errno a program gets for which error: one table, complete by test.
+
+An ``OSError`` comes from the disk below: what a program can act on (no room left) is passed on, the
+rest is EIO, since its errno speaks of a file the program never named. Anything that is not in the
+table is a bug of logfs: the traceback goes to the log, the program gets EIO, the mount lives on.
+"""
+
+import errno
+import logging
+
+from logfs import errors
+from logfs.errors import LogfsError
+
+logger = logging.getLogger(__name__)
+
+
+class RefusedError(LogfsError):
+    """A change that files which only take appends do not allow, as after ``chattr +a``."""
+
+
+class NotADirectoryNodeError(LogfsError):
+    """A name is looked up below something that is no directory."""
+
+
+class IsADirectoryNodeError(LogfsError):
+    """A directory is opened as a file."""
+
+
+class StaleError(LogfsError):
+    """What an inode stands for is no longer there; looking the name up again may find it."""
+
+
+class NoSuchAttributeError(LogfsError):
+    """No extended attribute has this name."""
+
+
+class ForeignAttributeError(LogfsError):
+    """An extended attribute that logfs does not keep."""
+
+
+class MountError(LogfsError):
+    """The file system cannot be mounted or unmounted there; the message says why."""
+
+
+ERRNOS: dict[type[LogfsError], int] = {
+    errors.CorruptRecordError: errno.EIO,
+    errors.CorruptIndexError: errno.EIO,
+    errors.UnsupportedFormatError: errno.ENOTSUP,
+    errors.RecordTooLargeError: errno.EMSGSIZE,
+    errors.UnparsableLineError: errno.EINVAL,
+    errors.OffsetOutOfRangeError: errno.ERANGE,
+    errors.BadSelectorError: errno.EINVAL,
+    errors.UnknownNameError: errno.ENOENT,
+    errors.IllegalTopicNameError: errno.EINVAL,
+    errors.NoSuchTopicError: errno.ENOENT,
+    errors.NoSuchPartitionError: errno.ENOENT,
+    errors.TopicExistsError: errno.EEXIST,
+    errors.InvalidConfigError: errno.EINVAL,
+    errors.ReadOnlyError: errno.EROFS,
+    errors.LogOfflineError: errno.EIO,
+    errors.DeletedError: errno.ESTALE,
+    errors.LockedError: errno.EBUSY,
+    errors.NoDataDirectoryError: errno.ENOENT,
+    RefusedError: errno.EPERM,
+    NotADirectoryNodeError: errno.ENOTDIR,
+    IsADirectoryNodeError: errno.EISDIR,
+    StaleError: errno.ESTALE,
+    NoSuchAttributeError: errno.ENODATA,
+    ForeignAttributeError: errno.ENOTSUP,
+    MountError: errno.EBUSY,
+}
+
+_PASSED_ON = frozenset({
+    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE
+})  # fmt: skip
+
+
+def errno_of(error: Exception) -> int | None:
+    """Return the errno for an error, None for one that only a bug of logfs can raise."""
+    for kind in type(error).__mro__:
+        number = ERRNOS.get(kind)
+        if number is not None:
+            return number
+    if isinstance(error, OSError):
+        return error.errno if error.errno in _PASSED_ON else errno.EIO
+    return None
+
+
+class Translator:
+    """Turns errors into errnos, and tells the log what its reader should know.
+
+    The same message is logged once until another one comes, so a program that runs into one corrupt
+    batch over and over does not fill the log.
+    """
+
+    def __init__(self) -> None:
+        self._last_message = ""
+
+    def translate(self, request: str, error: Exception) -> int:
+        """Return the errno to answer.
+
+        Args:
+            request: Name of the request, for the log.
+            error: What its handler raised.
+        """
+        number = errno_of(error)
+        if number is None:
+            logger.error("%s: a bug in logfs, answered with EIO", request, exc_info=error)
+            return errno.EIO
+        if number in _WORTH_A_LINE:
+            message = f"{request}: {error}"
+            if message != self._last_message:
+                self._last_message = message
+                logger.warning("%s", message)
+        return number
+
+
+_WORTH_A_LINE = _PASSED_ON | {errno.EMSGSIZE, errno.ENOTSUP}

@@ -1,0 +1,213 @@
+"""Open files: what reads and writes go to. Blocking, and free of FUSE.
+
+The numbers by which the kernel calls open files and directories are given out here as well.
+"""
+
+import os
+from typing import Generic, Protocol, TypeVar
+
+from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
+from logfs.fs.errnos import RefusedError
+from logfs.fs.nodes import FileNode, FixedNode, MetaNode, PlainNode, RangeNode, RawNode
+from logfs.fs.partitions import Partition
+from logfs.log.files import FixedFile, GrowingFile, RawFile
+from logfs.log.lines import LineWriter
+
+T = TypeVar("T")
+
+_REFUSED_LINE = (RecordTooLargeError, UnparsableLineError)
+
+
+class Reader(Protocol):
+    """Reads one open file.
+
+    Attributes:
+        may_block: False: a read that would have to wait for the disk sets ``would_block``.
+        would_block: The last read stopped for that; made again with True, it goes on.
+    """
+
+    may_block: bool
+    would_block: bool
+
+    def read_into(self, out: memoryview, offset: int) -> int:
+        """Fill ``out`` from an offset of the file; returns the bytes read, 0 at the end."""
+        ...
+
+    def close(self) -> None:
+        """Let go of files and buffers."""
+        ...
+
+
+class BytesFile:
+    """A file whose bytes were made when it was opened."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self.may_block = True
+        self.would_block = False
+
+    def read_into(self, out: memoryview, offset: int) -> int:
+        """Copy bytes out; see ``Reader``."""
+        part = self._data[offset : offset + len(out)]
+        out[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def open_reader(node: FileNode) -> Reader:
+    """Open a file for reading.
+
+    Raises:
+        DeletedError, StaleError: What it was resolved to has been deleted since.
+        LogOfflineError: The partition could not be loaded.
+    """
+    log = node.partition.log
+    if log.is_unreadable and not isinstance(node, MetaNode | RawNode):
+        raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
+    match node:
+        case PlainNode():
+            return GrowingFile(log, node.view, 0)
+        case RangeNode():
+            return GrowingFile(log, node.resolved.view, node.resolved.start)
+        case FixedNode():
+            return FixedFile(node.resolved)
+        case MetaNode():
+            return BytesFile(node.text())
+        case RawNode():
+            return RawFile(log.disk, node.path())
+        case _:
+            raise TypeError(f"{type(node).__name__} cannot be read")
+
+
+class OpenFile:
+    """One open file. Calls come one at a time, but ``sync`` may run beside them.
+
+    Args:
+        node: What is open.
+        flags: Those of open(2), already found to be allowed.
+        syncs: Every write is to be durable when it returns.
+
+    Attributes:
+        partition: Whose file it is.
+        reader: Reads it; None if it is open for writing only.
+        is_waiting: A read of it waits for the disk in a thread.
+    """
+
+    __slots__ = (
+        "_failure",
+        "_has_written",
+        "_log",
+        "_writer",
+        "appends",
+        "is_waiting",
+        "node",
+        "partition",
+        "reader",
+        "syncs",
+    )
+
+    def __init__(self, node: FileNode, flags: int, *, syncs: bool) -> None:
+        mode = flags & os.O_ACCMODE
+        self.node = node
+        self.partition: Partition = node.partition
+        self.appends = mode != os.O_RDONLY
+        self.syncs = syncs or bool(flags & os.O_DSYNC)
+        self.reader = open_reader(node) if mode != os.O_WRONLY else None
+        self.is_waiting = False
+        self._log = node.partition.log
+        self._writer: LineWriter | None = None
+        self._has_written = False
+        self._failure: Exception | None = None
+
+    @property
+    def ends_a_line(self) -> bool:
+        """Whether closing it has to do something about an unfinished line."""
+        return self._writer is not None
+
+    def append(self, data: bytes, now_ms: int) -> int:
+        """Append lines; see ``LineWriter.write``."""
+        writer = self._writer
+        if writer is None:
+            writer = self._start_writing()
+        try:
+            return writer.write(data, now_ms)
+        except _REFUSED_LINE:
+            raise  # the program has been told, and nothing it wrote before is in doubt
+        except (LogfsError, OSError) as error:
+            self._failure = error
+            raise
+
+    def sync(self) -> None:
+        """Make durable what was written through this file, and everything before it."""
+        try:
+            if self._writer is not None:
+                self._writer.sync()
+            else:
+                self._log.flush()
+        except (LogfsError, OSError) as error:
+            self._failure = error
+            raise
+
+    def report_failure(self) -> None:
+        """Raise the failure of an earlier call, or one that happened behind its back, once."""
+        failure, self._failure = self._failure, None
+        if failure is None and self._has_written and self._log.offline is not None:
+            failure = LogOfflineError(f"{self._log.topic_partition}: {self._log.offline}")
+        if failure is not None:
+            self._has_written = False
+            raise failure
+
+    def close(self, now_ms: int) -> None:
+        """End the file: an unfinished line becomes a record."""
+        if self.reader is not None:
+            self.reader.close()
+        if self._writer is not None:
+            self._writer.close(now_ms)
+
+    def _start_writing(self) -> LineWriter:
+        if not (self.appends and isinstance(self.node, PlainNode)):
+            raise RefusedError("the file is not open for appending")
+        self._has_written = True
+        self._writer = LineWriter(self._log, self.node.view)
+        return self._writer
+
+
+class OpenDirectory:
+    """One open directory: the names it had when its listing was begun.
+
+    Attributes:
+        node: The directory.
+        names: What is left is found by number, so names may come and go meanwhile.
+    """
+
+    __slots__ = ("names", "node")
+
+    def __init__(self, node: "DirectoryNode") -> None:
+        self.node = node
+        self.names: list[str] = []
+
+
+class HandleTable(Generic[T]):
+    """What is open, by the numbers the kernel uses. Event loop only."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, T] = {}
+        self._last = 0
+
+    def __iter__(self):
+        return iter(list(self._open.values()))
+
+    def add(self, handle: T) -> int:
+        """Give a number to what has been opened."""
+        self._last += 1
+        self._open[self._last] = handle
+        return self._last
+
+    def __getitem__(self, number: int) -> T:
+        return self._open[number]
+
+    def take(self, number: int) -> T:
+        """Return what a number stands for, which is closed with this."""
+        return self._open.pop(number)

@@ -1,0 +1,75 @@
+"""What only the machine knows: clocks, random identifiers, the boot, the time zone."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+
+from logfs.log.host import Host
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_EPOCH = datetime(1970, 1, 1)
+_NO_TIME = timedelta(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The two clocks a mount needs; tests bring their own.
+
+    Attributes:
+        now_ms: Milliseconds since the epoch.
+        monotonic_s: Seconds that only go forward, for durations.
+    """
+
+    now_ms: Callable[[], int]
+    monotonic_s: Callable[[], float]
+
+
+def system_clock() -> Clock:
+    """Return the clocks of the machine."""
+    return Clock(_now_ms, time.perf_counter)
+
+
+def current_host() -> Host:
+    """Return the identity of the running machine and its source of identifiers."""
+    return Host(boot_id=_BOOT_ID.read_text().strip(), new_id=_new_id)
+
+
+class LocalZone(tzinfo):
+    """The time zone of the process (``TZ``), with the rules of each date.
+
+    A local time that does not exist or exists twice is read with the offset that was in force
+    before the clock was changed, as ``datetime`` does with ``fold=0``.
+    """
+
+    def utcoffset(self, dt: datetime | None) -> timedelta:
+        """Return the offset from UTC that was, is or will be in force."""
+        if dt is None:
+            return _NO_TIME
+        local = dt.replace(tzinfo=None)
+        try:
+            seconds = local.timestamp()
+        except (ValueError, OverflowError, OSError):
+            return _NO_TIME  # the first and last days of the calendar
+        return timedelta(seconds=round((local - _EPOCH).total_seconds() - seconds))
+
+    def dst(self, dt: datetime | None) -> timedelta | None:
+        """Return None: nobody asks."""
+        return None
+
+    def tzname(self, dt: datetime | None) -> str:
+        """Return the name of the zone."""
+        return "local"
+
+
+LOCAL_ZONE = LocalZone()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _new_id() -> bytes:
+    return os.urandom(16)

@@ -1,0 +1,112 @@
+"""Inode numbers, and the nodes that the kernel knows by them.
+
+A number is made from what the inode *is* (its key), so it is the same after a restart. The kernel
+counts its look-ups and says when it forgets them; a node stands in the table as long as it may
+still ask for it by number.
+"""
+
+from collections.abc import Callable, Iterable
+from hashlib import blake2b
+from typing import Generic, Protocol, TypeVar
+
+from logfs.fs.errnos import StaleError
+
+ROOT_INODE = 1
+_MASK = 2**63 - 1
+
+
+class Numbered(Protocol):
+    """What the table holds.
+
+    Attributes:
+        key: What the inode is; two nodes with the same key are the same inode.
+        ino: Its number, 0 until it has one.
+    """
+
+    @property
+    def key(self) -> str:
+        """Return the key."""
+
+    ino: int
+
+
+NodeT = TypeVar("NodeT", bound=Numbered)
+
+
+def inode_number(key: str, salt: int) -> int:
+    """Return the number of a key: 8 bytes of BLAKE2b without the highest bit, never 0 or 1.
+
+    Args:
+        key: Any text.
+        salt: 0, or how many numbers of this key were taken by others.
+    """
+    digest = blake2b(key.encode(), digest_size=8, salt=salt.to_bytes(8, "big")).digest()
+    number = int.from_bytes(digest, "big") & _MASK
+    return number if number > ROOT_INODE else number + 2
+
+
+class InodeTable(Generic[NodeT]):
+    """The nodes the kernel knows. Event loop only.
+
+    Args:
+        root: Has the number 1 and is never forgotten.
+        hash_key: Makes a number of a key and a salt.
+    """
+
+    def __init__(self, root: NodeT, hash_key: Callable[[str, int], int] = inode_number) -> None:
+        root.ino = ROOT_INODE
+        self._hash_key = hash_key
+        self._nodes: dict[int, NodeT] = {ROOT_INODE: root}
+        self._lookups: dict[int, int] = {ROOT_INODE: 1}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def node(self, number: int) -> NodeT:
+        """Return the node with a number.
+
+        Raises:
+            StaleError: The kernel was told to forget it, or it is of an earlier mount.
+        """
+        node = self._nodes.get(number)
+        if node is None:
+            raise StaleError(f"inode {number} is not known")
+        return node
+
+    def canonical(self, node: NodeT) -> NodeT:
+        """Return the node to use for what this one is, with its number.
+
+        That is one the kernel knows already if it has the same key. The table does not change.
+        """
+        if node.ino and self._nodes.get(node.ino) is node:
+            return node
+        key, salt = node.key, 0
+        while True:
+            number = self._hash_key(key, salt)
+            known = self._nodes.get(number)
+            if known is None:
+                node.ino = number
+                return node
+            if known.key == key:
+                return known
+            salt += 1
+
+    def count(self, node: NodeT) -> None:
+        """Note that the kernel has looked up a node that ``canonical`` returned."""
+        number = node.ino
+        lookups = self._lookups
+        if number in lookups:
+            lookups[number] += 1
+        else:
+            self._nodes[number] = node
+            lookups[number] = 1
+
+    def forget(self, lookups: Iterable[tuple[int, int]]) -> None:
+        """Take back look-ups, as (number, how many); unknown numbers are passed over."""
+        for number, times in lookups:
+            left = self._lookups.get(number, 0) - times
+            if left > 0 or number == ROOT_INODE:
+                self._lookups[number] = max(left, 1)
+            elif number in self._lookups:
+                del self._lookups[number]
+                del self._nodes[number]

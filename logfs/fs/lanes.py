@@ -1,0 +1,142 @@
+"""Where the calls of a partition run, and in which order: its lane.
+
+A call on the event loop costs a third of one in a thread, as long as the disk is quick; a slow one
+there would make every other partition wait. So calls run on the loop until one takes longer than
+``SLOW_S``; from then on those of this partition run in a thread, until ``CALM_CALLS`` of them were
+quick again. An fsync always runs in a thread, and so do the changes of a topic that syncs with its
+appends (``flush.messages``) and the first call, which may have to open files and take a lease.
+
+The order: changes (appends, the ends of files) run one at a time, first come, first served. A call
+takes its place before anything awaits, so the order is that in which requests were read from the
+kernel. While a thread works on a partition its changes do not run on the loop, which could
+otherwise stand still at a lock that the thread holds.
+
+What must hold between awaits: whether a change may run at once is decided, and the change begun,
+without an await in between; a new await there would let one change overtake another.
+"""
+
+import math
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+import trio
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+SLOW_S = 0.004
+CALM_CALLS = 16
+READ_THREADS = 8
+"""Reads of one partition that wait for the disk at the same time; the others wait for them."""
+
+_UNLIMITED = trio.CapacityLimiter(math.inf)
+"""For calls that are limited elsewhere: a shared limit would let one partition use it up."""
+
+
+class Lane:
+    """The lane of one partition. Event loop only.
+
+    Args:
+        clock: Seconds that only go forward.
+
+    Attributes:
+        always_in_thread: Every change includes an fsync.
+        releasing: Set when the RELEASEs that have come so far are done; None if there are none.
+            Whoever looks at the partition waits for it, so that ``printf x >> f; cat f`` works.
+    """
+
+    __slots__ = (
+        "_clock",
+        "_queue",
+        "_quick_calls_missing",
+        "_readers",
+        "_threads",
+        "always_in_thread",
+        "releasing",
+    )
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._queue = trio.Lock()
+        self._quick_calls_missing = 1
+        self._threads = 0
+        self._readers: trio.CapacityLimiter | None = None
+        self.always_in_thread = False
+        self.releasing: trio.Event | None = None
+
+    async def change(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a call that changes the partition when its turn comes."""
+        if self._needs_thread() or self._queue.locked():
+            return await self._change_in_turn(call, *args)
+        return self._run(call, *args)
+
+    async def release(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run the end of an open file when its turn comes; later look-ups wait for it."""
+        if not (self._needs_thread() or self._queue.locked()):
+            return self._run(call, *args)
+        mine = self.releasing = trio.Event()
+        try:
+            return await self._change_in_turn(call, *args)
+        finally:
+            # The queue is in order: every RELEASE before this one is done as well.
+            mine.set()
+            if self.releasing is mine:
+                self.releasing = None
+
+    async def look(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a call that reads a little, or takes the partition's lock; it takes no turn."""
+        if self._needs_thread() or self._queue.locked():
+            return await self._run_in_thread(self._reader_limit(), call, *args)
+        return self._run(call, *args)
+
+    async def wait_read(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a read that has to wait for the disk, in a thread; it takes no turn."""
+        return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
+
+    async def sync(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run an fsync or maintenance, in a thread beside reads and appends; it takes no turn."""
+        self._threads += 1
+        try:
+            return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
+        finally:
+            self._threads -= 1
+
+    async def _change_in_turn(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        async with self._queue:
+            if not self._needs_thread():
+                return self._run(call, *args)
+            return await self._run_in_thread(_UNLIMITED, call, *args)
+
+    def _needs_thread(self) -> bool:
+        return bool(self._quick_calls_missing or self._threads or self.always_in_thread)
+
+    def _run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        started_s = self._clock()
+        try:
+            return call(*args)
+        finally:
+            if self._clock() - started_s > SLOW_S:
+                self._quick_calls_missing = CALM_CALLS
+
+    async def _run_in_thread(
+        self, limiter: trio.CapacityLimiter, call: Callable[[*Ts], T], *args: *Ts
+    ) -> T:
+        seconds, result = await trio.to_thread.run_sync(
+            _timed, self._clock, call, *args, limiter=limiter
+        )
+        if seconds > SLOW_S:
+            self._quick_calls_missing = CALM_CALLS
+        elif self._quick_calls_missing:
+            self._quick_calls_missing -= 1
+        return result
+
+    def _reader_limit(self) -> trio.CapacityLimiter:
+        if self._readers is None:
+            self._readers = trio.CapacityLimiter(READ_THREADS)
+        return self._readers
+
+
+def _timed(clock: Callable[[], float], call: Callable[[*Ts], T], *args: *Ts) -> tuple[float, T]:
+    started_s = clock()
+    result = call(*args)
+    return clock() - started_s, result

@@ -1,0 +1,346 @@
+"""What an inode of the mount is: its key, its attributes, and whether it grows or may be cached.
+
+An inode grows or is cached, never both. Growing ones are read directly and their attributes are
+asked for every time; the bytes of all others never change, so the kernel keeps them.
+
+No pyfuse3, no awaiting. ``attributes`` reads memory only, but for the raw files of ``.segments``.
+"""
+
+import json
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import ClassVar, NamedTuple
+
+from logfs.disk.vfs import FileStat
+from logfs.fs.errnos import StaleError
+from logfs.fs.partitions import Partition
+from logfs.log.attributes import Attributes as Remembered
+from logfs.log.resolve import Resolved
+from logfs.types import View
+
+CACHED_S = 60.0
+"""How long the kernel keeps the attributes of what never changes."""
+NAMES_S = 1.0
+"""How long it keeps names that only mkdir, touch and rmdir change, and attributes of directories."""
+
+_READ_ONLY = ~0o222
+_DIRECTORY = stat.S_IFDIR
+_FILE = stat.S_IFREG
+
+
+class Attributes(NamedTuple):
+    """What stat(2) tells."""
+
+    mode: int
+    uid: int
+    gid: int
+    size: int
+    mtime_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ownership:
+    """Who owns what, with which mode: what was remembered, else the mount's defaults.
+
+    A partition belongs to the owner of its topic unless it was given one of its own. The root of
+    the mount is remembered as the topic "".
+    """
+
+    remembered: Remembered
+    uid: int
+    gid: int
+    umask: int
+
+    def of_directory(self, topic: str) -> tuple[int, int, int]:
+        """Return mode, user and group of a topic."""
+        mode, uid, gid = self.remembered.get(topic, None)
+        return (
+            _DIRECTORY | (0o777 & ~self.umask if mode is None else mode),
+            self.uid if uid is None else uid,
+            self.gid if gid is None else gid,
+        )
+
+    def of_file(self, topic: str, partition: int) -> tuple[int, int, int]:
+        """Return mode, user and group of a partition."""
+        mode, uid, gid = self.remembered.get(topic, partition)
+        if uid is None or gid is None:
+            _, topic_uid, topic_gid = self.of_directory(topic)
+            uid = topic_uid if uid is None else uid
+            gid = topic_gid if gid is None else gid
+        return _FILE | (0o666 & ~self.umask if mode is None else mode), uid, gid
+
+
+class Node:
+    """One inode.
+
+    Attributes:
+        key: What it is; see ``inodes``.
+        ino: Its number; 0 until the inode table gives it one.
+    """
+
+    attr_timeout_s: ClassVar[float] = 0.0
+    entry_timeout_s: ClassVar[float] = 0.0
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        self.ino = 0
+
+    @property
+    def partition(self) -> Partition | None:
+        """Return the partition whose lane its requests use, if it belongs to one."""
+        return None
+
+    def attributes(self) -> Attributes:
+        """Return what stat(2) tells now."""
+        raise NotImplementedError
+
+
+class DirectoryNode(Node):
+    """A directory: the root, a topic, ``.segments`` and what is in it.
+
+    Attributes:
+        parent: None for the root.
+        mtime_ms: When a name was last made or removed in it, as far as this mount knows.
+    """
+
+    attr_timeout_s = NAMES_S
+    entry_timeout_s = NAMES_S
+
+    def __init__(
+        self, key: str, ownership: Ownership, parent: "DirectoryNode | None", mtime_ms: int
+    ) -> None:
+        super().__init__(key)
+        self.parent = parent
+        self.mtime_ms = mtime_ms
+        self._ownership = ownership
+
+    def attributes(self) -> Attributes:
+        """Return what stat(2) tells now: nobody's to write to."""
+        mode, uid, gid = self._ownership.of_directory("")
+        return Attributes(mode & _READ_ONLY, uid, gid, 0, self.mtime_ms)
+
+
+class TopicNode(DirectoryNode):
+    """A topic, or the root of the mount, whose name is "".
+
+    Attributes:
+        name: Of the topic.
+        plain: Its growing plain names that were looked up, a cache for the tree.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        topic_id: str | None,
+        ownership: Ownership,
+        parent: DirectoryNode | None,
+        mtime_ms: int,
+    ) -> None:
+        super().__init__(f"topic {topic_id or '/' + name}", ownership, parent, mtime_ms)
+        self.name = name
+        self.topic_id = topic_id
+        self.plain: dict[bytes, FileNode] = {}
+
+    def attributes(self) -> Attributes:
+        """Return what stat(2) tells now."""
+        mode, uid, gid = self._ownership.of_directory(self.name)
+        return Attributes(mode, uid, gid, 0, self.mtime_ms)
+
+
+class SegmentsNode(DirectoryNode):
+    """The directory ``.segments``."""
+
+
+class RawDirectoryNode(DirectoryNode):
+    """The raw files of one partition."""
+
+    def __init__(
+        self, partition: Partition, ownership: Ownership, parent: DirectoryNode, mtime_ms: int
+    ) -> None:
+        super().__init__(f"{partition.identity}/raw", ownership, parent, mtime_ms)
+        self._partition = partition
+
+    @property
+    def partition(self) -> Partition:
+        """Return the partition."""
+        return self._partition
+
+
+class FileNode(Node):
+    """A file of a partition.
+
+    Attributes:
+        is_cached: Its bytes never change, so the kernel may keep them; else it grows.
+        takes_appends: It may be opened for writing, with O_APPEND.
+    """
+
+    is_cached: ClassVar[bool] = False
+    takes_appends: ClassVar[bool] = False
+
+    def __init__(self, kind: str, partition: Partition, ownership: Ownership) -> None:
+        super().__init__(f"{partition.identity}/{kind}")
+        self._identity = partition.identity
+        self._partition = partition
+        self._ownership = ownership
+
+    @property
+    def partition(self) -> Partition:
+        """Return the partition."""
+        return self._partition
+
+    @property
+    def is_current(self) -> bool:
+        """Whether positions still are what they were when the node was made."""
+        return self._partition.identity == self._identity
+
+    def attributes(self) -> Attributes:
+        """Return what stat(2) tells now.
+
+        Raises:
+            StaleError: The positions of the partition had to start anew.
+        """
+        partition = self._partition
+        if partition.identity != self._identity:
+            raise StaleError(f"{partition.topic_partition}: its positions have started anew")
+        mode, uid, gid = self._ownership.of_file(*partition.topic_partition)
+        if not self.takes_appends:
+            mode &= _READ_ONLY
+        return Attributes(mode, uid, gid, self.size(), self.mtime_ms())
+
+    def size(self) -> int:
+        """Return the length in bytes."""
+        raise NotImplementedError
+
+    def mtime_ms(self) -> int:
+        """Return the time of the last change."""
+        return self._partition.log.last_modified_ms
+
+
+class PlainNode(FileNode):
+    """A growing name without a selector: ``0``, ``0.tsv``, ``0.jsonl``. The only ones written to."""
+
+    entry_timeout_s = NAMES_S
+    takes_appends = True
+
+    def __init__(self, partition: Partition, view: View, ownership: Ownership) -> None:
+        super().__init__(f"plain {view.name}", partition, ownership)
+        self.view = view
+
+    def size(self) -> int:
+        """Return the end of what readers see, holes included."""
+        return self._partition.log.snapshot.end.positions[self.view]
+
+
+class RangeNode(FileNode):
+    """A name with a selector that grows: its first byte stands at ``start`` for ever."""
+
+    def __init__(self, partition: Partition, resolved: Resolved, ownership: Ownership) -> None:
+        super().__init__(
+            f"from {resolved.view.name} {resolved.start} {resolved.limit}", partition, ownership
+        )
+        self.resolved = resolved
+
+    def size(self) -> int:
+        """Return the distance from the start to the end, or to the limit once it is reached."""
+        return growing_size(self.resolved)
+
+
+class FixedNode(FileNode):
+    """A name whose end was found at look-up: an ordinary file that never changes."""
+
+    attr_timeout_s = CACHED_S
+    is_cached = True
+
+    def __init__(self, partition: Partition, resolved: Resolved, ownership: Ownership) -> None:
+        segments = blake2b(digest_size=8)
+        for segment in resolved.segments:
+            # A segment keeps its base offset when it is compacted, but not what is kept in it.
+            kept = segment.kept[resolved.view] if segment.has_gaps else None
+            segments.update(f"{segment.base_offset} {kept};".encode())
+        super().__init__(
+            f"fixed {resolved.view.name} {resolved.start} {resolved.end} {segments.hexdigest()}",
+            partition,
+            ownership,
+        )
+        self.resolved = resolved
+        # It must stand still: the kernel drops what it has cached when it sees another one.
+        self._mtime_ms = partition.log.last_modified_ms
+
+    def size(self) -> int:
+        """Return the length of what is kept in the range."""
+        return self.resolved.size
+
+    def mtime_ms(self) -> int:
+        """Return when the partition was last appended to before the name was resolved."""
+        return self._mtime_ms
+
+
+class MetaNode(FileNode):
+    """The facts about a partition, as JSON. Its bytes are those of the moment it is opened."""
+
+    entry_timeout_s = NAMES_S
+
+    def __init__(
+        self, partition: Partition, ownership: Ownership, now_ms: Callable[[], int]
+    ) -> None:
+        super().__init__("meta", partition, ownership)
+        self._now_ms = now_ms
+
+    def text(self) -> bytes:
+        """Return the JSON."""
+        meta = self._partition.log.meta(self._now_ms())
+        return (json.dumps(meta, indent=2, ensure_ascii=False) + "\n").encode()
+
+    def size(self) -> int:
+        """Return the length it has now."""
+        return len(self.text())
+
+
+class RawNode(FileNode):
+    """A file of the partition directory. Those of sealed segments never change.
+
+    Attributes:
+        name: Its name in the directory.
+    """
+
+    def __init__(self, partition: Partition, name: str, ownership: Ownership) -> None:
+        super().__init__(f"raw {name}", partition, ownership)
+        self.name = name
+
+    def path(self) -> str:
+        """Return where the file is now, below the data directory."""
+        return f"{self._partition.log.directory}/{self.name}"
+
+    def size(self) -> int:
+        """Return the length in bytes; asks the disk."""
+        return self._stat().size
+
+    def mtime_ms(self) -> int:
+        """Return the time of the last change; asks the disk."""
+        return self._stat().mtime_ms
+
+    def _stat(self) -> FileStat:
+        try:
+            return self._partition.log.disk.stat(self.path())
+        except FileNotFoundError as error:
+            raise StaleError(f"{self.path()} has been removed") from error
+
+
+class SealedNode(RawNode):
+    """A file of a sealed segment."""
+
+    attr_timeout_s = CACHED_S
+    is_cached = True
+
+    def __init__(
+        self, partition: Partition, name: str, found: FileStat, ownership: Ownership
+    ) -> None:
+        # A file that is rewritten under its name is another inode.
+        super().__init__(partition, name, ownership)
+        self.key += f" {found.size} {found.mtime_ms}"
+        self._found = found
+
+    def _stat(self) -> FileStat:
+        return self._found

@@ -1,0 +1,151 @@
+r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give it.
+
+    allow_other        other users than the one who mounts may use the files (as their modes allow)
+    uid=N gid=N        owner of everything that nobody has chowned; default: whoever mounts
+    umask=OCTAL        bits missing in the mode of everything that nobody has chmodded; default 022
+    create             >> on a missing partition makes it
+    ro                 read-only: nothing is written, what recovery would leave is shown
+    sync               every write is durable when it returns, as with O_SYNC
+    fsname=TEXT        the device that /proc/mounts shows; default: the data directory
+    KEY=VALUE          a setting of a Kafka broker: num.partitions=3, log.retention.hours=24
+
+nosuid, nodev, noexec, noatime and their likes go to the kernel. What only says when and by whom a
+file system is mounted (defaults, user, nofail, x-systemd.automount …) means nothing here. Anything
+else is refused. A comma in a value is written ``\,``.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from logfs.config import StoreConfig
+from logfs.errors import InvalidConfigError
+
+_KERNEL = frozenset(
+    "suid nosuid dev nodev exec noexec atime noatime diratime nodiratime "
+    "relatime norelatime strictatime nostrictatime lazytime nolazytime nosymfollow".split()
+)
+_MEANINGLESS = frozenset(
+    "rw async defaults auto noauto user nouser users nousers owner group nofail _netdev silent loud "
+    "default_permissions nonempty dirsync".split()
+)
+_MEANINGLESS_PREFIXES = ("x-", "X-", "comment=", "subtype=")
+_FLAGS = {
+    "allow_other": "allow_other",
+    "create": "create",
+    "ro": "read_only",
+    "sync": "sync",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountOptions:
+    """What may be chosen at a mount.
+
+    Attributes:
+        allow_other: Other users may use the mount.
+        uid: Owner by default; None for whoever runs the daemon.
+        gid: Group by default; None for that of whoever runs the daemon.
+        umask: Bits missing in the modes by default.
+        create: ``>>`` on a missing partition makes it.
+        read_only: Nothing is written.
+        sync: Every write is durable when it returns.
+        fsname: The device that /proc/mounts shows; None for the data directory.
+        kernel: Options of the kernel's own.
+        store: The settings of the store.
+    """
+
+    allow_other: bool = False
+    uid: int | None = None
+    gid: int | None = None
+    umask: int = 0o022
+    create: bool = False
+    read_only: bool = False
+    sync: bool = False
+    fsname: str | None = None
+    kernel: tuple[str, ...] = ()
+    store: StoreConfig = field(default_factory=lambda: StoreConfig.from_properties({}))
+
+
+def parse_options(texts: Iterable[str]) -> MountOptions:
+    """Read what followed each ``-o``.
+
+    Args:
+        texts: Options separated by commas; of an option given twice the last one counts.
+
+    Raises:
+        InvalidConfigError: An option is unknown or its value not valid.
+    """
+    fields: dict[str, object] = {}
+    kernel: list[str] = []
+    properties: dict[str, str] = {}
+    for option in (o for text in texts for o in _split(text)):
+        name, equals, value = option.partition("=")
+        if name in _VALUES and equals:
+            fields[name] = _parse_value(name, value)
+        elif option in _FLAGS:
+            fields[_FLAGS[option]] = True
+        elif option in _KERNEL or option.startswith("context="):
+            kernel.append(option)
+        elif "." in name and equals:
+            properties[name] = value
+        elif option == "rw":
+            fields["read_only"] = False
+        elif option not in _MEANINGLESS and not option.startswith(_MEANINGLESS_PREFIXES):
+            raise _unknown(option)
+    store = StoreConfig.from_properties(properties)
+    return MountOptions(kernel=tuple(kernel), store=store, **fields)  # type: ignore[arg-type]  # the tables above name the fields
+
+
+def _split(text: str) -> list[str]:
+    parts = re.findall(r"((?:[^\\,]|\\.)+)", text)
+    return [re.sub(r"\\(.)", r"\1", part).strip() for part in parts]
+
+
+def _parse_octal(text: str) -> int:
+    if not re.fullmatch(r"[0-7]{1,4}", text):
+        raise ValueError("expected up to four octal digits, as 022")
+    return int(text, 8)
+
+
+def _parse_id(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) >= 2**32 - 1:
+        raise ValueError("expected a number, as id(1) prints it")
+    return int(text)
+
+
+def _parse_text(text: str) -> str:
+    if not text or not text.isascii() or not text.isprintable():
+        raise ValueError("expected printable ASCII")
+    return text
+
+
+_VALUES: dict[str, Callable[[str], object]] = {
+    "uid": _parse_id,
+    "gid": _parse_id,
+    "umask": _parse_octal,
+    "fsname": _parse_text,
+}
+
+
+def _parse_value(name: str, text: str) -> object:
+    try:
+        return _VALUES[name](text)
+    except ValueError as error:
+        raise InvalidConfigError(f"mount option {name}={text}: {error}") from None
+
+
+def _unknown(option: str) -> InvalidConfigError:
+    name = option.partition("=")[0]
+    known = [*_VALUES, *_FLAGS, *_KERNEL, *_MEANINGLESS]
+    close = difflib.get_close_matches(name, known, n=1)
+    if name in _VALUES:
+        hint = "it needs a value"
+    elif name in _FLAGS:
+        hint = "it takes no value"
+    elif close:
+        hint = f"did you mean {close[0]}?"
+    else:
+        hint = "a setting of the store has a dot in its name, as num.partitions=3"
+    return InvalidConfigError(f"mount option {option}: {hint}")

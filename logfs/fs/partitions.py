@@ -1,0 +1,49 @@
+"""A partition as the file system holds it: its log, its lane, how many files of it are open.
+
+The log may be replaced by one that was loaded anew, after a failed write or fsync; everything else
+that knows the partition (inodes, open files, the lane) stays.
+"""
+
+from logfs.fs.lanes import Lane
+from logfs.log.partition import PartitionLog
+from logfs.types import TopicPartition
+
+_NO_FLUSH = 2**63 - 1
+
+
+class Partition:
+    """One partition of a topic that exists or existed. Event loop only.
+
+    Attributes:
+        topic_partition: Its names.
+        log: The log; see ``replace_log``.
+        lane: Where its calls run.
+        open_files: Files of it that are open, for reading or writing.
+        reload_after_s: Not to be loaded anew before this time, because it did not help.
+    """
+
+    __slots__ = ("identity", "lane", "log", "open_files", "reload_after_s", "topic_partition")
+
+    def __init__(self, log: PartitionLog, lane: Lane) -> None:
+        self.topic_partition: TopicPartition = log.topic_partition
+        self.lane = lane
+        self.open_files = 0
+        self.reload_after_s = 0.0
+        self.log = log
+        self.identity = ""
+        self.replace_log(log)
+
+    def replace_log(self, log: PartitionLog) -> None:
+        """Go on with a log that was loaded anew.
+
+        ``identity`` says what positions are positions in: it changes if they had to start anew, and
+        then every inode of the partition is another one.
+        """
+        self.log = log
+        topic = log.topic_id or f"name {self.topic_partition.topic}"
+        self.identity = f"{topic}/{self.topic_partition.partition}/{log.generation.hex()}"
+        self.note_config()
+
+    def note_config(self) -> None:
+        """Follow a change of the topic's configuration."""
+        self.lane.always_in_thread = self.log.config.flush_messages != _NO_FLUSH

@@ -1,0 +1,265 @@
+"""The names of the mount: from a name to its node, from a directory to its names.
+
+    /                       topics, ".segments"
+    /TOPIC/                 PARTITION[@FROM[..TO]][.VIEW]; only the plain numbers are listed
+    /.segments/             TOPIC-PARTITION
+    /.segments/DIRECTORY/   raw files, and NNN.txt for every NNN.log (not listed)
+
+``ls`` shows every record once: what shows it a second time answers when named but is not listed.
+Finding a node reads memory only, except where the log or the disk has to be asked; then the answer
+is a ``Question``, for the caller to put where waiting harms nobody. No pyfuse3, no awaiting.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import tzinfo
+from typing import Generic, NamedTuple, TypeVar
+
+from logfs.errors import NoSuchTopicError, UnknownNameError
+from logfs.fs.errnos import NotADirectoryNodeError
+from logfs.fs.host import Clock
+from logfs.fs.lanes import Lane
+from logfs.fs.nodes import (
+    DirectoryNode,
+    FileNode,
+    FixedNode,
+    MetaNode,
+    Node,
+    Ownership,
+    PlainNode,
+    RangeNode,
+    RawDirectoryNode,
+    RawNode,
+    SealedNode,
+    TopicNode,
+)
+from logfs.fs.partitions import Partition
+from logfs.fs.recent import RecentAnswers
+from logfs.log import names
+from logfs.log.address import (
+    SEGMENTS_NAME,
+    AtOffset,
+    Latest,
+    PartitionAddress,
+    Suffix,
+    parse_partition_name,
+)
+from logfs.log.resolve import resolve
+from logfs.log.store import LogStore
+from logfs.types import View
+
+T = TypeVar("T")
+
+HIDDEN_PREFIX = "__"
+"""Topics whose names begin so are not listed. Source: Kafka Topic.isInternal, its convention."""
+
+VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
+_SEGMENT_TEXT = re.compile(r"([0-9]{20})\.txt")
+_SEALED_KINDS = frozenset(names.FileKind) - {names.FileKind.SNAPSHOT}
+
+
+class Question(NamedTuple, Generic[T]):
+    """What only the log or the disk of a partition knows; ``ask(*args)`` may block."""
+
+    partition: Partition
+    ask: Callable[..., T]
+    args: tuple[object, ...]
+
+
+class Tree:
+    """The names over a store. Event loop only, but for what a ``Question`` asks.
+
+    Attributes:
+        root: The directory of the topics.
+        segments: The directory ``.segments``.
+    """
+
+    def __init__(
+        self, store: LogStore, ownership: Ownership, time_zone: tzinfo, clock: Clock
+    ) -> None:
+        self._store = store
+        self._ownership = ownership
+        self._time_zone = time_zone
+        self._clock = clock
+        self._started_ms = clock.now_ms()
+        self.root = TopicNode("", None, ownership, None, self._started_ms)
+        self.segments = DirectoryNode("segments", ownership, self.root, self._started_ms)
+        self.recent = RecentAnswers(clock.monotonic_s)
+        self._topics: dict[str, TopicNode] = {}
+        self._partitions: dict[tuple[str, int], Partition] = {}
+
+    # From a name to its node
+
+    def find(self, parent: Node, name: bytes) -> "Node | Question[Node]":
+        """Find what a directory has under a name.
+
+        Raises:
+            UnknownNameError, NoSuchTopicError, NoSuchPartitionError: There is no such name.
+            BadSelectorError: The part behind ``@`` does not parse.
+            NotADirectoryNodeError: ``parent`` is no directory.
+        """
+        if isinstance(parent, TopicNode):
+            node = parent.plain.get(name)
+            if node is not None and node.is_current and self._is_live(node.partition):
+                return node
+            text = _decode(name)
+            return self._in_root(text) if parent is self.root else self._in_topic(parent, text)
+        text = _decode(name)
+        if isinstance(parent, RawDirectoryNode):
+            return self._in_raw_directory(parent, text)
+        if parent is self.segments:
+            return self._in_segments(text)
+        raise NotADirectoryNodeError(f"{text!r} is looked up in something that is no directory")
+
+    def partition(self, topic: str, number: int) -> Partition:
+        """Return a partition that exists now.
+
+        Raises:
+            NoSuchTopicError, NoSuchPartitionError: It does not.
+        """
+        log = self._store.partition(topic, number)
+        known = self._partitions.get((topic, number))
+        if known is None or (known.log is not log and known.log.is_deleted):
+            known = Partition(log, Lane(self._clock.monotonic_s))
+            self._partitions[topic, number] = known
+        elif known.log is not log:
+            known.replace_log(log)
+        return known
+
+    def open_partitions(self) -> list[Partition]:
+        """Return the partitions that anybody has asked for and that still exist."""
+        gone = [key for key, p in self._partitions.items() if p.log.is_deleted]
+        for key in gone:
+            del self._partitions[key]
+        return list(self._partitions.values())
+
+    def parse(self, name: str) -> PartitionAddress:
+        """Parse a name below a topic, with the daemon's time zone."""
+        return parse_partition_name(name, self._time_zone)
+
+    def _is_live(self, partition: Partition) -> bool:
+        return self._store.partition(*partition.topic_partition) is partition.log
+
+    def _in_root(self, name: str) -> Node:
+        if name == SEGMENTS_NAME:
+            return self.segments
+        topic_id = self._store.topic_id(name)
+        known = self._topics.get(name)
+        if known is None or known.topic_id != topic_id:
+            known = TopicNode(name, topic_id, self._ownership, self.root, self._started_ms)
+            self._topics[name] = known
+        return known
+
+    def _in_topic(self, topic: TopicNode, name: str) -> "Node | Question[Node]":
+        address = self.parse(name)
+        if self._in_root(topic.name) is not topic:
+            raise NoSuchTopicError(f"{topic.name}: the topic has been deleted")
+        partition = self.partition(topic.name, address.partition)
+        view = VIEWS.get(address.view)
+        if address.has_selector:
+            if view is None:
+                raise UnknownNameError(f"{name!r}: {address.view} goes without a selector")
+            return self.recent.get(partition.identity, name) or Question(
+                partition, self._resolve, (partition, address, name)
+            )
+        node: FileNode
+        if view is not None:
+            node = PlainNode(partition, view, self._ownership)
+        elif address.view is Suffix.META:
+            node = MetaNode(partition, self._ownership, self._clock.now_ms)
+        else:
+            raise UnknownNameError(f"{name!r}: {address.view} is not there yet")
+        topic.plain[name.encode()] = node
+        return node
+
+    def _in_segments(self, name: str) -> Node:
+        parsed = names.parse_partition_directory(name)
+        if parsed is None or parsed.state is not names.DirectoryState.NONE:
+            raise UnknownNameError(f"{name!r}: expected TOPIC-PARTITION, as orders-0")
+        partition = self.partition(parsed.topic, parsed.partition)
+        return RawDirectoryNode(partition, self._ownership, self.segments, self._started_ms)
+
+    def _in_raw_directory(self, directory: RawDirectoryNode, name: str) -> "Question[Node]":
+        partition = directory.partition
+        text = _SEGMENT_TEXT.fullmatch(name)
+        if text is not None:
+            return Question(partition, self._segment_text, (partition, int(text[1])))
+        return Question(partition, self._raw_file, (partition, name))
+
+    # Questions
+
+    def _resolve(self, partition: Partition, address: PartitionAddress, name: str) -> FileNode:
+        node = self._answer(partition, address)
+        if address.is_relative:
+            self.recent.put(partition.identity, name, node)
+        return node
+
+    def _answer(self, partition: Partition, address: PartitionAddress) -> FileNode:
+        resolved = resolve(partition.log, address, self._clock.now_ms())
+        if resolved.end is None:
+            return RangeNode(partition, resolved, self._ownership)
+        return FixedNode(partition, resolved, self._ownership)
+
+    def _segment_text(self, partition: Partition, base_offset: int) -> FileNode:
+        snapshot = partition.log.snapshot
+        index = snapshot.index_of_offset(base_offset)
+        if index < 0 or snapshot.segments[index].base_offset != base_offset:
+            raise UnknownNameError(f"{partition.topic_partition}: no segment begins at {base_offset}")
+        next_offset = snapshot.end_of(index)[1]
+        is_last = next_offset >= snapshot.end.offset
+        address = PartitionAddress(
+            partition.topic_partition.partition,
+            AtOffset(base_offset),
+            Latest() if is_last else AtOffset(next_offset),
+        )
+        return self._answer(partition, address)
+
+    def _raw_file(self, partition: Partition, name: str) -> FileNode:
+        log = partition.log
+        try:
+            found = log.disk.stat(f"{log.directory}/{name}")
+        except (FileNotFoundError, ValueError):
+            found = None
+        if found is None or found.is_directory:
+            raise UnknownNameError(f"{log.directory}/{name}: no such file")
+        parsed = names.parse_segment_file(name)
+        if parsed is not None and parsed.kind in _SEALED_KINDS and not parsed.suffix:
+            segments = log.snapshot.segments
+            index = log.snapshot.index_of_offset(parsed.base_offset)
+            if 0 <= index < len(segments) - 1 and (
+                segments[index].base_offset == parsed.base_offset
+            ):
+                return SealedNode(partition, name, found, self._ownership)
+        return RawNode(partition, name, self._ownership)
+
+    # From a directory to its names
+
+    def names(self, directory: Node) -> "list[str] | Question[list[str]]":
+        """List a directory.
+
+        Raises:
+            NotADirectoryNodeError: It is none.
+            NoSuchTopicError: It has been deleted.
+        """
+        if directory is self.root:
+            return [name for name in self._store.topics() if not name.startswith(HIDDEN_PREFIX)]
+        if isinstance(directory, TopicNode):
+            return [str(number) for number in self._store.partitions(directory.name)]
+        if directory is self.segments:
+            topics = self._store.topics()
+            return [f"{name}-{n}" for name in topics for n in self._store.partitions(name)]
+        if isinstance(directory, RawDirectoryNode):
+            return Question(directory.partition, _raw_names, (directory.partition,))
+        raise NotADirectoryNodeError("a file is listed as a directory")
+
+
+def _raw_names(partition: Partition) -> list[str]:
+    log = partition.log
+    return [name for name, is_directory in log.disk.list(log.directory) if not is_directory]
+
+
+def _decode(name: bytes) -> str:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise UnknownNameError(f"{name!r} is not UTF-8") from None

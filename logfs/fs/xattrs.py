@@ -1,0 +1,109 @@
+"""Extended attributes ``user.logfs.*``: the facts of ``.meta``, and a topic's configuration.
+
+    on a partition   every fact of .meta as text, lists as their length; start and end are the
+                     positions, in the view, of the first kept and behind the last byte of the name
+    on a topic       topic_id, and its configuration under Kafka's keys; listed are those that were
+                     set, any key answers; setfattr sets one, removexattr takes it back
+
+Nothing else can be stored: other names answer ENODATA to read, so that ``ls -l`` and ``cp -a`` are
+content, and ENOTSUP to write.
+"""
+
+import json
+from collections.abc import Mapping
+
+from logfs.config import TOPIC_KEYS
+from logfs.errors import InvalidConfigError
+from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, RefusedError
+from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, RawNode, TopicNode
+from logfs.log.store import LogStore
+
+PREFIX = "user.logfs."
+
+
+def get_attribute(store: LogStore, node: Node, name: bytes, now_ms: int) -> bytes:
+    """Return the value of an extended attribute.
+
+    Raises:
+        NoSuchAttributeError: The node has none of this name.
+    """
+    key = _key(name)
+    if isinstance(node, TopicNode) and node.name:
+        value = _topic_value(store, node, key)
+    else:
+        value = _facts(node, now_ms).get(key)
+    if value is None:
+        raise NoSuchAttributeError(f"no attribute {name!r}")
+    return value.encode()
+
+
+def list_attributes(store: LogStore, node: Node, now_ms: int) -> list[bytes]:
+    """Return the names of the extended attributes of a node."""
+    if isinstance(node, TopicNode) and node.name:
+        identity = [] if node.topic_id is None else ["topic_id"]
+        keys = [*identity, *store.topic_properties(node.name)]
+    else:
+        keys = list(_facts(node, now_ms))
+    return [f"{PREFIX}{key}".encode() for key in keys]
+
+
+def change_attribute(store: LogStore, node: Node, name: bytes, value: bytes | None) -> None:
+    """Set an extended attribute, or remove it with None.
+
+    Raises:
+        ForeignAttributeError: logfs does not keep attributes of this name.
+        RefusedError: It can only be read.
+        NoSuchAttributeError: There is nothing to remove.
+        InvalidConfigError: The topic has no such setting, or the value is not valid.
+    """
+    if not name.startswith(PREFIX.encode()):
+        raise ForeignAttributeError(f"{name!r}: logfs keeps no attributes but {PREFIX}*")
+    if not (isinstance(node, TopicNode) and node.name) or name == f"{PREFIX}topic_id".encode():
+        raise RefusedError(f"{name!r} can only be read")
+    try:
+        key = _key(name)
+        text = None if value is None else value.decode()
+    except (NoSuchAttributeError, UnicodeDecodeError):
+        raise InvalidConfigError(f"{name!r}={value!r} is not text") from None
+    if text is None and key not in store.topic_properties(node.name):
+        raise NoSuchAttributeError(f"{key} is not set")
+    store.alter_topic(node.name, {key: text})
+
+
+def _key(name: bytes) -> str:
+    try:
+        text = name.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text.startswith(PREFIX):
+        raise NoSuchAttributeError(f"no attribute {name!r}")
+    return text.removeprefix(PREFIX)
+
+
+def _topic_value(store: LogStore, node: TopicNode, key: str) -> str | None:
+    if key == "topic_id":
+        return node.topic_id
+    return store.topic_config(node.name).get(key) if key in TOPIC_KEYS else None
+
+
+def _facts(node: Node, now_ms: int) -> Mapping[str, str]:
+    if not isinstance(node, FileNode) or isinstance(node, RawNode):
+        return {}
+    facts = {key: _text(value) for key, value in node.partition.log.meta(now_ms).items()}
+    snapshot = node.partition.log.snapshot
+    match node:
+        case PlainNode(view=view):
+            start, end = snapshot.start.positions[view], snapshot.end.positions[view]
+        case RangeNode(resolved=resolved):
+            start, end = resolved.start, resolved.start + node.size()
+        case FixedNode(resolved=resolved):
+            start, end = resolved.start, resolved.end or resolved.start
+        case _:
+            return facts
+    return {"start": str(start), "end": str(end), **facts}
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return str(len(value)) if isinstance(value, list | tuple) else json.dumps(value)

@@ -1,0 +1,208 @@
+"""The active segment: the one that is appended to.
+
+An append writes the batch with one pwrite and then the index entries that are due. Indexes are
+hints: one that cannot be written is left out, and a look-up scans a little further. The log itself
+is different: after a failed write the bytes that may be there are cut off again.
+"""
+
+import logging
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk
+from logfs.log.index import TIME_INDEX, decode_time_entry
+from logfs.log.indexfile import IndexFile
+from logfs.log.roll import SegmentFill, should_roll
+from logfs.log.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles, active_indexes
+from logfs.log.snapshot import LogEnd
+from logfs.log.table import SegmentState, TableEntry
+from logfs.records._native import IndexBuilder
+from logfs.records.compression import decompress
+from logfs.records.encoded import EncodedBatch
+from logfs.types import Positions
+
+logger = logging.getLogger(__name__)
+
+
+class ActiveSegment:
+    """Appends to one segment. One owner, who serialises the calls.
+
+    Attributes:
+        segment: What is appended to.
+        builder: The index rules and the running state: size, next offset, timestamps, lengths.
+    """
+
+    def __init__(
+        self, segment: Segment, files: SegmentFiles, builder: IndexBuilder, created_ms: int
+    ) -> None:
+        segment.pinned_files = files
+        segment.is_writable = True
+        self.segment = segment
+        self.builder = builder
+        self._files = files
+        self._indexes = files.indexes
+        self._created_ms = created_ms
+        self._log = files.log
+
+    @classmethod
+    def create(
+        cls, disk: Disk, segment: Segment, config: TopicConfig, now_ms: int
+    ) -> "ActiveSegment":
+        """Make the files of a new segment; files that already have its names are replaced.
+
+        Raises:
+            OSError: Not all files could be made; those that were are removed again.
+        """
+        segment.is_writable = True
+        indexes = active_indexes(disk, segment, config, (0, 0, 0))
+        try:
+            disk.open(segment.name, write=True, create=True).truncate(0)
+            for index in indexes.all():
+                index.truncate_entries(0)
+        except OSError:
+            remove_segment_files(disk, segment)
+            raise
+        builder = new_builder(segment, config)
+        return cls(segment, SegmentFiles(disk, segment, indexes), builder, now_ms)
+
+    @classmethod
+    def resume(
+        cls, disk: Disk, segment: Segment, end: LogEnd, config: TopicConfig, now_ms: int
+    ) -> "ActiveSegment":
+        """Go on with the last segment of a log that was loaded; its indexes are trimmed.
+
+        Raises:
+            OSError: Its files could not be opened.
+        """
+        indexes = active_indexes(disk, segment, config, None)
+        times, base = indexes.time.entries(), segment.base_offset
+        count = len(times) // TIME_INDEX.entry_bytes
+        last = decode_time_entry(times, count - 1, base) if count else None
+        lengths = end.positions.minus(segment.bases)
+        builder = new_builder(segment, config)
+        builder.restore(
+            file_position=end.file_size,
+            next_offset=end.offset,
+            max_timestamp=end.max_timestamp,
+            offset_of_max_timestamp=last.offset if last else -1,
+            first_timestamp=segment.first_timestamp,
+            last_time_entry=last.timestamp if last else -1,
+            text=lengths.text,
+            tsv=lengths.tsv,
+            jsonl=lengths.jsonl,
+        )
+        segment.is_writable = True
+        return cls(segment, SegmentFiles(disk, segment, indexes), builder, now_ms)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the ``.log`` that hold records."""
+        return self.builder.file_position
+
+    @property
+    def ends(self) -> Positions:
+        """Positions at which the segment ends now."""
+        builder, bases = self.builder, self.segment.bases
+        return Positions(
+            bases[0] + builder.text, bases[1] + builder.tsv, bases[2] + builder.jsonl
+        )
+
+    def should_roll(
+        self, batch: EncodedBatch, config: TopicConfig, jitter_ms: int, now_ms: int
+    ) -> bool:
+        """Decide whether a batch begins a new segment. Source: Kafka LogSegment.shouldRoll."""
+        builder = self.builder
+        fill = SegmentFill(
+            self.segment.base_offset,
+            builder.file_position,
+            builder.first_timestamp,
+            self._created_ms,
+            self._indexes.offset.is_full() or self._indexes.time.is_full(reserve=1),
+        )
+        size = (len(batch.data), batch.last_offset, batch.max_timestamp)
+        return should_roll(fill, config, jitter_ms, size, now_ms)
+
+    def append(self, batch: EncodedBatch, leader_epoch: int) -> None:
+        """Write one batch behind the last one.
+
+        Raises:
+            OSError: It is not in the log; whatever part was written has been cut off again.
+        """
+        builder = self.builder
+        self._log.pwrite(batch.data, builder.file_position)
+        if builder.add(
+            len(batch.data),
+            batch.base_offset,
+            batch.last_offset,
+            batch.max_timestamp,
+            leader_epoch,
+            batch.text_bytes,
+            batch.tsv_bytes,
+            batch.jsonl_bytes,
+        ):
+            self._append_entries()
+
+    def cut_failed_write(self) -> None:
+        """Remove what a failed write may have left. Raises OSError if that fails as well."""
+        self._log.truncate(self.builder.file_position)
+
+    def close(self) -> None:
+        """Trim the indexes, as on roll and clean stop; the last time index entry is added.
+
+        Source: Kafka LogSegment.onBecomeInactiveSegment and close.
+        """
+        final = self.builder.final_time_entry()
+        if final:
+            self._append_to(self._indexes.time, final)
+        for index in self._indexes.all():
+            index.trim()
+
+    def seal(self) -> None:
+        """Close it for good and note in the segment what it holds."""
+        try:
+            self.close()
+            for index in self._indexes.all():
+                index.seal()
+        except OSError as error:
+            logger.warning("%s: an index could not be closed: %s", self.segment.name, error)
+        fill_segment(self.segment, self.builder)
+
+    def sealed_entry(self) -> TableEntry:
+        """Return the table entry it will have once it is sealed."""
+        fill_segment(self.segment, self.builder)
+        return self.segment.entry(SegmentState.SEALED)
+
+    def _append_entries(self) -> None:
+        for index, entries in zip(self._indexes.all(), self.builder.take(), strict=True):
+            self._append_to(index, entries)
+
+    def _append_to(self, index: IndexFile, entries: bytes) -> None:
+        try:
+            index.append(entries)
+        except (OSError, ValueError) as error:
+            logger.warning("%s: an index entry is left out: %s", self.segment.name, error)
+
+
+def remove_segment_files(disk: Disk, segment: Segment) -> None:
+    """Remove whatever files a segment has."""
+    segment.close_files()
+    for kind in SEGMENT_FILE_KINDS:
+        if disk.exists(segment.file_name(kind)):
+            disk.remove(segment.file_name(kind))
+
+
+def new_builder(segment: Segment, config: TopicConfig) -> IndexBuilder:
+    """Return the index rules for a segment without records."""
+    return IndexBuilder(segment.base_offset, config.index_interval_bytes, decompress)
+
+
+def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
+    """Note in a segment what a builder has seen of it."""
+    segment.next_offset = builder.next_offset
+    segment.size_bytes = builder.file_position
+    segment.max_timestamp = builder.max_timestamp
+    segment.first_timestamp = builder.first_timestamp
+    lengths = Positions(builder.text, builder.tsv, builder.jsonl)
+    segment.ends = segment.bases.plus(lengths)
+    segment.kept = lengths
+
+

@@ -1,0 +1,88 @@
+"""Remembered owners and modes, in the plain file ``logfs.attributes`` of the data directory.
+
+A topic is no directory on disk and a partition is one, so chmod and chown on the mount have no
+inode of their own to go to. The file is JSON:
+
+    {"version": 1, "entries": {"orders": {"mode": 448}, "orders/0": {"uid": 33, "gid": 33}}}
+"""
+
+import json
+from typing import NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.errors import UnsupportedFormatError
+from logfs.log import names
+
+VERSION = 1
+
+
+class Ownership(NamedTuple):
+    """What was set; None where nothing was."""
+
+    mode: int | None = None
+    uid: int | None = None
+    gid: int | None = None
+
+
+class Attributes:
+    """The remembered attributes of all topics and partitions. One owner."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._entries = _read(disk)
+
+    def get(self, topic: str, partition: int | None) -> Ownership:
+        """Return what was set for a topic, or for one of its partitions."""
+        return self._entries.get(_key(topic, partition), Ownership())
+
+    def set(
+        self,
+        topic: str,
+        partition: int | None,
+        *,
+        mode: int | None = None,
+        uid: int | None = None,
+        gid: int | None = None,
+    ) -> None:
+        """Remember what is given; None leaves a value as it is. Durable when this returns."""
+        old = self.get(topic, partition)
+        self._entries[_key(topic, partition)] = Ownership(
+            old.mode if mode is None else mode,
+            old.uid if uid is None else uid,
+            old.gid if gid is None else gid,
+        )
+        self._write()
+
+    def forget(self, topic: str) -> None:
+        """Drop a deleted topic."""
+        gone = [key for key in self._entries if key == topic or key.startswith(f"{topic}/")]
+        for key in gone:
+            del self._entries[key]
+        if gone:
+            self._write()
+
+    def _write(self) -> None:
+        entries = {
+            key: {name: value for name, value in ownership._asdict().items() if value is not None}
+            for key, ownership in self._entries.items()
+        }
+        data = json.dumps({"version": VERSION, "entries": entries}, indent=1) + "\n"
+        self._disk.replace(names.ATTRIBUTES, data.encode())
+
+
+def _key(topic: str, partition: int | None) -> str:
+    return topic if partition is None else f"{topic}/{partition}"
+
+
+def _read(disk: Disk) -> dict[str, Ownership]:
+    try:
+        data = json.loads(disk.read(names.ATTRIBUTES))
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        return {}
+    if data.get("version") != VERSION:
+        raise UnsupportedFormatError(
+            f"{names.ATTRIBUTES}: version {data.get('version')}, this logfs reads version {VERSION}"
+        )
+    return {key: Ownership(**entry) for key, entry in data["entries"].items()}

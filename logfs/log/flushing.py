@@ -1,0 +1,88 @@
+"""Making a partition durable, once for everybody who asks at the same time.
+
+A flush costs milliseconds and covers everything appended before it began. Whoever asks while one
+is under way waits for it, and returns without an fsync of his own if it covered him.
+
+The active segment's ``.log`` alone is synced by a flush: its indexes are rebuilt after a power cut,
+since recovery scans the segment that holds the recovery point. Those of a sealed segment are synced
+before the recovery point leaves it behind.
+"""
+
+import threading
+from collections.abc import Callable
+
+from logfs.disk.vfs import Disk
+from logfs.log.segment import Segment, SegmentFiles
+from logfs.log.snapshot import Snapshot
+from logfs.log.table import SegmentTable
+
+
+class Flusher:
+    """The flushes of one partition; any thread may call.
+
+    Attributes:
+        recovery_point: First offset that is not known to be durable.
+    """
+
+    def __init__(
+        self, disk: Disk, directory: str, table: SegmentTable | None, recovery_point: int
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._table = table
+        self._lock = threading.Lock()
+        self._sealed: list[tuple[Segment, SegmentFiles]] = []
+        self._has_new_names = False
+        self.recovery_point = recovery_point
+
+    @property
+    def has_sealed(self) -> bool:
+        """Whether a sealed segment waits to be made durable."""
+        return bool(self._sealed)
+
+    def add_sealed(self, segment: Segment, files: SegmentFiles) -> None:
+        """Note a segment that was sealed, and that its successor has new names."""
+        self._sealed.append((segment, files))
+        self._has_new_names = True
+
+    def truncated(self, offset: int) -> None:
+        """The log was cut to an offset."""
+        self.recovery_point = min(self.recovery_point, offset)
+        self._has_new_names = True
+
+    def flush(self, snapshot: Callable[[], Snapshot], wanted: int) -> None:
+        """Return once every record below the offset ``wanted`` is durable.
+
+        Raises:
+            OSError: It is not; see ``vfs.File.sync``: final.
+        """
+        if self.recovery_point >= wanted:
+            return
+        with self._lock:
+            if self.recovery_point >= wanted:
+                return
+            now = snapshot()
+            self._flush_sealed()
+            now.active.files().log.sync()
+            self.recovery_point = max(self.recovery_point, now.end.offset)
+
+    def flush_sealed(self) -> None:
+        """Make the segments durable that were sealed, and move the recovery point behind them."""
+        with self._lock:
+            self._flush_sealed()
+
+    def _flush_sealed(self) -> None:
+        sealed = list(self._sealed)
+        for segment, files in sealed:
+            files.log.sync()
+            for index in files.indexes.all():
+                index.sync()
+        if self._has_new_names:
+            self._has_new_names = False
+            self._disk.sync_directory(self._directory)
+        if sealed and self._table is not None:
+            self._table.sync()
+        for segment, _ in sealed:
+            segment.close_files()
+            self.recovery_point = max(self.recovery_point, segment.next_offset)
+        del self._sealed[: len(sealed)]

@@ -1,0 +1,259 @@
+"""Offset index and time index: entries as bytes, and binary search in them.
+
+Both are sparse, sorted, without header and checksum: a hint that recovery rebuilds. An entry counts
+only if a batch with fitting offsets stands where it points, else the one before it is taken; the
+``count_…`` functions and the decoders by number are there for that walk.
+
+    offset index (.index), 8 bytes
+    bytes  field            type
+    0-3    relative offset  int32   last offset of a batch - base offset of the segment
+    4-7    file position    int32   of that batch's first byte in the .log
+
+    time index (.timeindex), 12 bytes
+    bytes  field            type
+    0-7    timestamp        int64   largest so far in the segment, epoch ms
+    8-11   relative offset  int32   last offset of the first batch that had it - base offset
+
+Pure. The text index is in ``textindex``, the files are in ``indexfile``.
+Sources: Kafka OffsetIndex, TimeIndex, AbstractIndex.
+"""
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from logfs.errors import CorruptIndexError, UnsupportedFormatError
+from logfs.types import NO_TIMESTAMP
+
+Entries = bytes | bytearray | memoryview
+"""The entries of an index, one behind the other, without a header."""
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+_OFFSET = struct.Struct(">ii")
+_TIME = struct.Struct(">qi")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+_HEADER = struct.Struct(">4siq")
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFormat:
+    """How a kind of index file is laid out: a header or none, then entries of one size."""
+
+    entry_bytes: int
+    magic: bytes = b""
+    """Four bytes; empty for a file without a header."""
+    version: int = 0
+
+    @property
+    def header(self) -> bytes:
+        """The header: magic, version as int32, eight zero bytes."""
+        return _HEADER.pack(self.magic, self.version, 0) if self.magic else b""
+
+    @property
+    def header_bytes(self) -> int:
+        """Length of the header."""
+        return _HEADER.size if self.magic else 0
+
+    def check_header(self, header: bytes, name: str) -> None:
+        """Refuse a header that is not this format's.
+
+        Args:
+            header: The first ``header_bytes`` bytes of the file, fewer if it is shorter.
+            name: The file, for the message.
+
+        Raises:
+            UnsupportedFormatError: The version is not the one this logfs writes.
+            CorruptIndexError: The header is cut off, or has another magic.
+        """
+        if header == self.header:
+            return
+        if len(header) < self.header_bytes or header[:4] != self.magic:
+            raise CorruptIndexError(
+                f"{name}: the header is {header.hex()}, expected {self.header.hex()}"
+            )
+        _magic, version, reserved = _HEADER.unpack(header)
+        if version != self.version:
+            raise UnsupportedFormatError(
+                f"{name}: version {version}, this logfs reads version {self.version}"
+            )
+        raise CorruptIndexError(f"{name}: {reserved:#x} in the header where zeros are expected")
+
+
+OFFSET_INDEX = IndexFormat(_OFFSET.size)
+TIME_INDEX = IndexFormat(_TIME.size)
+
+
+class OffsetPosition(NamedTuple):
+    """An offset and the file position of the batch that ends with it."""
+
+    offset: int
+    position: int
+
+
+class TimestampOffset(NamedTuple):
+    """A timestamp, and an offset behind which every larger one lies."""
+
+    timestamp: int
+    offset: int
+
+
+def encode_offset_entry(relative_offset: int, position: int) -> bytes:
+    """Return the 8 bytes of an entry; both in [0, 2**31 - 1], else ``struct.error``."""
+    return _OFFSET.pack(relative_offset, position)
+
+
+def decode_offset_entry(entries: Entries, number: int, base_offset: int) -> OffsetPosition:
+    """Return entry ``number`` (0 is the first) with its offset made absolute."""
+    relative_offset, position = _OFFSET.unpack_from(entries, number * _OFFSET.size)
+    return OffsetPosition(base_offset + relative_offset, position)
+
+
+def count_offsets_up_to(entries: Entries, base_offset: int, target: int) -> int:
+    """Count the entries with an offset <= ``target``; the last of them is number count - 1.
+
+    Raises:
+        CorruptIndexError: The length is not a multiple of 8.
+    """
+    return count_up_to(entries, _INT32.unpack_from, _OFFSET.size, 0, target - base_offset)
+
+
+def lookup_offset(entries: Entries, base_offset: int, target: int) -> OffsetPosition:
+    """Find where to start reading for an offset.
+
+    Args:
+        entries: Whole 8-byte entries, sorted.
+        base_offset: Base offset of the segment.
+        target: Any offset; need not be in the index.
+
+    Returns:
+        The entry with the largest offset <= ``target``; ``(base_offset, 0)`` if every entry is
+        larger or there is none. Entries hold *last* offsets, so a target inside an indexed batch
+        gives the entry before it: right, because the scan goes forward.
+
+    Raises:
+        CorruptIndexError: The length is not a multiple of 8.
+
+    Source: Kafka OffsetIndex.lookup.
+    """
+    count = count_offsets_up_to(entries, base_offset, target)
+    if count == 0:
+        return OffsetPosition(base_offset, 0)
+    return decode_offset_entry(entries, count - 1, base_offset)
+
+
+def lookup_upper_bound(entries: Entries, base_offset: int, position: int) -> int | None:
+    """Find an offset that no batch in front of a file position exceeds.
+
+    Returns:
+        The offset of the first entry whose file position is >= ``position``; None if there is none.
+
+    Source: Kafka OffsetIndex.fetchUpperBoundOffset.
+    """
+    number = count_up_to(entries, _INT32.unpack_from, _OFFSET.size, 4, position - 1)
+    if number * _OFFSET.size == len(entries):
+        return None
+    return decode_offset_entry(entries, number, base_offset).offset
+
+
+def count_offset_entries_below(entries: Entries, base_offset: int, offset: int) -> int:
+    """Count the entries of an offset index that stay when the log is truncated to ``offset``."""
+    return count_offsets_up_to(entries, base_offset, offset - 1)
+
+
+def encode_time_entry(timestamp: int, relative_offset: int) -> bytes:
+    """Return the 12 bytes of an entry; relative offset in [0, 2**31 - 1], else ``struct.error``."""
+    return _TIME.pack(timestamp, relative_offset)
+
+
+def decode_time_entry(entries: Entries, number: int, base_offset: int) -> TimestampOffset:
+    """Return entry ``number`` (0 is the first) with its offset made absolute."""
+    timestamp, relative_offset = _TIME.unpack_from(entries, number * _TIME.size)
+    return TimestampOffset(timestamp, base_offset + relative_offset)
+
+
+def count_timestamps_up_to(entries: Entries, target: int) -> int:
+    """Count the entries with a timestamp <= ``target``; the last of them is number count - 1.
+
+    Raises:
+        CorruptIndexError: The length is not a multiple of 12.
+    """
+    return count_up_to(entries, _INT64.unpack_from, _TIME.size, 0, target)
+
+
+def lookup_timestamp(entries: Entries, base_offset: int, target: int) -> TimestampOffset:
+    """Find where to start looking for a moment.
+
+    Returns:
+        The entry with the largest timestamp <= ``target``: every record with a larger timestamp
+        lies behind its offset. ``(NO_TIMESTAMP, base_offset)`` if every entry is larger or there is
+        none.
+
+    Raises:
+        CorruptIndexError: The length is not a multiple of 12.
+
+    Source: Kafka TimeIndex.lookup.
+    """
+    count = count_timestamps_up_to(entries, target)
+    if count == 0:
+        return TimestampOffset(NO_TIMESTAMP, base_offset)
+    return decode_time_entry(entries, count - 1, base_offset)
+
+
+def count_time_entries_below(entries: Entries, base_offset: int, offset: int) -> int:
+    """Count the entries of a time index that stay when the log is truncated to ``offset``."""
+    return count_up_to(entries, _INT32.unpack_from, _TIME.size, 8, offset - base_offset - 1)
+
+
+def without_zero_tail(entries: memoryview, entry_bytes: int) -> memoryview:
+    """Leave out the unused entries of a preallocated file, and a fragment of an entry at its end.
+
+    A used entry of an offset index is never all zeros, since a segment's first batch is not
+    indexed. In a time index it can be (timestamp 0 at the base offset); leaving that one out is
+    harmless.
+    """
+    low, high = 0, len(entries) // entry_bytes
+    zeros = bytes(entry_bytes)
+    while low < high:
+        middle = (low + high) // 2
+        if entries[middle * entry_bytes : (middle + 1) * entry_bytes] == zeros:
+            high = middle
+        else:
+            low = middle + 1
+    return entries[: low * entry_bytes]
+
+
+def count_up_to(
+    entries: Entries,
+    unpack_from: Callable[[Any, int], tuple[int]],
+    stride: int,
+    field: int,
+    target: int,
+) -> int:
+    """Count the entries whose field is <= ``target``, by bisection.
+
+    Args:
+        entries: Whole entries of ``stride`` bytes, not decreasing in the field.
+        unpack_from: Of the Struct of that one field.
+        stride: Size of an entry in bytes.
+        field: Position of the field in an entry.
+        target: Any integer.
+
+    Raises:
+        CorruptIndexError: The length is not a multiple of ``stride``.
+    """
+    high, rest = divmod(len(entries), stride)
+    if rest:
+        raise CorruptIndexError(
+            f"an index of {len(entries)} bytes is not a multiple of {stride} bytes"
+        )
+    low = 0
+    while low < high:
+        middle = (low + high) >> 1
+        if unpack_from(entries, middle * stride + field)[0] <= target:
+            low = middle + 1
+        else:
+            high = middle
+    return low

@@ -1,0 +1,62 @@
+"""The lease of positions: a durable bound that no size ever shown exceeds.
+
+A machine that stops without warning may lose bytes that readers have seen. Their positions must not
+be given to other records, so the log goes on at the lease after such a stop. The lease is the
+``ends`` of the open segment's entry in the segment table; it is taken far ahead, because moving it
+costs an fsync.
+"""
+
+from logfs.log.segment import Segment
+from logfs.log.table import SegmentState, SegmentTable, TableEntry
+from logfs.types import Positions
+
+LEASE_BYTES = 256 * 1024 * 1024
+
+
+class Lease:
+    """The lease of one partition. ``note`` under the partition's lock, ``sync`` anywhere.
+
+    Attributes:
+        bound: No position beyond it may be shown yet.
+    """
+
+    def __init__(self, table: SegmentTable, boot: bytes, bound: Positions) -> None:
+        self._table = table
+        self._boot = boot
+        self._noted = bound
+        self.bound = bound
+
+    def covers(self, ends: Positions) -> bool:
+        """Whether positions up to ``ends`` may be shown."""
+        bound = self.bound
+        return ends[0] <= bound[0] and ends[1] <= bound[1] and ends[2] <= bound[2]
+
+    def is_low(self, ends: Positions) -> bool:
+        """Whether it is time to move it on, before an append has to wait for that."""
+        return not self.covers(_moved(ends, LEASE_BYTES // 2))
+
+    def open_entry(self, segment: Segment) -> TableEntry:
+        """Return the table entry of the segment that is appended to."""
+        return TableEntry(
+            segment.base_offset,
+            SegmentState.OPEN,
+            segment.bases,
+            self._noted,
+            first_timestamp=segment.first_timestamp,
+            boot=self._boot,
+        )
+
+    def note(self, segment: Segment, ends: Positions) -> Positions:
+        """Write a bound well beyond ``ends`` to the table; it counts after ``sync``."""
+        self._noted = _moved(ends, LEASE_BYTES).at_least(self._noted)
+        self._table.put(self.open_entry(segment))
+        return self._noted
+
+    def sync(self, noted: Positions) -> None:
+        """Make a bound that was noted durable, from then on it counts."""
+        self._table.sync()
+        self.bound = noted
+
+
+def _moved(ends: Positions, length: int) -> Positions:
+    return Positions(ends[0] + length, ends[1] + length, ends[2] + length)

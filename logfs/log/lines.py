@@ -1,0 +1,192 @@
+"""Lines in, records out: what one open file that writes does (one line is one record).
+
+Complete lines are appended as they come, those of one call in as few batches as possible; the bytes
+behind the last newline wait in an ``UnfinishedFile``. A refused line leaves everything before it
+appended and everything behind it unaccepted, so that a short count tells the writer where it stands.
+"""
+
+import logging
+import struct
+
+from logfs.disk.vfs import Disk
+from logfs.errors import LogfsError, RecordTooLargeError
+from logfs.log import names
+from logfs.log.partition import PartitionLog
+from logfs.log.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
+from logfs.records._native import encode_lines, unfinished_fits
+from logfs.records.encoded import Encoded
+from logfs.types import View
+
+logger = logging.getLogger(__name__)
+
+_CRC_AT = 17
+_CRC = struct.Struct(">I")
+_NEWLINE = b"\n"
+
+
+class LineWriter:
+    """One open file that appends lines to a partition. One user at a time.
+
+    Args:
+        log: The partition.
+        view: The rendering the lines are written in.
+    """
+
+    def __init__(self, log: PartitionLog, view: View) -> None:
+        self._log = log
+        self._view = view
+        self._unfinished: UnfinishedFile | None = None
+
+    @property
+    def unfinished(self) -> int:
+        """Bytes of the unfinished line."""
+        return 0 if self._unfinished is None else len(self._unfinished.line)
+
+    def write(self, data: bytes, now_ms: int) -> int:
+        """Append the complete lines and keep the rest.
+
+        When this returns, readers see the lines and a kill of the process loses nothing.
+
+        Returns:
+            Bytes accepted: all of them, or those before a line that was refused or that the disk
+            had no room for.
+
+        Raises:
+            RecordTooLargeError, UnparsableLineError: The first line is refused; nothing of this
+                call was accepted.
+            LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was accepted.
+        """
+        with self._log.exclusive():
+            stop = data.rfind(_NEWLINE) + 1
+            if stop:
+                accepted, refusal = self._append(data, stop, now_ms)
+                if accepted < stop:
+                    return _short(accepted, refusal)
+            if stop < len(data):
+                try:
+                    self._keep(data[stop:] if stop else data)
+                except (OSError, LogfsError) as error:
+                    return _short(stop, error)
+            return len(data)
+
+    def sync(self) -> None:
+        """Make everything written so far durable: the records and the unfinished line."""
+        if self._unfinished is not None:
+            self._unfinished.sync()
+        self._log.flush()
+
+    def close(self, now_ms: int) -> None:
+        """End the file: its unfinished line becomes a record.
+
+        A line that the view does not parse is set aside as a loss. If the disk fails, the line
+        stays where it is and becomes a record when the partition is loaded the next time.
+        """
+        file = self._unfinished
+        if file is None:
+            return
+        with self._log.exclusive():
+            self._unfinished = None
+            if not file.line:
+                file.close(remove=True)
+                return
+            try:
+                encoded = self._encode(file.line, _NEWLINE, 1, now_ms)
+                if encoded.refusal is None:
+                    self._append_encoded(file, encoded, now_ms)
+            except (OSError, LogfsError) as error:
+                file.close(remove=False)
+                logger.warning("%s: an unfinished line of %d bytes waits: %s",
+                               self._log.topic_partition, len(file.line), error)  # fmt: skip
+                return
+            if encoded.refusal is not None:
+                set_aside(self._log, file.line, str(encoded.refusal), now_ms)
+            file.close(remove=True)
+
+    def adopt(self, name: str, line: UnfinishedLine) -> None:
+        """Take over the file of a writer that died."""
+        file = UnfinishedFile(self._log.disk, self._log.directory, name, self._view)
+        file.adopt(line.data)
+        self._unfinished = file
+
+    def _encode(self, head: bytes, body: bytes, stop: int, now_ms: int) -> Encoded:
+        log = self._log
+        return encode_lines(
+            self._view, head, body, 0, stop, log.log_end_offset, now_ms, log.encode_options()
+        )
+
+    def _append(self, data: bytes, stop: int, now_ms: int) -> tuple[int, Exception | None]:
+        file = self._unfinished
+        encoded = self._encode(b"" if file is None else file.line, data, stop, now_ms)
+        if not encoded.batches:
+            return 0, encoded.refusal
+        try:
+            appended = self._append_encoded(file, encoded, now_ms)
+        except OSError as error:
+            return 0, error
+        return encoded.ends[appended - 1], encoded.refusal
+
+    def _append_encoded(self, file: UnfinishedFile | None, encoded: Encoded, now_ms: int) -> int:
+        if file is None or not file.line:
+            return self._log.append(encoded.batches, now_ms)
+        first = encoded.batches[0]
+        file.announce(first.base_offset, _CRC.unpack_from(first.data, _CRC_AT)[0])
+        appended = self._log.append(encoded.batches, now_ms)
+        file.consumed()
+        return appended
+
+    def _keep(self, data: bytes) -> None:
+        log, file = self._log, self._unfinished
+        log.check_writable()
+        options = log.encode_options()
+        length = len(data) + self.unfinished
+        if not unfinished_fits(self._view, length, options):
+            raise RecordTooLargeError(
+                f"{log.topic_partition}: a line of {length} bytes and more does not fit "
+                f"max.message.bytes={options.max_batch_bytes}",
+                length,
+                options.max_batch_bytes,
+            )
+        if file is None:
+            file = UnfinishedFile(log.disk, log.directory, log.new_unfinished_name(), self._view)
+            self._unfinished = file
+        file.keep(data)
+
+
+def _short(accepted: int, refusal: Exception | None) -> int:
+    if accepted or refusal is None:
+        return accepted
+    raise refusal
+
+
+def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
+    """Store a line that cannot become a record in a ``.cut`` file, and count it as a loss."""
+    name = names.format_cut_file(log.log_end_offset, 0, _free_copy(log))
+    log.disk.replace(f"{log.directory}/{name}", line)
+    log.add_loss("line", name, 0, len(line), f"unfinished line set aside in {name}: {reason}", now_ms)
+
+
+def adopt_unfinished(log: PartitionLog, now_ms: int) -> None:
+    """Make records of the unfinished lines that a crash left in a partition directory."""
+    disk: Disk = log.disk
+    for name, is_directory in disk.list(log.directory):
+        if is_directory or names.parse_unfinished_file(name) is None:
+            continue
+        path = f"{log.directory}/{name}"
+        try:
+            line = decode_unfinished(path, disk.read(path))
+        except LogfsError as error:
+            set_aside(log, disk.read(path), str(error), now_ms)
+            disk.remove(path)
+            continue
+        if line.data and not _is_consumed(log, line):
+            writer = LineWriter(log, line.view)
+            writer.adopt(name, line)
+            writer.close(now_ms)
+        else:
+            disk.remove(path)
+
+
+def _is_consumed(log: PartitionLog, line: UnfinishedLine) -> bool:
+    if line.consumed_offset is None or line.consumed_offset >= log.log_end_offset:
+        return False
+    return log.batch_crc_at(line.consumed_offset) == line.consumed_crc

@@ -1,0 +1,80 @@
+"""What was lost, in the plain file ``logfs.losses`` of the partition: one JSON object a line.
+
+The first line is ``{"version": 1}``. A loss is anything a reader could have expected and does not
+get: bytes that recovery cut, a batch that does not decode, an unfinished line that no view accepts,
+positions that had to start anew. It is written for people, shown in ``.meta`` and counted.
+"""
+
+import json
+from typing import NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.errors import UnsupportedFormatError
+from logfs.log import names
+
+VERSION = 1
+
+
+class Loss(NamedTuple):
+    """One loss.
+
+    Attributes:
+        time_ms: When it was noticed.
+        kind: ``cut``, ``corrupt``, ``line``, ``positions`` or ``expired``.
+        file: The file it concerns, relative to the partition directory.
+        position: Byte in that file at which it begins.
+        bytes: How many bytes.
+        offset: Offset of the first record concerned, if known.
+        detail: What happened and where the bytes are now, in a sentence.
+    """
+
+    time_ms: int
+    kind: str
+    file: str
+    position: int
+    bytes: int
+    offset: int | None
+    detail: str
+
+
+class LossFile:
+    """The losses of one partition; read when first asked for, appended to when one is added."""
+
+    def __init__(self, disk: Disk, directory: str, *, read_only: bool) -> None:
+        self._disk = disk
+        self._name = f"{directory}/{names.LOSSES}"
+        self._read_only = read_only
+        self._losses: list[Loss] | None = None
+
+    def all(self) -> list[Loss]:
+        """Return every loss, oldest first."""
+        if self._losses is None:
+            self._losses = self._read()
+        return self._losses
+
+    def add(self, loss: Loss) -> None:
+        """Note a loss; durable when this returns, unless the store is read-only."""
+        losses = self.all()
+        if loss in losses:
+            return
+        losses.append(loss)
+        if self._read_only:
+            return
+        lines = [json.dumps({"version": VERSION}), *(json.dumps(x._asdict()) for x in losses)]
+        self._disk.replace(self._name, ("\n".join(lines) + "\n").encode())
+
+    def _read(self) -> list[Loss]:
+        try:
+            lines = self._disk.read(self._name).decode().splitlines()
+        except FileNotFoundError:
+            return []
+        try:
+            version = json.loads(lines[0])["version"]
+            rows = [Loss(**json.loads(line)) for line in lines[1:]] if version == VERSION else []
+        except (ValueError, KeyError, IndexError, TypeError):
+            return []
+        if version != VERSION:
+            raise UnsupportedFormatError(
+                f"{self._name}: version {version}, this logfs reads version {VERSION}"
+            )
+        return rows

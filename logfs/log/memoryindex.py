@@ -1,0 +1,32 @@
+"""Indexes that exist only in memory, for a directory that must not be written."""
+
+from logfs.disk.vfs import Disk
+from logfs.log.scan import Scan
+from logfs.log.segment import Segment, SegmentFiles
+
+
+class MemoryFiles(SegmentFiles):
+    """The files of a segment whose indexes are not on the disk."""
+
+    def __init__(self, disk: Disk, segment: Segment, scan: Scan | None) -> None:
+        super().__init__(disk, segment, None)
+        self._offset = bytes(scan.offset_entries) if scan else b""
+        self._time = bytes(scan.time_entries) if scan else b""
+        self._text = bytes(scan.text_entries) if scan else b""
+
+    def offset_entries(self) -> memoryview:
+        """Entries of the offset index."""
+        return memoryview(self._offset)
+
+    def time_entries(self) -> memoryview:
+        """Entries of the time index."""
+        return memoryview(self._time)
+
+    def text_entries(self) -> memoryview:
+        """Entries of the text index."""
+        return memoryview(self._text)
+
+
+def memory_files(disk: Disk, segment: Segment, scan: Scan | None) -> MemoryFiles:
+    """Return the files of a segment with the indexes that a scan found; None: it is empty."""
+    return MemoryFiles(disk, segment, scan)

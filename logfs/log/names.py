@@ -1,0 +1,231 @@
+"""Names of files and directories: taken apart strictly, put together in one place.
+
+Kafka's names in a partition directory are 20 digits of base offset, the kind, and while a file is
+on its way in or out a suffix: ``00000000000000000042.log.deleted``. logfs's own plain files stand
+beside them under names that Kafka's loader passes over: it looks at names that end in ``.log
+.index .timeindex .txnindex .snapshot .deleted .cleaned .swap``. What must never go with a segment
+begins with ``logfs.`` instead of an offset, since the loader, when it finishes a compaction,
+deletes every file whose leading number lies in the replaced range.
+
+Pure: no disk. Sources: Kafka LogFileUtils, LocalLog.parseTopicPartitionName, LogLoader, Uuid.
+"""
+
+import base64
+import binascii
+import re
+from enum import StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+from logfs.types import TopicPartition
+
+MAX_OFFSET = 2**63 - 1
+MAX_PARTITION = 2**31 - 1
+MAX_NAME_BYTES = 255
+
+# In a partition directory, Kafka's.
+LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+PARTITION_METADATA = "partition.metadata"
+# In a partition directory, ours.
+SEGMENT_TABLE = "logfs.segments"
+TOPIC_CONFIG = "logfs.config"
+LOSSES = "logfs.losses"
+# In the root, Kafka's.
+LOCK_FILE = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+META_PROPERTIES = "meta.properties"
+RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
+LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
+REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
+CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
+CLUSTER_METADATA_DIRECTORY = "__cluster_metadata-0"
+REMOTE_INDEX_DIRECTORY = "remote-log-index-cache"
+# In the root, ours.
+ATTRIBUTES = "logfs.attributes"
+DAEMON = "logfs.daemon"
+
+_OWN_PREFIX = "logfs."
+_UNFINISHED = ".unfinished"
+_CUT = ".cut"
+
+
+class FileKind(StrEnum):
+    """What a file named after an offset holds; the value is its extension."""
+
+    LOG = ".log"
+    OFFSET_INDEX = ".index"
+    TIME_INDEX = ".timeindex"
+    TXN_INDEX = ".txnindex"
+    SNAPSHOT = ".snapshot"
+    TEXT_INDEX = ".textindex"
+
+
+class FileSuffix(StrEnum):
+    """Where a file stands on its way in or out. Source: Kafka LogFileUtils."""
+
+    NONE = ""
+    DELETED = ".deleted"
+    """Renamed, to be removed after ``file.delete.delay.ms``."""
+    CLEANED = ".cleaned"
+    """Output of a compaction that is still being written."""
+    SWAP = ".swap"
+    """Output of a compaction that is whole; the old files are being replaced."""
+
+
+class DirectoryState(StrEnum):
+    """What the name of a partition directory says; the value is its suffix."""
+
+    NONE = ""
+    DELETE = "-delete"
+    """The topic was deleted; removed after the delay."""
+    STRAY = "-stray"
+    """A broker found that it does not own the partition."""
+    FUTURE = "-future"
+    """Target of a move between directories of a broker."""
+
+
+class SegmentFileName(NamedTuple):
+    """The name of a file of a segment, taken apart."""
+
+    base_offset: int
+    kind: FileKind
+    suffix: FileSuffix = FileSuffix.NONE
+
+
+class PartitionDirectoryName(NamedTuple):
+    """The name of a partition directory, taken apart."""
+
+    topic: str
+    """Cut short in the long names of DELETE and STRAY."""
+    partition: int
+    state: DirectoryState = DirectoryState.NONE
+
+
+class CutFileName(NamedTuple):
+    """The name of a copy of what recovery cut from a ``.log``, taken apart."""
+
+    base_offset: int
+    position: int
+    """Byte position in the ``.log`` where the copy began."""
+    copy: int
+    """0 for the first cut at that position, then 1, 2."""
+
+
+_KINDS = "|".join(re.escape(kind) for kind in FileKind)
+_SUFFIXES = "|".join(re.escape(suffix) for suffix in FileSuffix if suffix)
+_SEGMENT_FILE = re.compile(rf"([0-9]{{20}})({_KINDS})({_SUFFIXES})?")
+_DIRECTORY = re.compile(
+    r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]{32}(-delete|-stray|-future))?"
+)
+_CUT_FILE = re.compile(r"logfs\.([0-9]{20})\.([0-9]+)(?:\.([1-9][0-9]*))?\.cut")
+_UNFINISHED_FILE = re.compile(r"logfs\.([a-zA-Z0-9-]+)\.unfinished")
+_TOPIC_ID = re.compile(r"[a-zA-Z0-9_-]{22}")
+
+
+def format_segment_file(
+    base_offset: int, kind: FileKind, suffix: FileSuffix = FileSuffix.NONE
+) -> str:
+    """Name a file of a segment; base offset in [0, 2**63 - 1]. Source: Kafka LogFileUtils."""
+    if not 0 <= base_offset <= MAX_OFFSET:
+        raise ValueError(f"base offset {base_offset} is outside [0, {MAX_OFFSET}]")
+    return f"{base_offset:020d}{kind.value}{suffix.value}"
+
+
+def parse_segment_file(name: str) -> SegmentFileName | None:
+    """Take a name apart; None if it is not exactly what ``format_segment_file`` gives."""
+    match = _SEGMENT_FILE.fullmatch(name)
+    if match is None or int(match[1]) > MAX_OFFSET:
+        return None
+    return SegmentFileName(int(match[1]), FileKind(match[2]), FileSuffix(match[3] or ""))
+
+
+def format_partition_directory(topic_partition: TopicPartition) -> str:
+    """Name the directory of a partition: ``orders-0``."""
+    return topic_partition.directory
+
+
+def format_delete_directory(topic_partition: TopicPartition, unique_id: UUID) -> str:
+    """Name a partition directory that waits for its removal, at most 255 characters.
+
+    The topic is cut short where the name would be longer; ``unique_id`` (any random one) keeps such
+    names apart.
+
+    Source: Kafka LocalLog.logDeleteDirName.
+    """
+    topic, partition = topic_partition
+    tail = f"-{partition}.{unique_id.hex}{DirectoryState.DELETE.value}"
+    return topic[: MAX_NAME_BYTES - len(tail)] + tail
+
+
+def parse_partition_directory(name: str) -> PartitionDirectoryName | None:
+    """Take the name of a directory apart; None if it is not a partition's.
+
+    Stricter than Kafka, which takes ``orders-007`` and any word for the unique id: a broker does
+    not write such names, and it stops at those that neither accepts.
+
+    Source: Kafka LocalLog.parseTopicPartitionName.
+    """
+    match = _DIRECTORY.fullmatch(name)
+    if match is None:
+        return None
+    topic, partition, state = match[1], int(match[2]), DirectoryState(match[3] or "")
+    if partition > MAX_PARTITION or topic in {".", ".."}:
+        return None
+    return PartitionDirectoryName(topic, partition, state)
+
+
+def format_unfinished_file(writer_id: str) -> str:
+    """Name the file that keeps an unfinished line; ``writer_id`` is of ``[a-zA-Z0-9-]``."""
+    name = f"{_OWN_PREFIX}{writer_id}{_UNFINISHED}"
+    if _UNFINISHED_FILE.fullmatch(name) is None:
+        raise ValueError(f"{writer_id!r} cannot be part of a file name")
+    return name
+
+
+def parse_unfinished_file(name: str) -> str | None:
+    """Return the writer id in the name of a file of an unfinished line; None for other names."""
+    match = _UNFINISHED_FILE.fullmatch(name)
+    return match[1] if match else None
+
+
+def format_cut_file(base_offset: int, position: int, copy: int = 0) -> str:
+    """Name the copy of what recovery cuts from the ``.log`` of a segment.
+
+    Args:
+        base_offset: Of the segment.
+        position: Byte position where the cut begins; 0 keeps the whole file.
+        copy: Distinguishes cuts at the same position in later recoveries.
+    """
+    again = f".{copy}" if copy else ""
+    return f"{_OWN_PREFIX}{base_offset:020d}.{position}{again}{_CUT}"
+
+
+def parse_cut_file(name: str) -> CutFileName | None:
+    """Take the name of a copy of what was cut apart; None for other names."""
+    match = _CUT_FILE.fullmatch(name)
+    if match is None:
+        return None
+    return CutFileName(int(match[1]), int(match[2]), int(match[3] or 0))
+
+
+def format_topic_id(topic_id: UUID) -> str:
+    """Write a topic id as Kafka does: URL-safe base64 without padding, 22 characters."""
+    return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode("ascii")
+
+
+def parse_topic_id(text: str) -> UUID:
+    """Read a topic id of 22 characters; ValueError for anything else."""
+    if _TOPIC_ID.fullmatch(text) is None:
+        raise ValueError(f"{text!r} is not a topic id: 22 characters of base64 are expected")
+    try:
+        return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
+    except binascii.Error as error:
+        raise ValueError(f"{text!r} is not a topic id: {error}") from None
+
+
+def is_usable_topic_id(topic_id: UUID) -> bool:
+    """Tell whether a random id may be a topic's: not reserved (0, 1), text not beginning with "-".
+
+    Source: Kafka Uuid.randomUuid.
+    """
+    return topic_id.int > 1 and not format_topic_id(topic_id).startswith("-")

@@ -1,0 +1,40 @@
+"""A partition that could not be loaded: it is listed, says why, and refuses everything else."""
+
+from logfs.config import TopicConfig
+from logfs.log.loading import Loading
+from logfs.log.losses import LossFile
+from logfs.log.partition import PartitionLog, PartitionState
+from logfs.log.segment import Segment
+from logfs.log.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.table import SegmentTable
+from logfs.types import Positions, TopicPartition
+
+
+def offline_partition(
+    loading: Loading, topic_partition: TopicPartition, reason: str
+) -> PartitionLog:
+    """Stand in for a partition that could not be loaded; its log is empty and unreadable."""
+    directory, nothing = topic_partition.directory, Positions()
+    segment = Segment(loading.opened, directory, 0, nothing)
+    snapshot = Snapshot((segment,), LogStart(0, nothing), LogEnd(0, nothing, 0, -1))
+    log = PartitionLog(
+        PartitionState(
+            loading.disk,
+            loading.host,
+            loading.opened,
+            topic_partition,
+            TopicConfig(),
+            None,
+            0,
+            SegmentTable(loading.disk, directory, bytes(16), {}),
+            snapshot,
+            nothing,
+            loading.recovery_points.get(topic_partition, 0),
+            0,
+            LossFile(loading.disk, directory, read_only=True),
+            loading.read_only,
+        )
+    )
+    log.offline = f"it could not be loaded: {reason}"
+    log.is_unreadable = True
+    return log

@@ -1,0 +1,466 @@
+"""One partition: a log of segments, appended to at its end and read anywhere.
+
+``PartitionLog`` owns the writing side: the active segment, rolls, truncation, the lease of
+positions. Readers work on ``snapshot``, which every change replaces as a whole.
+
+Threads. Changes take the lock of the partition (``exclusive``); ``flush`` and ``maintain`` run
+beside appends, in threads of their own. After a failed write or fsync the log is *offline*: the
+kernel may have dropped the bytes, so nothing but loading it anew can tell what is on the disk.
+"""
+
+import errno
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk
+from logfs.errors import DeletedError, LogOfflineError, OffsetOutOfRangeError, ReadOnlyError
+from logfs.log import lookup, names, options, truncation
+from logfs.log.active import ActiveSegment, remove_segment_files
+from logfs.log.flushing import Flusher
+from logfs.log.host import Host
+from logfs.log.lease import Lease
+from logfs.log.losses import Loss, LossFile
+from logfs.log.segment import OpenSegments, Segment
+from logfs.log.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.table import SegmentState, SegmentTable
+from logfs.records.encoded import EncodedBatch, EncodeOptions
+from logfs.types import Positions, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """What loading a partition found out; see ``loading``."""
+
+    disk: Disk
+    host: Host
+    opened: OpenSegments
+    topic_partition: TopicPartition
+    config: TopicConfig
+    topic_id: str | None
+    leader_epoch: int
+    table: SegmentTable
+    snapshot: Snapshot
+    lease: Positions
+    recovery_point: int
+    last_modified_ms: int
+    losses: LossFile
+    read_only: bool = False
+
+
+class PartitionLog:
+    """One partition of a store.
+
+    Attributes:
+        topic_partition: Which one.
+        snapshot: What readers see; replaced by every change.
+        table: The segment table. For this package.
+        lease: The lease of positions. For this package.
+        offline: Why it takes no appends any more; None while it does.
+        is_deleted: Its topic was deleted; open readers go on.
+        is_unreadable: It could not be loaded; reads are refused as well.
+        last_modified_ms: Clock of the newest append.
+    """
+
+    def __init__(self, state: PartitionState) -> None:
+        self.disk = state.disk
+        self.topic_partition = state.topic_partition
+        self.directory = state.topic_partition.directory
+        self.topic_id = state.topic_id
+        self.snapshot = state.snapshot
+        self.last_modified_ms = state.last_modified_ms
+        self.read_only = state.read_only
+        self.offline: str | None = None
+        self.is_deleted = False
+        self.is_unreadable = False
+        self.unflushed_since_ms: int | None = None
+        self._host = state.host
+        self._opened = state.opened
+        self.table = state.table
+        self._config = state.config
+        self._leader_epoch = state.leader_epoch
+        self._options = options.encode_options(state.config, state.leader_epoch)
+        self._loss_file = state.losses
+        self.lease = Lease(state.table, state.host.boot, state.lease)
+        table = None if state.read_only else state.table
+        self._flusher = Flusher(state.disk, self.directory, table, state.recovery_point)
+        self._lock = threading.RLock()
+        self._active: ActiveSegment | None = None
+        self._jitter_ms = 0
+        self._deleted_segments: list[tuple[int, Segment]] = []
+
+    # What it is
+
+    @property
+    def generation(self) -> bytes:
+        """Random bytes that change only when positions had to start anew."""
+        return self.table.generation
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's configuration."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self._options = options.encode_options(config, self._leader_epoch)
+
+    @property
+    def log_start_offset(self) -> int:
+        """Offset of the first record that is kept."""
+        return self.snapshot.start.offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset of the next record."""
+        return self.snapshot.end.offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Equal to the log end offset: there is one replica."""
+        return self.snapshot.end.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Equal to the log end offset: there are no transactions."""
+        return self.snapshot.end.offset
+
+    @property
+    def recovery_point(self) -> int:
+        """First offset that is not known to be durable."""
+        return self._flusher.recovery_point
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What was lost, oldest first."""
+        return self._loss_file.all()
+
+    def encode_options(self) -> EncodeOptions:
+        """Return how records for this topic become batches."""
+        return self._options
+
+    def exclusive(self) -> threading.RLock:
+        """Return the lock that every change takes; hold it to make several changes one."""
+        return self._lock
+
+    # Appending
+
+    def append(self, batches: Sequence[EncodedBatch], now_ms: int) -> int:
+        """Append whole batches whose offsets begin at the log end offset.
+
+        Readers see them when this returns, and a kill of the process loses nothing.
+
+        Returns:
+            How many were appended: fewer than all only if the disk filled up in between.
+
+        Raises:
+            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
+            OSError: No batch was appended. With ENOSPC the log is as before; anything else takes it
+                offline.
+
+        Source: Kafka UnifiedLog.append.
+        """
+        with self._lock:
+            active = self._writable_active(now_ms)
+            self._reserve(active, batches)
+            done = 0
+            try:
+                for batch in batches:
+                    if active.should_roll(batch, self._config, self._jitter_ms, now_ms):
+                        active = self._roll(batch.base_offset, active.ends, now_ms)
+                    active.append(batch, self._leader_epoch)
+                    done += 1
+            except OSError as error:
+                self._write_failed(active, error)
+                if not done:
+                    raise
+            self._publish(active, now_ms)
+        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
+            self.flush()
+        return done
+
+    def check_writable(self) -> None:
+        """Raise the error that an append would meet before it touches the disk.
+
+        Raises:
+            ReadOnlyError: The store was opened read-only.
+            DeletedError: The topic was deleted.
+            LogOfflineError: An earlier write or fsync failed.
+        """
+        if self.read_only:
+            raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
+        if self.is_deleted:
+            raise DeletedError(f"{self.topic_partition}: the topic has been deleted")
+        if self.offline is not None:
+            raise LogOfflineError(
+                f"{self.topic_partition} is offline: {self.offline}; it is loaded anew once nobody "
+                "has it open, or at the next mount"
+            )
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin the next one; nothing if it is empty.
+
+        Source: Kafka LocalLog.roll.
+        """
+        with self._lock:
+            active = self._writable_active(now_ms)
+            if active.size_bytes:
+                active = self._roll(self.log_end_offset, active.ends, now_ms)
+                self._publish(active, now_ms)
+
+    # Durability
+
+    def flush(self) -> None:
+        """Return once everything appended before the call is durable.
+
+        Raises:
+            LogOfflineError: An earlier write or fsync failed, so nothing can be promised.
+            OSError: This fsync failed; the log is offline from now on.
+        """
+        if self.offline is not None:
+            self.check_writable()
+        try:
+            self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
+        except OSError as error:
+            self.take_offline(f"fsync failed: {error}")
+            raise
+        self.unflushed_since_ms = None
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether ``maintain`` has something to do."""
+        return self._flusher.has_sealed or (
+            self._active is not None and self.lease.is_low(self.snapshot.end.positions)
+        )
+
+    def maintain(self) -> None:
+        """Do what appends leave for later: sync sealed segments, move the lease on.
+
+        Raises:
+            OSError: An fsync failed; the log is offline from now on.
+        """
+        try:
+            if self._flusher.has_sealed:
+                self._flusher.flush_sealed()
+            if self._active is not None and self.lease.is_low(self.snapshot.end.positions):
+                with self._lock:
+                    noted = self.lease.note(self.snapshot.active, self.snapshot.end.positions)
+                self.lease.sync(noted)
+        except OSError as error:
+            self.take_offline(f"fsync failed: {error}")
+            raise
+
+    def take_offline(self, reason: str) -> None:
+        """Refuse appends and fsyncs until the partition is loaded anew."""
+        if self.offline is None:
+            self.offline = reason
+            logger.error("%s is offline: %s", self.topic_partition, reason)
+
+    # Removing
+
+    def truncate_to(self, offset: int, now_ms: int) -> None:
+        """Remove every record at ``offset`` or behind it; whole batches go.
+
+        Positions of removed records are not given again: what is appended next stands behind them.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is not in the log.
+
+        Source: Kafka UnifiedLog.truncateTo.
+        """
+        with self._lock:
+            self.check_writable()
+            if not self.log_start_offset <= offset <= self.log_end_offset:
+                raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
+            if offset < self.log_end_offset:
+                self._leave_active()
+                self.snapshot = truncation.truncate(self, offset, now_ms)
+                self._flusher.truncated(offset)
+
+    def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
+        """Give up the records below an offset; segments that hold nothing else are deleted.
+
+        Their positions become a hole. Files are renamed, and removed once
+        ``file.delete.delay.ms`` has passed and no fixed name reads them any more.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is above the log end offset.
+
+        Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, deleteLogStartOffsetBreachedSegments.
+        """
+        with self._lock:
+            self.check_writable()
+            if offset > self.log_end_offset:
+                raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
+            if offset <= self.log_start_offset:
+                return
+            snapshot = self.snapshot
+            start = LogStart(offset, lookup.positions_of_offset(snapshot, offset))
+            first = max(snapshot.index_of_offset(offset), 0)
+            gone, kept = snapshot.segments[:first], snapshot.segments[first:]
+            self.snapshot = Snapshot.of(kept, start, snapshot.end, snapshot.cuts)
+            for segment in gone:
+                self._delete_segment(segment, now_ms)
+
+    def due_segments(self, now_ms: int) -> list[Segment]:
+        """Take the deleted segments whose files may be removed now."""
+        with self._lock:
+            due = [s for at, s in self._deleted_segments if at <= now_ms and not s.pins]
+            self._deleted_segments = [x for x in self._deleted_segments if x[1] not in due]
+        return due
+
+    def pin(self, segments: Sequence[Segment]) -> None:
+        """Keep the files of segments until ``unpin``, deleted or not.
+
+        Raises:
+            DeletedError: The files of one are gone already.
+        """
+        with self._lock:
+            live = {id(s) for s in self.snapshot.segments} | {
+                id(s) for _, s in self._deleted_segments
+            }
+            for segment in segments:
+                if id(segment) not in live:
+                    raise DeletedError(f"{segment.name}: the segment has been deleted")
+            for segment in segments:
+                segment.pins += 1
+
+    def unpin(self, segments: Sequence[Segment]) -> None:
+        """Undo ``pin``."""
+        with self._lock:
+            for segment in segments:
+                segment.pins -= 1
+
+    # The rest
+
+    def close(self) -> None:
+        """Clean stop: everything durable, indexes trimmed, the end noted in the table."""
+        if self.read_only or self.offline is not None:
+            self.close_files()
+            return
+        with self._lock:
+            self.flush()
+            self._flusher.flush_sealed()
+            segment = self.snapshot.active
+            if self._active is not None:
+                self._active.seal()
+                for index in segment.files().indexes.all():
+                    index.sync()
+            entry = segment.entry(SegmentState.CLOSED)
+            if self.table.entries.get(segment.base_offset) != entry:
+                self.table.put(entry)
+                self.table.sync()
+            self.close_files()
+
+    def close_files(self) -> None:
+        """Let go of every file without writing anything."""
+        with self._lock:
+            self._active = None
+            for segment in self.snapshot.segments:
+                segment.close_files()
+            self.table.close()
+
+    def add_loss(
+        self, kind: str, file: str, position: int, size: int, detail: str, now_ms: int
+    ) -> None:
+        """Note a loss: in the log of the daemon, in the losses file, in ``.meta``."""
+        logger.warning("%s: %s", self.topic_partition, detail)
+        offset = self.log_end_offset
+        self._loss_file.add(Loss(now_ms, kind, file, position, size, offset, detail))
+
+    def new_unfinished_name(self) -> str:
+        """Return a name for the file of an unfinished line that no other file has."""
+        return names.format_unfinished_file(self._host.new_id().hex())
+
+    def batch_crc_at(self, offset: int) -> int | None:
+        """Return the CRC of the batch that begins at an offset; None if none begins there."""
+        return lookup.batch_crc_at(self.snapshot, offset)
+
+    def new_segment(self, base_offset: int, bases: Positions) -> Segment:
+        """Describe a segment of this partition that has no files yet."""
+        return Segment(self._opened, self.directory, base_offset, bases)
+
+    def _writable_active(self, now_ms: int) -> ActiveSegment:
+        if self.offline is not None or self.is_deleted or self.read_only:
+            self.check_writable()
+        if self._active is None:
+            self._active = ActiveSegment.resume(
+                self.disk, self.snapshot.active, self.snapshot.end, self._config, now_ms
+            )
+            self._jitter_ms = self._draw_jitter()
+        return self._active
+
+    def _leave_active(self) -> None:
+        active, self._active = self._active, None
+        if active is not None:
+            active.seal()
+            active.segment.close_files()
+
+    def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
+        """Make sure that the lease covers what is about to be shown."""
+        text, tsv, jsonl = self.snapshot.end.positions
+        for batch in batches:
+            text += batch.text_bytes
+            tsv += batch.tsv_bytes
+            jsonl += batch.jsonl_bytes
+        ends = Positions(text, tsv, jsonl)
+        if not self.lease.covers(ends):
+            self.lease.sync(self.lease.note(active.segment, ends))
+
+    def _publish(self, active: ActiveSegment, now_ms: int) -> None:
+        old = self.snapshot
+        builder = active.builder
+        end = LogEnd(
+            builder.next_offset, active.ends, builder.file_position, builder.max_timestamp
+        )
+        self.snapshot = Snapshot(old.segments, old.start, end, old.holes, old.maxima, old.cuts)
+        self.last_modified_ms = now_ms
+        if self.unflushed_since_ms is None:
+            self.unflushed_since_ms = now_ms
+
+    def _write_failed(self, active: ActiveSegment, error: OSError) -> None:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            try:
+                active.cut_failed_write()
+            except OSError as second:
+                self.take_offline(f"write failed: {error}; then truncate failed: {second}")
+            return
+        self.take_offline(f"write failed: {error}")
+
+    def _roll(self, base_offset: int, bases: Positions, now_ms: int) -> ActiveSegment:
+        """Seal the active segment and begin one at an offset and positions."""
+        old = self._writable_active(now_ms)
+        segment = self.new_segment(base_offset, bases)
+        new = ActiveSegment.create(self.disk, segment, self._config, now_ms)
+        try:
+            self.table.put(old.sealed_entry(), self.lease.open_entry(segment))
+        except OSError:
+            remove_segment_files(self.disk, segment)
+            raise
+        old.seal()
+        self._flusher.add_sealed(old.segment, old.segment.files())
+        self._active = new
+        self._jitter_ms = self._draw_jitter()
+        snapshot = self.snapshot
+        self.snapshot = Snapshot.of(
+            (*snapshot.segments, segment),
+            snapshot.start,
+            LogEnd(base_offset, bases, 0, -1),
+            snapshot.cuts,
+        )
+        return new
+
+    def _draw_jitter(self) -> int:
+        limit = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        return int.from_bytes(self._host.new_id()[:4], "big") % limit if limit else 0
+
+    def _delete_segment(self, segment: Segment, now_ms: int) -> None:
+        truncation.rename_deleted(self.disk, segment)
+        self.table.put(segment.entry(SegmentState.DROPPED))
+        due_ms = now_ms + self._config.file_delete_delay_ms
+        self._deleted_segments.append((due_ms, segment))

@@ -1,0 +1,51 @@
+"""When the active segment is closed and the next one begins: Kafka's five conditions.
+
+Source: Kafka LogSegment.shouldRoll and RollParams; kafka-log-format 4.1 behaviour for the first
+timestamp (the first batch's maximum).
+"""
+
+from typing import NamedTuple
+
+from logfs.config import TopicConfig
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
+
+
+class SegmentFill(NamedTuple):
+    """What the active segment holds, as far as rolling is concerned."""
+
+    base_offset: int
+    size_bytes: int
+    first_timestamp: int
+    created_ms: int
+    is_index_full: bool
+
+
+def should_roll(
+    fill: SegmentFill,
+    config: TopicConfig,
+    jitter_ms: int,
+    batch: tuple[int, int, int],
+    now_ms: int,
+) -> bool:
+    """Decide whether a batch begins a new segment.
+
+    Args:
+        fill: The active segment.
+        config: The topic's configuration.
+        jitter_ms: Taken off ``segment.ms``, so that the segments of many partitions do not roll at
+            the same moment; drawn once per segment.
+        batch: Its size in bytes, its last offset and its max timestamp.
+        now_ms: The clock, for segments whose records have no timestamps.
+    """
+    size_bytes, last_offset, max_timestamp = batch
+    if fill.size_bytes > config.effective_segment_bytes - size_bytes:
+        return True
+    if fill.size_bytes > 0:
+        if fill.first_timestamp >= 0:
+            waited_ms = max_timestamp - fill.first_timestamp
+        else:
+            waited_ms = now_ms - fill.created_ms
+        if waited_ms > config.max_segment_ms - jitter_ms:
+            return True
+    return fill.is_index_full or not 0 <= last_offset - fill.base_offset <= MAX_RELATIVE_OFFSET

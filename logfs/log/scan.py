@@ -1,0 +1,141 @@
+"""Scanning a whole segment: are its batches sound, and what belongs into its indexes.
+
+Used after an unclean stop, for a segment whose indexes are missing, and for a directory that a
+broker wrote. The scan is native and lets other threads run.
+
+Source: Kafka LogSegment.recover.
+"""
+
+from dataclasses import dataclass, field
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk, File
+from logfs.log.active import fill_segment, new_builder
+from logfs.log.index import OFFSET_INDEX, TIME_INDEX, IndexFormat
+from logfs.log.names import FileKind
+from logfs.log.segment import Segment
+from logfs.log.textindex import TEXT_INDEX
+from logfs.records._native import IndexBuilder, header_ok
+
+_CHUNK_BYTES = 1024 * 1024
+_LOG_OVERHEAD_BYTES = 12
+_HEADER_BYTES = 61
+INCOMPLETE = "incomplete"
+_MAX_RECORDS = 1 << 20
+"""Records believed of a corrupt header, at most."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a scan found.
+
+    Attributes:
+        builder: The running state behind the last good batch.
+        offset_entries, time_entries, text_entries: What belongs into the indexes.
+        problem: Why the scan stopped in front of the end of the file; None if it did not.
+        corrupt: Batches that were passed over: (file position, size, why).
+    """
+
+    builder: IndexBuilder
+    file_size: int
+    offset_entries: bytearray = field(default_factory=bytearray)
+    time_entries: bytearray = field(default_factory=bytearray)
+    text_entries: bytearray = field(default_factory=bytearray)
+    problem: str | None = None
+    corrupt: list[tuple[int, int, str]] = field(default_factory=list)
+
+    @property
+    def valid_bytes(self) -> int:
+        """Bytes of the file up to the end of the last batch."""
+        return int(self.builder.file_position)
+
+    def describe(self, segment: Segment) -> None:
+        """Note in a segment what was found."""
+        fill_segment(segment, self.builder)
+
+
+def scan_segment(
+    log: File, segment: Segment, config: TopicConfig, *, pass_over_corrupt: bool = False
+) -> Scan:
+    """Read a ``.log`` from its first byte and check every batch.
+
+    Args:
+        log: The file.
+        segment: Gives the base offset.
+        config: Gives the index interval.
+        pass_over_corrupt: Go on behind a corrupt batch if its length leads to the next one; it is
+            taken to have no records.
+
+    Returns:
+        What was found; the scan stops in front of the first batch that cannot be used.
+    """
+    scan = Scan(new_builder(segment, config), log.size())
+    builder, buffer = scan.builder, bytearray(_CHUNK_BYTES)
+    while builder.file_position < scan.file_size:
+        position = builder.file_position
+        size = min(len(buffer), scan.file_size - position)
+        view = memoryview(buffer)
+        size = log.pread_into(view[:size], position)
+        used = builder.feed(buffer, 0, size, True)
+        _take(scan)
+        if builder.problem is None:
+            continue
+        if builder.problem == INCOMPLETE:
+            wanted = max(builder.wanted, _HEADER_BYTES)
+            if builder.file_position + wanted <= scan.file_size:
+                if wanted > len(buffer):
+                    view.release()
+                    buffer = bytearray(wanted)
+                continue
+        elif pass_over_corrupt and (used or _pass_over(scan, log)):
+            continue
+        scan.problem = builder.problem
+        break
+    scan.time_entries += builder.final_time_entry()
+    return scan
+
+
+def rebuild_indexes(disk: Disk, segment: Segment, scan: Scan, *, durable: bool) -> None:
+    """Write the three index files of a segment anew, cut to their entries."""
+    rows: tuple[tuple[FileKind, IndexFormat, bytearray], ...] = (
+        (FileKind.OFFSET_INDEX, OFFSET_INDEX, scan.offset_entries),
+        (FileKind.TIME_INDEX, TIME_INDEX, scan.time_entries),
+        (FileKind.TEXT_INDEX, TEXT_INDEX, scan.text_entries),
+    )
+    for kind, form, entries in rows:
+        file = disk.open(segment.file_name(kind), write=True, create=True)
+        file.truncate(0)
+        file.pwrite(form.header + entries, 0)
+        if durable:
+            file.sync()
+        file.close()
+
+
+def _take(scan: Scan) -> None:
+    offset, time, text = scan.builder.take()
+    scan.offset_entries += offset
+    scan.time_entries += time
+    scan.text_entries += text
+
+
+def _pass_over(scan: Scan, log: File) -> bool:
+    """Account a corrupt batch whose length leads to the end of the file or to a batch."""
+    builder = scan.builder
+    position, base_offset = builder.file_position, builder.next_offset
+    header = log.pread(_HEADER_BYTES, position)
+    if len(header) < _HEADER_BYTES:
+        return False
+    total = int.from_bytes(header[8:12], "big", signed=True) + _LOG_OVERHEAD_BYTES
+    follower = log.pread(_HEADER_BYTES, position + total) if total >= _HEADER_BYTES else b""
+    if header_ok(follower, 0, len(follower)):
+        last_offset = int.from_bytes(follower[:8], "big") - 1
+    elif total >= _HEADER_BYTES and position + total == scan.file_size:
+        last_offset = base_offset + min(int.from_bytes(header[23:27], "big"), _MAX_RECORDS)
+    else:
+        return False
+    if last_offset < base_offset:
+        return False
+    scan.corrupt.append((position, total, str(builder.problem)))
+    builder.add(total, base_offset, last_offset, builder.max_timestamp, 0, 0, 0, 0)
+    _take(scan)
+    return True

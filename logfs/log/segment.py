@@ -1,0 +1,260 @@
+"""A segment: one ``.log`` with its three indexes, described without being opened.
+
+A partition may have ten thousand sealed segments. What a look-up needs to choose one of them stands
+in the ``Segment`` and comes from the segment table; files are opened when a segment is read, and the
+least recently used ones are closed again.
+"""
+
+import threading
+from collections import OrderedDict
+from functools import cached_property
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk, File
+from logfs.log import textindex
+from logfs.log.index import OFFSET_INDEX, TIME_INDEX
+from logfs.log.indexfile import IndexFile, IndexMode
+from logfs.log.names import FileKind, FileSuffix, format_segment_file
+from logfs.log.table import SegmentState, TableEntry
+from logfs.types import Positions, View
+
+OPEN_SEGMENTS = 128
+"""Sealed segments kept open in a data directory; each takes up to four descriptors."""
+
+SEGMENT_FILE_KINDS = (
+    FileKind.LOG,
+    FileKind.OFFSET_INDEX,
+    FileKind.TIME_INDEX,
+    FileKind.TXN_INDEX,
+    FileKind.TEXT_INDEX,
+)
+
+
+class SegmentFiles:
+    """The files of one segment, opened one by one when they are asked for."""
+
+    def __init__(self, disk: Disk, segment: "Segment", indexes: "SegmentIndexes") -> None:
+        self._disk = disk
+        self._segment = segment
+        self.indexes = indexes
+
+    @cached_property
+    def log(self) -> File:
+        """The ``.log``; active ones are open for writing."""
+        segment = self._segment
+        return self._disk.open(segment.file_name(FileKind.LOG), write=segment.is_writable)
+
+    def offset_entries(self) -> memoryview:
+        """Entries of the offset index."""
+        return self.indexes.offset.entries()
+
+    def time_entries(self) -> memoryview:
+        """Entries of the time index."""
+        return self.indexes.time.entries()
+
+    def text_entries(self) -> memoryview:
+        """Entries of the text index."""
+        return self.indexes.text.entries()
+
+
+class SegmentIndexes:
+    """The three index files of a segment."""
+
+    def __init__(self, offset: IndexFile, time: IndexFile, text: IndexFile) -> None:
+        self.offset = offset
+        self.time = time
+        self.text = text
+
+    def all(self) -> tuple[IndexFile, IndexFile, IndexFile]:
+        """Return offset, time and text index."""
+        return self.offset, self.time, self.text
+
+    def rename(self, segment: "Segment") -> None:
+        """Follow the names of the segment's files."""
+        self.offset.name = segment.file_name(FileKind.OFFSET_INDEX)
+        self.time.name = segment.file_name(FileKind.TIME_INDEX)
+        self.text.name = segment.file_name(FileKind.TEXT_INDEX)
+
+
+def sealed_indexes(disk: Disk, segment: "Segment") -> SegmentIndexes:
+    """Describe the indexes of a sealed segment; opens nothing."""
+    return SegmentIndexes(
+        IndexFile(disk, segment.file_name(FileKind.OFFSET_INDEX), OFFSET_INDEX, mode=IndexMode.SEALED),
+        IndexFile(disk, segment.file_name(FileKind.TIME_INDEX), TIME_INDEX, mode=IndexMode.SEALED),
+        IndexFile(
+            disk, segment.file_name(FileKind.TEXT_INDEX), textindex.TEXT_INDEX, mode=IndexMode.SEALED
+        ),
+    )
+
+
+def active_indexes(
+    disk: Disk, segment: "Segment", config: TopicConfig, counts: tuple[int, int, int] | None
+) -> SegmentIndexes:
+    """Describe the indexes of the active segment.
+
+    ``counts`` are the entries they hold; None: as many as their trimmed files hold.
+    """
+    capacity = config.segment_index_bytes
+    offset, time, text = counts or (None, None, None)
+    return SegmentIndexes(
+        IndexFile(
+            disk,
+            segment.file_name(FileKind.OFFSET_INDEX),
+            OFFSET_INDEX,
+            capacity_bytes=capacity,
+            count=offset,
+        ),
+        IndexFile(
+            disk,
+            segment.file_name(FileKind.TIME_INDEX),
+            TIME_INDEX,
+            capacity_bytes=capacity,
+            count=time,
+        ),
+        IndexFile(
+            disk, segment.file_name(FileKind.TEXT_INDEX), textindex.TEXT_INDEX, count=text
+        ),
+    )
+
+
+class OpenSegments:
+    """The sealed segments of a data directory that are open, least recently used first."""
+
+    def __init__(self, disk: Disk, capacity: int = OPEN_SEGMENTS) -> None:
+        self._disk = disk
+        self._capacity = capacity
+        self._files: OrderedDict[Segment, SegmentFiles] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, segment: "Segment") -> SegmentFiles:
+        """Return the files of a segment; whoever keeps them keeps them open."""
+        with self._lock:
+            files = self._files.get(segment)
+            if files is None:
+                indexes = sealed_indexes(self._disk, segment)
+                files = self._files[segment] = SegmentFiles(self._disk, segment, indexes)
+                if len(self._files) > self._capacity:
+                    self._files.popitem(last=False)
+            else:
+                self._files.move_to_end(segment)
+            return files
+
+    def forget(self, segment: "Segment") -> None:
+        """Close a segment unless somebody else keeps its files."""
+        with self._lock:
+            self._files.pop(segment, None)
+
+
+class Segment:
+    """One segment. Sealed: nothing about it changes but its name when it is deleted.
+
+    Attributes:
+        bases: Positions at which its first record stands.
+        ends: Positions at which it ends (sealed; the end of an active one is in the snapshot).
+        next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
+        kept: Lengths of what is kept in it (sealed).
+        pinned_files: Set while the segment is active, or its indexes are only in memory.
+        pins: How many open fixed names will still read it.
+    """
+
+    __slots__ = (
+        "_gaps",
+        "_opened",
+        "base_offset",
+        "bases",
+        "directory",
+        "ends",
+        "first_timestamp",
+        "has_gaps",
+        "is_deleted",
+        "is_writable",
+        "kept",
+        "max_timestamp",
+        "next_offset",
+        "pinned_files",
+        "pins",
+        "size_bytes",
+    )
+
+    def __init__(
+        self, opened: OpenSegments, directory: str, base_offset: int, bases: Positions
+    ) -> None:
+        self._opened = opened
+        self._gaps: list[int] | None = None
+        self.directory = directory
+        self.base_offset = base_offset
+        self.bases = bases
+        self.ends = bases
+        self.next_offset = base_offset
+        self.size_bytes = 0
+        self.max_timestamp = -1
+        self.first_timestamp = -1
+        self.kept = Positions()
+        self.has_gaps = False
+        self.is_deleted = False
+        self.is_writable = False
+        self.pinned_files: SegmentFiles | None = None
+        self.pins = 0
+
+    @classmethod
+    def from_entry(cls, opened: OpenSegments, directory: str, entry: TableEntry) -> "Segment":
+        """Describe a sealed segment from its table entry."""
+        segment = cls(opened, directory, entry.base_offset, entry.bases)
+        segment.ends = entry.ends
+        segment.next_offset = entry.next_offset or entry.base_offset
+        segment.size_bytes = entry.size_bytes or 0
+        segment.max_timestamp = entry.max_timestamp
+        segment.first_timestamp = entry.first_timestamp
+        segment.kept = entry.kept
+        segment.has_gaps = entry.has_gaps
+        return segment
+
+    def entry(self, state: SegmentState) -> TableEntry:
+        """Return the table entry of a segment whose end is known."""
+        return TableEntry(
+            self.base_offset,
+            state,
+            self.bases,
+            self.ends,
+            self.next_offset,
+            self.size_bytes,
+            self.max_timestamp,
+            self.first_timestamp,
+            self.kept,
+            self.has_gaps,
+        )
+
+    @property
+    def name(self) -> str:
+        """The name of its ``.log`` below the data directory."""
+        return self.file_name(FileKind.LOG)
+
+    def file_name(self, kind: FileKind) -> str:
+        """The present name of one of its files below the data directory."""
+        suffix = FileSuffix.DELETED if self.is_deleted else FileSuffix.NONE
+        return f"{self.directory}/{format_segment_file(self.base_offset, kind, suffix)}"
+
+    def files(self) -> SegmentFiles:
+        """Return its files; they stay open while somebody keeps them."""
+        return self.pinned_files or self._opened.get(self)
+
+    def close_files(self) -> None:
+        """Let go of its files."""
+        self.pinned_files = None
+        self._opened.forget(self)
+
+    def next_gap(self, view: View, length: int) -> textindex.Gap | None:
+        """Find the gap around or behind a position relative to the segment."""
+        entries = self.files().text_entries()
+        if self._gaps is None:
+            self._gaps = textindex.find_gaps(entries)
+        return textindex.next_gap(entries, view, length, self._gaps)
+
+    def gaps(self, view: View) -> list[textindex.Gap]:
+        """Return its gaps, positions relative to the segment."""
+        if not self.has_gaps:
+            return []
+        entries = self.files().text_entries()
+        if self._gaps is None:
+            self._gaps = textindex.find_gaps(entries)
+        return textindex.gaps(entries, view, self._gaps)

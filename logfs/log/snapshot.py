@@ -1,0 +1,109 @@
+"""What readers see of a partition at one moment: immutable, replaced as a whole by every append.
+
+Readers take a snapshot and go on with it; nothing they hold changes under them, so they need no
+lock and never block the writer.
+"""
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate
+from typing import NamedTuple
+
+from logfs.log.segment import Segment
+from logfs.types import Positions, View
+
+
+class LogStart(NamedTuple):
+    """The first record that is kept."""
+
+    offset: int
+    positions: Positions
+
+
+class LogEnd(NamedTuple):
+    """Where the next record will stand.
+
+    ``file_size`` and ``max_timestamp`` (-1: none) are of the active segment.
+    """
+
+    offset: int
+    positions: Positions
+    file_size: int
+    max_timestamp: int
+
+
+class Hole(NamedTuple):
+    """Positions between two segments at which nothing is kept, half open."""
+
+    begin: Positions
+    end: Positions
+
+
+class Snapshot(NamedTuple):
+    """Segments in offset order, the last one active; where the log starts and ends.
+
+    ``holes`` lie between segments; those inside compacted segments are in their text indexes.
+    ``maxima`` are the largest timestamps up to each sealed segment: timestamps are not monotone,
+    these are. ``cuts`` counts truncations: a reader that saw another number looks its place up anew.
+    """
+
+    segments: tuple[Segment, ...]
+    start: LogStart
+    end: LogEnd
+    holes: tuple[Hole, ...] = ()
+    maxima: tuple[int, ...] = ()
+    cuts: int = 0
+
+    @classmethod
+    def of(
+        cls, segments: tuple[Segment, ...], start: LogStart, end: LogEnd, cuts: int = 0
+    ) -> "Snapshot":
+        """Derive holes and maxima from the segments."""
+        maxima = tuple(accumulate((s.max_timestamp for s in segments[:-1]), max))
+        return cls(segments, start, end, holes_between(segments), maxima, cuts)
+
+    @property
+    def active(self) -> Segment:
+        """The segment that is appended to."""
+        return self.segments[-1]
+
+    def index_of_offset(self, offset: int) -> int:
+        """Return the index of the last segment whose base offset is <= ``offset``; -1 if none."""
+        return bisect_right(self.segments, offset, key=_base_offset) - 1
+
+    def index_of_position(self, view: View, position: int) -> int:
+        """Return the index of the last segment that begins at or before a position; -1 if none."""
+        return bisect_right(self.segments, position, key=_BASE_OF[view]) - 1
+
+    def index_of_time(self, timestamp: int) -> int:
+        """Return the index of the first segment that may hold a record at or after a moment.
+
+        The active segment always may.
+        """
+        return bisect_left(self.maxima, timestamp)
+
+    def end_of(self, index: int) -> tuple[Positions, int, int]:
+        """Return where a segment ends: positions, next offset, bytes of its ``.log``."""
+        if index == len(self.segments) - 1:
+            return self.end.positions, self.end.offset, self.end.file_size
+        segment = self.segments[index]
+        return segment.ends, segment.next_offset, segment.size_bytes
+
+
+def holes_between(segments: tuple[Segment, ...]) -> tuple[Hole, ...]:
+    """Return the holes between neighbouring segments."""
+    return tuple(
+        Hole(a.ends, b.bases)
+        for a, b in zip(segments, segments[1:], strict=False)
+        if a.ends != b.bases
+    )
+
+
+def _base_offset(segment: Segment) -> int:
+    return segment.base_offset
+
+
+_BASE_OF = (
+    lambda segment: segment.bases.text,
+    lambda segment: segment.bases.tsv,
+    lambda segment: segment.bases.jsonl,
+)

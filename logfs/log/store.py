@@ -1,0 +1,413 @@
+"""A data directory: its lock, its topics and partitions, its checkpoints, its clean stop.
+
+Files in the root are Kafka's, where and how Kafka writes them, beside logfs's own plain files:
+
+    .lock                                  held while a daemon or a writer owns the directory
+    .kafka_cleanshutdown                   there only after a clean stop; removed before loading
+    recovery-point-offset-checkpoint       first offset of each partition that may not be durable
+    log-start-offset-checkpoint            log start offsets above the first segment's base
+    replication-offset-checkpoint          high watermarks
+    logfs.attributes                       remembered owners and modes
+
+Source: Kafka LogManager.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from uuid import UUID
+
+from logfs import config as configuration
+from logfs.config import StoreConfig, TopicConfig
+from logfs.disk.vfs import Disk, Lock
+from logfs.errors import (
+    InvalidConfigError,
+    LogfsError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    ReadOnlyError,
+    TopicExistsError,
+)
+from logfs.log import checkpoints, names, topics
+from logfs.log.address import parse_topic_name
+from logfs.log.attributes import Attributes
+from logfs.log.host import Host
+from logfs.log.lines import adopt_unfinished
+from logfs.log.loading import Loading, load_partition
+from logfs.log.offline import offline_partition
+from logfs.log.partition import PartitionLog
+from logfs.log.segment import SEGMENT_FILE_KINDS, OpenSegments
+from logfs.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+Progress = Callable[[str], None]
+
+
+class LogStore:
+    """The partitions of one data directory. Make it with ``open``.
+
+    Attributes:
+        disk: The data directory.
+        read_only: Nothing is written into it, not even its lock.
+        attributes: Remembered owners and modes of topics and partitions.
+    """
+
+    def __init__(self, disk: Disk, config: StoreConfig, host: Host, *, read_only: bool) -> None:
+        self.disk = disk
+        self.config = config
+        self.read_only = read_only
+        self.attributes = Attributes(disk)
+        self._host = host
+        self._opened = OpenSegments(disk)
+        self._defaults = TopicConfig.from_properties(config.topic_defaults())
+        self._topics: dict[str, dict[int, PartitionLog]] = {}
+        self._lock: Lock | None = None
+        self._changes = threading.RLock()
+        self._deleted: list[tuple[int, str, list[PartitionLog]]] = []
+
+    @classmethod
+    def open(
+        cls,
+        disk: Disk,
+        config: StoreConfig,
+        host: Host,
+        *,
+        now_ms: int,
+        read_only: bool = False,
+        progress: Progress | None = None,
+    ) -> "LogStore":
+        """Take the lock, load every partition, recover those that need it.
+
+        A partition that cannot be loaded is offline; it never keeps the others from being served.
+
+        Raises:
+            LockedError: Another process owns the directory.
+            OSError: The directory cannot be read, or not written.
+        """
+        store = cls(disk, config, host, read_only=read_only)
+        if not read_only:
+            store._lock = disk.lock(names.LOCK_FILE)
+        try:
+            store._load(now_ms, progress or (lambda _: None))
+        except BaseException:
+            store._unlock()
+            raise
+        return store
+
+    # Topics
+
+    def topics(self) -> list[str]:
+        """Return the names of all topics, sorted."""
+        return sorted(self._topics)
+
+    def partitions(self, topic: str) -> list[int]:
+        """Return the partition numbers of a topic, sorted.
+
+        Raises:
+            NoSuchTopicError: There is no such topic.
+        """
+        return sorted(self._partitions(topic))
+
+    def partition(self, topic: str, number: int) -> PartitionLog:
+        """Return one partition.
+
+        Raises:
+            NoSuchTopicError, NoSuchPartitionError: It does not exist.
+        """
+        log = self._partitions(topic).get(number)
+        if log is None:
+            raise NoSuchPartitionError(f"topic {topic} has no partition {number}")
+        return log
+
+    def all_partitions(self) -> list[PartitionLog]:
+        """Return every partition."""
+        return [log for partitions in list(self._topics.values()) for log in partitions.values()]
+
+    def create_topic(
+        self, name: str, partitions: int, properties: Mapping[str, str], now_ms: int
+    ) -> None:
+        """Make a topic; its partitions are on the disk when this returns.
+
+        Raises:
+            IllegalTopicNameError, TopicExistsError, InvalidConfigError, ReadOnlyError, OSError.
+        """
+        self._check_writable()
+        parse_topic_name(name)
+        if partitions < 1:
+            raise InvalidConfigError(f"{partitions} partitions: expected at least 1")
+        config = topics.effective_config(self._defaults, properties)
+        with self._changes:
+            if name in self._topics:
+                raise TopicExistsError(f"topic {name} exists already")
+            self._topics[name] = {}
+            try:
+                self._add_partitions(name, range(partitions), self._new_topic_id(), config, now_ms)
+            finally:
+                if not self._topics[name]:
+                    del self._topics[name]
+
+    def grow_topic(self, name: str, partitions: int, now_ms: int) -> None:
+        """Give a topic more partitions; one that has as many is left as it is.
+
+        Raises:
+            NoSuchTopicError, ReadOnlyError, OSError.
+        """
+        self._check_writable()
+        with self._changes:
+            present = self._partitions(name)
+            missing = [n for n in range(partitions) if n not in present]
+            if not missing:
+                return
+            topic_id = self.topic_id(name)
+            identity = names.parse_topic_id(topic_id) if topic_id else self._new_topic_id()
+            self._add_partitions(name, missing, identity, self.topic_config(name), now_ms)
+
+    def delete_topic(self, name: str, now_ms: int) -> None:
+        """Delete a topic as Kafka does: renamed now, removed after ``file.delete.delay.ms``.
+
+        Open readers finish; appends of open writers are refused with DeletedError.
+
+        Raises:
+            NoSuchTopicError, ReadOnlyError, OSError.
+
+        Source: Kafka LogManager.asyncDelete.
+        """
+        self._check_writable()
+        with self._changes:
+            partitions = self._partitions(name)
+            for number in sorted(partitions, reverse=True):
+                self._delete_partition(partitions.pop(number), now_ms)
+            del self._topics[name]
+            self.disk.sync_directory("")
+            self.attributes.forget(name)
+            self.checkpoint()
+
+    def topic_properties(self, name: str) -> dict[str, str]:
+        """Return what was set for a topic."""
+        config = self.topic_config(name)
+        return {key: config.get(key) for key in config.overrides()} if config.explicit else {}
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """Return the configuration of a topic; NoSuchTopicError if there is none."""
+        return next(iter(self._partitions(name).values())).config
+
+    def has_config(self, name: str) -> bool:
+        """Whether a topic has a configuration of its own; one that a broker made has none."""
+        log = next(iter(self._partitions(name).values()))
+        return self.disk.exists(f"{log.directory}/{names.TOPIC_CONFIG}")
+
+    def topic_id(self, name: str) -> str | None:
+        """Return the id of a topic; NoSuchTopicError if there is none."""
+        return next(iter(self._partitions(name).values())).topic_id
+
+    def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
+        """Set configuration of a topic, or with None take it back; in effect when this returns.
+
+        Raises:
+            NoSuchTopicError, InvalidConfigError, ReadOnlyError, OSError.
+        """
+        self._check_writable()
+        with self._changes:
+            config = self.topic_config(name).with_changes(changes)
+            for log in self._partitions(name).values():
+                topics.write_properties(self.disk, log.directory, config.overrides())
+                log.config = config
+
+    def config_warnings(self, name: str) -> list[str]:
+        """Return what is valid in a topic's configuration and probably not meant."""
+        return configuration.warnings(self.topic_config(name))
+
+    # Upkeep
+
+    def reload(self, topic_partition: TopicPartition, now_ms: int) -> PartitionLog:
+        """Load a partition anew that went offline, recovering it as after an unclean stop.
+
+        Raises:
+            NoSuchTopicError, NoSuchPartitionError: It does not exist.
+        """
+        with self._changes:
+            old = self.partition(*topic_partition)
+            old.close_files()
+            loading = self._loading(now_ms, is_clean=False)
+            loading.recovery_points[topic_partition] = old.recovery_point
+            loading.start_offsets[topic_partition] = old.log_start_offset
+            log = self._load_one(loading, topic_partition)
+            self._topics[topic_partition.topic][topic_partition.partition] = log
+            return log
+
+    def checkpoint(self) -> None:
+        """Write the checkpoint files. Source: Kafka LogManager.checkpointLogRecoveryOffsets."""
+        self._check_writable()
+        logs = {log.topic_partition: log for log in self.all_partitions() if not log.is_unreadable}
+        rows = (
+            (names.RECOVERY_POINT_CHECKPOINT, {tp: x.recovery_point for tp, x in logs.items()}),
+            (names.REPLICATION_OFFSET_CHECKPOINT, {tp: x.high_watermark for tp, x in logs.items()}),
+            (
+                names.LOG_START_OFFSET_CHECKPOINT,
+                {
+                    tp: x.log_start_offset
+                    for tp, x in logs.items()
+                    if x.log_start_offset > x.snapshot.segments[0].base_offset
+                },
+            ),
+        )
+        for name, offsets in rows:
+            checkpoints.write_offsets(self.disk, name, offsets)
+
+    def flush_due(self, now_ms: int) -> list[PartitionLog]:
+        """Return the partitions whose ``flush.ms`` has passed."""
+        return [
+            log
+            for log in self.all_partitions()
+            if log.unflushed_since_ms is not None
+            and log.offline is None
+            and now_ms - log.unflushed_since_ms >= log.config.flush_ms
+        ]
+
+    def remove_due_files(self, now_ms: int) -> None:
+        """Remove what was deleted long enough ago and is not read any more."""
+        for log in self.all_partitions():
+            for segment in log.due_segments(now_ms):
+                for kind in SEGMENT_FILE_KINDS:
+                    name = segment.file_name(kind)
+                    if self.disk.exists(name):
+                        self.disk.remove(name)
+        with self._changes:
+            due = [row for row in self._deleted if row[0] <= now_ms]
+            for row in due:
+                if not any(s.pins for log in row[2] for s in log.snapshot.segments):
+                    self._deleted.remove(row)
+                    self.disk.remove_tree(row[1])
+
+    def close(self, now_ms: int) -> None:
+        """Clean stop: flush everything, trim indexes, write checkpoints and the marker, unlock.
+
+        A partition that is offline keeps the marker from being written.
+
+        Source: Kafka LogManager.shutdown.
+        """
+        if self.read_only:
+            return
+        is_clean = True
+        for log in self.all_partitions():
+            try:
+                log.close()
+            except OSError as error:
+                logger.error("%s: it could not be closed cleanly: %s", log.topic_partition, error)
+            is_clean &= log.offline is None
+        try:
+            self.checkpoint()
+            if is_clean:
+                checkpoints.write_clean_shutdown(self.disk)
+        finally:
+            self._unlock()
+
+    # Inside
+
+    def _partitions(self, topic: str) -> dict[int, PartitionLog]:
+        partitions = self._topics.get(topic)
+        if not partitions:
+            raise NoSuchTopicError(f"no topic {topic}")
+        return partitions
+
+    def _check_writable(self) -> None:
+        if self.read_only:
+            raise ReadOnlyError("the data directory is open read-only")
+
+    def _load(self, now_ms: int, progress: Progress) -> None:
+        is_clean = checkpoints.has_clean_shutdown(self.disk)
+        if is_clean and not self.read_only:
+            checkpoints.remove_clean_shutdown(self.disk)
+        loading = self._loading(now_ms, is_clean=is_clean)
+        found = self._list_partitions()
+        if not is_clean and found:
+            progress(f"no clean shutdown: recovering {len(found)} partitions")
+        workers = self.config.num_recovery_threads_per_data_dir
+        with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
+            logs = pool.map(lambda tp: self._load_one(loading, tp), found)
+            for done, log in enumerate(logs, start=1):
+                self._topics.setdefault(log.topic_partition.topic, {})[
+                    log.topic_partition.partition
+                ] = log
+                if not is_clean:
+                    progress(f"loaded {log.topic_partition} ({done} of {len(found)})")
+
+    def _list_partitions(self) -> list[TopicPartition]:
+        found = []
+        for name, is_directory in self.disk.list(""):
+            parsed = names.parse_partition_directory(name) if is_directory else None
+            if parsed is None or name == names.CLUSTER_METADATA_DIRECTORY:
+                continue
+            if parsed.state is names.DirectoryState.NONE:
+                found.append(TopicPartition(parsed.topic, parsed.partition))
+            elif parsed.state is names.DirectoryState.DELETE and not self.read_only:
+                self.disk.remove_tree(name)
+        return found
+
+    def _loading(self, now_ms: int, *, is_clean: bool) -> Loading:
+        return Loading(
+            self.disk,
+            self._host,
+            self._opened,
+            self._defaults,
+            is_clean,
+            self._read_offsets(names.RECOVERY_POINT_CHECKPOINT),
+            self._read_offsets(names.LOG_START_OFFSET_CHECKPOINT),
+            now_ms,
+            self.read_only,
+        )
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        try:
+            return dict(checkpoints.read_offsets(self.disk, name))
+        except LogfsError as error:
+            logger.warning("%s; every partition is taken to begin at 0 there", error)
+            return {}
+
+    def _load_one(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
+        try:
+            log = load_partition(loading, topic_partition)
+        except (LogfsError, OSError) as error:
+            logger.error("%s could not be loaded: %s", topic_partition, error)
+            return offline_partition(loading, topic_partition, str(error))
+        if not self.read_only:
+            adopt_unfinished(log, loading.now_ms)
+        return log
+
+    def _add_partitions(
+        self,
+        name: str,
+        numbers: "range | list[int]",
+        topic_id: UUID,
+        config: TopicConfig,
+        now_ms: int,
+    ) -> None:
+        loading = self._loading(now_ms, is_clean=True)
+        for number in numbers:
+            topic_partition = TopicPartition(name, number)
+            topics.make_partition(self.disk, topic_partition, topic_id, config.overrides())
+            self._topics[name][number] = load_partition(loading, topic_partition)
+
+    def _delete_partition(self, log: PartitionLog, now_ms: int) -> None:
+        with log.exclusive():
+            log.is_deleted = True
+            unique = UUID(bytes=self._host.new_id())
+            new = names.format_delete_directory(log.topic_partition, unique)
+            self.disk.rename(log.directory, new)
+            for segment in log.snapshot.segments:
+                segment.directory = new
+            due_ms = now_ms + self.config.log_segment_delete_delay_ms
+            self._deleted.append((due_ms, new, [log]))
+
+    def _new_topic_id(self) -> UUID:
+        while True:
+            topic_id = UUID(bytes=self._host.new_id())
+            if names.is_usable_topic_id(topic_id):
+                return topic_id
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None

@@ -1,0 +1,238 @@
+"""The segment table of a partition: the plain file ``logfs.segments``.
+
+It holds what a mount must know of a segment without opening it, above all the *bases*: the
+positions at which the segment's first record stands in each rendering. Bases cannot be recomputed
+once an older segment is gone, so a lost table means that positions start anew.
+
+Entries are only appended; the last one for a base offset counts, and one whose checksum differs
+ends the file (a torn write). The file is written anew, by rename, when much of it is outdated.
+
+    header, 32 bytes
+    bytes   field              type
+    0-3     magic              "LFST"
+    4-7     version            int32     1; an older logfs refuses a newer file
+    8-23    generation         16 bytes  random; changes only when positions start anew
+    24-31   zero
+
+    entry, 136 bytes
+    0-7     base offset        int64
+    8-11    state              int32     0 open, 1 sealed, 2 closed (active at a clean stop), 3 dropped
+    12-15   flags              int32     bit 0: the text index has gaps (compaction)
+    16-23   next offset        int64     behind its last record; open: -1
+    24-31   size               int64     of the .log in bytes; open: -1
+    32-39   max timestamp      int64     -1 none
+    40-47   first timestamp    int64     max timestamp of its first batch, for time rolls; -1 none
+    48-71   bases              3 int64   positions (text, tsv, jsonl) at which it begins
+    72-95   ends               3 int64   positions at which it ends; open: the *lease*
+    96-119  kept               3 int64   lengths of what is kept in it (ends - bases less its gaps)
+    120-127 boot               8 bytes   of an open entry: begin of the boot id of the machine
+    128-131 zero
+    132-135 CRC                uint32    CRC-32C of bytes 0-131
+
+The **lease** of the open segment is a bound, durable before any position beyond the last one is
+shown, that no shown size exceeds. After a stop that may have lost bytes the next record begins
+there, so that a position is never given twice.
+"""
+
+import struct
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import NamedTuple
+
+from logfs.disk.vfs import Disk, File
+from logfs.errors import CorruptIndexError, UnsupportedFormatError
+from logfs.log import names
+from logfs.records.checksum import crc32c
+from logfs.types import Positions
+
+VERSION = 1
+_MAGIC = b"LFST"
+_HEADER = struct.Struct(">4si16s8x")
+_BODY = struct.Struct(">qiiqqqq3q3q3q8s4x")
+_CRC = struct.Struct(">I")
+ENTRY_BYTES = _BODY.size + _CRC.size
+_HAS_GAPS = 1
+
+
+class SegmentState(IntEnum):
+    """What the table knows of a segment."""
+
+    OPEN = 0
+    SEALED = 1
+    CLOSED = 2
+    DROPPED = 3
+
+
+class TableEntry(NamedTuple):
+    """One entry; see the format above. ``ends`` of an open segment is the lease."""
+
+    base_offset: int
+    state: SegmentState
+    bases: Positions
+    ends: Positions
+    next_offset: int | None = None
+    size_bytes: int | None = None
+    max_timestamp: int = -1
+    first_timestamp: int = -1
+    kept: Positions = Positions()
+    has_gaps: bool = False
+    boot: bytes = bytes(8)
+
+
+def encode_entry(entry: TableEntry) -> bytes:
+    """Return the 136 bytes of an entry."""
+    body = _BODY.pack(
+        entry.base_offset,
+        entry.state,
+        _HAS_GAPS if entry.has_gaps else 0,
+        -1 if entry.next_offset is None else entry.next_offset,
+        -1 if entry.size_bytes is None else entry.size_bytes,
+        entry.max_timestamp,
+        entry.first_timestamp,
+        *entry.bases,
+        *entry.ends,
+        *entry.kept,
+        entry.boot,
+    )
+    return body + _CRC.pack(crc32c(body))
+
+
+def decode_entries(data: bytes) -> tuple[dict[int, TableEntry], int]:
+    """Decode a whole table file.
+
+    Returns:
+        The entries by base offset, dropped ones left out, and the number of valid bytes: what
+        stands behind them is a torn write.
+
+    Raises:
+        CorruptIndexError: An entry decodes to a state that does not exist although its CRC fits.
+    """
+    entries: dict[int, TableEntry] = {}
+    position = _HEADER.size
+    while position + ENTRY_BYTES <= len(data):
+        body = data[position : position + _BODY.size]
+        (crc,) = _CRC.unpack_from(data, position + _BODY.size)
+        if crc32c(body) != crc:
+            break
+        entry = _decode_body(body)
+        if entry.state is SegmentState.DROPPED:
+            entries.pop(entry.base_offset, None)
+        else:
+            entries[entry.base_offset] = entry
+        position += ENTRY_BYTES
+    return entries, position
+
+
+def _decode_body(body: bytes) -> TableEntry:
+    fields = _BODY.unpack(body)
+    try:
+        state = SegmentState(fields[1])
+    except ValueError:
+        raise CorruptIndexError(f"segment table: state {fields[1]} is not known") from None
+    is_open = state is SegmentState.OPEN
+    return TableEntry(
+        base_offset=fields[0],
+        state=state,
+        has_gaps=bool(fields[2] & _HAS_GAPS),
+        next_offset=None if is_open else fields[3],
+        size_bytes=None if is_open else fields[4],
+        max_timestamp=fields[5],
+        first_timestamp=fields[6],
+        bases=Positions(*fields[7:10]),
+        ends=Positions(*fields[10:13]),
+        kept=Positions(*fields[13:16]),
+        boot=fields[16],
+    )
+
+
+class SegmentTable:
+    """The open table file of one partition. One owner; calls do not overlap.
+
+    Attributes:
+        generation: 16 random bytes that go into the inode numbers of the partition.
+    """
+
+    def __init__(
+        self, disk: Disk, directory: str, generation: bytes, entries: dict[int, TableEntry]
+    ) -> None:
+        self._disk = disk
+        self._name = f"{directory}/{names.SEGMENT_TABLE}"
+        self.generation = generation
+        self.entries = entries
+        self._file: File | None = None
+        self._end = 0
+
+    @classmethod
+    def load(cls, disk: Disk, directory: str) -> "SegmentTable":
+        """Read the table of a partition directory; opens nothing for writing.
+
+        Raises:
+            FileNotFoundError: There is none.
+            CorruptIndexError: Its header does not decode.
+            UnsupportedFormatError: A newer logfs wrote it.
+        """
+        name = f"{directory}/{names.SEGMENT_TABLE}"
+        data = disk.read(name)
+        if len(data) < _HEADER.size or data[:4] != _MAGIC:
+            raise CorruptIndexError(f"{name}: not a segment table (its header does not decode)")
+        _, version, generation = _HEADER.unpack_from(data)
+        if version != VERSION:
+            raise UnsupportedFormatError(
+                f"{name}: version {version}, this logfs reads version {VERSION}: use a newer logfs"
+            )
+        entries, end = decode_entries(data)
+        table = cls(disk, directory, generation, entries)
+        table._end = end
+        return table
+
+    @classmethod
+    def create(
+        cls, disk: Disk, directory: str, generation: bytes, entries: Iterable[TableEntry]
+    ) -> "SegmentTable":
+        """Write a new table, durable when this returns."""
+        table = cls(disk, directory, generation, {})
+        table.rewrite(entries)
+        return table
+
+    def put(self, *entries: TableEntry) -> None:
+        """Append entries. Safe from a kill of the process at once, from a power cut after sync."""
+        data = b"".join(map(encode_entry, entries))
+        if self._file is None:
+            self._file = self._disk.open(self._name, write=True)
+            self._file.truncate(self._end)
+        self._file.pwrite(data, self._end)
+        self._end += len(data)
+        self._note(entries)
+
+    def sync(self) -> None:
+        """Make what was put durable."""
+        if self._file is not None:
+            self._file.sync()
+
+    def rewrite(self, entries: Iterable[TableEntry]) -> None:
+        """Replace the file by one that holds just these entries, durable when this returns."""
+        kept = list(entries)
+        data = _HEADER.pack(_MAGIC, VERSION, self.generation) + b"".join(map(encode_entry, kept))
+        self.close()
+        self._disk.replace(self._name, data)
+        self._end = len(data)
+        self.entries = {}
+        self._note(kept)
+
+    @property
+    def is_wasteful(self) -> bool:
+        """Most of the file is outdated: time to rewrite it."""
+        return self._end > _HEADER.size + ENTRY_BYTES * (4 * len(self.entries) + 64)
+
+    def close(self) -> None:
+        """Close the file; the table can be used again."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _note(self, entries: Iterable[TableEntry]) -> None:
+        for entry in entries:
+            if entry.state is SegmentState.DROPPED:
+                self.entries.pop(entry.base_offset, None)
+            else:
+                self.entries[entry.base_offset] = entry

@@ -1,0 +1,68 @@
+"""What makes a partition directory one of a topic: its configuration, id and leader epoch.
+
+The configuration of a topic stands in ``logfs.config`` in each of its partition directories, Kafka's
+keys and values line by line below a line that gives the version:
+
+    # logfs topic configuration, version 1
+    retention.ms=86400000
+
+A topic that a broker made has none; its logs are read and appended to with Kafka's defaults.
+"""
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from logfs.config import TopicConfig, format_properties, parse_properties
+from logfs.disk.vfs import Disk
+from logfs.errors import UnsupportedFormatError
+from logfs.log import names
+from logfs.log.checkpoints import EpochEntry, write_leader_epochs, write_partition_metadata
+from logfs.types import TopicPartition
+
+VERSION = 1
+_TITLE = "# logfs topic configuration, version "
+
+
+def read_properties(disk: Disk, directory: str) -> dict[str, str] | None:
+    """Return what was set for the topic of a partition directory; None if it has no such file.
+
+    Raises:
+        InvalidConfigError: The file does not parse.
+        UnsupportedFormatError: A newer logfs wrote it.
+    """
+    name = f"{directory}/{names.TOPIC_CONFIG}"
+    try:
+        text = disk.read(name).decode()
+    except FileNotFoundError:
+        return None
+    title = text.partition("\n")[0]
+    if title.startswith(_TITLE) and title.removeprefix(_TITLE) != str(VERSION):
+        raise UnsupportedFormatError(
+            f"{name}: version {title.removeprefix(_TITLE)}, this logfs reads version {VERSION}"
+        )
+    return parse_properties(text, source=name)
+
+
+def write_properties(disk: Disk, directory: str, properties: Mapping[str, str]) -> None:
+    """Store the configuration of a topic in a partition directory, durable when this returns."""
+    text = f"{_TITLE}{VERSION}\n{format_properties(properties)}"
+    disk.replace(f"{directory}/{names.TOPIC_CONFIG}", text.encode())
+
+
+def make_partition(
+    disk: Disk, topic_partition: TopicPartition, topic_id: UUID, properties: Mapping[str, str]
+) -> None:
+    """Make the directory of a new partition; its log is made when it is loaded."""
+    directory = topic_partition.directory
+    disk.make_directory(directory)
+    write_partition_metadata(disk, directory, topic_id)
+    write_leader_epochs(disk, directory, [EpochEntry(0, 0)])
+    write_properties(disk, directory, properties)
+    disk.sync_directory("")
+
+
+def effective_config(
+    defaults: TopicConfig, properties: Mapping[str, str] | None
+) -> TopicConfig:
+    """Return the configuration of a topic over the defaults of its store."""
+    return TopicConfig.from_properties(properties or {}, defaults)

@@ -1,0 +1,109 @@
+"""A piece of a ``.log`` in memory: whole batches, beginning at a batch.
+
+Everything that reads records (rendering, look-ups, recovery) reads the log through windows, so the
+rule that a batch is only used when all of it is there stands once.
+"""
+
+import struct
+
+from logfs.disk.vfs import File
+from logfs.errors import CorruptRecordError
+from logfs.records._native import find_offset
+
+SEQUENTIAL_BYTES = 512 * 1024
+"""Window of a reader that goes on: large enough to amortise the call, small enough for the cache."""
+LOOKUP_BYTES = 16 * 1024
+"""Window of a look-up: an index interval and the batch that crosses its end."""
+
+_BATCH_LENGTH = struct.Struct(">i")
+_LENGTH_AT = 8
+_LOG_OVERHEAD_BYTES = 12
+_HEADER_BYTES = 61
+_NO_OFFSET = 2**63 - 1
+
+
+class Window:
+    """A buffer that holds the bytes ``[file_position, file_position + stop)`` of a log.
+
+    Attributes:
+        buffer: The bytes; those behind ``stop`` mean nothing.
+        file_position: Where in the ``.log`` the buffer begins.
+        stop: Number of bytes, whole batches only.
+    """
+
+    __slots__ = ("buffer", "file_position", "stop")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.file_position = 0
+        self.stop = 0
+
+    @property
+    def file_end(self) -> int:
+        """File position behind the last batch."""
+        return self.file_position + self.stop
+
+    def load(self, log: File, position: int, file_end: int, chunk: int, may_block: bool) -> bool:
+        """Read whole batches from ``position`` on, at least one and about ``chunk`` bytes.
+
+        Args:
+            log: The ``.log`` file.
+            position: File position of a batch, below ``file_end``.
+            file_end: End of the bytes that belong to the log.
+            chunk: Bytes to read at least, if there are as many.
+            may_block: False: read only what is in the page cache.
+
+        Returns:
+            False if the bytes are not in the page cache and the call may not block; the window is
+            unchanged then.
+
+        Raises:
+            CorruptRecordError: No whole batch stands at ``position``.
+        """
+        size = min(chunk, file_end - position)
+        buffer = self._room(size)
+        if not _fill(log, buffer, 0, size, position, may_block):
+            return False
+        stop = find_offset(buffer, 0, size, _NO_OFFSET)
+        if stop == 0:
+            stop = _first_batch_bytes(buffer, size, position, file_end)
+            if stop > size:
+                whole = bytearray(stop)
+                whole[:size] = memoryview(buffer)[:size]
+                if not _fill(log, whole, size, stop, position, may_block):
+                    return False
+                buffer = whole
+        self.buffer, self.file_position, self.stop = buffer, position, stop
+        return True
+
+    def _room(self, size: int) -> bytearray:
+        return self.buffer if len(self.buffer) >= size else bytearray(size)
+
+
+def _fill(
+    log: File, buffer: bytearray, start: int, stop: int, position: int, may_block: bool
+) -> bool:
+    view = memoryview(buffer)
+    if not may_block:
+        got = log.pread_nowait_into(view[start:stop], position + start)
+        return got is not None and got == stop - start
+    got = log.pread_into(view[start:stop], position + start)
+    if got < stop - start:
+        raise CorruptRecordError(
+            f"the log ends at byte {position + start + got}, expected {position + stop}",
+            position + start + got,
+        )
+    return True
+
+
+def _first_batch_bytes(buffer: bytearray, size: int, position: int, file_end: int) -> int:
+    if size < _HEADER_BYTES:
+        raise CorruptRecordError(f"a batch header is cut at byte {position}", position)
+    (length,) = _BATCH_LENGTH.unpack_from(buffer, _LENGTH_AT)
+    total = int(length) + _LOG_OVERHEAD_BYTES
+    if not _HEADER_BYTES <= total <= file_end - position:
+        raise CorruptRecordError(
+            f"batch at byte {position} claims {total} bytes, at most {file_end - position} are there",
+            position,
+        )
+    return total

@@ -1,0 +1,296 @@
+"""Record batches, format v2: the header, and whole batches to records and back.
+
+    bytes  field                   type
+    0-7    base offset             int64   of the first record; not covered by the CRC
+    8-11   batch length            int32   bytes after this field; not covered by the CRC
+    12-15  partition leader epoch  int32   not covered by the CRC
+    16     magic                   int8    2
+    17-20  CRC                     uint32  CRC-32C of bytes 21 to the end
+    21-22  attributes              int16   bits 0-2 codec, 3 LogAppendTime, 4 transactional,
+                                           5 control, 6 delete horizon
+    23-26  last offset delta       int32   last offset - base offset
+    27-34  base timestamp          int64   of the first record; the delete horizon if bit 6 is set
+    35-42  max timestamp           int64   of all records if bit 3 is set
+    43-50  producer id             int64   -1: none
+    51-52  producer epoch          int16   -1: none
+    53-56  base sequence           int32   -1: none
+    57-60  record count            int32   0 only after compaction
+    61-    records                         as one stream, compressed if there is a codec
+
+A record: length varint, attributes int8 (0), timestamp delta varlong, offset delta varint, key,
+value, header count varint, headers; bytes are a varint length (-1: null) and that many bytes.
+Varints are zig-zag. The loops over records are in ``_native``.
+
+Source: Kafka DefaultRecordBatch, DefaultRecord.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from logfs.errors import CorruptRecordError
+from logfs.records._native import decode_payload, encode_payload
+from logfs.records.checksum import crc32c
+from logfs.records.compression import Buffer, Compression, compress, decompress
+from logfs.records.record import Record
+from logfs.types import NO_TIMESTAMP
+
+MAGIC = 2
+LOG_OVERHEAD_BYTES = 12
+HEADER_BYTES = 61
+MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
+
+COMPRESSION_MASK = 0x07
+LOG_APPEND_TIME_MASK = 0x08
+TRANSACTIONAL_MASK = 0x10
+CONTROL_MASK = 0x20
+DELETE_HORIZON_MASK = 0x40
+
+NO_PRODUCER_ID = -1
+NO_PRODUCER_EPOCH = -1
+NO_SEQUENCE = -1
+
+_HEADER = struct.Struct(">qiibIhiqqqhii")
+_CRC = struct.Struct(">I")
+_CRC_POSITION = 17
+_CRC_START = 21
+
+
+@dataclass(frozen=True, slots=True)
+class BatchHeader:
+    """The 61 bytes of a batch header, as they stand there; see the module for the fields."""
+
+    base_offset: int
+    batch_length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    record_count: int
+
+    @property
+    def size_bytes(self) -> int:
+        """Size of the whole batch."""
+        return LOG_OVERHEAD_BYTES + self.batch_length
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last record it was written with, inclusive."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind it."""
+        return self.last_offset + 1
+
+    @property
+    def compression(self) -> Compression:
+        """Codec of the records.
+
+        Raises:
+            CorruptRecordError: No codec has this number.
+        """
+        number = self.attributes & COMPRESSION_MASK
+        try:
+            return Compression(number)
+        except ValueError:
+            raise CorruptRecordError(f"unknown compression codec {number}") from None
+
+    @property
+    def is_log_append_time(self) -> bool:
+        """Whether max timestamp is the timestamp of every record."""
+        return bool(self.attributes & LOG_APPEND_TIME_MASK)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_MASK)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it holds a control record, which no consumer sees."""
+        return bool(self.attributes & CONTROL_MASK)
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """When compaction may drop its tombstones or marker; None if that is not set yet."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_MASK else None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchFields:
+    """What a batch says beside its records; the defaults are a plain producer's.
+
+    Attributes:
+        compression: Codec; a batch without records is never compressed.
+        compression_level: In the codec's own scale; None is Kafka's default.
+        leader_epoch: -1 if none.
+        producer_id: With epoch and sequence, of an idempotent producer; -1 if none.
+        producer_epoch: -1 if none.
+        base_sequence: -1 if none.
+        is_transactional: Belongs to a transaction.
+        is_control: Holds a control record.
+        is_log_append_time: Max timestamp is the timestamp of every record.
+        delete_horizon_ms: Goes where the base timestamp stands.
+        base_offset: None is the first record's offset.
+        last_offset: None is the last record's offset.
+        max_timestamp: None is the largest of the records.
+    """
+
+    compression: Compression = Compression.NONE
+    compression_level: int | None = None
+    leader_epoch: int = 0
+    producer_id: int = NO_PRODUCER_ID
+    producer_epoch: int = NO_PRODUCER_EPOCH
+    base_sequence: int = NO_SEQUENCE
+    is_transactional: bool = False
+    is_control: bool = False
+    is_log_append_time: bool = False
+    delete_horizon_ms: int | None = None
+    base_offset: int | None = None
+    last_offset: int | None = None
+    max_timestamp: int | None = None
+
+    @property
+    def attributes(self) -> int:
+        """The attributes of the header, the codec aside."""
+        return (
+            LOG_APPEND_TIME_MASK * self.is_log_append_time
+            | TRANSACTIONAL_MASK * self.is_transactional
+            | CONTROL_MASK * self.is_control
+            | DELETE_HORIZON_MASK * (self.delete_horizon_ms is not None)
+        )
+
+
+PLAIN_FIELDS = BatchFields()
+
+
+def decode_header(buf: Buffer, position: int = 0) -> BatchHeader:
+    """Read the header of a batch. The CRC is not checked, nor that the batch is whole.
+
+    Args:
+        buf: Holds at least the header.
+        position: Where the batch begins.
+
+    Raises:
+        CorruptRecordError: It is cut, too short for a v2 batch, or of another magic.
+    """
+    if position < 0 or len(buf) - position < HEADER_BYTES:
+        raise CorruptRecordError(f"batch header at position {position} is cut", position)
+    header = BatchHeader(*_HEADER.unpack_from(buf, position))
+    if header.magic != MAGIC:
+        raise CorruptRecordError(
+            f"batch at position {position}: unsupported magic {header.magic}", position
+        )
+    if header.batch_length < MIN_BATCH_LENGTH:
+        raise CorruptRecordError(
+            f"batch at position {position}: batch length {header.batch_length} is too small",
+            position,
+        )
+    return header
+
+
+def decode_records(buf: Buffer, position: int = 0) -> list[Record]:
+    """Check and decode a whole batch, control batches included.
+
+    Args:
+        buf: Holds the whole batch.
+        position: Where it begins.
+
+    Raises:
+        CorruptRecordError: It is cut, its checksum differs, or it does not decode.
+    """
+    header = decode_header(buf, position)
+    batch = memoryview(buf)[position : position + header.size_bytes]
+    try:
+        return _decode_batch(header, batch)
+    except CorruptRecordError as error:
+        raise CorruptRecordError(f"batch at position {position}: {error}", position) from error
+
+
+def _decode_batch(header: BatchHeader, batch: memoryview) -> list[Record]:
+    if len(batch) < header.size_bytes:
+        raise CorruptRecordError(f"cut after {len(batch)} of {header.size_bytes} bytes")
+    computed = crc32c(batch[_CRC_START:])
+    if computed != header.crc:
+        raise CorruptRecordError(
+            f"checksum differs: stored {header.crc:#010x}, computed {computed:#010x}"
+        )
+    if header.record_count < 0:
+        raise CorruptRecordError(f"{header.record_count} records")
+    if header.record_count == 0:
+        return []
+    payload: Buffer = batch[HEADER_BYTES:]
+    if header.compression:
+        payload = decompress(header.compression, payload)
+    return decode_payload(
+        payload,
+        header.record_count,
+        header.base_offset,
+        header.base_timestamp,
+        header.max_timestamp if header.is_log_append_time else None,
+    )
+
+
+def encode_batch(records: Sequence[Record], fields: BatchFields = PLAIN_FIELDS) -> bytes:
+    """Encode records as one batch, whatever its size, keeping their offsets and timestamps.
+
+    Args:
+        records: Offsets increasing; gaps are allowed. Without any, ``fields`` has to say
+            ``base_offset`` and ``last_offset``: a batch that compaction emptied.
+        fields: All else.
+
+    Raises:
+        ValueError: No records and no offsets.
+
+    Source: Kafka MemoryRecordsBuilder, DefaultRecordBatch.writeEmptyHeader.
+    """
+    base_offset, last_offset = _offset_range(records, fields)
+    base_timestamp = records[0].timestamp if records else NO_TIMESTAMP
+    if fields.delete_horizon_ms is not None:
+        base_timestamp = fields.delete_horizon_ms
+    max_timestamp = fields.max_timestamp
+    if max_timestamp is None:
+        max_timestamp = max((record.timestamp for record in records), default=NO_TIMESTAMP)
+    codec = fields.compression if records else Compression.NONE
+    payload = compress(
+        codec, encode_payload(records, base_offset, base_timestamp), fields.compression_level
+    )
+    batch = bytearray(HEADER_BYTES) + payload
+    _HEADER.pack_into(
+        batch,
+        0,
+        base_offset,
+        len(batch) - LOG_OVERHEAD_BYTES,
+        fields.leader_epoch,
+        MAGIC,
+        0,
+        fields.attributes | codec,
+        last_offset - base_offset,
+        base_timestamp,
+        max_timestamp,
+        fields.producer_id,
+        fields.producer_epoch,
+        fields.base_sequence,
+        len(records),
+    )
+    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_CRC_START:]))
+    return bytes(batch)
+
+
+def _offset_range(records: Sequence[Record], fields: BatchFields) -> tuple[int, int]:
+    base_offset, last_offset = fields.base_offset, fields.last_offset
+    if records:
+        if base_offset is None:
+            base_offset = records[0].offset
+        if last_offset is None:
+            last_offset = records[-1].offset
+    if base_offset is None or last_offset is None:
+        raise ValueError("a batch without records needs base_offset and last_offset")
+    return base_offset, last_offset

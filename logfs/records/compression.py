@@ -1,0 +1,232 @@
+"""The four codecs, framed as Kafka frames the records of a batch.
+
+    codec   framing of the payload (bytes 61 to the end of the batch)
+    gzip    one RFC 1952 member
+    snappy  xerial stream: 16-byte header, then (int32 length, raw snappy block) of 32 KiB each;
+            old clients wrote one raw block without the header
+    lz4     LZ4 frame: independent blocks of 64 KiB, no checksums, no content size
+    zstd    one frame, written as a stream: no content size, no checksum
+
+Source: Kafka CompressionType, SnappyCompression, Lz4BlockOutputStream, ZstdCompression.
+"""
+
+import struct
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+from types import ModuleType
+
+import cramjam
+
+from logfs.errors import CorruptRecordError
+
+MAX_DECOMPRESSED_BYTES = 1 << 30
+"""A payload that would grow beyond this is refused as corrupt; no honest batch comes near it."""
+
+_SNAPPY_MAGIC = b"\x82SNAPPY\x00"
+_SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
+_SNAPPY_BLOCK_BYTES = 32 * 1024
+
+# Magic, FLG (version 1, independent blocks), BD (64 KiB), and the second byte of xxh32(FLG BD).
+_LZ4_HEADER = bytes.fromhex("04224d18604082")
+_LZ4_BLOCK_BYTES = 64 * 1024
+_LZ4_STORED = 1 << 31
+_LZ4_KAFKA_DEFAULT_LEVEL = 9
+_LZ4_MAX_LEVEL = 12
+
+_ZSTD_MAGIC = bytes.fromhex("28b52ffd")
+_ZSTD_BLOCK_BYTES = 128 * 1024
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Compression(IntEnum):
+    """The codec number in bits 0-2 of a batch's attributes. Source: Kafka CompressionType."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+def compress(codec: int, payload: Buffer, level: int | None = None) -> bytes:
+    """Compress the records of a batch.
+
+    Args:
+        codec: A :class:`Compression` number.
+        payload: The encoded records.
+        level: In the codec's own scale; None is Kafka's default. NONE and SNAPPY have no levels.
+
+    Raises:
+        ValueError: The codec is unknown or the level out of its range.
+    """
+    match Compression(codec):
+        case Compression.GZIP:
+            return bytes(cramjam.gzip.compress(payload, level=6 if level in (None, -1) else level))
+        case Compression.SNAPPY:
+            return _compress_snappy(payload)
+        case Compression.LZ4:
+            return _compress_lz4(payload, level)
+        case Compression.ZSTD:
+            stream = cramjam.zstd.Compressor(level=3 if level is None else level)
+            stream.compress(bytes(payload))
+            return bytes(stream.finish())
+    return bytes(payload)
+
+
+def decompress(codec: int, payload: Buffer) -> bytes:
+    """Undo :func:`compress`, whoever wrote the payload.
+
+    Args:
+        codec: Bits 0-2 of the batch's attributes; any number.
+        payload: Bytes 61 to the end of the batch; any bytes.
+
+    Raises:
+        CorruptRecordError: The codec is unknown, the payload does not decode, or it would grow
+            beyond :data:`MAX_DECOMPRESSED_BYTES`.
+    """
+    if codec == Compression.NONE:
+        return bytes(payload)
+    decoder = _DECODERS.get(codec)
+    if decoder is None:
+        raise CorruptRecordError(f"unknown compression codec {codec}")
+    try:
+        return decoder(payload)
+    except (cramjam.DecompressionError, ValueError, struct.error) as error:
+        name = Compression(codec).name.lower()
+        raise CorruptRecordError(f"{name} payload does not decompress: {error}") from error
+
+
+def _blocks(payload: Buffer, size: int) -> Iterator[memoryview]:
+    view = memoryview(payload)
+    return (view[start : start + size] for start in range(0, len(view), size))
+
+
+def _compress_snappy(payload: Buffer) -> bytes:
+    parts = [_SNAPPY_HEADER]
+    for block in _blocks(payload, _SNAPPY_BLOCK_BYTES):
+        packed = bytes(cramjam.snappy.compress_raw(block))
+        parts += [struct.pack(">i", len(packed)), packed]
+    return b"".join(parts)
+
+
+def _compress_lz4(payload: Buffer, level: int | None) -> bytes:
+    # At its default level Kafka takes the fast compressor, at every other one the high-compression
+    # one. Source: Kafka Lz4BlockOutputStream.
+    fast = level is None or level == _LZ4_KAFKA_DEFAULT_LEVEL
+    parts = [_LZ4_HEADER]
+    for block in _blocks(payload, _LZ4_BLOCK_BYTES):
+        if fast:
+            packed = cramjam.lz4.compress_block(block, mode="fast", store_size=False)
+        else:
+            packed = cramjam.lz4.compress_block(
+                block,
+                mode="high_compression",
+                compression=min(level or 0, _LZ4_MAX_LEVEL),
+                store_size=False,
+            )
+        if len(packed) < len(block):
+            parts += [struct.pack("<I", len(packed)), bytes(packed)]
+        else:
+            parts += [struct.pack("<I", len(block) | _LZ4_STORED), bytes(block)]
+    parts.append(bytes(4))
+    return b"".join(parts)
+
+
+def _decompress_snappy(payload: Buffer) -> bytes:
+    view = memoryview(payload)
+    if bytes(view[: len(_SNAPPY_MAGIC)]) != _SNAPPY_MAGIC:
+        return _decompress_snappy_blocks([view])
+    return _decompress_snappy_blocks(_xerial_blocks(view))
+
+
+def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
+    position = len(_SNAPPY_HEADER)
+    if len(view) < position:
+        raise ValueError("stream header is cut")
+    while position < len(view):
+        (size,) = struct.unpack_from(">i", view, position)
+        position += 4
+        if not 0 <= size <= len(view) - position:
+            raise ValueError(f"block of {size} bytes does not fit")
+        yield view[position : position + size]
+        position += size
+
+
+def _decompress_snappy_blocks(blocks: Iterator[memoryview] | list[memoryview]) -> bytes:
+    parts: list[bytes] = []
+    total_bytes = 0
+    for block in blocks:
+        # A raw block states its decompressed length up front, so a lie costs nothing.
+        total_bytes += cramjam.snappy.decompress_raw_len(block)
+        if total_bytes > MAX_DECOMPRESSED_BYTES:
+            raise ValueError(f"more than {MAX_DECOMPRESSED_BYTES} bytes")
+        parts.append(bytes(cramjam.snappy.decompress_raw(block)))
+    return b"".join(parts)
+
+
+def _gzip_bound(payload: Buffer) -> int:
+    return len(payload) * 1100  # deflate makes at most 1032 bytes of one
+
+
+def _lz4_bound(payload: Buffer) -> int:
+    return len(payload) * 256  # every further byte of a length adds 255
+
+
+def _zstd_bound(payload: Buffer) -> int:
+    """Largest size that the blocks of the first frame, and of what follows, can make.
+
+    Source: RFC 8878, sections 3.1.1.1 and 3.1.1.2.
+    """
+    view = memoryview(payload)
+    if len(view) < 5 or bytes(view[:4]) != _ZSTD_MAGIC:
+        return len(view) * _ZSTD_BLOCK_BYTES
+    descriptor = view[4]
+    single_segment = descriptor >> 5 & 1
+    position = 5 + (1 - single_segment) + (0, 1, 2, 4)[descriptor & 3]
+    position += (single_segment, 2, 4, 8)[descriptor >> 6]
+    bound = 0
+    while position + 3 <= len(view):
+        header = int.from_bytes(view[position : position + 3], "little")
+        kind, size = header >> 1 & 3, header >> 3
+        bound += size if kind < 2 else _ZSTD_BLOCK_BYTES
+        position += 3 + (1 if kind == 1 else size)
+        if header & 1:
+            # Behind the last block: a checksum of 4 bytes, or frames that nobody writes.
+            rest = len(view) - position
+            return bound + (rest * _ZSTD_BLOCK_BYTES if rest > 4 else 0)
+    return bound
+
+
+def _streamed(module: ModuleType, bound: Callable[[Buffer], int]) -> Callable[[Buffer], bytes]:
+    def decode(payload: Buffer) -> bytes:
+        if bound(payload) <= MAX_DECOMPRESSED_BYTES:
+            return bytes(module.decompress(payload))
+        return _decompress_within(module, payload)
+
+    return decode
+
+
+def _decompress_within(module: ModuleType, payload: Buffer) -> bytes:
+    """Decompress what could grow beyond the limit, into buffers that cannot."""
+    capacity = 8 * len(payload)
+    while capacity < MAX_DECOMPRESSED_BYTES:
+        try:
+            return _decompress_into(module, payload, capacity)
+        except cramjam.DecompressionError:
+            capacity *= 8  # too small, or damaged: the largest buffer decides
+    return _decompress_into(module, payload, MAX_DECOMPRESSED_BYTES)
+
+
+def _decompress_into(module: ModuleType, payload: Buffer, capacity: int) -> bytes:
+    space = bytearray(capacity)
+    size = module.decompress_into(payload, space)
+    return bytes(memoryview(space)[:size])
+
+
+_DECODERS: dict[int, Callable[[Buffer], bytes]] = {
+    Compression.GZIP: _streamed(cramjam.gzip, _gzip_bound),
+    Compression.SNAPPY: _decompress_snappy,
+    Compression.LZ4: _streamed(cramjam.lz4, _lz4_bound),
+    Compression.ZSTD: _streamed(cramjam.zstd, _zstd_bound),
+}

@@ -1,0 +1,59 @@
+"""The vocabulary shared by all layers: numbers with a meaning, and the names of things.
+
+An *offset* counts records and a *file position* counts bytes of a ``.log`` file, as in Kafka. A
+*position* counts bytes of a rendering: what a program that reads ``orders/0`` (or ``.tsv``,
+``.jsonl``) sees. Offsets and positions are never renumbered.
+"""
+
+from enum import IntEnum
+from typing import NamedTuple, NewType
+
+Offset = NewType("Offset", int)
+FilePosition = NewType("FilePosition", int)
+TimestampMs = NewType("TimestampMs", int)
+
+NO_TIMESTAMP = -1
+"""Kafka's timestamp of a record that has none. Source: Kafka RecordBatch.NO_TIMESTAMP."""
+
+
+class View(IntEnum):
+    """The renderings of a record; the number is the index into ``Positions``."""
+
+    TEXT = 0
+    TSV = 1
+    JSONL = 2
+
+
+class Positions(NamedTuple):
+    """One byte position, or length, in each rendering."""
+
+    text: int = 0
+    tsv: int = 0
+    jsonl: int = 0
+
+    def plus(self, lengths: "Positions | tuple[int, int, int]") -> "Positions":
+        """Return the positions moved on by the lengths of some records."""
+        return Positions(self[0] + lengths[0], self[1] + lengths[1], self[2] + lengths[2])
+
+    def minus(self, other: "Positions | tuple[int, int, int]") -> "Positions":
+        """Return the lengths from ``other`` up to here."""
+        return Positions(self[0] - other[0], self[1] - other[1], self[2] - other[2])
+
+    def at_least(self, other: "Positions | tuple[int, int, int]") -> "Positions":
+        """Return the larger of both, view by view."""
+        return Positions(*(max(a, b) for a, b in zip(self, other, strict=True)))
+
+
+class TopicPartition(NamedTuple):
+    """A topic and the number of one of its partitions."""
+
+    topic: str
+    partition: int
+
+    @property
+    def directory(self) -> str:
+        """Name of its directory below the data directory. Source: Kafka LocalLog.logDirName."""
+        return f"{self.topic}-{self.partition}"
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"

@@ -1,0 +1,117 @@
+"""What holds for every test.
+
+* A ``fuse`` test fails where nothing can be mounted. It is not skipped: a green run would hide that
+  the file system was not tested at all.
+* A warning or error that logfs logs fails the test, unless the test declares a part of its text:
+  ``@pytest.mark.expect_log("part")``, then it has to come, or ``allow_log``, then it may.
+* Garbage is collected after a ``fuse`` test, so that what a lost reference breaks (a file closed
+  late, an exception in ``__del__``) is seen in the test that lost it.
+* When the session ends, no mount is left below its temporary folder.
+"""
+
+import gc
+import logging
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import hypothesis
+import pytest
+
+FUSE_DEVICE = Path("/dev/fuse")
+
+# How long an example takes depends on what else runs; the blob repeats a failure elsewhere.
+hypothesis.settings.register_profile("logfs", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("logfs")
+
+
+def why_no_mount() -> str | None:
+    """Return what keeps this machine from mounting, and what to do; None if nothing does."""
+    if shutil.which("fusermount3") is None:
+        return "fusermount3 is missing: run .ci/system-packages"
+    try:
+        os.close(os.open(FUSE_DEVICE, os.O_RDWR))
+    except OSError as error:
+        return (
+            f"{FUSE_DEVICE} cannot be opened ({error.strerror}): run modprobe fuse; "
+            "in a container, start it with --device /dev/fuse --cap-add SYS_ADMIN"
+        )
+    return None
+
+
+def mounts_below(mountinfo: str, directory: Path) -> list[Path]:
+    """Return the mount points in or at a directory, in the order in which they were mounted.
+
+    Args:
+        mountinfo: Contents of ``/proc/self/mountinfo``.
+        directory: An absolute path without symbolic links.
+    """
+    fields = [line.split()[4] for line in mountinfo.splitlines()]
+    # The kernel writes white space and backslashes as three octal digits.
+    points = [Path(re.sub(r"\\(\d{3})", lambda m: chr(int(m[1], 8)), field)) for field in fields]
+    return [point for point in points if point.is_relative_to(directory)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fail a ``fuse`` test before any of its fixtures tries to mount."""
+    if item.get_closest_marker("fuse") is not None:
+        problem = why_no_mount()
+        if problem is not None:
+            pytest.fail(f"this test mounts, and {problem}", pytrace=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_mount_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    yield
+    directory = tmp_path_factory.getbasetemp().resolve()
+    left = mounts_below(Path("/proc/self/mountinfo").read_text(), directory)
+    command = ["umount", "--lazy"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+    for point in reversed(left):
+        subprocess.run([*command, point], check=False)
+    if left:
+        points = ", ".join(map(str, left))
+        pytest.fail(f"still mounted after the last test, unmounted now: {points}", pytrace=False)
+
+
+class _Collector(logging.Handler):
+    """Keeps the text of every warning and error."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(self.format(record))
+
+
+@pytest.fixture(autouse=True)
+def _only_declared_warnings(request: pytest.FixtureRequest) -> Iterator[None]:
+    # Automatic fixtures are set up first and so torn down last: what a test's own fixtures log
+    # while they unmount or close counts too.
+    collector = _Collector()
+    logger = logging.getLogger("logfs")
+    logger.addHandler(collector)
+    yield
+    if request.node.get_closest_marker("fuse") is not None:
+        gc.collect()
+    logger.removeHandler(collector)
+
+    expected = [part for mark in request.node.iter_markers("expect_log") for part in mark.args]
+    allowed = [part for mark in request.node.iter_markers("allow_log") for part in mark.args]
+    problems = [
+        f"not declared: {text}"
+        for text in collector.texts
+        if not any(part in text for part in [*expected, *allowed])
+    ]
+    problems += [
+        f"expected, not logged: {part}"
+        for part in expected
+        if not any(part in text for text in collector.texts)
+    ]
+    if problems:
+        pytest.fail("warnings in the log:\n" + "\n".join(problems), pytrace=False)

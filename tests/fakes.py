@@ -1,0 +1,401 @@
+"""A disk in memory that can tear writes, run full, fail, be slow, and lose power.
+
+It lies in three ways, as real ones do. A crash keeps any prefix of the bytes that were not synced;
+it may leave wrong bytes among them; and a failed sync drops the dirty bytes for good: they can
+still be read, and a later sync succeeds without them. Names and their directories do the same.
+
+    disk = FakeDisk()
+    disk.fail_next_sync("*.log")          # the next fsync of a .log raises EIO
+    disk.fail_next_write("*.log", errno.ENOSPC, after_bytes=10)
+    disk.fail_next("rename", "*.swap")    # any operation, by its name in ``counts``
+    disk.space_bytes = 100_000            # then ENOSPC; holes are free
+    disk.before = lambda operation, name, size: ...   # observe, delay, raise
+    disk.after_kill()                     # the disk the next process finds; all written is there
+    disk.after_crash(seed)                # power was lost; seed None: nothing unsynced is left
+"""
+
+import copy
+import errno
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from random import Random
+from weakref import WeakValueDictionary
+
+from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
+from logfs.errors import LockedError
+from tests.fakestate import DirectoryNode, FileNode, Node, State, os_error, path_of
+
+START_MS = 1_700_000_000_000
+_ROOMY = 1 << 40
+
+
+class MappedFileShrankError(BaseException):
+    """On a real disk the process would have died of SIGBUS."""
+
+
+@dataclass
+class _Fault:
+    operation: str
+    pattern: str
+    error: int
+    after_bytes: int
+
+
+class _Mapping(bytearray):
+    """Memory of a mapping; lives as long as any view of it."""
+
+    node: FileNode
+
+
+class FakeDisk:
+    """A ``Disk`` in memory. See ``logfs.disk.vfs`` for the contract and above for the faults.
+
+    Attributes:
+        before: Called in front of every operation with its name, the file or directory and the
+            bytes it concerns, outside of all locks: may block, look on, or raise.
+        counts: How often each operation was called.
+        bytes_of: Bytes read and written, by operation.
+        now_ms: Modification time of what is written next.
+        space_bytes: Room for the contents of all files together; None: no limit.
+        cold: Name patterns; ``pread_nowait_into`` of a match would wait.
+    """
+
+    def __init__(self) -> None:
+        self.before: Callable[[str, str, int], object] | None = None
+        self.counts: Counter[str] = Counter()
+        self.bytes_of: Counter[str] = Counter()
+        self.now_ms = START_MS
+        self.space_bytes: int | None = None
+        self.cold: list[str] = []
+        self._state = State(DirectoryNode(START_MS))
+        self.guard = threading.RLock()
+        self.generation = 0
+        self._faults: list[_Fault] = []
+        self.locked: set[str] = set()
+        self.opens: Counter[FileNode] = Counter()
+        self.mappings: WeakValueDictionary[int, _Mapping] = WeakValueDictionary()
+
+    # What a test does to it.
+
+    def fail_next(self, operation: str, pattern: str = "*", error: int = errno.EIO) -> None:
+        """Let the next such operation on a matching name raise OSError, once, with no effect."""
+        self._faults.append(_Fault(operation, pattern, error, 0))
+
+    def fail_next_sync(self, pattern: str = "*", error: int = errno.EIO) -> None:
+        """Let the next sync of a matching file fail: what was not synced never gets to the disk."""
+        self.fail_next("sync", pattern, error)
+
+    def fail_next_write(
+        self, pattern: str = "*", error: int = errno.EIO, after_bytes: int = 0
+    ) -> None:
+        """Let the next write to a matching file fail with its first ``after_bytes`` written."""
+        self._faults.append(_Fault("pwrite", pattern, error, after_bytes))
+
+    def kill(self) -> None:
+        """End the process: files and locks are gone, all it wrote stays. See ``after_kill``."""
+        with self.guard:
+            self.generation += 1
+            self._faults.clear()
+            self.locked.clear()
+            self.opens.clear()
+
+    def crash(self, seed: int | None) -> None:
+        """Lose power: see ``after_crash``."""
+        with self.guard:
+            self.kill()
+            self._state.crash(None if seed is None else Random(seed))
+
+    def after_kill(self) -> "FakeDisk":
+        """Return a disk as the next process finds it; this one stays as it is."""
+        return self._copy()
+
+    def after_crash(self, seed: int | None) -> "FakeDisk":
+        """Return a disk as it is found after a power cut now; this one stays as it is.
+
+        Args:
+            seed: Decides what of the unsynced bytes and names is kept and what is damaged. None:
+                nothing of it is kept, all that is left is what was promised.
+        """
+        disk = self._copy()
+        disk.crash(seed)
+        return disk
+
+    def fitting(self, node: FileNode, position: int, size: int) -> int:
+        """Return how many of ``size`` bytes can be written before the disk is full."""
+        if self.space_bytes is None:
+            return size
+        room = max(0, self.space_bytes - self.used_bytes)
+        return node.allocated.fitting(position, position + size, room) - position
+
+    def is_mapped_behind(self, node: FileNode, size: int) -> bool:
+        """Tell whether a mapping of the file reaches behind a size."""
+        return any(
+            mapping.node is node and len(mapping) > size for mapping in self.mappings.values()
+        )
+
+    @property
+    def used_bytes(self) -> int:
+        """Bytes that count against ``space_bytes``: written, not holes, open or with a name."""
+        with self.guard:
+            nodes = set(self.opens) | set(self._state.files())
+            return sum(node.allocated.size for node in nodes)
+
+    def _copy(self) -> "FakeDisk":
+        disk = FakeDisk()
+        with self.guard:
+            disk._state = copy.deepcopy(self._state)
+            disk.now_ms, disk.space_bytes = self.now_ms, self.space_bytes
+        return disk
+
+    # The contract.
+
+    def open(self, name: str, *, write: bool = False, create: bool = False) -> File:
+        if create and not write:
+            raise ValueError("create needs write")
+        self.begin("open", name)
+        with self.guard:
+            directory, leaf = self._state.parent(name)
+            if create and leaf and leaf not in directory.entries:
+                self._change((directory, leaf, FileNode(self.now_ms)))
+            return FakeFile(self, self._state.file(name), name, is_writable=write)
+
+    def list(self, name: str) -> list[tuple[str, bool]]:
+        self.begin("list", name)
+        with self.guard:
+            entries = self._state.directory(name).entries
+            return sorted((leaf, isinstance(node, DirectoryNode)) for leaf, node in entries.items())
+
+    def stat(self, name: str) -> FileStat:
+        self.begin("stat", name)
+        with self.guard:
+            node = self._state.node(name)
+            if isinstance(node, DirectoryNode):
+                return FileStat(size=4096, mtime_ms=node.mtime_ms, is_directory=True)
+            return FileStat(size=node.content.size, mtime_ms=node.mtime_ms, is_directory=False)
+
+    def exists(self, name: str) -> bool:
+        try:
+            self.stat(name)
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return True
+
+    def make_directory(self, name: str) -> None:
+        self.begin("make_directory", name)
+        with self.guard:
+            directory, leaf = self._state.parent(name)
+            if not leaf or leaf in directory.entries:
+                raise os_error(errno.EEXIST, name)
+            self._change((directory, leaf, DirectoryNode(self.now_ms)))
+
+    def rename(self, old: str, new: str) -> None:
+        self.begin("rename", old)
+        with self.guard:
+            source, old_leaf = self._state.parent(old)
+            node = self._state.node(old)
+            target, new_leaf = self._state.parent(new)
+            replaced = target.entries.get(new_leaf)
+            if replaced is node:
+                return
+            if replaced and not (isinstance(replaced, FileNode) and isinstance(node, FileNode)):
+                raise os_error(errno.EEXIST, old)  # not in the contract
+            self._change((source, old_leaf, None), (target, new_leaf, node))
+
+    def remove(self, name: str) -> None:
+        self.begin("remove", name)
+        with self.guard:
+            self._state.file(name)
+            self._change((*self._state.parent(name), None))
+
+    def remove_tree(self, name: str) -> None:
+        self.begin("remove_tree", name)
+        with self.guard:
+            self._remove_tree(self._state.directory(name))
+            self._change((*self._state.parent(name), None))
+
+    def sync_directory(self, name: str) -> None:
+        fault = self.begin_tearable("sync_directory", name, 0)
+        with self.guard:
+            directory = self._state.directory(name)
+            if fault is not None:
+                self._state.lose_changes(directory)
+                raise os_error(fault.error, name)
+            self._state.sync_directory(directory)
+
+    def read(self, name: str) -> bytes:
+        file = self.open(name)
+        return file.pread(file.size(), 0)
+
+    def replace(self, name: str, data: ReadableBuffer) -> None:
+        replace_file(self, name, data)
+
+    def touch_times(self, name: str, mtime_ms: int) -> None:
+        self.begin("touch_times", name)
+        with self.guard:
+            self._state.node(name).mtime_ms = mtime_ms
+
+    def lock(self, name: str) -> Lock:
+        self.begin("lock", name)
+        with self.guard:
+            if name in self.locked:
+                raise LockedError(f"{path_of(name)} is locked by this process already")
+            self.open(name, write=True, create=True).close()
+            self.locked.add(name)
+            return _FakeLock(self, name)
+
+    def free(self) -> os.statvfs_result:
+        self.begin("free", "")
+        limit = _ROOMY if self.space_bytes is None else self.space_bytes
+        room = max(0, limit - self.used_bytes)
+        return os.statvfs_result((4096, 1, limit, room, room, 1 << 20, 1 << 20, 1 << 20, 0, 255))
+
+    # Inside.
+
+    def begin(self, operation: str, name: str, size: int = 0) -> None:
+        """Count an operation, tell the observer, and raise the fault that waits for it."""
+        fault = self.begin_tearable(operation, name, size)
+        if fault is not None:
+            raise os_error(fault.error, name)
+
+    def begin_tearable(self, operation: str, name: str, size: int) -> _Fault | None:
+        """Do the same, but leave it to the caller to do a part and raise the fault."""
+        with self.guard:
+            self.counts[operation] += 1
+            self.bytes_of[operation] += size
+        if self.before is not None:
+            self.before(operation, name, size)
+        with self.guard:
+            for fault in self._faults:
+                if fault.operation == operation and fnmatchcase(name, fault.pattern):
+                    self._faults.remove(fault)
+                    return fault
+        return None
+
+    def _change(self, *effects: tuple[DirectoryNode, str, Node | None]) -> None:
+        for directory, _leaf, _node in effects:
+            directory.mtime_ms = self.now_ms
+        self._state.change(*effects)
+
+    def _remove_tree(self, directory: DirectoryNode) -> None:
+        for leaf, node in list(directory.entries.items()):
+            if isinstance(node, DirectoryNode):
+                self._remove_tree(node)
+            self._change((directory, leaf, None))
+
+
+class FakeFile:
+    """An open file of a ``FakeDisk``. See ``logfs.disk.vfs.File`` for the contract."""
+
+    def __init__(self, disk: FakeDisk, node: FileNode, name: str, *, is_writable: bool) -> None:
+        self._disk = disk
+        self._node = node
+        self._name = name
+        self._is_writable = is_writable
+        self._generation: int | None = disk.generation
+        disk.opens[node] += 1
+
+    def __del__(self) -> None:
+        self.close()
+
+    def size(self) -> int:
+        with self._using("size"):
+            return self._node.content.size
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        with self._using("pread", len(buffer)):
+            return self._fill(buffer, position)
+
+    def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
+        with self._using("pread_nowait", len(buffer)):
+            if any(fnmatchcase(self._name, pattern) for pattern in self._disk.cold):
+                return None
+            return self._fill(buffer, position)
+
+    def pread(self, size: int, position: int) -> bytes:
+        with self._using("pread", size):
+            return self._node.content.read(position, position + size)
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> None:
+        copied = bytes(data)
+        fault = self._disk.begin_tearable("pwrite", self._name, len(copied))
+        with self._disk.guard:
+            self._check(is_change=True)
+            done = len(copied) if fault is None else min(fault.after_bytes, len(copied))
+            fitting = self._disk.fitting(self._node, position, done)
+            if fitting:
+                self._node.write(position, copied[:fitting])
+                self._node.mtime_ms = self._disk.now_ms
+            if fitting < done:
+                raise os_error(errno.ENOSPC, self._name)
+            if fault is not None:
+                raise os_error(fault.error, self._name)
+
+    def truncate(self, size: int) -> None:
+        with self._using("truncate", size, is_change=True):
+            if self._disk.is_mapped_behind(self._node, size):
+                raise MappedFileShrankError(f"{self._name} was cut to {size} bytes while mapped")
+            self._node.resize(size)
+            self._node.mtime_ms = self._disk.now_ms
+
+    def sync(self) -> None:
+        fault = self._disk.begin_tearable("sync", self._name, 0)
+        with self._disk.guard:
+            self._check()
+            if fault is not None:
+                self._node.lose_changes()
+                raise os_error(fault.error, self._name)
+            self._node.sync()
+
+    def map(self) -> memoryview:
+        with self._using("map"):
+            content = self._node.content
+            mapping = _Mapping(content.read(0, content.size))
+            mapping.node = self._node
+            self._disk.mappings[id(mapping)] = mapping
+            return memoryview(mapping).toreadonly()
+
+    def close(self) -> None:
+        with self._disk.guard:
+            if self._generation == self._disk.generation:
+                self._disk.opens[self._node] -= 1
+                if not self._disk.opens[self._node]:
+                    del self._disk.opens[self._node]
+            self._generation = None
+
+    def _fill(self, buffer: memoryview, position: int) -> int:
+        data = self._node.content.read(position, position + len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    @contextmanager
+    def _using(self, operation: str, size: int = 0, *, is_change: bool = False) -> Iterator[None]:
+        self._disk.begin(operation, self._name, size)
+        with self._disk.guard:
+            self._check(is_change=is_change)
+            yield
+
+    def _check(self, *, is_change: bool = False) -> None:
+        if self._generation != self._disk.generation or (is_change and not self._is_writable):
+            raise os_error(errno.EBADF, self._name)
+
+
+class _FakeLock:
+    """A lock that is held."""
+
+    def __init__(self, disk: FakeDisk, name: str) -> None:
+        self._disk = disk
+        self._name: str | None = name
+        self._generation = disk.generation
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        name, self._name = self._name, None
+        if name is not None and self._generation == self._disk.generation:
+            self._disk.locked.discard(name)

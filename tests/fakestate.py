@@ -1,0 +1,330 @@
+"""What a fake disk holds: in its page cache, and on the platters. Used by ``tests.fakes`` only.
+
+A file is its durable bytes and the changes since its last sync, in order. A directory is its durable
+names; the changes of names that no ``sync_directory`` has covered are kept in one list, in order. A
+crash applies some of both.
+"""
+
+import errno
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+
+
+class Ranges:
+    """A set of byte numbers, as disjoint half-open ranges."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        return iter(zip(self._starts, self._ends, strict=True))
+
+    @property
+    def size(self) -> int:
+        return sum(self._ends) - sum(self._starts)
+
+    def add(self, start: int, end: int) -> None:
+        if start >= end:
+            return
+        first = bisect_left(self._ends, start)
+        last = bisect_right(self._starts, end)
+        if first < last:
+            start = min(start, self._starts[first])
+            end = max(end, self._ends[last - 1])
+        self._starts[first:last] = [start]
+        self._ends[first:last] = [end]
+
+    def cut(self, size: int) -> None:
+        count = bisect_left(self._starts, size)
+        del self._starts[count:], self._ends[count:]
+        if count:
+            self._ends[-1] = min(self._ends[-1], size)
+
+    def fitting(self, start: int, end: int, room: int) -> int:
+        """Return the largest e <= end such that [start, e) adds at most ``room`` new bytes."""
+        at = start
+        for held_start, held_end in self:
+            if held_end <= at:
+                continue
+            if held_start >= end:
+                break
+            new = max(0, held_start - at)
+            if new > room:
+                return at + room
+            room -= new
+            at = held_end
+        return min(end, max(at, start) + room) if at < end else end
+
+
+@dataclass(frozen=True)
+class Write:
+    """Bytes written and not synced."""
+
+    position: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Resize:
+    """A truncation or extension that was not synced."""
+
+    size: int
+
+
+@dataclass
+class Content:
+    """Bytes of a file; the zeros behind the last byte written take no memory."""
+
+    data: bytearray = field(default_factory=bytearray)
+    size: int = 0
+
+    def read(self, position: int, end: int) -> bytes:
+        end = min(end, self.size)
+        return bytes(self.data[position:end]).ljust(max(0, end - position), b"\0")
+
+    def apply(self, change: Write | Resize) -> None:
+        if isinstance(change, Resize):
+            del self.data[change.size :]
+            self.size = change.size
+        elif change.data:
+            end = change.position + len(change.data)
+            self.data.extend(bytes(max(0, change.position - len(self.data))))
+            self.data[change.position : end] = change.data
+            self.size = max(self.size, end)
+
+
+@dataclass(eq=False)
+class FileNode:
+    """A file, whatever its names."""
+
+    mtime_ms: int
+    content: Content = field(default_factory=Content)
+    """What every process sees."""
+    durable: Content = field(default_factory=Content)
+    """What is on the disk for certain."""
+    changes: list[Write | Resize] = field(default_factory=list)
+    """What lies between the two and can still get there."""
+    allocated: Ranges = field(default_factory=Ranges)
+
+    def write(self, position: int, data: bytes) -> None:
+        self.allocated.add(position, position + len(data))
+        self._change(Write(position, data))
+
+    def resize(self, size: int) -> None:
+        self.allocated.cut(size)
+        self._change(Resize(size))
+
+    def _change(self, change: Write | Resize) -> None:
+        self.content.apply(change)
+        self.changes.append(change)
+
+    def sync(self) -> None:
+        for change in self.changes:
+            self.durable.apply(change)
+        self.changes.clear()
+
+    def lose_changes(self) -> None:
+        """A sync failed: the cache shows the bytes, now called clean; the disk never gets them."""
+        for change in self.changes:
+            if isinstance(change, Resize):
+                self.durable.apply(change)  # lengths are in the journal, which did not fail
+        self.changes.clear()
+
+    def crash(self, random: Random | None) -> None:
+        """Keep what is durable and, if there is a random, a prefix of the rest, damaged."""
+        size = self.content.size
+        if random is not None:
+            kept = self._prefix(random)
+            for change in kept:
+                self.durable.apply(change)
+            if random.random() < 0.25 and self.durable.size < size:
+                self.durable.apply(Resize(size))  # the new length arrived, the bytes did not
+            self._damage([change for change in kept if isinstance(change, Write)], random)
+        self.content = Content(bytearray(self.durable.data), self.durable.size)
+        self.changes.clear()
+        self.allocated.cut(self.content.size)
+
+    def _prefix(self, random: Random) -> list[Write | Resize]:
+        total = sum(_weight(change) for change in self.changes)
+        left = random.choice((0, total, random.randint(0, total)))
+        kept: list[Write | Resize] = []
+        for change in self.changes:
+            if left < _weight(change):
+                if isinstance(change, Write):
+                    kept.append(Write(change.position, change.data[:left]))
+                break
+            kept.append(change)
+            left -= _weight(change)
+        return kept
+
+    def _damage(self, kept: list[Write], random: Random) -> None:
+        """Make part of one write wrong: noise, a flipped byte, or zeros up to its end."""
+        data = self.durable.data
+        ranges = [
+            (write.position, min(len(data), write.position + len(write.data))) for write in kept
+        ]
+        hittable = [(start, end) for start, end in ranges if start < end]
+        if not hittable or random.random() < 0.4:
+            return
+        start, end = random.choice(hittable)
+        start = random.randrange(start, end)
+        match random.randrange(3):
+            case 0:
+                end = random.randint(start + 1, end)
+                data[start:end] = random.randbytes(end - start)
+            case 1:
+                data[start] ^= random.randint(1, 255)
+            case _:
+                data[start:end] = bytes(end - start)
+
+
+@dataclass(eq=False)
+class DirectoryNode:
+    """A directory."""
+
+    mtime_ms: int
+    entries: "dict[str, Node]" = field(default_factory=dict)
+    durable: "dict[str, Node]" = field(default_factory=dict)
+
+
+Node = FileNode | DirectoryNode
+
+
+@dataclass(eq=False)
+class NameChange:
+    """One making, renaming or removing of a name, not covered by a sync of its directories."""
+
+    effects: list[tuple[DirectoryNode, str, Node | None]]
+    """(directory, name, what it names afterwards, None for nothing)"""
+    waits_for: list[DirectoryNode]
+    is_lost: bool = False
+
+    @property
+    def names(self) -> set[tuple[int, str]]:
+        return {(id(directory), name) for directory, name, _ in self.effects}
+
+    def apply(self) -> None:
+        for directory, name, node in self.effects:
+            if node is None:
+                directory.durable.pop(name, None)
+            else:
+                directory.durable[name] = node
+
+
+@dataclass(eq=False)
+class State:
+    """A whole disk."""
+
+    root: DirectoryNode
+    changes: list[NameChange] = field(default_factory=list)
+
+    def parent(self, name: str) -> tuple[DirectoryNode, str]:
+        """Return the directory that holds a name, and the last part of the name."""
+        if name.startswith("/") or ".." in name.split("/"):
+            raise ValueError(f"the name {name!r} leads out of {path_of('')}")
+        directory = self.root
+        *parents, leaf = name.split("/")
+        for part in parents:
+            node = directory.entries.get(part)
+            if not isinstance(node, DirectoryNode):
+                raise os_error(errno.ENOENT if node is None else errno.ENOTDIR, name)
+            directory = node
+        return directory, leaf
+
+    def node(self, name: str) -> Node:
+        directory, leaf = self.parent(name)
+        node = directory.entries.get(leaf) if leaf else directory
+        if node is None:
+            raise os_error(errno.ENOENT, name)
+        return node
+
+    def file(self, name: str) -> FileNode:
+        node = self.node(name)
+        if isinstance(node, DirectoryNode):
+            raise os_error(errno.EISDIR, name)
+        return node
+
+    def directory(self, name: str) -> DirectoryNode:
+        node = self.node(name)
+        if isinstance(node, FileNode):
+            raise os_error(errno.ENOTDIR, name)
+        return node
+
+    def files(self) -> Iterator[FileNode]:
+        """Return all files that have a name."""
+        directories = [self.root]
+        while directories:
+            for node in directories.pop().entries.values():
+                if isinstance(node, DirectoryNode):
+                    directories.append(node)
+                else:
+                    yield node
+
+    def change(self, *effects: tuple[DirectoryNode, str, Node | None]) -> None:
+        for directory, name, node in effects:
+            if node is None:
+                del directory.entries[name]
+            else:
+                directory.entries[name] = node
+        self.changes.append(NameChange(list(effects), [effect[0] for effect in effects]))
+
+    def sync_directory(self, directory: DirectoryNode) -> None:
+        rest = []
+        for change in self.changes:
+            change.waits_for = [other for other in change.waits_for if other is not directory]
+            if change.waits_for or change.is_lost:
+                rest.append(change)
+            else:
+                change.apply()
+        self.changes = rest
+
+    def lose_changes(self, directory: DirectoryNode) -> None:
+        for change in self.changes:
+            change.is_lost |= directory in change.waits_for
+
+    def crash(self, random: Random | None) -> None:
+        """Keep what is durable and, if there is a random, any of the rest.
+
+        Changes that share no name are independent of each other; of those that do, a journal keeps
+        the first ones.
+        """
+        dropped: set[tuple[int, str]] = set()
+        for change in self.changes:
+            is_kept = random is not None and random.random() < 0.5
+            if change.is_lost or not is_kept or not dropped.isdisjoint(change.names):
+                dropped |= change.names
+            else:
+                change.apply()
+        self.changes.clear()
+        seen: set[int] = set()
+        for node in _durable_nodes(self.root):
+            if id(node) in seen:
+                continue
+            seen.add(id(node))
+            if isinstance(node, FileNode):
+                node.crash(random)
+            else:
+                node.entries = dict(node.durable)
+
+
+def path_of(name: str) -> str:
+    return f"/fake/{name}"
+
+
+def os_error(number: int, name: str) -> OSError:
+    return OSError(number, os.strerror(number), path_of(name))
+
+
+def _weight(change: Write | Resize) -> int:
+    return len(change.data) if isinstance(change, Write) else 1
+
+
+def _durable_nodes(node: Node) -> Iterator[Node]:
+    yield node
+    if isinstance(node, DirectoryNode):
+        for child in list(node.durable.values()):
+            yield from _durable_nodes(child)
