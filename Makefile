@@ -50,6 +50,8 @@ $(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records
 	@.ci/system-packages
 	@echo "logfs: setting up $(VENV), about a minute the first time"
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || "$$(.ci/find-python)" -m venv --clear $(VENV)
+	@# Debian 12's pip forgets the certificates it is configured with when it builds.
+	@$(PYTHON) -m pip install --disable-pip-version-check --quiet 'pip>=24'
 	@# setuptools keeps a module that is newer than its source, even if setup.py changed.
 	@rm -rf build logfs/records/_native.*.so
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[dev]'

@@ -70,11 +70,12 @@ def _no_mount_is_left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
     directory = tmp_path_factory.getbasetemp().resolve()
     left = mounts_below(Path("/proc/self/mountinfo").read_text(), directory)
     command = ["umount", "--lazy"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+    problems = []
     for point in reversed(left):
-        subprocess.run([*command, point], check=False)
-    if left:
-        points = ", ".join(map(str, left))
-        pytest.fail(f"still mounted after the last test, unmounted now: {points}", pytrace=False)
+        result = subprocess.run([*command, point], check=False, capture_output=True, text=True)
+        problems.append(f"{point} {result.stderr or '(unmounted now)'}")
+    if problems:
+        pytest.fail("still mounted after the last test:\n" + "\n".join(problems), pytrace=False)
 
 
 class _Collector(logging.Handler):

@@ -134,9 +134,7 @@ class FakeDisk:
 
     def is_mapped_behind(self, node: FileNode, size: int) -> bool:
         """Tell whether a mapping of the file reaches behind a size."""
-        return any(
-            mapping.node is node and len(mapping) > size for mapping in self.mappings.values()
-        )
+        return any(m.node is node and len(m) > size for m in self.mappings.values())
 
     @property
     def used_bytes(self) -> int:

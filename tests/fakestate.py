@@ -1,8 +1,8 @@
 """What a fake disk holds: in its page cache, and on the platters. Used by ``tests.fakes`` only.
 
-A file is its durable bytes and the changes since its last sync, in order. A directory is its durable
-names; the changes of names that no ``sync_directory`` has covered are kept in one list, in order. A
-crash applies some of both.
+A file is its durable bytes and the changes since its last sync, in order. A directory is its
+durable names; the changes of names that no ``sync_directory`` has covered are kept in one list, in
+order. A crash applies some of both.
 """
 
 import errno

@@ -16,7 +16,8 @@ without an await in between; a new await there would let one change overtake ano
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar, TypeVarTuple
 
 import trio
@@ -98,6 +99,24 @@ class Lane:
         self._threads += 1
         try:
             return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
+        finally:
+            self._threads -= 1
+
+    async def alone(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a long change (loading the partition anew) when its turn comes, in a thread."""
+        self._threads += 1
+        try:
+            async with self._queue:
+                return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
+        finally:
+            self._threads -= 1
+
+    @contextmanager
+    def kept_off_loop(self) -> Iterator[None]:
+        """While in it, changes run in threads: somebody else holds the partition's lock."""
+        self._threads += 1
+        try:
+            yield
         finally:
             self._threads -= 1
 

@@ -47,7 +47,7 @@ class MountOptions:
         allow_other: Other users may use the mount.
         uid: Owner by default; None for whoever runs the daemon.
         gid: Group by default; None for that of whoever runs the daemon.
-        umask: Bits missing in the modes by default.
+        umask: Bits missing in the modes by default; None for 022.
         create: ``>>`` on a missing partition makes it.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
@@ -59,7 +59,7 @@ class MountOptions:
     allow_other: bool = False
     uid: int | None = None
     gid: int | None = None
-    umask: int = 0o022
+    umask: int | None = None
     create: bool = False
     read_only: bool = False
     sync: bool = False

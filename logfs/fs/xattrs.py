@@ -100,7 +100,7 @@ def _facts(node: Node, now_ms: int) -> Mapping[str, str]:
             start, end = resolved.start, resolved.end or resolved.start
         case _:
             return facts
-    return {"start": str(start), "end": str(end), **facts}
+    return facts | {"start": str(start), "end": str(end)}
 
 
 def _text(value: object) -> str:

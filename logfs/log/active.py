@@ -102,9 +102,7 @@ class ActiveSegment:
     def ends(self) -> Positions:
         """Positions at which the segment ends now."""
         builder, bases = self.builder, self.segment.bases
-        return Positions(
-            bases[0] + builder.text, bases[1] + builder.tsv, bases[2] + builder.jsonl
-        )
+        return Positions(bases[0] + builder.text, bases[1] + builder.tsv, bases[2] + builder.jsonl)
 
     def should_roll(
         self, batch: EncodedBatch, config: TopicConfig, jitter_ms: int, now_ms: int
@@ -204,5 +202,3 @@ def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
     lengths = Positions(builder.text, builder.tsv, builder.jsonl)
     segment.ends = segment.bases.plus(lengths)
     segment.kept = lengths
-
-

@@ -73,7 +73,7 @@ class Flusher:
 
     def _flush_sealed(self) -> None:
         sealed = list(self._sealed)
-        for segment, files in sealed:
+        for _, files in sealed:
             files.log.sync()
             for index in files.indexes.all():
                 index.sync()

@@ -217,7 +217,7 @@ def without_zero_tail(entries: memoryview, entry_bytes: int) -> memoryview:
     low, high = 0, len(entries) // entry_bytes
     zeros = bytes(entry_bytes)
     while low < high:
-        middle = (low + high) // 2
+        middle = (low + high) >> 1
         if entries[middle * entry_bytes : (middle + 1) * entry_bytes] == zeros:
             high = middle
         else:

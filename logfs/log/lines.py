@@ -1,8 +1,8 @@
 """Lines in, records out: what one open file that writes does (one line is one record).
 
-Complete lines are appended as they come, those of one call in as few batches as possible; the bytes
-behind the last newline wait in an ``UnfinishedFile``. A refused line leaves everything before it
-appended and everything behind it unaccepted, so that a short count tells the writer where it stands.
+Complete lines are appended as they come, those of one call in as few batches as possible; the
+bytes behind the last newline wait in an ``UnfinishedFile``. A refused line leaves everything before
+it appended and everything behind it unaccepted, so a short count tells the writer where it stands.
 """
 
 import logging
@@ -11,6 +11,7 @@ import struct
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, RecordTooLargeError
 from logfs.log import names
+from logfs.log.cutting import free_cut_name
 from logfs.log.partition import PartitionLog
 from logfs.log.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
 from logfs.records._native import encode_lines, unfinished_fits
@@ -160,9 +161,11 @@ def _short(accepted: int, refusal: Exception | None) -> int:
 
 def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
     """Store a line that cannot become a record in a ``.cut`` file, and count it as a loss."""
-    name = names.format_cut_file(log.log_end_offset, 0, _free_copy(log))
+    name = free_cut_name(log.disk, log.directory, log.log_end_offset, 0)
     log.disk.replace(f"{log.directory}/{name}", line)
-    log.add_loss("line", name, 0, len(line), f"unfinished line set aside in {name}: {reason}", now_ms)
+    log.add_loss(
+        "line", name, 0, len(line), f"unfinished line set aside in {name}: {reason}", now_ms
+    )
 
 
 def adopt_unfinished(log: PartitionLog, now_ms: int) -> None:

@@ -24,10 +24,11 @@ from logfs.log.lookup import positions_of_offset
 from logfs.log.losses import Loss, LossFile
 from logfs.log.memoryindex import memory_files
 from logfs.log.names import FileKind, FileSuffix
-from logfs.log.partition import PartitionLog, PartitionState
+from logfs.log.partition import PartitionLog
 from logfs.log.scan import Scan, rebuild_indexes, scan_segment
 from logfs.log.segment import OpenSegments, Segment
 from logfs.log.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.state import PartitionState
 from logfs.log.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.topics import effective_config, read_properties
 from logfs.types import Positions, TopicPartition
@@ -101,6 +102,20 @@ class _Loader:
         self.losses.add(loss)
 
 
+def list_partitions(disk: Disk, *, read_only: bool) -> list[TopicPartition]:
+    """Return the partitions of a data directory; directories of deleted topics are removed."""
+    found = []
+    for name, is_directory in disk.list(""):
+        parsed = names.parse_partition_directory(name) if is_directory else None
+        if parsed is None or name == names.CLUSTER_METADATA_DIRECTORY:
+            continue
+        if parsed.state is names.DirectoryState.NONE:
+            found.append(TopicPartition(parsed.topic, parsed.partition))
+        elif parsed.state is names.DirectoryState.DELETE and not read_only:
+            disk.remove_tree(name)
+    return found
+
+
 def load_partition(loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
     """Load one partition directory, recovering it if the last stop was not clean.
 
@@ -139,7 +154,9 @@ def load_partition(loading: Loading, topic_partition: TopicPartition) -> Partiti
             table,
             snapshot,
             lease,
-            snapshot.end.offset if loading.is_clean else min(loader.recovery_point, snapshot.end.offset),
+            snapshot.end.offset
+            if loading.is_clean
+            else min(loader.recovery_point, snapshot.end.offset),
             disk.stat(snapshot.active.name).mtime_ms,
             loader.losses,
             loading.read_only,
@@ -215,7 +232,7 @@ def _is_trusted(loader: _Loader, entry: TableEntry, must_recover: bool, is_last:
         return False
     if entry.state is SegmentState.OPEN:
         return False
-    if not _INDEX_KINDS <= loader.listing.kinds[entry.base_offset]:
+    if not loader.listing.kinds[entry.base_offset] >= _INDEX_KINDS:
         return False
     if not (is_last or must_recover):
         return True
@@ -244,7 +261,8 @@ def _scan(loader: _Loader, segment: Segment, must_recover: bool) -> None:
 
 def _handle_tail(loader: _Loader, segment: Segment, scan: Scan, must_recover: bool) -> None:
     size = scan.file_size - scan.valid_bytes
-    what = f"{segment.name}: {size} bytes from byte {scan.valid_bytes} on are no whole batch ({scan.problem})"
+    begin = f"{segment.name}: {size} bytes from byte {scan.valid_bytes} on"
+    what = f"{begin} are no whole batch ({scan.problem})"
     if loader.loading.read_only:
         loader.lose("cut", segment.name, scan.valid_bytes, size, f"{what}; recovery would cut them")
         return
@@ -350,6 +368,6 @@ def _snapshot(loader: _Loader) -> Snapshot:
     try:
         positions = positions_of_offset(snapshot, offset)
     except CorruptRecordError as error:
-        logger.warning("%s: the log start offset %d is not found: %s", loader.topic_partition, offset, error)  # fmt: skip
+        logger.warning("%s: no log start at %d: %s", loader.topic_partition, offset, error)
         return snapshot
     return Snapshot.of(segments, LogStart(offset, positions), end)

@@ -37,7 +37,7 @@ def positions_of_offset(snapshot: Snapshot, offset: int) -> Positions:
     if number < 0:
         return snapshot.start.positions
     segment = snapshot.segments[number]
-    ends, next_offset, file_end = snapshot.end_of(number)
+    _, next_offset, file_end = snapshot.end_of(number)
     if offset >= next_offset:
         return snapshot.segments[number + 1].bases
     entry = textindex.lookup_offset(segment.files().text_entries(), offset - segment.base_offset)
@@ -85,9 +85,7 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
     return None
 
 
-def _measure(
-    segment: Segment, entry: textindex.TextEntry, offset: int, file_end: int
-) -> Positions:
+def _measure(segment: Segment, entry: textindex.TextEntry, offset: int, file_end: int) -> Positions:
     """Add up the lengths of the records from an entry up to an offset."""
     window, position = Window(), entry.file_position
     lengths = entry.lengths
@@ -129,7 +127,7 @@ def _find_time(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
 
 def _first_from(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
     """Search record by record: the log start lies inside the batch that was found."""
-    from logfs.records.batch import decode_records  # noqa: PLC0415
+    from logfs.records.batch import decode_records
 
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     window = Window()
@@ -166,5 +164,3 @@ def _fits(segment: Segment, position: int, offset: int) -> bool:
         return False
     base_offset = _BASE_OFFSET.unpack_from(header)[0]
     return bool(segment.base_offset <= base_offset <= offset)
-
-

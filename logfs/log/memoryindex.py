@@ -2,14 +2,14 @@
 
 from logfs.disk.vfs import Disk
 from logfs.log.scan import Scan
-from logfs.log.segment import Segment, SegmentFiles
+from logfs.log.segment import Segment, SegmentFiles, sealed_indexes
 
 
 class MemoryFiles(SegmentFiles):
     """The files of a segment whose indexes are not on the disk."""
 
     def __init__(self, disk: Disk, segment: Segment, scan: Scan | None) -> None:
-        super().__init__(disk, segment, None)
+        super().__init__(disk, segment, sealed_indexes(disk, segment))
         self._offset = bytes(scan.offset_entries) if scan else b""
         self._time = bytes(scan.time_entries) if scan else b""
         self._text = bytes(scan.text_entries) if scan else b""

@@ -3,9 +3,10 @@
 from logfs.config import TopicConfig
 from logfs.log.loading import Loading
 from logfs.log.losses import LossFile
-from logfs.log.partition import PartitionLog, PartitionState
+from logfs.log.partition import PartitionLog
 from logfs.log.segment import Segment
 from logfs.log.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.state import PartitionState
 from logfs.log.table import SegmentTable
 from logfs.types import Positions, TopicPartition
 

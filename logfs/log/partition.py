@@ -12,137 +12,41 @@ import errno
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from logfs.config import TopicConfig
-from logfs.disk.vfs import Disk
 from logfs.errors import DeletedError, LogOfflineError, OffsetOutOfRangeError, ReadOnlyError
-from logfs.log import lookup, names, options, truncation
+from logfs.log import lookup, names
 from logfs.log.active import ActiveSegment, remove_segment_files
-from logfs.log.flushing import Flusher
-from logfs.log.host import Host
+from logfs.log.deletion import DeletedSegments, unpin
+from logfs.log.facts import LogFacts
 from logfs.log.lease import Lease
-from logfs.log.losses import Loss, LossFile
-from logfs.log.segment import OpenSegments, Segment
+from logfs.log.losses import Loss
+from logfs.log.segment import Segment
 from logfs.log.snapshot import LogEnd, LogStart, Snapshot
-from logfs.log.table import SegmentState, SegmentTable
-from logfs.records.encoded import EncodedBatch, EncodeOptions
-from logfs.types import Positions, TopicPartition
+from logfs.log.state import PartitionState
+from logfs.log.table import SegmentState
+from logfs.log.truncation import cut_segments
+from logfs.records.encoded import EncodedBatch
+from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class PartitionState:
-    """What loading a partition found out; see ``loading``."""
-
-    disk: Disk
-    host: Host
-    opened: OpenSegments
-    topic_partition: TopicPartition
-    config: TopicConfig
-    topic_id: str | None
-    leader_epoch: int
-    table: SegmentTable
-    snapshot: Snapshot
-    lease: Positions
-    recovery_point: int
-    last_modified_ms: int
-    losses: LossFile
-    read_only: bool = False
-
-
-class PartitionLog:
+class PartitionLog(LogFacts):
     """One partition of a store.
 
     Attributes:
-        topic_partition: Which one.
-        snapshot: What readers see; replaced by every change.
-        table: The segment table. For this package.
         lease: The lease of positions. For this package.
-        offline: Why it takes no appends any more; None while it does.
-        is_deleted: Its topic was deleted; open readers go on.
-        is_unreadable: It could not be loaded; reads are refused as well.
-        last_modified_ms: Clock of the newest append.
     """
 
     def __init__(self, state: PartitionState) -> None:
-        self.disk = state.disk
-        self.topic_partition = state.topic_partition
-        self.directory = state.topic_partition.directory
-        self.topic_id = state.topic_id
-        self.snapshot = state.snapshot
-        self.last_modified_ms = state.last_modified_ms
-        self.read_only = state.read_only
-        self.offline: str | None = None
-        self.is_deleted = False
-        self.is_unreadable = False
-        self.unflushed_since_ms: int | None = None
+        super().__init__(state)
+        self.lease = Lease(state.table, state.host.boot, state.lease)
         self._host = state.host
         self._opened = state.opened
-        self.table = state.table
-        self._config = state.config
-        self._leader_epoch = state.leader_epoch
-        self._options = options.encode_options(state.config, state.leader_epoch)
-        self._loss_file = state.losses
-        self.lease = Lease(state.table, state.host.boot, state.lease)
-        table = None if state.read_only else state.table
-        self._flusher = Flusher(state.disk, self.directory, table, state.recovery_point)
         self._lock = threading.RLock()
         self._active: ActiveSegment | None = None
         self._jitter_ms = 0
-        self._deleted_segments: list[tuple[int, Segment]] = []
-
-    # What it is
-
-    @property
-    def generation(self) -> bytes:
-        """Random bytes that change only when positions had to start anew."""
-        return self.table.generation
-
-    @property
-    def config(self) -> TopicConfig:
-        """The topic's configuration."""
-        return self._config
-
-    @config.setter
-    def config(self, config: TopicConfig) -> None:
-        self._config = config
-        self._options = options.encode_options(config, self._leader_epoch)
-
-    @property
-    def log_start_offset(self) -> int:
-        """Offset of the first record that is kept."""
-        return self.snapshot.start.offset
-
-    @property
-    def log_end_offset(self) -> int:
-        """Offset of the next record."""
-        return self.snapshot.end.offset
-
-    @property
-    def high_watermark(self) -> int:
-        """Equal to the log end offset: there is one replica."""
-        return self.snapshot.end.offset
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Equal to the log end offset: there are no transactions."""
-        return self.snapshot.end.offset
-
-    @property
-    def recovery_point(self) -> int:
-        """First offset that is not known to be durable."""
-        return self._flusher.recovery_point
-
-    @property
-    def losses(self) -> list[Loss]:
-        """What was lost, oldest first."""
-        return self._loss_file.all()
-
-    def encode_options(self) -> EncodeOptions:
-        """Return how records for this topic become batches."""
-        return self._options
+        self._deleted = DeletedSegments(state.disk)
 
     def exclusive(self) -> threading.RLock:
         """Return the lock that every change takes; hold it to make several changes one."""
@@ -277,10 +181,19 @@ class PartitionLog:
             self.check_writable()
             if not self.log_start_offset <= offset <= self.log_end_offset:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
-            if offset < self.log_end_offset:
-                self._leave_active()
-                self.snapshot = truncation.truncate(self, offset, now_ms)
-                self._flusher.truncated(offset)
+            if offset == self.log_end_offset:
+                return
+            self._leave_active()
+            old = self.snapshot
+            kept = cut_segments(self.disk, self.table, self._config, old, offset)
+            segment = self.new_segment(offset, old.end.positions)
+            ActiveSegment.create(self.disk, segment, self._config, now_ms).close()
+            self.table.put(self.lease.open_entry(segment))
+            self.table.sync()
+            segment.close_files()
+            end = LogEnd(offset, segment.bases, 0, -1)
+            self.snapshot = Snapshot.of((*kept, segment), old.start, end, old.cuts + 1)
+            self._flusher.truncated(offset)
 
     def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
         """Give up the records below an offset; segments that hold nothing else are deleted.
@@ -304,15 +217,15 @@ class PartitionLog:
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
             self.snapshot = Snapshot.of(kept, start, snapshot.end, snapshot.cuts)
+            due_ms = now_ms + self._config.file_delete_delay_ms
             for segment in gone:
-                self._delete_segment(segment, now_ms)
+                self._deleted.add(segment, due_ms)
+                self.table.put(segment.entry(SegmentState.DROPPED))
 
-    def due_segments(self, now_ms: int) -> list[Segment]:
-        """Take the deleted segments whose files may be removed now."""
+    def remove_due_files(self, now_ms: int) -> None:
+        """Remove the files of deleted segments whose time has come and that nobody reads."""
         with self._lock:
-            due = [s for at, s in self._deleted_segments if at <= now_ms and not s.pins]
-            self._deleted_segments = [x for x in self._deleted_segments if x[1] not in due]
-        return due
+            self._deleted.remove_due(now_ms)
 
     def pin(self, segments: Sequence[Segment]) -> None:
         """Keep the files of segments until ``unpin``, deleted or not.
@@ -321,20 +234,12 @@ class PartitionLog:
             DeletedError: The files of one are gone already.
         """
         with self._lock:
-            live = {id(s) for s in self.snapshot.segments} | {
-                id(s) for _, s in self._deleted_segments
-            }
-            for segment in segments:
-                if id(segment) not in live:
-                    raise DeletedError(f"{segment.name}: the segment has been deleted")
-            for segment in segments:
-                segment.pins += 1
+            self._deleted.pin(segments, self.snapshot.segments)
 
     def unpin(self, segments: Sequence[Segment]) -> None:
         """Undo ``pin``."""
         with self._lock:
-            for segment in segments:
-                segment.pins -= 1
+            unpin(segments)
 
     # The rest
 
@@ -371,15 +276,11 @@ class PartitionLog:
         """Note a loss: in the log of the daemon, in the losses file, in ``.meta``."""
         logger.warning("%s: %s", self.topic_partition, detail)
         offset = self.log_end_offset
-        self._loss_file.add(Loss(now_ms, kind, file, position, size, offset, detail))
+        self._losses.add(Loss(now_ms, kind, file, position, size, offset, detail))
 
     def new_unfinished_name(self) -> str:
         """Return a name for the file of an unfinished line that no other file has."""
         return names.format_unfinished_file(self._host.new_id().hex())
-
-    def batch_crc_at(self, offset: int) -> int | None:
-        """Return the CRC of the batch that begins at an offset; None if none begins there."""
-        return lookup.batch_crc_at(self.snapshot, offset)
 
     def new_segment(self, base_offset: int, bases: Positions) -> Segment:
         """Describe a segment of this partition that has no files yet."""
@@ -415,10 +316,10 @@ class PartitionLog:
     def _publish(self, active: ActiveSegment, now_ms: int) -> None:
         old = self.snapshot
         builder = active.builder
-        end = LogEnd(
-            builder.next_offset, active.ends, builder.file_position, builder.max_timestamp
+        end = LogEnd(builder.next_offset, active.ends, builder.file_position, builder.max_timestamp)
+        self.snapshot = Snapshot(
+            old.segments, old.start, end, old.holes, old.maxima, old.gapped, old.cuts
         )
-        self.snapshot = Snapshot(old.segments, old.start, end, old.holes, old.maxima, old.cuts)
         self.last_modified_ms = now_ms
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
@@ -458,9 +359,3 @@ class PartitionLog:
     def _draw_jitter(self) -> int:
         limit = min(self._config.segment_jitter_ms, self._config.segment_ms)
         return int.from_bytes(self._host.new_id()[:4], "big") % limit if limit else 0
-
-    def _delete_segment(self, segment: Segment, now_ms: int) -> None:
-        truncation.rename_deleted(self.disk, segment)
-        self.table.put(segment.entry(SegmentState.DROPPED))
-        due_ms = now_ms + self._config.file_delete_delay_ms
-        self._deleted_segments.append((due_ms, segment))

@@ -214,9 +214,11 @@ class TextReader:
         """Find a position behind a corrupt batch from what follows it; False if it lies inside."""
         view = self._view
         corrupt = self._window.file_position + self._renderer.batch_position
-        follower = textindex.first_behind(entries, corrupt)
-        behind = ends[view] - segment.bases[view] if follower is None else follower.lengths[view]
-        stop = file_end if follower is None else follower.file_position
+        number = textindex.count_text_entries_before(entries, corrupt + 1)
+        behind, stop = ends[view] - segment.bases[view], file_end
+        if number * textindex.TEXT_INDEX.entry_bytes < len(entries):
+            follower = textindex.decode_text_entry(entries, number)
+            behind, stop = follower.lengths[view], follower.file_position
         log = segment.files().log
         self._window.load(log, corrupt, file_end, LOOKUP_BYTES, True)
         position = corrupt + int.from_bytes(self._window.buffer[8:12], "big") + 12

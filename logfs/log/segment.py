@@ -1,7 +1,7 @@
 """A segment: one ``.log`` with its three indexes, described without being opened.
 
-A partition may have ten thousand sealed segments. What a look-up needs to choose one of them stands
-in the ``Segment`` and comes from the segment table; files are opened when a segment is read, and the
+A partition may have ten thousand sealed segments. What a look-up needs to choose one of them is in
+the ``Segment`` and comes from the segment table; files are opened when a segment is read, and the
 least recently used ones are closed again.
 """
 
@@ -79,10 +79,15 @@ class SegmentIndexes:
 def sealed_indexes(disk: Disk, segment: "Segment") -> SegmentIndexes:
     """Describe the indexes of a sealed segment; opens nothing."""
     return SegmentIndexes(
-        IndexFile(disk, segment.file_name(FileKind.OFFSET_INDEX), OFFSET_INDEX, mode=IndexMode.SEALED),
+        IndexFile(
+            disk, segment.file_name(FileKind.OFFSET_INDEX), OFFSET_INDEX, mode=IndexMode.SEALED
+        ),
         IndexFile(disk, segment.file_name(FileKind.TIME_INDEX), TIME_INDEX, mode=IndexMode.SEALED),
         IndexFile(
-            disk, segment.file_name(FileKind.TEXT_INDEX), textindex.TEXT_INDEX, mode=IndexMode.SEALED
+            disk,
+            segment.file_name(FileKind.TEXT_INDEX),
+            textindex.TEXT_INDEX,
+            mode=IndexMode.SEALED,
         ),
     )
 
@@ -111,9 +116,7 @@ def active_indexes(
             capacity_bytes=capacity,
             count=time,
         ),
-        IndexFile(
-            disk, segment.file_name(FileKind.TEXT_INDEX), textindex.TEXT_INDEX, count=text
-        ),
+        IndexFile(disk, segment.file_name(FileKind.TEXT_INDEX), textindex.TEXT_INDEX, count=text),
     )
 
 
@@ -229,9 +232,10 @@ class Segment:
         """The name of its ``.log`` below the data directory."""
         return self.file_name(FileKind.LOG)
 
-    def file_name(self, kind: FileKind) -> str:
-        """The present name of one of its files below the data directory."""
-        suffix = FileSuffix.DELETED if self.is_deleted else FileSuffix.NONE
+    def file_name(self, kind: FileKind, *, is_deleted: bool | None = None) -> str:
+        """The name of one of its files below the data directory; the present one by default."""
+        deleted = self.is_deleted if is_deleted is None else is_deleted
+        suffix = FileSuffix.DELETED if deleted else FileSuffix.NONE
         return f"{self.directory}/{format_segment_file(self.base_offset, kind, suffix)}"
 
     def files(self) -> SegmentFiles:

@@ -5,7 +5,7 @@ lock and never block the writer.
 """
 
 from bisect import bisect_left, bisect_right
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from logfs.log.segment import Segment
@@ -41,9 +41,10 @@ class Hole(NamedTuple):
 class Snapshot(NamedTuple):
     """Segments in offset order, the last one active; where the log starts and ends.
 
-    ``holes`` lie between segments; those inside compacted segments are in their text indexes.
-    ``maxima`` are the largest timestamps up to each sealed segment: timestamps are not monotone,
-    these are. ``cuts`` counts truncations: a reader that saw another number looks its place up anew.
+    ``holes`` lie between segments; those inside compacted segments are in their text indexes, and
+    ``gapped`` are those segments. ``maxima`` are the largest timestamps up to each sealed segment:
+    timestamps are not monotone, these are. ``cuts`` counts truncations: a reader that saw another
+    number looks its place up anew.
     """
 
     segments: tuple[Segment, ...]
@@ -51,15 +52,17 @@ class Snapshot(NamedTuple):
     end: LogEnd
     holes: tuple[Hole, ...] = ()
     maxima: tuple[int, ...] = ()
+    gapped: tuple[Segment, ...] = ()
     cuts: int = 0
 
     @classmethod
     def of(
         cls, segments: tuple[Segment, ...], start: LogStart, end: LogEnd, cuts: int = 0
     ) -> "Snapshot":
-        """Derive holes and maxima from the segments."""
+        """Derive holes, maxima and gapped segments from the segments."""
         maxima = tuple(accumulate((s.max_timestamp for s in segments[:-1]), max))
-        return cls(segments, start, end, holes_between(segments), maxima, cuts)
+        gapped = tuple(s for s in segments if s.has_gaps)
+        return cls(segments, start, end, holes_between(segments), maxima, gapped, cuts)
 
     @property
     def active(self) -> Segment:
@@ -91,11 +94,7 @@ class Snapshot(NamedTuple):
 
 def holes_between(segments: tuple[Segment, ...]) -> tuple[Hole, ...]:
     """Return the holes between neighbouring segments."""
-    return tuple(
-        Hole(a.ends, b.bases)
-        for a, b in zip(segments, segments[1:], strict=False)
-        if a.ends != b.bases
-    )
+    return tuple(Hole(a.ends, b.bases) for a, b in pairwise(segments) if a.ends != b.bases)
 
 
 def _base_offset(segment: Segment) -> int:

@@ -34,10 +34,10 @@ from logfs.log.address import parse_topic_name
 from logfs.log.attributes import Attributes
 from logfs.log.host import Host
 from logfs.log.lines import adopt_unfinished
-from logfs.log.loading import Loading, load_partition
+from logfs.log.loading import Loading, list_partitions, load_partition
 from logfs.log.offline import offline_partition
 from logfs.log.partition import PartitionLog
-from logfs.log.segment import SEGMENT_FILE_KINDS, OpenSegments
+from logfs.log.segment import OpenSegments
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -269,11 +269,7 @@ class LogStore:
     def remove_due_files(self, now_ms: int) -> None:
         """Remove what was deleted long enough ago and is not read any more."""
         for log in self.all_partitions():
-            for segment in log.due_segments(now_ms):
-                for kind in SEGMENT_FILE_KINDS:
-                    name = segment.file_name(kind)
-                    if self.disk.exists(name):
-                        self.disk.remove(name)
+            log.remove_due_files(now_ms)
         with self._changes:
             due = [row for row in self._deleted if row[0] <= now_ms]
             for row in due:
@@ -295,7 +291,7 @@ class LogStore:
             try:
                 log.close()
             except OSError as error:
-                logger.error("%s: it could not be closed cleanly: %s", log.topic_partition, error)
+                logger.warning("%s: it could not be closed cleanly: %s", log.topic_partition, error)
             is_clean &= log.offline is None
         try:
             self.checkpoint()
@@ -321,7 +317,7 @@ class LogStore:
         if is_clean and not self.read_only:
             checkpoints.remove_clean_shutdown(self.disk)
         loading = self._loading(now_ms, is_clean=is_clean)
-        found = self._list_partitions()
+        found = list_partitions(self.disk, read_only=self.read_only)
         if not is_clean and found:
             progress(f"no clean shutdown: recovering {len(found)} partitions")
         workers = self.config.num_recovery_threads_per_data_dir
@@ -333,18 +329,6 @@ class LogStore:
                 ] = log
                 if not is_clean:
                     progress(f"loaded {log.topic_partition} ({done} of {len(found)})")
-
-    def _list_partitions(self) -> list[TopicPartition]:
-        found = []
-        for name, is_directory in self.disk.list(""):
-            parsed = names.parse_partition_directory(name) if is_directory else None
-            if parsed is None or name == names.CLUSTER_METADATA_DIRECTORY:
-                continue
-            if parsed.state is names.DirectoryState.NONE:
-                found.append(TopicPartition(parsed.topic, parsed.partition))
-            elif parsed.state is names.DirectoryState.DELETE and not self.read_only:
-                self.disk.remove_tree(name)
-        return found
 
     def _loading(self, now_ms: int, *, is_clean: bool) -> Loading:
         return Loading(
@@ -370,7 +354,7 @@ class LogStore:
         try:
             log = load_partition(loading, topic_partition)
         except (LogfsError, OSError) as error:
-            logger.error("%s could not be loaded: %s", topic_partition, error)
+            logger.warning("%s could not be loaded: %s", topic_partition, error)
             return offline_partition(loading, topic_partition, str(error))
         if not self.read_only:
             adopt_unfinished(log, loading.now_ms)

@@ -61,8 +61,6 @@ def make_partition(
     disk.sync_directory("")
 
 
-def effective_config(
-    defaults: TopicConfig, properties: Mapping[str, str] | None
-) -> TopicConfig:
+def effective_config(defaults: TopicConfig, properties: Mapping[str, str] | None) -> TopicConfig:
     """Return the configuration of a topic over the defaults of its store."""
     return TopicConfig.from_properties(properties or {}, defaults)

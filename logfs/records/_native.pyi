@@ -23,7 +23,7 @@ def decode_payload(
     base_timestamp: int,
     log_append_time: int | None,
 ) -> list[Record]: ...
-def encode_lines(  # noqa: PLR0913 - one call per write request
+def encode_lines(
     view: int,
     head: bytes,
     body: Buffer,
@@ -41,28 +41,46 @@ def unfinished_fits(view: int, length: int, options: EncodeOptions) -> bool: ...
 
 @final
 class IndexBuilder:
-    base_offset: int
-    index_interval_bytes: int
-    file_position: int
-    next_offset: int
-    max_timestamp: int
-    offset_of_max_timestamp: int
-    first_timestamp: int
-    last_time_entry: int
-    bytes_since_entry: int
-    text: int
-    tsv: int
-    jsonl: int
-    max_leader_epoch: int
-    leader_epochs: list[tuple[int, int]]
-    batches: int
-    records: int
-    problem: str | None
-    wanted: int
     def __init__(
         self, base_offset: int, index_interval_bytes: int, decompress: Decompress
     ) -> None: ...
-    def restore(  # noqa: PLR0913 - all of its state
+    @property
+    def base_offset(self) -> int: ...
+    @property
+    def index_interval_bytes(self) -> int: ...
+    @property
+    def file_position(self) -> int: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def offset_of_max_timestamp(self) -> int: ...
+    @property
+    def first_timestamp(self) -> int: ...
+    @property
+    def last_time_entry(self) -> int: ...
+    @property
+    def bytes_since_entry(self) -> int: ...
+    @property
+    def text(self) -> int: ...
+    @property
+    def tsv(self) -> int: ...
+    @property
+    def jsonl(self) -> int: ...
+    @property
+    def max_leader_epoch(self) -> int: ...
+    @property
+    def leader_epochs(self) -> list[tuple[int, int]]: ...
+    @property
+    def batches(self) -> int: ...
+    @property
+    def records(self) -> int: ...
+    @property
+    def problem(self) -> str | None: ...
+    @property
+    def wanted(self) -> int: ...
+    def restore(
         self,
         *,
         file_position: int,
@@ -77,7 +95,7 @@ class IndexBuilder:
         bytes_since_entry: int = 0,
         max_leader_epoch: int = -1,
     ) -> None: ...
-    def add(  # noqa: PLR0913 - once per append
+    def add(
         self,
         batch_bytes_len: int,
         base_offset: int,

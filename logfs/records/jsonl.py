@@ -80,7 +80,7 @@ def _bytes(found: object, name: str) -> bytes | None:
                 return None
             case str():
                 return found.encode()
-            case {"base64": str(digits)} if len(found) == 1:
+            case {"base64": str(digits), **others} if not others:
                 return binascii.a2b_base64(digits, strict_mode=True)
     except ValueError as error:
         raise UnparsableLineError(f"{name}: {error}") from None

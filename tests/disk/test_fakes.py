@@ -154,30 +154,38 @@ def test_a_failed_sync_of_a_folder_loses_its_names_for_good() -> None:
 
 def test_replace_is_old_or_new_whatever_fails_and_whenever_it_crashes() -> None:
     """Cuts the power in front of every operation, and lets every operation fail."""
-    for step in range(1, 20):
-        disk = FakeDisk()
-        disk.replace("a", b"old")
-        crashed: list[bytes] = []
-        calls = 0
-
-        def look(operation: str, _name: str, _size: int) -> None:
-            nonlocal calls
-            calls += 1
-            if calls == step:
-                crashed.extend(disk.after_crash(seed).read("a") for seed in range(20))  # noqa: B023
-                raise OSError(errno.EIO, operation)
-
-        disk.before = look
-        try:
-            disk.replace("a", b"new one")
-        except OSError:
-            assert crashed
-        disk.before = None
+    steps = 0
+    for steps in range(1, 20):
+        crashed = crash_in_replace(steps)
         assert set(crashed) <= {b"old", b"new one"}
         if not crashed:
             break
-    assert step > 5
-    assert disk.after_crash(None).read("a") == b"new one"
+    assert 5 < steps < 19
+
+
+def crash_in_replace(step: int) -> list[bytes]:
+    """Return what is found after power cuts in front of an operation, which then fails."""
+    disk = FakeDisk()
+    disk.replace("a", b"old")
+    crashed: list[bytes] = []
+    calls = 0
+
+    def look(operation: str, _name: str, _size: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == step:
+            crashed.extend(disk.after_crash(seed).read("a") for seed in range(20))
+            raise OSError(errno.EIO, operation)
+
+    disk.before = look
+    try:
+        disk.replace("a", b"new one")
+    except OSError:
+        assert crashed
+        assert disk.read("a") in {b"old", b"new one"}
+    else:
+        assert disk.after_crash(None).read("a") == b"new one"
+    return crashed
 
 
 def test_failures_hit_once_and_only_what_matches() -> None:

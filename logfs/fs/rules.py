@@ -1,0 +1,93 @@
+"""What may be opened and created how: files here only take appends, as after ``chattr +a``.
+
+    open for reading                 everything
+    >>  (O_APPEND)                   plain names only: 0, 0.tsv, 0.jsonl
+    >   cp  rsync  sed -i  truncate  EPERM
+    touch of a missing partition     makes it, and those below it
+    >>  of a missing partition       ENOENT; with the mount option create as touch
+    touch of what exists             open is refused, touch then sets the times and is content
+"""
+
+import os
+
+from logfs.errors import (
+    InvalidConfigError,
+    LogfsError,
+    NoSuchPartitionError,
+    ReadOnlyError,
+    UnknownNameError,
+)
+from logfs.fs.errnos import RefusedError
+from logfs.fs.nodes import FileNode, Node, TopicNode
+from logfs.fs.tree import VIEWS, Tree
+
+MAX_PARTITIONS = 10_000
+"""A topic is not made larger than this by a name: most such names are typing mistakes."""
+
+
+def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
+    """Decide whether a file may be opened with the flags of open(2).
+
+    Raises:
+        ReadOnlyError: Nothing may be written on this mount.
+        RefusedError: The file takes no appends, or the flags ask for more than appending.
+    """
+    writes = flags & os.O_ACCMODE != os.O_RDONLY
+    if not (writes or flags & os.O_TRUNC):
+        return
+    if read_only:
+        raise ReadOnlyError("the mount is read-only")
+    if not node.takes_appends:
+        raise RefusedError("the file cannot be written to")
+    if flags & os.O_TRUNC or not flags & os.O_APPEND:
+        raise RefusedError("the file only takes appends (>>)")
+
+
+def partition_to_make(
+    tree: Tree, parent: Node, name: bytes, flags: int, *, create: bool
+) -> tuple[TopicNode, int]:
+    """Decide whether CREATE of a name that does not exist makes a partition.
+
+    Args:
+        tree: The names.
+        parent: The directory.
+        name: The name in it.
+        flags: Those of open(2).
+        create: Appending may make a partition.
+
+    Returns:
+        The topic and the number of the partition.
+
+    Raises:
+        RefusedError: No file of this name, or with these flags, can be made.
+        BadSelectorError: The part behind ``@`` does not parse.
+        NoSuchPartitionError: Appending does not make partitions.
+        InvalidConfigError: The topic would become absurdly large.
+    """
+    if not isinstance(parent, TopicNode) or parent is tree.root:
+        raise RefusedError("files cannot be made here; mkdir makes a topic")
+    try:
+        address = tree.parse(name.decode())
+    except (UnknownNameError, UnicodeDecodeError):
+        raise RefusedError(f"{name!r}: only partitions can be made, by their numbers") from None
+    if address.has_selector or address.view not in VIEWS:
+        raise RefusedError(f"{name!r} cannot be written to")
+    if flags & (os.O_EXCL | os.O_TRUNC):
+        raise RefusedError(f"{name!r}: touch makes a partition, >> appends to one")
+    if flags & os.O_APPEND and not create:
+        raise NoSuchPartitionError(
+            f"topic {parent.name} has no partition {address.partition}; touch makes it"
+        )
+    if address.partition >= MAX_PARTITIONS:
+        raise InvalidConfigError(
+            f"{parent.name}/{address.partition}: a topic can be made up to {MAX_PARTITIONS} "
+            "partitions large by name"
+        )
+    return parent, address.partition
+
+
+def refusal(*, read_only: bool) -> LogfsError:
+    """Return the error for a request that would change what cannot be changed."""
+    if read_only:
+        return ReadOnlyError("the mount is read-only")
+    return RefusedError("partitions cannot be removed, renamed or linked; rmdir removes a topic")

@@ -1,0 +1,136 @@
+"""Open files at work: where each call on them runs, and in which order. No pyfuse3.
+
+A call takes its place in line (its lane's queue, or the wait for RELEASEs that came before) before
+its first await; see ``lanes``. ``read`` on the loop renders into one buffer that all files share:
+its answer is good until the next await.
+"""
+
+import os
+
+import trio
+
+from logfs.errors import DeletedError, LogfsError
+from logfs.fs.errnos import RefusedError, StaleError
+from logfs.fs.handles import HandleTable, OpenFile, Reader
+from logfs.fs.host import Clock
+from logfs.fs.nodes import FileNode, PlainNode, RangeNode
+from logfs.fs.partitions import Partition
+from logfs.fs.tasks import Upkeep
+from logfs.fs.tree import Tree
+from logfs.log.store import LogStore
+
+MAX_REQUEST_BYTES = 1024 * 1024
+RELOAD_AGAIN_S = 1.0
+"""A partition that could not be brought back is not loaded again before this time is over."""
+
+
+class OpenFiles:
+    """The open files of a mount. Event loop only.
+
+    Args:
+        store: Loads partitions anew.
+        tree: Whose recent answers are dropped when they turn out to be stale.
+        upkeep: Told of partitions that want maintenance.
+        clock: The clocks.
+        syncs: Every write is to be durable when it returns (mount option ``sync``).
+    """
+
+    def __init__(
+        self, store: LogStore, tree: Tree, upkeep: Upkeep, clock: Clock, *, syncs: bool
+    ) -> None:
+        self._store = store
+        self._tree = tree
+        self._upkeep = upkeep
+        self._clock = clock
+        self._now_ms = clock.now_ms
+        self._syncs = syncs
+        self._files: HandleTable[OpenFile] = HandleTable()
+        self._buffer = memoryview(bytearray(MAX_REQUEST_BYTES))
+
+    async def open(self, node: FileNode, flags: int) -> int:
+        """Open a file whose flags have been found to be allowed.
+
+        Returns:
+            Its number.
+
+        Raises:
+            StaleError, DeletedError: What the name was resolved to is gone; it may be looked up
+                again.
+        """
+        partition = node.partition
+        if partition.lane.releasing is not None:
+            await partition.lane.releasing.wait()
+        if partition.log.offline is not None and not partition.open_files:
+            await self._reload(partition)
+        if partition.log.is_deleted or not node.is_current:
+            raise StaleError(f"{partition.topic_partition} has been deleted or loaded anew")
+        partition.open_files += 1
+        try:
+            if isinstance(node, PlainNode | RangeNode):
+                file = OpenFile(node, flags, self._syncs)
+            else:
+                file = await partition.lane.look(OpenFile, node, flags, self._syncs)
+        except BaseException:
+            partition.open_files -= 1
+            self._tree.recent.drop(node)
+            raise
+        return self._files.add(file)
+
+    async def read(self, number: int, offset: int, size: int) -> bytes | bytearray | memoryview:
+        """Read; the answer is good until the next await.
+
+        Raises:
+            CorruptRecordError: The record there does not decode.
+        """
+        file = self._files[number]
+        lane = file.partition.lane
+        if lane.releasing is not None:
+            await lane.releasing.wait()
+        while file.waiting is not None:
+            await file.waiting.wait()
+        reader = file.reader
+        if reader is None:
+            raise RefusedError("the file is open for appending only")
+        if size > MAX_REQUEST_BYTES:
+            return await self._read_in_thread(file, reader, offset, size)
+        got = reader.read_into(self._buffer[:size], offset)
+        if reader.would_block:
+            return await self._read_in_thread(file, reader, offset, size)
+        return self._buffer[:got]
+
+    async def write(self, number: int, data: bytes) -> int:
+        """Append lines; returns the bytes accepted, see ``LineWriter.write``."""
+        file = self._files[number]
+        partition = file.partition
+        accepted = await partition.lane.change(file.append, data, self._now_ms())
+        if file.syncs:
+            await partition.lane.sync(file.sync)
+        if partition.log.maintenance_due:
+            self._upkeep.want_maintenance(partition)
+        return accepted
+
+    async def sync(self, number: int) -> None:
+        """Make durable what was written."""
+        file = self._files[number]
+        if not self._store.read_only:
+            await file.partition.lane.sync(file.sync)
+
+    def report_failure(self, number: int) -> None:
+        """Raise the failure of an earlier call, once."""
+        self._files[number].report_failure()
+
+    async def release(self, number: int) -> None:
+        """End a file that nobody has open any more."""
+        file = self._files.take(number)
+        try:
+            await file.partition.lane.release(file.close, self._now_ms())
+        finally:
+            file.partition.open_files -= 1
+
+    async def close_all(self) -> None:
+        """End every file: the mount stops, and no RELEASE will come."""
+        for number in self._files.numbers():
+            try:
+                await self.release(number)
+            except (LogfsError, OSError) as error:
+                ...

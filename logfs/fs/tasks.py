@@ -1,0 +1,113 @@
+"""What nobody asks for and has to be done: maintenance, flushes, checkpoints, removals.
+
+    maintain      soon after an append made it due: sync sealed segments, move the lease on
+    flush         partitions whose flush.ms has passed
+    checkpoint    every log.flush.offset.checkpoint.interval.ms
+    remove        files of deleted topics and segments whose file.delete.delay.ms has passed
+
+Every task runs beside the others, and every partition's beside those of other partitions, so a slow
+disk holds up nobody but its own.
+"""
+
+import logging
+from collections.abc import Callable
+
+import trio
+
+from logfs.errors import LogfsError
+from logfs.fs.host import Clock
+from logfs.fs.partitions import Partition
+from logfs.fs.tree import Tree
+from logfs.log.store import LogStore
+
+logger = logging.getLogger(__name__)
+
+FLUSH_TICK_S = 1.0
+REMOVE_TICK_S = 2.0
+
+
+class Upkeep:
+    """The background tasks of a mount. Event loop only.
+
+    Args:
+        store: The store; nothing is done to one that is open read-only.
+        tree: Knows the lanes of its partitions.
+        changes: Taken for whatever changes the store as a whole.
+        clock: The clocks.
+    """
+
+    def __init__(self, store: LogStore, tree: Tree, changes: trio.Lock, clock: Clock) -> None:
+        self._store = store
+        self._tree = tree
+        self._changes = changes
+        self._clock = clock
+        self._due: set[Partition] = set()
+        self._busy: set[Partition] = set()
+        self._something_due = trio.Event()
+
+    def want_maintenance(self, partition: Partition) -> None:
+        """Have ``maintain`` called for a partition, soon and in a thread."""
+        if partition not in self._busy:
+            self._due.add(partition)
+            self._something_due.set()
+
+    async def run(self) -> None:
+        """Run the tasks until cancelled."""
+        if self._store.read_only:
+            await trio.sleep_forever()
+        checkpoint_s = max(1.0, self._store.config.log_flush_offset_checkpoint_interval_ms / 1000)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._maintain_what_is_due, nursery)
+            nursery.start_soon(self._flush_what_is_due, nursery)
+            nursery.start_soon(self._every, checkpoint_s, self._store.checkpoint)
+            nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_due_files)
+
+    async def _maintain_what_is_due(self, nursery: trio.Nursery) -> None:
+        while True:
+            await self._something_due.wait()
+            self._something_due = trio.Event()
+            due, self._due = self._due, set()
+            for partition in due:
+                self._busy.add(partition)
+                nursery.start_soon(self._do, partition, partition.log.maintain)
+
+    async def _flush_what_is_due(self, nursery: trio.Nursery) -> None:
+        while True:
+            await trio.sleep(FLUSH_TICK_S)
+            due = await trio.to_thread.run_sync(self._store.flush_due, self._clock.now_ms())
+            for log in due:
+                try:
+                    partition = self._tree.partition(*log.topic_partition)
+                except LogfsError:
+                    continue  # deleted since
+                if partition not in self._busy:
+                    self._busy.add(partition)
+                    nursery.start_soon(self._do, partition, log.flush)
+
+    async def _do(self, partition: Partition, call: Callable[[], None]) -> None:
+        is_done = await self._attempt(partition.lane.sync, call)
+        self._busy.discard(partition)
+        if is_done and partition.log.maintenance_due:
+            self.want_maintenance(partition)
+
+    async def _every(self, seconds: float, call: Callable[[], None]) -> None:
+        while True:
+            await trio.sleep(seconds)
+            async with self._changes:
+                await self._attempt(trio.to_thread.run_sync, call)
+
+    async def _attempt(
+        self, run: Callable[[Callable[[], T]], Awaitable[T]], call: Callable[[], T]
+    ) -> T | None:
+        """Run a call; whatever it raises is logged and ends neither the task nor the mount."""
+        try:
+            return await run(call)
+        except (LogfsError, OSError) as error:
+            # What must not go on has been taken offline below; appends and fsyncs say so.
+            logger.warning("%s", error)
+        except Exception:
+            logger.exception("a bug in logfs: a background task failed")
+        return None
+
+    def _remove_due_files(self) -> None:
+        self._store.remove_due_files(self._clock.now_ms())

@@ -1,0 +1,69 @@
+"""Changes to topics, and to what is remembered about owners and modes. Blocking, one at a time."""
+
+import stat
+
+from logfs.fs.host import Clock
+from logfs.fs.nodes import Node, PlainNode, TopicNode
+from logfs.fs.options import MountOptions
+from logfs.fs.rules import refusal
+from logfs.log.store import LogStore
+
+DEFAULT_UMASK = 0o022
+
+
+class TopicChanges:
+    """What mkdir, touch, rmdir, chmod and chown do. Runs in threads, one call at a time."""
+
+    def __init__(self, store: LogStore, options: MountOptions, clock: Clock) -> None:
+        self._store = store
+        self._options = options
+        self._clock = clock
+
+    def make(self, name: bytes, mode: int, uid: int, gid: int) -> None:
+        """Make a topic; it belongs to whoever makes it, unless the mount names the owner.
+
+        Raises:
+            IllegalTopicNameError, TopicExistsError, ReadOnlyError, OSError.
+        """
+        store, options = self._store, self._options
+        text = name.decode(errors="surrogateescape")
+        store.create_topic(text, store.config.num_partitions, {}, self._clock.now_ms())
+        default = 0o777 & ~DEFAULT_UMASK
+        permissions = stat.S_IMODE(mode)
+        store.attributes.set(
+            text,
+            None,
+            mode=permissions if options.umask is None and permissions != default else None,
+            uid=uid if options.uid is None else None,
+            gid=gid if options.gid is None else None,
+        )
+
+    def grow(self, topic: str, number: int) -> None:
+        """Give a topic partitions up to a number."""
+        self._store.grow_topic(topic, number + 1, self._clock.now_ms())
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic."""
+        self._store.delete_topic(topic, self._clock.now_ms())
+
+    def set_attributes(
+        self, node: Node, mode: int | None, uid: int | None, gid: int | None
+    ) -> None:
+        """Remember a mode or an owner; None leaves it as it is.
+
+        Raises:
+            RefusedError: The node is neither a topic nor a growing plain name.
+        """
+        topic, partition = _owner_key(node)
+        permissions = None if mode is None else stat.S_IMODE(mode)
+        self._store.attributes.set(topic, partition, mode=permissions, uid=uid, gid=gid)
+
+
+def _owner_key(node: Node) -> tuple[str, int | None]:
+    if isinstance(node, TopicNode):
+        return node.name, None
+    if isinstance(node, PlainNode):
+        return node.partition.topic_partition
+    raise refusal(read_only=False)
+
+

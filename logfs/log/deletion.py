@@ -1,0 +1,61 @@
+"""Segments that were deleted: renamed at once, removed later, kept while somebody reads them.
+
+Source: Kafka LocalLog.deleteSegmentFiles (``file.delete.delay.ms``).
+"""
+
+from collections.abc import Sequence
+
+from logfs.disk.vfs import Disk
+from logfs.errors import DeletedError
+from logfs.log.segment import SEGMENT_FILE_KINDS, Segment
+
+
+class DeletedSegments:
+    """The deleted segments of one partition whose files are still there. Under its lock."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._waiting: list[tuple[int, Segment]] = []
+
+    def add(self, segment: Segment, due_ms: int) -> None:
+        """Rename the files of a segment; they may be removed from ``due_ms`` on."""
+        segment.close_files()
+        for kind in SEGMENT_FILE_KINDS:
+            old = segment.file_name(kind)
+            if self._disk.exists(old):
+                self._disk.rename(old, segment.file_name(kind, is_deleted=True))
+        segment.is_deleted = True
+        self._waiting.append((due_ms, segment))
+
+    def remove_due(self, now_ms: int) -> None:
+        """Remove the files of segments that are due and that no open file has pinned."""
+        due = [s for at, s in self._waiting if at <= now_ms and not s.pins]
+        self._waiting = [row for row in self._waiting if row[1] not in due]
+        for segment in due:
+            for kind in SEGMENT_FILE_KINDS:
+                name = segment.file_name(kind)
+                if self._disk.exists(name):
+                    self._disk.remove(name)
+
+    def pin(self, segments: Sequence[Segment], live: Sequence[Segment]) -> None:
+        """Keep the files of segments until ``unpin``.
+
+        Args:
+            segments: What an open file will read.
+            live: The segments of the log.
+
+        Raises:
+            DeletedError: The files of one are gone already; none is pinned.
+        """
+        present = {id(s) for s in live} | {id(s) for _, s in self._waiting}
+        for segment in segments:
+            if id(segment) not in present:
+                raise DeletedError(f"{segment.name}: the segment has been deleted")
+        for segment in segments:
+            segment.pins += 1
+
+
+def unpin(segments: Sequence[Segment]) -> None:
+    """Undo ``DeletedSegments.pin``."""
+    for segment in segments:
+        segment.pins -= 1

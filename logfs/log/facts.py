@@ -1,0 +1,99 @@
+"""What one can ask of a partition without changing it: its identity, its offsets, its losses."""
+
+from logfs.config import TopicConfig
+from logfs.log import lookup, options
+from logfs.log.flushing import Flusher
+from logfs.log.losses import Loss
+from logfs.log.snapshot import Snapshot
+from logfs.log.state import PartitionState
+from logfs.records.encoded import EncodeOptions
+
+
+class LogFacts:
+    """The readable side of a partition.
+
+    Attributes:
+        topic_partition: Which one.
+        directory: The name of its directory below the data directory.
+        topic_id: 22 characters; None if a directory has none.
+        snapshot: What readers see; replaced by every change.
+        offline: Why it takes no appends any more; None while it does.
+        is_deleted: Its topic was deleted; open readers go on.
+        is_unreadable: It could not be loaded; reads are refused as well.
+        last_modified_ms: Clock of the newest append.
+        unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
+        table: The segment table. For this package.
+    """
+
+    def __init__(self, state: PartitionState) -> None:
+        self.disk = state.disk
+        self.topic_partition = state.topic_partition
+        self.directory = state.topic_partition.directory
+        self.topic_id = state.topic_id
+        self.snapshot: Snapshot = state.snapshot
+        self.last_modified_ms = state.last_modified_ms
+        self.read_only = state.read_only
+        self.offline: str | None = None
+        self.is_deleted = False
+        self.is_unreadable = False
+        self.unflushed_since_ms: int | None = None
+        self.table = state.table
+        self._config = state.config
+        self._leader_epoch = state.leader_epoch
+        self._options = options.encode_options(state.config, state.leader_epoch)
+        self._losses = state.losses
+        table = None if state.read_only else state.table
+        self._flusher = Flusher(state.disk, self.directory, table, state.recovery_point)
+
+    @property
+    def generation(self) -> bytes:
+        """Random bytes that change only when positions had to start anew."""
+        return self.table.generation
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's configuration."""
+        return self._config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._config = config
+        self._options = options.encode_options(config, self._leader_epoch)
+
+    @property
+    def log_start_offset(self) -> int:
+        """Offset of the first record that is kept."""
+        return self.snapshot.start.offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset of the next record."""
+        return self.snapshot.end.offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Equal to the log end offset: there is one replica."""
+        return self.snapshot.end.offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Equal to the log end offset: there are no transactions."""
+        return self.snapshot.end.offset
+
+    @property
+    def recovery_point(self) -> int:
+        """First offset that is not known to be durable."""
+        return self._flusher.recovery_point
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What was lost, oldest first."""
+        return self._losses.all()
+
+    def encode_options(self) -> EncodeOptions:
+        """Return how records for this topic become batches."""
+        return self._options
+
+    def batch_crc_at(self, offset: int) -> int | None:
+        """Return the CRC of the batch that begins at an offset; None if none begins there."""
+        return lookup.batch_crc_at(self.snapshot, offset)

@@ -1,0 +1,173 @@
+"""What one open file reads: the rule around holes, and files that never change.
+
+A *growing* file has positions for ever, so it may have holes. The rule, per open file: a read that
+starts where the last reply ended (or at 0 after open) fills its buffer across holes; a read after a
+seek returns only what is kept inside [offset, offset + size) or, if nothing is, goes on from the
+next kept record. So cat prints what is kept, and a program that starts at the end never replays.
+
+A *fixed* file is dense: the kept bytes of its range one after the other, from 0 to its size.
+"""
+
+from bisect import bisect_right
+from itertools import accumulate
+
+from logfs.log.partition import PartitionLog
+from logfs.log.reader import TextReader
+from logfs.log.resolve import Limit, Resolved, growing_end
+from logfs.types import View
+
+
+class GrowingFile:
+    """One open growing name. One read at a time.
+
+    Args:
+        log: The partition.
+        view: The rendering.
+        start: Position at which the file begins.
+        limit: Where it ends once that is reached; None: nowhere.
+
+    Attributes:
+        would_block: The last read needs the disk: set ``may_block`` and make it again.
+    """
+
+    def __init__(
+        self, log: PartitionLog, view: View, start: int, limit: Limit | None = None
+    ) -> None:
+        self._log = log
+        self._view = view
+        self._start = start
+        self._limit = limit
+        self._reader = TextReader(view, lambda: log.snapshot)
+        self._next_offset = 0
+        self._position = start
+        self.would_block = False
+
+    @property
+    def may_block(self) -> bool:
+        """Whether a read may wait for the disk."""
+        return self._reader.may_block
+
+    @may_block.setter
+    def may_block(self, may_block: bool) -> None:
+        self._reader.may_block = may_block
+
+    def end(self) -> int:
+        """Return the position at which the file ends now."""
+        if self._limit is None:
+            return self._log.snapshot.end.positions[self._view]
+        return growing_end(self._log.snapshot, self._view, self._limit)
+
+    def size(self) -> int:
+        """Return the length of the file: positions, so holes count."""
+        return max(self.end() - self._start, 0)
+
+    def read_into(self, out: memoryview, offset: int) -> int:
+        """Read as the rule above says.
+
+        Args:
+            out: Its length is the size that is asked for.
+            offset: Byte of the file.
+
+        Returns:
+            The number of bytes, 0 at the end. Meaningless if ``would_block``.
+
+        Raises:
+            CorruptRecordError: The first byte to return cannot be decoded.
+        """
+        end = self.end()
+        if offset == self._next_offset:
+            position, done = self._fill(out, self._position, end)
+        else:
+            position, done = self._fill_inside(out, self._start + offset, end)
+        if not self.would_block:
+            self._next_offset, self._position = offset + done, position
+        return done
+
+    def close(self) -> None:
+        """Let go of files and buffers."""
+        self._reader.close()
+
+    def _fill_inside(self, out: memoryview, position: int, end: int) -> tuple[int, int]:
+        """Read what is kept inside the window a seek went to, or from the next kept record on."""
+        kept = self._reader.next_kept(position)
+        begin = position if kept < position + len(out) else kept
+        stop = min(begin + len(out), end)
+        position, done = self._fill(out, begin, stop)
+        return (position if done == len(out) else max(position, stop)), done
+
+    def _fill(self, out: memoryview, position: int, end: int) -> tuple[int, int]:
+        """Fill a buffer with kept bytes of [position, end), across holes."""
+        reader, done, room = self._reader, 0, len(out)
+        self.would_block = False
+        if reader.position != position:
+            reader.seek(position)
+        while done < room and reader.position < end:
+            got = reader.read_into(out[done:], end)
+            done += got
+            if reader.would_block:
+                self.would_block = True
+                break
+            if got == 0 and not self._skip_hole(end):
+                break
+        return reader.position, done
+
+    def _skip_hole(self, end: int) -> bool:
+        position = self._reader.position
+        kept = self._reader.next_kept(position)
+        if kept == position or kept >= end:
+            return False
+        self._reader.seek(kept)
+        return True
+
+
+class FixedFile:
+    """One open fixed name. One read at a time; pin its segments while it is open."""
+
+    def __init__(self, resolved: Resolved) -> None:
+        snapshot = resolved.snapshot
+        if snapshot is None:
+            raise ValueError("a growing name is not a fixed file")
+        self._runs = resolved.runs
+        self._ends = list(accumulate(end - start for start, end in resolved.runs))
+        self._reader = TextReader(resolved.view, lambda: snapshot)
+        self.would_block = False
+
+    @property
+    def may_block(self) -> bool:
+        """Whether a read may wait for the disk."""
+        return self._reader.may_block
+
+    @may_block.setter
+    def may_block(self, may_block: bool) -> None:
+        self._reader.may_block = may_block
+
+    def size(self) -> int:
+        """Return the length of the file."""
+        return self._ends[-1] if self._ends else 0
+
+    def read_into(self, out: memoryview, offset: int) -> int:
+        """Read bytes from an offset; fewer than asked for only at the end.
+
+        Raises:
+            CorruptRecordError: The first byte to return cannot be decoded.
+        """
+        done, reader = 0, self._reader
+        self.would_block = False
+        while done < len(out) and offset + done < self.size():
+            number = bisect_right(self._ends, offset + done)
+            start, end = self._runs[number]
+            position = end - (self._ends[number] - offset - done)
+            if reader.position != position or position == start:
+                reader.seek(position)
+            got = reader.read_into(out[done:], end)
+            done += got
+            if reader.would_block:
+                self.would_block = True
+                break
+            if got == 0:
+                break
+        return done
+
+    def close(self) -> None:
+        """Let go of files and buffers."""
+        self._reader.close()

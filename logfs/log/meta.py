@@ -1,0 +1,38 @@
+"""What ``.meta`` and the extended attributes say of a partition."""
+
+from typing import Any
+
+from logfs.log.partition import PartitionLog
+from logfs.types import View
+
+
+def partition_meta(log: PartitionLog) -> dict[str, Any]:
+    """Return the facts about a partition, ready for JSON: offsets, positions, sizes, losses."""
+    snapshot = log.snapshot
+    sealed = snapshot.segments[:-1]
+    highest = max([snapshot.end.max_timestamp, *snapshot.maxima[-1:]])
+    return {
+        "topic": log.topic_partition.topic,
+        "partition": log.topic_partition.partition,
+        "topic_id": log.topic_id,
+        "log_start_offset": snapshot.start.offset,
+        "log_end_offset": snapshot.end.offset,
+        "last_stable_offset": log.last_stable_offset,
+        "high_watermark": log.high_watermark,
+        "max_timestamp": None if highest < 0 else highest,
+        "positions": {
+            view.name.lower(): {
+                "start": snapshot.start.positions[view],
+                "end": snapshot.end.positions[view],
+            }
+            for view in View
+        },
+        "segments": len(snapshot.segments),
+        "size_bytes": sum(s.size_bytes for s in sealed) + snapshot.end.file_size,
+        "durable": {
+            "recovery_point": log.recovery_point,
+            "unflushed_since": log.unflushed_since_ms,
+        },
+        "offline": log.offline,
+        "losses": [loss._asdict() for loss in log.losses],
+    }

@@ -1,0 +1,40 @@
+"""What loading a partition finds out, and a ``PartitionLog`` goes on with."""
+
+from dataclasses import dataclass
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk
+from logfs.log.host import Host
+from logfs.log.losses import LossFile
+from logfs.log.segment import OpenSegments
+from logfs.log.snapshot import Snapshot
+from logfs.log.table import SegmentTable
+from logfs.types import Positions, TopicPartition
+
+
+@dataclass(slots=True)
+class PartitionState:
+    """The state of a partition that was loaded.
+
+    Attributes:
+        opened: The open segments of the whole store.
+        topic_id: 22 characters; None if the directory has none.
+        leader_epoch: Goes into the batches that are appended.
+        lease: No position beyond it was ever shown.
+        recovery_point: First offset that is not known to be durable.
+    """
+
+    disk: Disk
+    host: Host
+    opened: OpenSegments
+    topic_partition: TopicPartition
+    config: TopicConfig
+    topic_id: str | None
+    leader_epoch: int
+    table: SegmentTable
+    snapshot: Snapshot
+    lease: Positions
+    recovery_point: int
+    last_modified_ms: int
+    losses: LossFile
+    read_only: bool = False

@@ -1,0 +1,141 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logfs.errors import CorruptRecordError
+from logfs.records._native import find_offset, find_timestamp, header_ok, measure, next_batch
+from logfs.records.batch import BatchFields, encode_batch
+from logfs.records.compression import decompress
+from logfs.records.record import Record
+from tests.records import oracle
+from tests.records.oracle import Batch
+from tests.records.strategies import NOW_MS, TIMES, joined, logs, visible
+
+ONE = encode_batch([Record(5, NOW_MS, None, b"v")])
+
+
+def positions(log: list[Batch]) -> list[int]:
+    found = [0]
+    for batch in log:
+        found.append(found[-1] + len(batch.data))
+    return found
+
+
+@given(log=logs, cut=st.integers(0, 80), data=st.data())
+def test_find_offset(log: list[Batch], cut: int, data: st.DataObject) -> None:
+    buf = b"##" + joined(log)
+    stop = max(2, len(buf) - cut)
+    whole = [
+        (2 + position, batch)
+        for position, batch in zip(positions(log), log, strict=False)
+        if 2 + position + len(batch.data) <= stop
+    ]
+    offset = data.draw(st.integers(0, log[-1].last_offset + 2 if log else 2))
+    end = whole[-1][0] + len(whole[-1][1].data) if whole else 2
+    at_or_after = [position for position, batch in whole if batch.last_offset >= offset]
+    assert find_offset(buf, 2, stop, offset) == (at_or_after or [end])[0]
+
+
+@given(log=logs, cut=st.integers(0, 1), data=st.data())
+def test_measure(log: list[Batch], cut: int, data: st.DataObject) -> None:
+    buf = joined(log)
+    kept = log[:-1] if cut and log else log
+    offset = data.draw(st.integers(0, log[-1].last_offset + 2 if log else 2))
+    before = [record for record in visible(kept) if record.offset < offset]
+    stop = max(0, len(buf) - cut)
+    assert measure(buf, 0, stop, offset, decompress) == oracle.lengths(before)
+
+
+@given(log=logs, timestamp=st.sampled_from([t + d for t in TIMES for d in (-1, 0, 1)]))
+def test_find_timestamp(log: list[Batch], timestamp: int) -> None:
+    buf = joined(log)
+    at_or_after = [
+        (record.offset, record.timestamp)
+        for record in visible(log)
+        if record.timestamp >= timestamp
+    ]
+    assert find_timestamp(buf, 0, len(buf), timestamp, decompress) == (at_or_after or [None])[0]
+
+
+def test_find_timestamp_passes_over_control_and_empty_batches() -> None:
+    marker = encode_batch(
+        [Record(0, NOW_MS, bytes(4), bytes(6))], BatchFields(is_control=True, is_transactional=True)
+    )
+    empty = encode_batch([], BatchFields(base_offset=1, last_offset=2, max_timestamp=NOW_MS))
+    log = marker + empty + encode_batch([Record(3, NOW_MS - 1), Record(4, NOW_MS)])
+    assert find_timestamp(log, 0, len(log), NOW_MS - 5, decompress) == (3, NOW_MS - 1)
+    assert find_timestamp(log, 0, len(log), NOW_MS, decompress) == (4, NOW_MS)
+    assert find_timestamp(log, 0, len(log), NOW_MS + 1, decompress) is None
+
+
+def test_damage_is_told_with_its_position() -> None:
+    bad = bytearray(encode_batch([Record(6, NOW_MS, None, b"w")]))
+    bad[-2] ^= 1
+    log = bytes(ONE + bad)
+    assert find_offset(log, 0, len(log), 100) == len(log)
+    assert measure(log, 0, len(log), 6, decompress) == oracle.lengths([Record(5, NOW_MS, None, b"v")])
+    with pytest.raises(CorruptRecordError, match="checksum") as caught:
+        measure(log, 0, len(log), 7, decompress)
+    assert caught.value.position == len(ONE)
+    with pytest.raises(CorruptRecordError, match="checksum"):
+        find_timestamp(bytes(bad), 0, len(bad), NOW_MS, decompress)
+    assert find_timestamp(bytes(bad), 0, len(bad), NOW_MS + 1, decompress) is None
+    nonsense = ONE + bytes(30)
+    for search in (
+        lambda: find_offset(nonsense, 0, len(nonsense), 9),
+        lambda: measure(nonsense, 0, len(nonsense), 9, decompress),
+        lambda: find_timestamp(nonsense, 0, len(nonsense), NOW_MS + 1, decompress),
+    ):
+        with pytest.raises(CorruptRecordError, match="batch length 0") as caught:
+            search()
+        assert caught.value.position == len(ONE)
+
+
+def test_next_batch() -> None:
+    assert next_batch(ONE, 0, len(ONE)) == len(ONE)
+    assert next_batch(b"#" + ONE + b"#", 1, len(ONE) + 2) == len(ONE)
+    for stop in range(len(ONE)):
+        assert next_batch(ONE, 0, stop) == 0
+    assert next_batch(bytes(17), 0, 17) == 0
+    with pytest.raises(CorruptRecordError, match="batch length 0 is too small") as caught:
+        next_batch(bytes(28), 10, 28)
+    assert caught.value.position == 10
+    old = bytearray(ONE)
+    old[16] = 1
+    with pytest.raises(CorruptRecordError, match="unsupported magic 1"):
+        next_batch(old, 0, 20)
+
+
+def test_header_ok() -> None:
+    assert header_ok(ONE, 0, len(ONE))
+    assert header_ok(ONE[:61], 0, len(ONE))
+    assert header_ok(b"#" + ONE, 1, len(ONE) + 1)
+    assert not header_ok(ONE, 0, len(ONE) - 1)
+    assert not header_ok(ONE[:60], 0, len(ONE))
+    assert not header_ok(ONE, 1, 10**6)
+    assert not header_ok(ONE, -1, 10**6)
+    assert not header_ok(ONE, 10**6, 10**7)
+    for position, new in [(0, 255), (8, 255), (11, 48), (16, 1), (22, 5), (23, 255), (57, 255)]:
+        bad = bytearray(ONE)
+        bad[position] = new
+        assert not header_ok(bad, 0, 10**6)
+
+
+@given(data=st.binary(max_size=200), flips=st.lists(st.integers(0, 68), max_size=3))
+def test_garbage_gives_an_answer_or_an_error(data: bytes, flips: list[int]) -> None:
+    damaged = bytearray(ONE)
+    for flip in flips:
+        damaged[flip] ^= 1 << flip % 8
+    for buf in (data, bytes(damaged) + data):
+        size = len(buf)
+        for search in (
+            lambda buf=buf, size=size: next_batch(buf, 0, size),
+            lambda buf=buf, size=size: find_offset(buf, 0, size, 2**62),
+            lambda buf=buf, size=size: measure(buf, 0, size, 2**62, decompress),
+            lambda buf=buf, size=size: find_timestamp(buf, 0, size, -(2**63), decompress),
+            lambda buf=buf, size=size: header_ok(buf, 0, size),
+        ):
+            try:
+                search()
+            except CorruptRecordError as error:
+                assert error.position is not None  # noqa: PT017
