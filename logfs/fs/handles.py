@@ -6,9 +6,11 @@ The numbers by which the kernel calls open files and directories are given out h
 import os
 from typing import Generic, Protocol, TypeVar
 
+import trio
+
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
 from logfs.fs.errnos import RefusedError
-from logfs.fs.nodes import FileNode, FixedNode, MetaNode, PlainNode, RangeNode, RawNode
+from logfs.fs.nodes import DirectoryNode, FileNode, FixedNode, MetaNode, PlainNode, RangeNode, RawNode
 from logfs.fs.partitions import Partition
 from logfs.log.files import FixedFile, GrowingFile, RawFile
 from logfs.log.lines import LineWriter
@@ -68,17 +70,19 @@ def open_reader(node: FileNode) -> Reader:
         raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
     match node:
         case PlainNode():
-            return GrowingFile(log, node.view, 0)
+            reader: Reader = GrowingFile(log, node.view, 0)
         case RangeNode():
-            return GrowingFile(log, node.resolved.view, node.resolved.start)
+            reader = GrowingFile(log, node.resolved.view, node.resolved.start)
         case FixedNode():
-            return FixedFile(node.resolved)
+            reader = FixedFile(node.resolved)
         case MetaNode():
-            return BytesFile(node.text())
+            reader = BytesFile(node.text())
         case RawNode():
-            return RawFile(log.disk, node.path())
+            reader = RawFile(log.disk, node.path())
         case _:
             raise TypeError(f"{type(node).__name__} cannot be read")
+    reader.may_block = False
+    return reader
 
 
 class OpenFile:
@@ -92,7 +96,8 @@ class OpenFile:
     Attributes:
         partition: Whose file it is.
         reader: Reads it; None if it is open for writing only.
-        is_waiting: A read of it waits for the disk in a thread.
+        syncs: Every write is to be durable when it returns.
+        waiting: Set when the read that waits for the disk in a thread is done; None if none does.
     """
 
     __slots__ = (
@@ -101,21 +106,21 @@ class OpenFile:
         "_log",
         "_writer",
         "appends",
-        "is_waiting",
         "node",
         "partition",
         "reader",
         "syncs",
+        "waiting",
     )
 
-    def __init__(self, node: FileNode, flags: int, *, syncs: bool) -> None:
+    def __init__(self, node: FileNode, flags: int, syncs: bool) -> None:  # noqa: FBT001 - lanes pass no names
         mode = flags & os.O_ACCMODE
         self.node = node
         self.partition: Partition = node.partition
-        self.appends = mode != os.O_RDONLY
+        self.appends = mode != os.O_RDONLY and bool(flags & os.O_APPEND)
         self.syncs = syncs or bool(flags & os.O_DSYNC)
         self.reader = open_reader(node) if mode != os.O_WRONLY else None
-        self.is_waiting = False
+        self.waiting: trio.Event | None = None
         self._log = node.partition.log
         self._writer: LineWriter | None = None
         self._has_written = False
@@ -175,16 +180,17 @@ class OpenFile:
 
 
 class OpenDirectory:
-    """One open directory: the names it had when its listing was begun.
+    """One open directory.
 
     Attributes:
         node: The directory.
-        names: What is left is found by number, so names may come and go meanwhile.
+        names: Those it had when its listing was begun; the kernel goes on by their numbers, so
+            others may come and go meanwhile.
     """
 
     __slots__ = ("names", "node")
 
-    def __init__(self, node: "DirectoryNode") -> None:
+    def __init__(self, node: DirectoryNode) -> None:
         self.node = node
         self.names: list[str] = []
 
@@ -196,8 +202,9 @@ class HandleTable(Generic[T]):
         self._open: dict[int, T] = {}
         self._last = 0
 
-    def __iter__(self):
-        return iter(list(self._open.values()))
+    def numbers(self) -> list[int]:
+        """Return the numbers that are in use."""
+        return list(self._open)
 
     def add(self, handle: T) -> int:
         """Give a number to what has been opened."""

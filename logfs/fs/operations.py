@@ -1,50 +1,57 @@
-"""The requests of the kernel: decode, call, translate, reply. The only caller of pyfuse3's types.
+"""The requests of the kernel: decode, call, translate, reply. Of logfs only this knows their types.
 
 Every handler takes its place in line before its first await: pyfuse3 starts handlers in the order
 in which it reads requests, and runs each up to there before it reads the next. What a handler may
 raise is an errno; everything else is translated on the way out (``errnos``).
 
-pyfuse3 copies what ``read`` returns before anything else runs on the loop, so reads on the loop all
-use one buffer; a read that waits in a thread has its own.
+pyfuse3 copies what ``read`` returns before anything else runs on the loop. ``poll`` is left to the
+kernel, to which every file is always ready, as on any file system.
 """
 
+import errno
 import functools
-import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple
 
 import pyfuse3
 import trio
-from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext, StatvfsData
+from pyfuse3 import (
+    EntryAttributes,
+    FileInfo,
+    FUSEError,
+    ReaddirToken,
+    RequestContext,
+    SetattrFields,
+    StatvfsData,
+)
 
-from logfs.errors import DeletedError, LogfsError, ReadOnlyError
+from logfs.errors import LogfsError, ReadOnlyError
 from logfs.fs.errnos import (
     IsADirectoryNodeError,
-    NoSuchAttributeError,
+    NotADirectoryNodeError,
     RefusedError,
-    StaleError,
     Translator,
 )
-from logfs.fs.handles import HandleTable, OpenDirectory, OpenFile, Reader
+from logfs.fs.handles import HandleTable, OpenDirectory
 from logfs.fs.host import Clock
 from logfs.fs.inodes import InodeTable
-from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
+from logfs.fs.nodes import DirectoryNode, FileNode, Node, RawNode, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.partitions import Partition
+from logfs.fs.replies import make_entry, make_statvfs
 from logfs.fs.rules import check_open, partition_to_make, refusal
+from logfs.fs.serving import OpenFiles
 from logfs.fs.tasks import Upkeep
 from logfs.fs.topics import TopicChanges
 from logfs.fs.tree import Question, Tree
-from logfs.fs.xattrs import change_attribute, get_attribute, list_attributes
+from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
 from logfs.log.store import LogStore
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
-MAX_REQUEST_BYTES = 1024 * 1024
-_BLOCK_BYTES = 512
-_NS_PER_MS = 1_000_000
+_OWN_ATTRIBUTES = PREFIX.encode()
 
 
 def answered(
@@ -59,7 +66,7 @@ def answered(
             return await handler(self, *args, **kwargs)
         except FUSEError:
             raise
-        except Exception as error:  # noqa: BLE001 - an exception that got out would end the mount
+        except Exception as error:  # noqa: BLE001 - one that got out would end the mount
             raise FUSEError(self.translator.translate(request, error)) from None
 
     return answer
@@ -77,14 +84,12 @@ class Operations(pyfuse3.Operations):
         self._tree = tree
         self._options = options
         self._clock = clock
-        self._now_ms = clock.now_ms
-        self._inodes: InodeTable[Node] = InodeTable(tree.root)
-        self._files: HandleTable[OpenFile] = HandleTable()
-        self._directories: HandleTable[OpenDirectory] = HandleTable()
-        self._buffer = memoryview(bytearray(MAX_REQUEST_BYTES))
+        self._changes = trio.Lock()
         self._topics = TopicChanges(store, options, clock)
-        self._store_lock = trio.Lock()
-        self.upkeep = Upkeep(store, tree, self._store_lock, clock)
+        self._inodes: InodeTable[Node] = InodeTable(tree.root)
+        self._directories: HandleTable[OpenDirectory] = HandleTable()
+        self.upkeep = Upkeep(store, tree, self._changes, clock)
+        self.files = OpenFiles(store, tree, self.upkeep, clock, syncs=options.sync)
 
     # Names and attributes
 
@@ -104,5 +109,295 @@ class Operations(pyfuse3.Operations):
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         """Answer stat(2)."""
         node = self._inodes.node(inode)
-        await self._settle(node.partition)
+        partition = node.partition
+        if partition is not None and partition.lane.releasing is not None:
+            await partition.lane.releasing.wait()
         return await self._entry(node)
+
+    @answered
+    async def setattr(
+        self,
+        inode: int,
+        attr: EntryAttributes,
+        fields: SetattrFields,
+        fh: int | None,
+        ctx: RequestContext,
+    ) -> EntryAttributes:
+        """Refuse a new size, remember mode and owner, take any time and keep none."""
+        node = self._inodes.node(inode)
+        self._check_writable()
+        if fields.update_size:
+            raise RefusedError("files only take appends; they cannot be truncated")
+        if fields.update_mode or fields.update_uid or fields.update_gid:
+            await self._change(
+                self._topics.set_attributes,
+                node,
+                attr.st_mode if fields.update_mode else None,
+                attr.st_uid if fields.update_uid else None,
+                attr.st_gid if fields.update_gid else None,
+            )
+        return await self._entry(node)
+
+    @answered
+    async def access(self, inode: int, mode: int, ctx: RequestContext) -> bool:
+        """Leave permissions to the kernel, which checks them (``default_permissions``)."""
+        return True
+
+    @answered
+    async def statfs(self, ctx: RequestContext) -> StatvfsData:
+        """Describe the file system of the data directory."""
+        return make_statvfs(await trio.to_thread.run_sync(self._store.disk.free))
+
+    # Directories
+
+    @answered
+    async def opendir(self, inode: int, ctx: RequestContext) -> int:
+        """Open a directory."""
+        node = self._inodes.node(inode)
+        if not isinstance(node, DirectoryNode):
+            raise NotADirectoryNodeError("a file is listed as a directory")
+        return self._directories.add(OpenDirectory(node))
+
+    @answered
+    async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
+        """List a directory from a place on; from 0 with the names it has now."""
+        directory = self._directories[fh]
+        if start_id == 0:
+            listing = self._tree.names(directory.node)
+            if isinstance(listing, Question):
+                listing = await listing.partition.lane.look(listing.ask, *listing.args)
+            directory.names = listing
+        await self._list(directory, start_id, token)
+
+    @answered
+    async def releasedir(self, fh: int) -> None:
+        """Close a directory."""
+        self._directories.take(fh)
+
+    @answered
+    async def fsyncdir(self, fh: int, datasync: bool) -> None:
+        """Do nothing: names are durable when mkdir, touch and rmdir return."""
+
+    @answered
+    async def mkdir(
+        self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext
+    ) -> EntryAttributes:
+        """Make a topic."""
+        parent = self._inodes.node(parent_inode)
+        self._check_writable()
+        if parent is not self._tree.root:
+            raise RefusedError("topics are made in the root of the mount only")
+        await self._change(self._topics.make, name, mode, ctx.uid, ctx.gid)
+        return await self._made(parent, name)
+
+    @answered
+    async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        """Delete a topic."""
+        parent = self._inodes.node(parent_inode)
+        node = await self._find(parent, name)
+        self._check_writable()
+        if not isinstance(node, TopicNode):
+            raise refusal(read_only=False)
+        with self._tree.kept_off_loop(node):
+            await self._change(self._topics.delete, node.name)
+        self._tree.forget(node)
+        self._tree.root.mtime_ms = self._clock.now_ms()
+
+    # Files
+
+    @answered
+    async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
+        """Open a file."""
+        node = self._inodes.node(inode)
+        if not isinstance(node, FileNode):
+            raise IsADirectoryNodeError("a directory is opened as a file")
+        check_open(node, flags, read_only=self._store.read_only)
+        return await self._open(node, flags)
+
+    @answered
+    async def create(
+        self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
+    ) -> tuple[FileInfo, EntryAttributes]:
+        """Make a partition and open it."""
+        parent = self._inodes.node(parent_inode)
+        self._check_writable()
+        topic, number = partition_to_make(
+            self._tree, parent, name, flags, create=self._options.create
+        )
+        await self._change(self._topics.grow, topic.name, number)
+        topic.mtime_ms = self._clock.now_ms()
+        node = await self._find(parent, name)
+        if not isinstance(node, FileNode):
+            raise IsADirectoryNodeError("a directory was made in place of a file")
+        info = await self._open(node, flags)
+        entry = await self._entry(node)
+        self._inodes.count(node)
+        return info, entry
+
+    @answered
+    async def read(self, fh: int, off: int, size: int) -> bytes:
+        """Read; what is returned is good until the next await."""
+        return await self.files.read(fh, off, size)  # type: ignore[return-value]  # any buffer will do
+
+    @answered
+    async def write(self, fh: int, off: int, buf: bytes) -> int:
+        """Append; the offset says where the file ended when the kernel last looked."""
+        return await self.files.write(fh, buf)
+
+    @answered
+    async def flush(self, fh: int) -> None:
+        """Answer close(2): report what went wrong earlier. Ends nothing, others may share the file."""
+        self.files.report_failure(fh)
+
+    @answered
+    async def release(self, fh: int) -> None:
+        """End a file that nobody has open any more."""
+        await self.files.release(fh)
+
+    @answered
+    async def fsync(self, fh: int, datasync: bool) -> None:
+        """Make a file durable."""
+        await self.files.sync(fh)
+
+    # Extended attributes
+
+    @answered
+    async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
+        """Return an extended attribute."""
+        if not name.startswith(_OWN_ATTRIBUTES):
+            raise FUSEError(pyfuse3.ENOATTR)
+        node = self._inodes.node(inode)
+        await self._settle(node.partition)
+        return get_attribute(self._store, node, name, self._clock.now_ms())
+
+    @answered
+    async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
+        """List the extended attributes."""
+        return list_attributes(self._store, self._inodes.node(inode), self._clock.now_ms())
+
+    @answered
+    async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
+        """Set a topic's configuration."""
+        await self._change_attribute(inode, name, value)
+
+    @answered
+    async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
+        """Take a topic's configuration back."""
+        await self._change_attribute(inode, name, None)
+
+    # What cannot be done here
+
+    @answered
+    async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        """Refuse to remove a file."""
+        await self._refuse(parent_inode, name)
+
+    @answered
+    async def rename(
+        self,
+        parent_inode_old: int,
+        name_old: bytes,
+        parent_inode_new: int,
+        name_new: bytes,
+        flags: int,
+        ctx: RequestContext,
+    ) -> None:
+        """Refuse to rename anything."""
+        await self._refuse(parent_inode_old, name_old)
+
+    @answered
+    async def link(
+        self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext
+    ) -> EntryAttributes:
+        """Refuse to make a second name."""
+        self._inodes.node(inode)
+        raise refusal(read_only=self._store.read_only)
+
+    @answered
+    async def symlink(
+        self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext
+    ) -> EntryAttributes:
+        """Refuse to make a link."""
+        self._inodes.node(parent_inode)
+        raise refusal(read_only=self._store.read_only)
+
+    @answered
+    async def mknod(
+        self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext
+    ) -> EntryAttributes:
+        """Refuse to make a special file."""
+        self._inodes.node(parent_inode)
+        raise refusal(read_only=self._store.read_only)
+
+    @answered
+    async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
+        """Answer that this is no link; there are none."""
+        self._inodes.node(inode)
+        raise FUSEError(errno.EINVAL)
+
+    # Inside
+
+    async def _find(self, parent: Node, name: bytes) -> Node:
+        found = self._tree.find(parent, name)
+        partition = found.partition
+        if partition is not None and partition.lane.releasing is not None:
+            await partition.lane.releasing.wait()
+        if isinstance(found, Question):
+            found = await found.partition.lane.look(found.ask, *found.args)
+        return self._inodes.canonical(found)
+
+    async def _entry(self, node: Node) -> EntryAttributes:
+        if isinstance(node, RawNode):
+            attributes = await node.partition.lane.look(node.attributes)
+        else:
+            attributes = node.attributes()
+        return make_entry(node, attributes)
+
+    async def _list(self, directory: OpenDirectory, start: int, token: ReaddirToken) -> None:
+        names = directory.names
+        for number in range(start, len(names)):
+            name = names[number].encode()
+            try:
+                node = await self._find(directory.node, name)
+                entry = await self._entry(node)
+            except LogfsError:
+                continue  # removed since the listing was begun
+            if not pyfuse3.readdir_reply(token, name, entry, number + 1):
+                return
+            self._inodes.count(node)
+
+    async def _made(self, parent: DirectoryNode, name: bytes) -> EntryAttributes:
+        parent.mtime_ms = self._clock.now_ms()
+        node = await self._find(parent, name)
+        entry = await self._entry(node)
+        self._inodes.count(node)
+        return entry
+
+    async def _open(self, node: FileNode, flags: int) -> FileInfo:
+        number = await self.files.open(node, flags)
+        # keep_cache always: an open without it would drop the pages of everybody who has it open.
+        return FileInfo(fh=number, direct_io=not node.is_cached, keep_cache=True)
+
+    async def _settle(self, partition: Partition | None) -> None:
+        if partition is not None and partition.lane.releasing is not None:
+            await partition.lane.releasing.wait()
+
+    async def _change(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Change the store as a whole: one call at a time, in a thread."""
+        async with self._changes:
+            return await trio.to_thread.run_sync(call, *args)
+
+    async def _change_attribute(self, inode: int, name: bytes, value: bytes | None) -> None:
+        node = self._inodes.node(inode)
+        self._check_writable()
+        await self._change(change_attribute, self._store, node, name, value)
+        if isinstance(node, TopicNode):
+            self._tree.note_config(node)
+
+    async def _refuse(self, parent_inode: int, name: bytes) -> None:
+        await self._find(self._inodes.node(parent_inode), name)
+        raise refusal(read_only=self._store.read_only)
+
+    def _check_writable(self) -> None:
+        if self._store.read_only:
+            raise ReadOnlyError("the mount is read-only")

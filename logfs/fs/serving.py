@@ -5,11 +5,11 @@ its first await; see ``lanes``. ``read`` on the loop renders into one buffer tha
 its answer is good until the next await.
 """
 
-import os
+import logging
 
 import trio
 
-from logfs.errors import DeletedError, LogfsError
+from logfs.errors import LogfsError
 from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.handles import HandleTable, OpenFile, Reader
 from logfs.fs.host import Clock
@@ -19,7 +19,10 @@ from logfs.fs.tasks import Upkeep
 from logfs.fs.tree import Tree
 from logfs.log.store import LogStore
 
-MAX_REQUEST_BYTES = 1024 * 1024
+logger = logging.getLogger(__name__)
+
+MAX_READ_BYTES = 1024 * 1024
+"""The largest read that the kernel sends."""
 RELOAD_AGAIN_S = 1.0
 """A partition that could not be brought back is not loaded again before this time is over."""
 
@@ -45,7 +48,7 @@ class OpenFiles:
         self._now_ms = clock.now_ms
         self._syncs = syncs
         self._files: HandleTable[OpenFile] = HandleTable()
-        self._buffer = memoryview(bytearray(MAX_REQUEST_BYTES))
+        self._buffer = memoryview(bytearray(MAX_READ_BYTES))
 
     async def open(self, node: FileNode, flags: int) -> int:
         """Open a file whose flags have been found to be allowed.
@@ -91,7 +94,7 @@ class OpenFiles:
         reader = file.reader
         if reader is None:
             raise RefusedError("the file is open for appending only")
-        if size > MAX_REQUEST_BYTES:
+        if size > MAX_READ_BYTES:
             return await self._read_in_thread(file, reader, offset, size)
         got = reader.read_into(self._buffer[:size], offset)
         if reader.would_block:
@@ -120,17 +123,58 @@ class OpenFiles:
         self._files[number].report_failure()
 
     async def release(self, number: int) -> None:
-        """End a file that nobody has open any more."""
+        """End a file that nobody has open any more: its unfinished line becomes a record."""
         file = self._files.take(number)
+        lane = file.partition.lane
         try:
-            await file.partition.lane.release(file.close, self._now_ms())
+            if file.ends_a_line:
+                await lane.release(file.close, self._now_ms())
+            elif isinstance(file.node, PlainNode | RangeNode):
+                file.close(0)
+            else:
+                await lane.look(file.close, 0)
         finally:
             file.partition.open_files -= 1
 
     async def close_all(self) -> None:
-        """End every file: the mount stops, and no RELEASE will come."""
+        """End every file: the mount stops, and no RELEASE will come for them."""
         for number in self._files.numbers():
             try:
                 await self.release(number)
             except (LogfsError, OSError) as error:
-                ...
+                logger.warning("at the end of an open file: %s", error)
+
+    async def _read_in_thread(
+        self, file: OpenFile, reader: Reader, offset: int, size: int
+    ) -> memoryview:
+        done = file.waiting = trio.Event()
+        try:
+            return await file.partition.lane.wait_read(_read_blocking, reader, offset, size)
+        finally:
+            file.waiting = None
+            done.set()
+
+    async def _reload(self, partition: Partition) -> None:
+        """Load a partition anew that went offline, now that nobody has it open."""
+        if self._clock.monotonic_s() < partition.reload_after_s:
+            return
+        await partition.lane.alone(self._reload_now, partition)
+        partition.replace_log(self._store.partition(*partition.topic_partition))
+        if partition.log.offline is not None:
+            partition.reload_after_s = self._clock.monotonic_s() + RELOAD_AGAIN_S
+
+    def _reload_now(self, partition: Partition) -> None:
+        # Whoever waited for his turn may find it done, or find that somebody has it open now.
+        if partition.log.offline is not None and not partition.open_files:
+            current = self._store.partition(*partition.topic_partition)
+            if current is partition.log:
+                self._store.reload(partition.topic_partition, self._now_ms())
+
+
+def _read_blocking(reader: Reader, offset: int, size: int) -> memoryview:
+    buffer = memoryview(bytearray(size))
+    reader.may_block = True
+    try:
+        return buffer[: reader.read_into(buffer, offset)]
+    finally:
+        reader.may_block = False

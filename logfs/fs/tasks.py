@@ -10,7 +10,7 @@ disk holds up nobody but its own.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import trio
 
@@ -21,6 +21,8 @@ from logfs.fs.tree import Tree
 from logfs.log.store import LogStore
 
 logger = logging.getLogger(__name__)
+
+Run = Callable[[Callable[[], None]], Awaitable[None]]
 
 FLUSH_TICK_S = 1.0
 REMOVE_TICK_S = 2.0
@@ -96,18 +98,18 @@ class Upkeep:
             async with self._changes:
                 await self._attempt(trio.to_thread.run_sync, call)
 
-    async def _attempt(
-        self, run: Callable[[Callable[[], T]], Awaitable[T]], call: Callable[[], T]
-    ) -> T | None:
-        """Run a call; whatever it raises is logged and ends neither the task nor the mount."""
+    async def _attempt(self, run: Run, call: Callable[[], None]) -> bool:
+        """Run a call; what it raises is logged and ends neither the task nor the mount."""
         try:
-            return await run(call)
+            await run(call)
         except (LogfsError, OSError) as error:
             # What must not go on has been taken offline below; appends and fsyncs say so.
             logger.warning("%s", error)
         except Exception:
             logger.exception("a bug in logfs: a background task failed")
-        return None
+        else:
+            return True
+        return False
 
     def _remove_due_files(self) -> None:
         self._store.remove_due_files(self._clock.now_ms())

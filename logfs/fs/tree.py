@@ -11,7 +11,8 @@ is a ``Question``, for the caller to put where waiting harms nobody. No pyfuse3,
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from datetime import tzinfo
 from typing import Generic, NamedTuple, TypeVar
 
@@ -126,12 +127,26 @@ class Tree:
             known.replace_log(log)
         return known
 
-    def open_partitions(self) -> list[Partition]:
-        """Return the partitions that anybody has asked for and that still exist."""
-        gone = [key for key, p in self._partitions.items() if p.log.is_deleted]
-        for key in gone:
+    @contextmanager
+    def kept_off_loop(self, topic: TopicNode) -> Iterator[None]:
+        """While in it, all changes of a topic's partitions run in threads; see ``Lane``."""
+        with ExitStack() as stack:
+            for (name, _), partition in self._partitions.items():
+                if name == topic.name:
+                    stack.enter_context(partition.lane.kept_off_loop())
+            yield
+
+    def forget(self, topic: TopicNode) -> None:
+        """Let go of a topic that was deleted; who has its files open keeps those."""
+        self._topics.pop(topic.name, None)
+        for key in [key for key in self._partitions if key[0] == topic.name]:
             del self._partitions[key]
-        return list(self._partitions.values())
+
+    def note_config(self, topic: TopicNode) -> None:
+        """Follow a change of a topic's configuration."""
+        for (name, _), partition in self._partitions.items():
+            if name == topic.name:
+                partition.note_config()
 
     def parse(self, name: str) -> PartitionAddress:
         """Parse a name below a topic, with the daemon's time zone."""

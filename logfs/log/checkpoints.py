@@ -175,7 +175,7 @@ def parse_clean_shutdown(data: bytes, name: str) -> int | None:
     try:
         content = json.loads(data)
         version, epoch = content["version"], content["brokerEpoch"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _corrupt(name, None, f"{data[:80]!r}: {error!r}") from None
     if type(version) is not int or version != _VERSION or type(epoch) is not int:
         raise _corrupt(name, None, f"{data[:80]!r}, expected version {_VERSION}")

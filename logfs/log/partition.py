@@ -270,6 +270,12 @@ class PartitionLog(LogFacts):
                 segment.close_files()
             self.table.close()
 
+    def moved_to(self, directory: str) -> None:
+        """Follow the directory, which was renamed because the topic was deleted."""
+        self.directory = directory
+        for segment in self.snapshot.segments:
+            segment.directory = directory
+
     def add_loss(
         self, kind: str, file: str, position: int, size: int, detail: str, now_ms: int
     ) -> None:

@@ -162,11 +162,12 @@ def _limit_ahead(snapshot: Snapshot, view: View, point: Point, now_ms: int) -> L
 
 def _position(snapshot: Snapshot, view: View, point: Point, now_ms: int) -> int:
     start, end = snapshot.start.positions[view], snapshot.end.positions[view]
+    position = end
     match point:
+        case Latest():
+            pass
         case Earliest():
             position = start
-        case Latest():
-            position = end
         case AtByte(n):
             position = min(max(n if n >= 0 else end + n, start), end)
         case AtOffset(n):

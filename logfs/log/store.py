@@ -123,7 +123,7 @@ class LogStore:
 
     def all_partitions(self) -> list[PartitionLog]:
         """Return every partition."""
-        return [log for partitions in list(self._topics.values()) for log in partitions.values()]
+        return [log for partitions in list(self._topics.values()) for log in list(partitions.values())]
 
     def create_topic(
         self, name: str, partitions: int, properties: Mapping[str, str], now_ms: int
@@ -380,8 +380,7 @@ class LogStore:
             unique = UUID(bytes=self._host.new_id())
             new = names.format_delete_directory(log.topic_partition, unique)
             self.disk.rename(log.directory, new)
-            for segment in log.snapshot.segments:
-                segment.directory = new
+            log.moved_to(new)
             due_ms = now_ms + self.config.log_segment_delete_delay_ms
             self._deleted.append((due_ms, new, [log]))
 

@@ -16,7 +16,7 @@ ends the file (a torn write). The file is written anew, by rename, when much of 
 
     entry, 136 bytes
     0-7     base offset        int64
-    8-11    state              int32     0 open, 1 sealed, 2 closed (active at a clean stop), 3 dropped
+    8-11    state              int32     0 open, 1 sealed, 2 closed (at a clean stop), 3 dropped
     12-15   flags              int32     bit 0: the text index has gaps (compaction)
     16-23   next offset        int64     behind its last record; open: -1
     24-31   size               int64     of the .log in bytes; open: -1

@@ -20,6 +20,7 @@ The order of the writes matters: bytes are stored before the length that makes t
 bytes of the next line only once the batch that consumed the last one is in the log.
 """
 
+import contextlib
 import struct
 from typing import NamedTuple
 
@@ -127,7 +128,9 @@ class UnfinishedFile:
         self._file.close()
         self._file = None
         if remove:
-            self._disk.remove(self._name)
+            # Gone with its directory if the topic was deleted.
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(self._name)
 
     def _header(self, length: int) -> bytes:
         return _HEADER.pack(_MAGIC, VERSION, self._view, 0, length, _NO_OFFSET, 0)

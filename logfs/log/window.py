@@ -11,7 +11,7 @@ from logfs.errors import CorruptRecordError
 from logfs.records._native import find_offset
 
 SEQUENTIAL_BYTES = 512 * 1024
-"""Window of a reader that goes on: large enough to amortise the call, small enough for the cache."""
+"""Window of a reader that goes on: large enough to amortise the call, small enough for caches."""
 LOOKUP_BYTES = 16 * 1024
 """Window of a look-up: an index interval and the batch that crosses its end."""
 
@@ -68,11 +68,12 @@ class Window:
         if stop == 0:
             stop = _first_batch_bytes(buffer, size, position, file_end)
             if stop > size:
-                whole = bytearray(stop)
-                whole[:size] = memoryview(buffer)[:size]
-                if not _fill(log, whole, size, stop, position, may_block):
+                if stop > len(buffer):
+                    whole = bytearray(stop)
+                    whole[:size] = memoryview(buffer)[:size]
+                    buffer = whole
+                if not _fill(log, buffer, size, stop, position, may_block):
                     return False
-                buffer = whole
         self.buffer, self.file_position, self.stop = buffer, position, stop
         return True
 
@@ -103,7 +104,7 @@ def _first_batch_bytes(buffer: bytearray, size: int, position: int, file_end: in
     total = int(length) + _LOG_OVERHEAD_BYTES
     if not _HEADER_BYTES <= total <= file_end - position:
         raise CorruptRecordError(
-            f"batch at byte {position} claims {total} bytes, at most {file_end - position} are there",
+            f"batch at byte {position} claims {total} bytes, {file_end - position} are there",
             position,
         )
     return total

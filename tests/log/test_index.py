@@ -86,7 +86,7 @@ def test_offset_lookup_is_the_last_entry_that_is_not_larger(
 ) -> None:
     data = memoryview(offset_bytes(entries))
     smaller = [entry for entry in entries if entry.offset <= target]
-    assert index.lookup_offset(data, BASE, target) == (smaller or [(BASE, 0)])[-1]
+    assert index.lookup_offset(data, BASE, target) == (smaller or [OffsetPosition(BASE, 0)])[-1]
     assert index.count_offsets_up_to(data, BASE, target) == len(smaller)
     kept = index.count_offset_entries_below(data, BASE, target)
     assert entries[:kept] == [entry for entry in entries if entry.offset < target]
@@ -107,7 +107,9 @@ def test_time_lookup_is_the_last_entry_that_is_not_larger(
 ) -> None:
     data = memoryview(time_bytes(entries))
     smaller = [entry for entry in entries if entry.timestamp <= target]
-    assert index.lookup_timestamp(data, BASE, target) == (smaller or [(-1, BASE)])[-1]
+    assert (
+        index.lookup_timestamp(data, BASE, target) == (smaller or [TimestampOffset(-1, BASE)])[-1]
+    )
     assert index.count_timestamps_up_to(data, target) == len(smaller)
     kept = index.count_time_entries_below(data, BASE, offset)
     assert entries[:kept] == [entry for entry in entries if entry.offset < offset]
@@ -156,7 +158,7 @@ def test_header_of_a_format() -> None:
 
 
 def test_kafka_indexes_have_no_header() -> None:
-    assert index.OFFSET_INDEX == IndexFormat(8)
-    assert index.TIME_INDEX == IndexFormat(12)
-    assert index.OFFSET_INDEX.header == b""
+    assert index.OFFSET_INDEX.entry_bytes == 8
+    assert index.TIME_INDEX.entry_bytes == 12
+    assert index.OFFSET_INDEX.header == index.TIME_INDEX.header == b""
     index.OFFSET_INDEX.check_header(b"", "a.index")

@@ -1,4 +1,4 @@
-"""Names of files and directories: taken apart strictly, and invisible to Kafka where they must be."""
+"""Names of files and directories: taken apart strictly, passed over by Kafka where they must be."""
 
 from uuid import UUID
 
@@ -52,7 +52,7 @@ def test_segment_file_names_come_back(base: int, kind: FileKind, suffix: FileSuf
         *("00000000000000000042.deleted", "00000000000000000042.log.deleted.swap"),
         *("00000000000000000042.LOG", "00000000000000000042.log\n", " 0000000000000000042.log"),
         *("-0000000000000000042.log", "+0000000000000000042.log", "0000000000000000004x.log"),
-        "٠" * 20 + ".log",  # digits, but not ASCII
+        "\u0660" * 20 + ".log",  # digits, but not ASCII
         "09223372036854775808.log",  # no int64
         "99999999999999999999.log",
         "00000000000000000042.checkpoint",
@@ -183,7 +183,7 @@ def test_kafka_does_not_remove_ours_with_a_swapped_segment(name: str) -> None:
         (0, "AAAAAAAAAAAAAAAAAAAAAA"),
         (1, "AAAAAAAAAAAAAAAAAAAAAQ"),
         (2**128 - 1, "_____________________w"),
-        (0xFBEFBE << 104, "---------------AAAAAAA"[:4] + "A" * 18),
+        (0xFBEFBE << 104, "----" + "A" * 18),
     ],
 )
 def test_topic_ids_as_kafka_writes_them(value: int, text: str) -> None:
@@ -196,7 +196,9 @@ def test_topic_ids_come_back(topic_id: UUID) -> None:
     assert names.parse_topic_id(names.format_topic_id(topic_id)) == topic_id
 
 
-@pytest.mark.parametrize("text", ["", "A" * 21, "A" * 23, "A" * 22 + "==", "A" * 21 + "+", "é" * 22])
+@pytest.mark.parametrize(
+    "text", ["", "A" * 21, "A" * 23, "A" * 22 + "==", "A" * 21 + "+", "é" * 22]
+)
 def test_other_texts_are_not_topic_ids(text: str) -> None:
     with pytest.raises(ValueError, match="is not a topic id"):
         names.parse_topic_id(text)

@@ -2,10 +2,9 @@
 
 import struct
 from dataclasses import dataclass
-from itertools import pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import find, given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptIndexError
@@ -31,28 +30,31 @@ class Segment:
 
     @property
     def data(self) -> memoryview:
-        return memoryview(b"".join(textindex.encode_text_entry(e[0], e[1], e[2:]) for e in self.entries))
+        return memoryview(
+            b"".join(textindex.encode_text_entry(e[0], e[1], e[2:]) for e in self.entries)
+        )
 
 
 @st.composite
 def segments(draw: st.DrawFn) -> Segment:
-    """Draw a segment: records of one batch each, some removed by compaction, some indexed."""
+    """Draw a segment: some records removed by compaction, some batches indexed."""
     count = draw(st.integers(0, 25))
     records: list[Kept] = []
     entries: list[TextEntry] = []
-    start = (0, 0, 0)
+    start, file_position = (0, 0, 0), 0
     was_removed = False
     for offset in range(count):
         size = draw(st.integers(1, 9))
         end = (start[0] + size, start[1] + size + 1, start[2] + size + 40)
         is_removed = draw(st.booleans())
         if not is_removed:
-            file_position = 100 * (len(records) + 1)
+            is_first_of_batch = not records or draw(st.booleans())
+            file_position += 100 if is_first_of_batch else 0
             if was_removed:
                 before = records[-1].end if records else (0, 0, 0)
                 entries.append(TextEntry(offset, file_position, *before))
                 entries.append(TextEntry(offset, file_position, *start))
-            elif records and draw(st.booleans()):
+            elif is_first_of_batch and offset and draw(st.booleans()):
                 entries.append(TextEntry(offset, file_position, *start))
             records.append(Kept(offset, file_position, start, end))
         was_removed = is_removed
@@ -61,9 +63,7 @@ def segments(draw: st.DrawFn) -> Segment:
 
 
 def test_golden_entry() -> None:
-    entry = bytes.fromhex(
-        "00000005" "00001068" "0000000000000190" "00000000000001f4" "0000010000000000"
-    )
+    entry = bytes.fromhex("0000000500001068000000000000019000000000000001f40000010000000000")
     assert textindex.encode_text_entry(5, 4200, (400, 500, 1 << 40)) == entry
     decoded = textindex.decode_text_entry(bytes(32) + entry, 1)
     assert decoded == (5, 4200, 400, 500, 1 << 40)
@@ -102,13 +102,11 @@ def test_position_lookup_leads_to_the_record_at_the_position(
     expected = next((r for r in segment.records if r.end[view] > position), None)
     entry = textindex.lookup_position(segment.data, view, position)
     if expected is None:
-        assert not any(r.start[view] > entry.lengths[view] for r in segment.records[-1:]) or True
+        assert entry == (segment.entries or [ZERO])[-1]
         return
     assert entry.file_position <= expected.file_position
     # Nothing between the entry and the record is removed, so lengths can be added up.
-    between = [
-        r for r in segment.records if entry.relative_offset <= r.offset <= expected.offset
-    ]
+    between = [r for r in segment.records if entry.relative_offset <= r.offset <= expected.offset]
     length = entry.lengths[view]
     for record in between:
         assert record.start[view] == length
@@ -133,9 +131,7 @@ def test_gaps_are_what_is_missing_between_kept_records(segment: Segment, view: V
 
 
 @given(segments(), st.integers(0, 2700))
-def test_a_cut_keeps_the_entries_of_the_batches_in_front_of_it(
-    segment: Segment, size: int
-) -> None:
+def test_a_cut_keeps_the_entries_of_the_batches_in_front_of_it(segment: Segment, size: int) -> None:
     kept = textindex.count_text_entries_before(segment.data, size)
     assert segment.entries[:kept] == [e for e in segment.entries if e.file_position < size]
     behind = [e for e in segment.entries if e.file_position > size]
@@ -183,8 +179,5 @@ def test_a_fragment_of_an_entry_is_corruption(size: int) -> None:
             call(bytes(size))
 
 
-def test_the_model_draws_gaps_of_records_in_order() -> None:
-    """Of ten thousand ways to be wrong, the model being empty is the likeliest."""
-    segment = segments().filter(lambda s: len(textindex.find_gaps(s.data)) > 1).example
-    assert callable(segment)
-    assert all(a < b for a, b in pairwise([1, 2]))
+def test_the_model_has_gaps() -> None:
+    find(segments(), lambda segment: len(textindex.find_gaps(segment.data)) > 1)

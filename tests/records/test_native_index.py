@@ -174,7 +174,7 @@ def damaged(position: int, *new: int) -> bytes:
         (damaged(16, 1), "unsupported magic 1"),
         (damaged(8, 0, 0, 0, 13), "batch length 13 is too small"),
         (damaged(8, 0, 0, 0, 48), "batch length 48 is too small"),
-        (damaged(8, 255), "batch length -16777161 is too small"),
+        (damaged(8, 255), "batch length -16777159 is too small"),
         (damaged(0, 255), "batch header is impossible: base offset"),
         (damaged(23, 255), "batch header is impossible"),
         (damaged(57, 255), "batch header is impossible"),
@@ -183,13 +183,13 @@ def damaged(position: int, *new: int) -> bytes:
         (plain(2), "base offset 2 is below 3"),
         (plain(2**31), "last offset 2147483648 is too far from 0"),
     ],
+    ids=range(11),
 )
 def test_why_it_stops(data: bytes, problem: str) -> None:
     first = plain(0) + plain(2)
     builder = IndexBuilder(0, 0, decompress)
-    assert builder.feed(first + data + plain(6), 0, 10_000_000 * 0 + len(first + data), True) == len(
-        first
-    )
+    log = first + data + plain(6)
+    assert builder.feed(log, 0, len(log), True) == len(first)
     assert builder.problem is not None
     assert builder.problem.startswith(problem)
     assert builder.next_offset == 3
