@@ -11,6 +11,7 @@ A *fixed* file is dense: the kept bytes of its range one after the other, from 0
 from bisect import bisect_right
 from itertools import accumulate
 
+from logfs.disk.vfs import Disk
 from logfs.log.partition import PartitionLog
 from logfs.log.reader import TextReader
 from logfs.log.resolve import Limit, Resolved, growing_end
@@ -171,3 +172,32 @@ class FixedFile:
     def close(self) -> None:
         """Let go of files and buffers."""
         self._reader.close()
+
+
+class RawFile:
+    """One open file of a partition directory, byte for byte, as it lies on the disk."""
+
+    def __init__(self, disk: Disk, name: str) -> None:
+        self._file = disk.open(name)
+        self.may_block = True
+        self.would_block = False
+
+    def size(self) -> int:
+        """Return its length now."""
+        return self._file.size()
+
+    def read_into(self, out: memoryview, offset: int) -> int:
+        """Read bytes from an offset; 0 at the end."""
+        self.would_block = False
+        if self.may_block:
+            return self._file.pread_into(out, offset)
+        wanted = min(len(out), self._file.size() - offset)
+        if wanted <= 0:
+            return 0
+        got = self._file.pread_nowait_into(out[:wanted], offset)
+        self.would_block = got is None or got < wanted
+        return got or 0
+
+    def close(self) -> None:
+        """Close it."""
+        self._file.close()

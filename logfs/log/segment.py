@@ -42,19 +42,34 @@ class SegmentFiles:
     def log(self) -> File:
         """The ``.log``; active ones are open for writing."""
         segment = self._segment
-        return self._disk.open(segment.file_name(FileKind.LOG), write=segment.is_writable)
+        try:
+            return self._disk.open(segment.name, write=segment.is_writable)
+        except FileNotFoundError:
+            # Renamed, or about to be: the topic or the segment is being deleted.
+            name = segment.file_name(FileKind.LOG, is_deleted=not segment.is_deleted)
+            return self._disk.open(name)
 
     def offset_entries(self) -> memoryview:
         """Entries of the offset index."""
-        return self.indexes.offset.entries()
+        return self._entries(self.indexes.offset, FileKind.OFFSET_INDEX)
 
     def time_entries(self) -> memoryview:
         """Entries of the time index."""
-        return self.indexes.time.entries()
+        return self._entries(self.indexes.time, FileKind.TIME_INDEX)
 
     def text_entries(self) -> memoryview:
         """Entries of the text index."""
-        return self.indexes.text.entries()
+        return self._entries(self.indexes.text, FileKind.TEXT_INDEX)
+
+    def _entries(self, index: IndexFile, kind: FileKind) -> memoryview:
+        try:
+            return index.entries()
+        except FileNotFoundError:
+            for is_deleted in (False, True):
+                index.name = self._segment.file_name(kind, is_deleted=is_deleted)
+                if self._disk.exists(index.name):
+                    break
+            return index.entries()
 
 
 class SegmentIndexes:
@@ -68,12 +83,6 @@ class SegmentIndexes:
     def all(self) -> tuple[IndexFile, IndexFile, IndexFile]:
         """Return offset, time and text index."""
         return self.offset, self.time, self.text
-
-    def rename(self, segment: "Segment") -> None:
-        """Follow the names of the segment's files."""
-        self.offset.name = segment.file_name(FileKind.OFFSET_INDEX)
-        self.time.name = segment.file_name(FileKind.TIME_INDEX)
-        self.text.name = segment.file_name(FileKind.TEXT_INDEX)
 
 
 def sealed_indexes(disk: Disk, segment: "Segment") -> SegmentIndexes:

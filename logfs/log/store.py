@@ -123,7 +123,7 @@ class LogStore:
 
     def all_partitions(self) -> list[PartitionLog]:
         """Return every partition."""
-        return [log for partitions in list(self._topics.values()) for log in list(partitions.values())]
+        return [log for topic in list(self._topics.values()) for log in list(topic.values())]
 
     def create_topic(
         self, name: str, partitions: int, properties: Mapping[str, str], now_ms: int
