@@ -6,8 +6,6 @@ import os
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from logfs.disk.locks import take_lock
 from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
@@ -34,8 +32,10 @@ class PosixFile:
 
     def size(self) -> int:
         """See ``vfs.File``."""
-        with self._naming():
+        try:
             return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise self._named(error) from None
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """See ``vfs.File``."""
@@ -91,23 +91,29 @@ class PosixFile:
 
     def truncate(self, size: int) -> None:
         """See ``vfs.File``."""
-        with self._naming():
+        try:
             os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._named(error) from None
 
     def sync(self) -> None:
         """See ``vfs.File``."""
-        with self._naming():
-            if self._descriptor < 0:  # fsync alone answers ValueError
-                raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        if self._descriptor < 0:  # fsync alone answers ValueError
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        try:
             os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._named(error) from None
 
     def map(self) -> memoryview:
         """See ``vfs.File``."""
-        with self._naming():
-            size = os.fstat(self._descriptor).st_size
-            if size == 0:
-                return memoryview(b"")  # mmap refuses length 0
+        size = self.size()
+        if size == 0:
+            return memoryview(b"")  # mmap refuses length 0
+        try:
             return memoryview(_map(self._descriptor, size))
+        except OSError as error:
+            raise self._named(error) from None
 
     def close(self) -> None:
         """See ``vfs.File``."""
@@ -118,13 +124,6 @@ class PosixFile:
     def _named(self, error: OSError) -> OSError:
         """Put the path into an error of a call that knows only the descriptor."""
         return OSError(error.errno, error.strerror, self._path)
-
-    @contextmanager
-    def _naming(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise self._named(error) from None
 
 
 class PosixDisk:

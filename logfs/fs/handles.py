@@ -10,10 +10,19 @@ import trio
 
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
 from logfs.fs.errnos import RefusedError
-from logfs.fs.nodes import DirectoryNode, FileNode, FixedNode, MetaNode, PlainNode, RangeNode, RawNode
+from logfs.fs.nodes import (
+    DirectoryNode,
+    FileNode,
+    FixedNode,
+    MetaNode,
+    PlainNode,
+    RangeNode,
+    RawNode,
+)
 from logfs.fs.partitions import Partition
 from logfs.log.files import FixedFile, GrowingFile, RawFile
 from logfs.log.lines import LineWriter
+from logfs.log.resolve import Resolved
 
 T = TypeVar("T")
 
@@ -58,6 +67,24 @@ class BytesFile:
         """Do nothing."""
 
 
+class PinnedFile(FixedFile):
+    """A fixed file whose segments stay readable, though deleted, until it is closed.
+
+    Raises:
+        DeletedError: The files of one are gone.
+    """
+
+    def __init__(self, resolved: Resolved) -> None:
+        resolved.log.pin(resolved.segments)
+        super().__init__(resolved)
+        self._resolved = resolved
+
+    def close(self) -> None:
+        """Let go of files, buffers and segments."""
+        super().close()
+        self._resolved.log.unpin(self._resolved.segments)
+
+
 def open_reader(node: FileNode) -> Reader:
     """Open a file for reading.
 
@@ -71,10 +98,10 @@ def open_reader(node: FileNode) -> Reader:
     match node:
         case PlainNode():
             reader: Reader = GrowingFile(log, node.view, 0)
-        case RangeNode():
-            reader = GrowingFile(log, node.resolved.view, node.resolved.start)
+        case RangeNode(resolved=resolved):
+            reader = GrowingFile(log, resolved.view, resolved.start, resolved.limit)
         case FixedNode():
-            reader = FixedFile(node.resolved)
+            reader = PinnedFile(node.resolved)
         case MetaNode():
             reader = BytesFile(node.text())
         case RawNode():
@@ -113,7 +140,7 @@ class OpenFile:
         "waiting",
     )
 
-    def __init__(self, node: FileNode, flags: int, syncs: bool) -> None:  # noqa: FBT001 - lanes pass no names
+    def __init__(self, node: FileNode, flags: int, syncs: bool) -> None:
         mode = flags & os.O_ACCMODE
         self.node = node
         self.partition: Partition = node.partition

@@ -1,28 +1,27 @@
 """Mounting: from a data directory and a mount point to a served file system, and back.
 
-The order at the start: check the paths, clear a dead mount, take the data directory, mount, serve,
-and only when a look at the mount from another thread has been answered say READY. At the stop:
-no more requests, open files ended (unfinished lines become records), unmount, close the store.
+The start: check the paths, clear a dead mount, take the data directory, mount, serve; READY is said
+when a look at the mount from another thread has been answered. The stop: read no more requests, end
+the open files (unfinished lines become records), unmount, close the store.
 
 The loop never touches its own mount: it would wait for itself. After an error that ends the loop
-the mount is left as it is, dead: an empty directory in its place would look like deleted data.
+the mount stays, dead: an empty directory in its place would look like deleted data.
 """
 
-import ctypes
+import contextlib
 import json
 import logging
 import os
 import signal
-import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pyfuse3
 import trio
 
 from logfs.disk.posix import PosixDisk
-from logfs.errors import LogfsError
+from logfs.fs import mountpoints
 from logfs.fs.errnos import MountError
 from logfs.fs.host import LOCAL_ZONE, Clock, current_host, system_clock
 from logfs.fs.nodes import Ownership
@@ -34,3 +33,184 @@ from logfs.log import names
 from logfs.log.store import LogStore
 
 logger = logging.getLogger(__name__)
+
+_MAX_REQUESTS = 4096
+"""Requests served at the same time: those of a partition whose disk hangs must not use them up."""
+_IDLE_WORKERS = 4
+_DAEMON_VERSION = 1
+_UNMOUNT_TIMEOUT_S = 60.0
+_READ_AHEAD_KIB = 1024
+_MAX_BACKGROUND = 1024
+
+
+def run_mount(
+    data: str,
+    mountpoint: str,
+    options: MountOptions,
+    *,
+    ready: Callable[[], None] | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> int:
+    """Mount a data directory and serve it until SIGTERM, SIGINT or an unmount. Blocks.
+
+    Args:
+        data: The data directory; it has to exist.
+        mountpoint: An existing directory, or the mount that an earlier daemon left.
+        options: See ``options``.
+        ready: Called on the loop once the mount answers.
+        progress: Called with a line of text where loading takes its time.
+
+    Returns:
+        The exit status: 0 after a clean stop, 1 if serving ended with an error.
+
+    Raises:
+        MountError: It cannot be mounted there.
+        LockedError: Another process has the data directory.
+        LogfsError, OSError: The data directory cannot be used.
+    """
+    data, point = os.path.realpath(data), os.path.realpath(mountpoint)
+    _check_before(data, point)
+    clock = system_clock()
+    store = LogStore.open(
+        PosixDisk(data),
+        options.store,
+        current_host(),
+        now_ms=clock.now_ms(),
+        read_only=options.read_only,
+        progress=progress,
+    )
+    try:
+        return _mount(store, data, point, options, clock, ready)
+    finally:
+        store.close(clock.now_ms())
+        _forget_daemon(store)
+
+
+def unmount(mountpoint: str) -> None:
+    """Unmount, and wait until the daemon has closed the data directory.
+
+    Raises:
+        MountError: logfs is not mounted there, or the mount is in use.
+    """
+    point = os.path.realpath(mountpoint)
+    found = mountpoints.mount_at(point)
+    if found is None or found.kind != mountpoints.KIND:
+        raise MountError(f"{point}: logfs is not mounted there")
+    if mountpoints.is_dead(point):
+        mountpoints.take_away(point, lazy=True)
+        return
+    daemon = Path(found.source) / names.DAEMON
+    mountpoints.take_away(point)
+    deadline = time.monotonic() + _UNMOUNT_TIMEOUT_S
+    while daemon.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def make_operations(store: LogStore, options: MountOptions, clock: Clock) -> Operations:
+    """Put a file system together over a store."""
+    ownership = Ownership(
+        store.attributes,
+        os.getuid() if options.uid is None else options.uid,
+        os.getgid() if options.gid is None else options.gid,
+        DEFAULT_UMASK if options.umask is None else options.umask,
+    )
+    return Operations(store, Tree(store, ownership, LOCAL_ZONE, clock), options, clock)
+
+
+def kernel_options(data: str, options: MountOptions) -> set[str]:
+    """Return the options that libfuse and the kernel get."""
+    name = options.fsname or (data if data.isascii() and data.isprintable() else "logfs")
+    escaped = name.replace("\\", "\\\\").replace(",", "\\,")
+    chosen = {f"fsname={escaped}", f"subtype={mountpoints.SUBTYPE}", "default_permissions"}
+    chosen.update(options.kernel)
+    if options.allow_other:
+        chosen.add("allow_other")
+    if options.read_only:
+        chosen.add("ro")
+    return chosen
+
+
+def _check_before(data: str, point: str) -> None:
+    if not Path(data).is_dir():
+        raise MountError(f"{data}: no such data directory")
+    mountpoints.check_paths(data, point)
+    if mountpoints.clear_dead_mount(point):
+        logger.info("%s: took away the mount of a daemon that died", point)
+    if not Path(point).is_dir():
+        raise MountError(f"{point}: the mount point has to be an existing directory")
+
+
+def _mount(
+    store: LogStore,
+    data: str,
+    point: str,
+    options: MountOptions,
+    clock: Clock,
+    ready: Callable[[], None] | None,
+) -> int:
+    operations = make_operations(store, options, clock)
+    try:
+        pyfuse3.init(operations, point, kernel_options(data, options))
+    except RuntimeError as error:
+        raise MountError(f"{point}: {error}; libfuse has said why") from error
+    _note_daemon(store, point)
+    is_served = False
+    try:
+        trio.run(_serve, operations, point, ready)
+        is_served = True
+    except Exception:
+        logger.exception("serving %s ended; the mount stays until it is unmounted", point)
+    finally:
+        pyfuse3.close(unmount=is_served)
+    return 0 if is_served else 1
+
+
+async def _serve(operations: Operations, point: str, ready: Callable[[], None] | None) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_stop_on_signal)
+        nursery.start_soon(operations.upkeep.run)
+        nursery.start_soon(_announce, point, ready)
+        await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
+        nursery.cancel_scope.cancel()
+    await operations.files.close_all()
+
+
+async def _stop_on_signal() -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for number in signals:
+            logger.info("stopping after %s", signal.Signals(number).name)
+            pyfuse3.terminate()
+
+
+async def _announce(point: str, ready: Callable[[], None] | None) -> None:
+    await trio.to_thread.run_sync(_look, point, abandon_on_cancel=True)
+    logger.info("%s is mounted", point)
+    if ready is not None:
+        ready()
+
+
+def _look(point: str) -> None:
+    """See that the mount answers, and give it room; in a thread, for this waits for the loop."""
+    device = Path(point).stat().st_dev
+    minor = os.minor(device)
+    # Reads ahead as large as requests may be. RELEASE is a background request: it must not wait
+    # behind the reads ahead of a partition whose disk hangs. Both need privileges.
+    for name, value in (
+        (f"/sys/class/bdi/{os.major(device)}:{minor}/read_ahead_kb", _READ_AHEAD_KIB),
+        (f"/sys/fs/fuse/connections/{minor}/max_background", _MAX_BACKGROUND),
+    ):
+        with contextlib.suppress(OSError):
+            Path(name).write_text(str(value))
+
+
+def _note_daemon(store: LogStore, point: str) -> None:
+    """Write where the store is mounted, for command-line tools."""
+    if not store.read_only:
+        facts = {"version": _DAEMON_VERSION, "pid": os.getpid(), "mountpoint": point}
+        store.disk.replace(names.DAEMON, (json.dumps(facts) + "\n").encode())
+
+
+def _forget_daemon(store: LogStore) -> None:
+    if not store.read_only:
+        with contextlib.suppress(FileNotFoundError):
+            store.disk.remove(names.DAEMON)

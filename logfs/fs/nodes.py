@@ -8,7 +8,6 @@ No pyfuse3, no awaiting. ``attributes`` reads memory only, but for the raw files
 
 import json
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
@@ -17,13 +16,14 @@ from logfs.disk.vfs import FileStat
 from logfs.fs.errnos import StaleError
 from logfs.fs.partitions import Partition
 from logfs.log.attributes import Attributes as Remembered
-from logfs.log.resolve import Resolved
+from logfs.log.meta import partition_meta
+from logfs.log.resolve import Resolved, growing_end
 from logfs.types import View
 
 CACHED_S = 60.0
 """How long the kernel keeps the attributes of what never changes."""
 NAMES_S = 1.0
-"""How long it keeps names that only mkdir, touch and rmdir change, and attributes of directories."""
+"""How long it keeps names that mkdir, touch and rmdir change, and attributes of directories."""
 
 _READ_ONLY = ~0o222
 _DIRECTORY = stat.S_IFDIR
@@ -199,11 +199,11 @@ class FileNode(Node):
         """Return what stat(2) tells now.
 
         Raises:
-            StaleError: The positions of the partition had to start anew.
+            StaleError: The partition was loaded anew, and this is not what it was.
         """
         partition = self._partition
-        if partition.identity != self._identity:
-            raise StaleError(f"{partition.topic_partition}: its positions have started anew")
+        if not self.is_current:
+            raise StaleError(f"{partition.topic_partition} has been loaded anew")
         mode, uid, gid = self._ownership.of_file(*partition.topic_partition)
         if not self.takes_appends:
             mode &= _READ_ONLY
@@ -219,7 +219,7 @@ class FileNode(Node):
 
 
 class PlainNode(FileNode):
-    """A growing name without a selector: ``0``, ``0.tsv``, ``0.jsonl``. The only ones written to."""
+    """A growing name without a selector, ``0``, ``0.tsv`` or ``0.jsonl``: what is written to."""
 
     entry_timeout_s = NAMES_S
     takes_appends = True
@@ -244,7 +244,9 @@ class RangeNode(FileNode):
 
     def size(self) -> int:
         """Return the distance from the start to the end, or to the limit once it is reached."""
-        return growing_size(self.resolved)
+        resolved = self.resolved
+        end = growing_end(self._partition.log.snapshot, resolved.view, resolved.limit)
+        return max(end - resolved.start, 0)
 
 
 class FixedNode(FileNode):
@@ -265,12 +267,18 @@ class FixedNode(FileNode):
             ownership,
         )
         self.resolved = resolved
+        self._size = resolved.size
         # It must stand still: the kernel drops what it has cached when it sees another one.
         self._mtime_ms = partition.log.last_modified_ms
 
+    @property
+    def is_current(self) -> bool:
+        """Whether the log that its segments belong to is still the one in use."""
+        return self.resolved.log is self._partition.log
+
     def size(self) -> int:
         """Return the length of what is kept in the range."""
-        return self.resolved.size
+        return self._size
 
     def mtime_ms(self) -> int:
         """Return when the partition was last appended to before the name was resolved."""
@@ -282,15 +290,12 @@ class MetaNode(FileNode):
 
     entry_timeout_s = NAMES_S
 
-    def __init__(
-        self, partition: Partition, ownership: Ownership, now_ms: Callable[[], int]
-    ) -> None:
+    def __init__(self, partition: Partition, ownership: Ownership) -> None:
         super().__init__("meta", partition, ownership)
-        self._now_ms = now_ms
 
     def text(self) -> bytes:
         """Return the JSON."""
-        meta = self._partition.log.meta(self._now_ms())
+        meta = partition_meta(self._partition.log)
         return (json.dumps(meta, indent=2, ensure_ascii=False) + "\n").encode()
 
     def size(self) -> int:

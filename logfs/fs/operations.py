@@ -9,9 +9,8 @@ kernel, to which every file is always ready, as on any file system.
 """
 
 import errno
-import functools
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple
+from collections.abc import Callable, Sequence
+from typing import TypeVar, TypeVarTuple
 
 import pyfuse3
 import trio
@@ -26,6 +25,7 @@ from pyfuse3 import (
 )
 
 from logfs.errors import LogfsError, ReadOnlyError
+from logfs.fs.answers import answered
 from logfs.fs.errnos import (
     IsADirectoryNodeError,
     NotADirectoryNodeError,
@@ -43,33 +43,17 @@ from logfs.fs.rules import check_open, partition_to_make, refusal
 from logfs.fs.serving import OpenFiles
 from logfs.fs.tasks import Upkeep
 from logfs.fs.topics import TopicChanges
-from logfs.fs.tree import Question, Tree
+from logfs.fs.tree import Tree
 from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
 from logfs.log.store import LogStore
 
-P = ParamSpec("P")
+_NOT_COUNTED = frozenset({b".", b".."})
+"""Names whose look-ups in a listing the kernel does not count."""
+
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _OWN_ATTRIBUTES = PREFIX.encode()
-
-
-def answered(
-    handler: Callable[Concatenate["Operations", P], Awaitable[T]],
-) -> Callable[Concatenate["Operations", P], Coroutine[Any, Any, T]]:
-    """Turn what a handler raises into an errno."""
-    request = handler.__name__
-
-    @functools.wraps(handler)
-    async def answer(self: "Operations", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return await handler(self, *args, **kwargs)
-        except FUSEError:
-            raise
-        except Exception as error:  # noqa: BLE001 - one that got out would end the mount
-            raise FUSEError(self.translator.translate(request, error)) from None
-
-    return answer
 
 
 class Operations(pyfuse3.Operations):
@@ -164,9 +148,9 @@ class Operations(pyfuse3.Operations):
         directory = self._directories[fh]
         if start_id == 0:
             listing = self._tree.names(directory.node)
-            if isinstance(listing, Question):
+            if not isinstance(listing, list):
                 listing = await listing.partition.lane.look(listing.ask, *listing.args)
-            directory.names = listing
+            directory.names = [".", "..", *listing]
         await self._list(directory, start_id, token)
 
     @answered
@@ -246,7 +230,7 @@ class Operations(pyfuse3.Operations):
 
     @answered
     async def flush(self, fh: int) -> None:
-        """Answer close(2): report what went wrong earlier. Ends nothing, others may share the file."""
+        """Answer close(2) with what went wrong earlier; ends nothing, others may share the file."""
         self.files.report_failure(fh)
 
     @answered
@@ -268,12 +252,12 @@ class Operations(pyfuse3.Operations):
             raise FUSEError(pyfuse3.ENOATTR)
         node = self._inodes.node(inode)
         await self._settle(node.partition)
-        return get_attribute(self._store, node, name, self._clock.now_ms())
+        return get_attribute(self._store, node, name)
 
     @answered
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         """List the extended attributes."""
-        return list_attributes(self._store, self._inodes.node(inode), self._clock.now_ms())
+        return list_attributes(self._store, self._inodes.node(inode))
 
     @answered
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
@@ -342,7 +326,7 @@ class Operations(pyfuse3.Operations):
         partition = found.partition
         if partition is not None and partition.lane.releasing is not None:
             await partition.lane.releasing.wait()
-        if isinstance(found, Question):
+        if not isinstance(found, Node):
             found = await found.partition.lane.look(found.ask, *found.args)
         return self._inodes.canonical(found)
 
@@ -364,7 +348,8 @@ class Operations(pyfuse3.Operations):
                 continue  # removed since the listing was begun
             if not pyfuse3.readdir_reply(token, name, entry, number + 1):
                 return
-            self._inodes.count(node)
+            if name not in _NOT_COUNTED:
+                self._inodes.count(node)
 
     async def _made(self, parent: DirectoryNode, name: bytes) -> EntryAttributes:
         parent.mtime_ms = self._clock.now_ms()

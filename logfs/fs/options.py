@@ -22,14 +22,15 @@ from dataclasses import dataclass, field
 from logfs.config import StoreConfig
 from logfs.errors import InvalidConfigError
 
-_KERNEL = frozenset(
-    "suid nosuid dev nodev exec noexec atime noatime diratime nodiratime "
-    "relatime norelatime strictatime nostrictatime lazytime nolazytime nosymfollow".split()
-)
-_MEANINGLESS = frozenset(
-    "rw async defaults auto noauto user nouser users nousers owner group nofail _netdev silent loud "
-    "default_permissions nonempty dirsync".split()
-)
+_KERNEL = frozenset({
+    "atime", "noatime", "dev", "nodev", "diratime", "nodiratime", "exec", "noexec", "lazytime",
+    "nolazytime", "nosymfollow", "relatime", "norelatime", "strictatime", "nostrictatime", "suid",
+    "nosuid",
+})  # fmt: skip
+_MEANINGLESS = frozenset({
+    "_netdev", "async", "auto", "noauto", "default_permissions", "defaults", "dirsync", "group",
+    "loud", "nofail", "nonempty", "owner", "rw", "silent", "user", "nouser", "users", "nousers",
+})  # fmt: skip
 _MEANINGLESS_PREFIXES = ("x-", "X-", "comment=", "subtype=")
 _FLAGS = {
     "allow_other": "allow_other",

@@ -6,6 +6,7 @@ that knows the partition (inodes, open files, the lane) stays.
 
 from logfs.fs.lanes import Lane
 from logfs.log.partition import PartitionLog
+from logfs.log.segment import Segment
 from logfs.types import TopicPartition
 
 _NO_FLUSH = 2**63 - 1
@@ -22,7 +23,15 @@ class Partition:
         reload_after_s: Not to be loaded anew before this time, because it did not help.
     """
 
-    __slots__ = ("identity", "lane", "log", "open_files", "reload_after_s", "topic_partition")
+    __slots__ = (
+        "_held",
+        "identity",
+        "lane",
+        "log",
+        "open_files",
+        "reload_after_s",
+        "topic_partition",
+    )
 
     def __init__(self, log: PartitionLog, lane: Lane) -> None:
         self.topic_partition: TopicPartition = log.topic_partition
@@ -31,6 +40,7 @@ class Partition:
         self.reload_after_s = 0.0
         self.log = log
         self.identity = ""
+        self._held: tuple[Segment, ...] = ()
         self.replace_log(log)
 
     def replace_log(self, log: PartitionLog) -> None:
@@ -47,3 +57,16 @@ class Partition:
     def note_config(self) -> None:
         """Follow a change of the topic's configuration."""
         self.lane.always_in_thread = self.log.config.flush_messages != _NO_FLUSH
+
+    def hold(self) -> None:
+        """Keep the files of a partition that is being deleted until nobody has it open."""
+        if self.open_files:
+            self._held = self.log.snapshot.segments
+            self.log.pin(self._held)
+
+    def leave(self) -> None:
+        """Note that an open file of it has been closed."""
+        self.open_files -= 1
+        if self._held and not self.open_files:
+            self.log.unpin(self._held)
+            self._held = ()

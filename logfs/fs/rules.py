@@ -1,11 +1,11 @@
 """What may be opened and created how: files here only take appends, as after ``chattr +a``.
 
-    open for reading                 everything
-    >>  (O_APPEND)                   plain names only: 0, 0.tsv, 0.jsonl
-    >   cp  rsync  sed -i  truncate  EPERM
-    touch of a missing partition     makes it, and those below it
-    >>  of a missing partition       ENOENT; with the mount option create as touch
-    touch of what exists             open is refused, touch then sets the times and is content
+open for reading                 everything
+>>  (O_APPEND)                   plain names only: 0, 0.tsv, 0.jsonl
+>   cp  rsync  sed -i  truncate  EPERM
+touch of a missing partition     makes it, and those below it
+>>  of a missing partition       ENOENT; with the mount option create as touch
+touch of what exists             open is refused, touch then sets the times and is content
 """
 
 import os

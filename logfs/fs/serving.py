@@ -74,7 +74,7 @@ class OpenFiles:
             else:
                 file = await partition.lane.look(OpenFile, node, flags, self._syncs)
         except BaseException:
-            partition.open_files -= 1
+            partition.leave()
             self._tree.recent.drop(node)
             raise
         return self._files.add(file)
@@ -134,7 +134,7 @@ class OpenFiles:
             else:
                 await lane.look(file.close, 0)
         finally:
-            file.partition.open_files -= 1
+            file.partition.leave()
 
     async def close_all(self) -> None:
         """End every file: the mount stops, and no RELEASE will come for them."""

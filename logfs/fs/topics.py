@@ -65,5 +65,3 @@ def _owner_key(node: Node) -> tuple[str, int | None]:
     if isinstance(node, PlainNode):
         return node.partition.topic_partition
     raise refusal(read_only=False)
-
-

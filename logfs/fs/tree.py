@@ -39,13 +39,13 @@ from logfs.fs.recent import RecentAnswers
 from logfs.log import names
 from logfs.log.address import (
     SEGMENTS_NAME,
-    AtOffset,
+    AtByte,
     Latest,
     PartitionAddress,
     Suffix,
     parse_partition_name,
 )
-from logfs.log.resolve import resolve
+from logfs.log.resolve import resolve, resolve_segment
 from logfs.log.store import LogStore
 from logfs.types import View
 
@@ -55,6 +55,7 @@ HIDDEN_PREFIX = "__"
 """Topics whose names begin so are not listed. Source: Kafka Topic.isInternal, its convention."""
 
 VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
+_DIRECTORIES = frozenset({b".", b".."})
 _SEGMENT_TEXT = re.compile(r"([0-9]{20})\.txt")
 _SEALED_KINDS = frozenset(names.FileKind) - {names.FileKind.SNAPSHOT}
 
@@ -99,6 +100,8 @@ class Tree:
             BadSelectorError: The part behind ``@`` does not parse.
             NotADirectoryNodeError: ``parent`` is no directory.
         """
+        if name in _DIRECTORIES and isinstance(parent, DirectoryNode):
+            return parent.parent or parent if name == b".." else parent
         if isinstance(parent, TopicNode):
             node = parent.plain.get(name)
             if node is not None and node.is_current and self._is_live(node.partition):
@@ -140,7 +143,7 @@ class Tree:
         """Let go of a topic that was deleted; who has its files open keeps those."""
         self._topics.pop(topic.name, None)
         for key in [key for key in self._partitions if key[0] == topic.name]:
-            del self._partitions[key]
+            self._partitions.pop(key).hold()
 
     def note_config(self, topic: TopicNode) -> None:
         """Follow a change of a topic's configuration."""
@@ -181,7 +184,7 @@ class Tree:
         if view is not None:
             node = PlainNode(partition, view, self._ownership)
         elif address.view is Suffix.META:
-            node = MetaNode(partition, self._ownership, self._clock.now_ms)
+            node = MetaNode(partition, self._ownership)
         else:
             raise UnknownNameError(f"{name!r}: {address.view} is not there yet")
         topic.plain[name.encode()] = node
@@ -211,23 +214,24 @@ class Tree:
 
     def _answer(self, partition: Partition, address: PartitionAddress) -> FileNode:
         resolved = resolve(partition.log, address, self._clock.now_ms())
-        if resolved.end is None:
+        if resolved.grows:
             return RangeNode(partition, resolved, self._ownership)
         return FixedNode(partition, resolved, self._ownership)
 
     def _segment_text(self, partition: Partition, base_offset: int) -> FileNode:
-        snapshot = partition.log.snapshot
+        log = partition.log
+        snapshot = log.snapshot
         index = snapshot.index_of_offset(base_offset)
         if index < 0 or snapshot.segments[index].base_offset != base_offset:
-            raise UnknownNameError(f"{partition.topic_partition}: no segment begins at {base_offset}")
-        next_offset = snapshot.end_of(index)[1]
-        is_last = next_offset >= snapshot.end.offset
-        address = PartitionAddress(
-            partition.topic_partition.partition,
-            AtOffset(base_offset),
-            Latest() if is_last else AtOffset(next_offset),
-        )
-        return self._answer(partition, address)
+            raise UnknownNameError(f"{log.topic_partition}: no segment begins at {base_offset}")
+        segment = snapshot.segments[index]
+        if segment is not snapshot.active:
+            resolved = resolve_segment(log, segment, View.TEXT)
+        else:
+            number = log.topic_partition.partition
+            address = PartitionAddress(number, AtByte(segment.bases[View.TEXT]), Latest())
+            resolved = resolve(log, address, self._clock.now_ms())
+        return FixedNode(partition, resolved, self._ownership)
 
     def _raw_file(self, partition: Partition, name: str) -> FileNode:
         log = partition.log

@@ -16,12 +16,13 @@ from logfs.config import TOPIC_KEYS
 from logfs.errors import InvalidConfigError
 from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, RefusedError
 from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, RawNode, TopicNode
+from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
 
 PREFIX = "user.logfs."
 
 
-def get_attribute(store: LogStore, node: Node, name: bytes, now_ms: int) -> bytes:
+def get_attribute(store: LogStore, node: Node, name: bytes) -> bytes:
     """Return the value of an extended attribute.
 
     Raises:
@@ -31,19 +32,19 @@ def get_attribute(store: LogStore, node: Node, name: bytes, now_ms: int) -> byte
     if isinstance(node, TopicNode) and node.name:
         value = _topic_value(store, node, key)
     else:
-        value = _facts(node, now_ms).get(key)
+        value = _facts(node).get(key)
     if value is None:
         raise NoSuchAttributeError(f"no attribute {name!r}")
     return value.encode()
 
 
-def list_attributes(store: LogStore, node: Node, now_ms: int) -> list[bytes]:
+def list_attributes(store: LogStore, node: Node) -> list[bytes]:
     """Return the names of the extended attributes of a node."""
     if isinstance(node, TopicNode) and node.name:
         identity = [] if node.topic_id is None else ["topic_id"]
         keys = [*identity, *store.topic_properties(node.name)]
     else:
-        keys = list(_facts(node, now_ms))
+        keys = list(_facts(node))
     return [f"{PREFIX}{key}".encode() for key in keys]
 
 
@@ -86,10 +87,10 @@ def _topic_value(store: LogStore, node: TopicNode, key: str) -> str | None:
     return store.topic_config(node.name).get(key) if key in TOPIC_KEYS else None
 
 
-def _facts(node: Node, now_ms: int) -> Mapping[str, str]:
+def _facts(node: Node) -> Mapping[str, str]:
     if not isinstance(node, FileNode) or isinstance(node, RawNode):
         return {}
-    facts = {key: _text(value) for key, value in node.partition.log.meta(now_ms).items()}
+    facts = {key: _text(value) for key, value in partition_meta(node.partition.log).items()}
     snapshot = node.partition.log.snapshot
     match node:
         case PlainNode(view=view):

@@ -27,15 +27,11 @@ class DeletedSegments:
         segment.is_deleted = True
         self._waiting.append((due_ms, segment))
 
-    def remove_due(self, now_ms: int) -> None:
-        """Remove the files of segments that are due and that no open file has pinned."""
+    def take_due(self, now_ms: int) -> list[Segment]:
+        """Take the segments that are due and that no open file has pinned; see ``remove_files``."""
         due = [s for at, s in self._waiting if at <= now_ms and not s.pins]
         self._waiting = [row for row in self._waiting if row[1] not in due]
-        for segment in due:
-            for kind in SEGMENT_FILE_KINDS:
-                name = segment.file_name(kind)
-                if self._disk.exists(name):
-                    self._disk.remove(name)
+        return due
 
     def pin(self, segments: Sequence[Segment], live: Sequence[Segment]) -> None:
         """Keep the files of segments until ``unpin``.
@@ -53,6 +49,14 @@ class DeletedSegments:
                 raise DeletedError(f"{segment.name}: the segment has been deleted")
         for segment in segments:
             segment.pins += 1
+
+
+def remove_files(disk: Disk, segment: Segment) -> None:
+    """Remove the files of a deleted segment. May take long, so not under the lock."""
+    for kind in SEGMENT_FILE_KINDS:
+        name = segment.file_name(kind)
+        if disk.exists(name):
+            disk.remove(name)
 
 
 def unpin(segments: Sequence[Segment]) -> None:

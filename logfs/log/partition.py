@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from logfs.errors import DeletedError, LogOfflineError, OffsetOutOfRangeError, ReadOnlyError
 from logfs.log import lookup, names
 from logfs.log.active import ActiveSegment, remove_segment_files
-from logfs.log.deletion import DeletedSegments, unpin
+from logfs.log.deletion import DeletedSegments, remove_files, unpin
 from logfs.log.facts import LogFacts
 from logfs.log.lease import Lease
 from logfs.log.losses import Loss
@@ -225,7 +225,9 @@ class PartitionLog(LogFacts):
     def remove_due_files(self, now_ms: int) -> None:
         """Remove the files of deleted segments whose time has come and that nobody reads."""
         with self._lock:
-            self._deleted.remove_due(now_ms)
+            due = self._deleted.take_due(now_ms)
+        for segment in due:
+            remove_files(self.disk, segment)
 
     def pin(self, segments: Sequence[Segment]) -> None:
         """Keep the files of segments until ``unpin``, deleted or not.

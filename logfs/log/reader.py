@@ -214,10 +214,9 @@ class TextReader:
         """Find a position behind a corrupt batch from what follows it; False if it lies inside."""
         view = self._view
         corrupt = self._window.file_position + self._renderer.batch_position
-        number = textindex.count_text_entries_before(entries, corrupt + 1)
         behind, stop = ends[view] - segment.bases[view], file_end
-        if number * textindex.TEXT_INDEX.entry_bytes < len(entries):
-            follower = textindex.decode_text_entry(entries, number)
+        follower = textindex.first_behind(entries, corrupt)
+        if follower is not None:
             behind, stop = follower.lengths[view], follower.file_position
         log = segment.files().log
         self._window.load(log, corrupt, file_end, LOOKUP_BYTES, True)

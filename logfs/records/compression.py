@@ -4,7 +4,8 @@
     gzip    one RFC 1952 member
     snappy  xerial stream: 16-byte header, then (int32 length, raw snappy block) of 32 KiB each;
             old clients wrote one raw block without the header
-    lz4     LZ4 frame: independent blocks of 64 KiB, no checksums, no content size
+    lz4     LZ4 frame: independent blocks of 64 KiB, no checksums (of blocks at other levels than
+            the default), no content size
     zstd    one frame, written as a stream: no content size, no checksum
 
 Source: Kafka CompressionType, SnappyCompression, Lz4BlockOutputStream, ZstdCompression.
@@ -113,20 +114,17 @@ def _compress_snappy(payload: Buffer) -> bytes:
 def _compress_lz4(payload: Buffer, level: int | None) -> bytes:
     # At its default level Kafka takes the fast compressor, at every other one the high-compression
     # one. Source: Kafka Lz4BlockOutputStream.
-    fast = level is None or level == _LZ4_KAFKA_DEFAULT_LEVEL
+    if level is not None and level != _LZ4_KAFKA_DEFAULT_LEVEL:
+        stream = cramjam.lz4.Compressor(
+            level=min(level, _LZ4_MAX_LEVEL), content_checksum=False, block_linked=False
+        )
+        stream.compress(bytes(payload))
+        return bytes(stream.finish())
     parts = [_LZ4_HEADER]
     for block in _blocks(payload, _LZ4_BLOCK_BYTES):
-        if fast:
-            packed = cramjam.lz4.compress_block(block, mode="fast", store_size=False)
-        else:
-            packed = cramjam.lz4.compress_block(
-                block,
-                mode="high_compression",
-                compression=min(level or 0, _LZ4_MAX_LEVEL),
-                store_size=False,
-            )
+        packed = bytes(cramjam.lz4.compress_block(block, store_size=False))
         if len(packed) < len(block):
-            parts += [struct.pack("<I", len(packed)), bytes(packed)]
+            parts += [struct.pack("<I", len(packed)), packed]
         else:
             parts += [struct.pack("<I", len(block) | _LZ4_STORED), bytes(block)]
     parts.append(bytes(4))

@@ -201,8 +201,9 @@ def test_lock_through_another_name_of_the_file_is_refused(disk: PosixDisk) -> No
     lock.close()
 
 
+@pytest.mark.parametrize("is_made_again", [False, True])
 def test_lock_file_that_was_removed_meanwhile_is_locked_anew(
-    disk: PosixDisk, monkeypatch: pytest.MonkeyPatch
+    disk: PosixDisk, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
     """Kafka deletes its lock file at shutdown: a lock on the deleted one would exclude nobody."""
     path = f"{disk.root}/.lock"
@@ -212,6 +213,8 @@ def test_lock_file_that_was_removed_meanwhile_is_locked_anew(
         descriptor = really_open(name, flags, mode)
         monkeypatch.setattr(os, "open", really_open)
         Path(path).unlink()
+        if is_made_again:
+            Path(path).touch()
         return descriptor
 
     monkeypatch.setattr(os, "open", open_and_lose)

@@ -101,11 +101,12 @@ def test_upper_bound_is_the_first_entry_at_or_behind_a_position(
     assert index.lookup_upper_bound(offset_bytes(entries), BASE, position) == expected
 
 
-@given(time_indexes(), st.integers(-1, 301), st.integers(0, 700))
+@given(time_indexes(), st.integers(-1, 301), st.data())
 def test_time_lookup_is_the_last_entry_that_is_not_larger(
-    entries: list[TimestampOffset], target: int, offset: int
+    entries: list[TimestampOffset], target: int, drawn: st.DataObject
 ) -> None:
     data = memoryview(time_bytes(entries))
+    offset = drawn.draw(st.sampled_from([BASE, *(entry.offset for entry in entries)]))
     smaller = [entry for entry in entries if entry.timestamp <= target]
     assert (
         index.lookup_timestamp(data, BASE, target) == (smaller or [TimestampOffset(-1, BASE)])[-1]

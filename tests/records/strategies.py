@@ -3,6 +3,7 @@
 from hypothesis import strategies as st
 
 from logfs.records.batch import BatchFields, encode_batch
+from logfs.records.checksum import crc32c
 from logfs.records.compression import Compression
 from logfs.records.record import Header, Record
 from logfs.types import View
@@ -88,10 +89,9 @@ FIELDS = [b"v", None, *PIECES, b"two words\n" * 3, b"\xff" * 20, "ß".encode() *
 KEYS = [None, b"k", *FIELDS[1:]]
 HEADERS: list[tuple[Header, ...]] = [(), (), ((b"h", b"x"), (b"", None)), ((b"\xff", b"\x01"),)]
 
-_RECORDS = len(FIELDS) * len(KEYS) * len(TIMES) * len(HEADERS) * len(GAPS)
+record_numbers = st.integers(0, len(FIELDS) * len(KEYS) * len(TIMES) * len(HEADERS) * len(GAPS) - 1)
 recipes = st.lists(
-    st.tuples(st.integers(0, 2**16 - 1), st.lists(st.integers(0, _RECORDS - 1), max_size=6)),
-    max_size=6,
+    st.tuples(st.integers(0, 2**16 - 1), st.lists(record_numbers, max_size=6)), max_size=6
 )
 
 
@@ -161,3 +161,9 @@ def joined(log: list[Batch]) -> bytes:
 def visible(log: list[Batch]) -> list[Record]:
     """The records a reader sees of a log."""
     return [record for batch in log for record in batch.visible]
+
+
+def sealed(batch: bytes) -> bytes:
+    """The batch with a batch length and a checksum that fit."""
+    batch = batch[:8] + (len(batch) - 12).to_bytes(4, "big") + batch[12:]
+    return batch[:17] + crc32c(batch[21:]).to_bytes(4, "big") + batch[21:]

@@ -88,6 +88,7 @@ def test_pieces_and_restarts_change_nothing(log: list[Batch], data: st.DataObjec
 @given(log=logs)
 def test_adding_is_feeding(log: list[Batch]) -> None:
     builder = IndexBuilder(0, 70, decompress)
+    pending = False
     for batch in log:
         pending = builder.add(
             len(batch.data),
@@ -101,8 +102,7 @@ def test_adding_is_feeding(log: list[Batch]) -> None:
     assert state(builder) == state(whole)
     entries = whole.take()
     assert builder.take() == entries
-    if log:
-        assert pending == bool(entries[0])
+    assert pending == bool(entries[0])
 
 
 def test_the_bytes_of_entries() -> None:
@@ -138,6 +138,7 @@ def test_a_restart_forgets_the_counter() -> None:
 
 def test_a_tail_that_is_cut() -> None:
     first, second = plain(0), plain(1, b"x" * 100)
+    builder = fed(first)
     for cut in range(1, len(second)):
         builder = fed(first + second[:cut])
         assert builder.file_position == len(first)

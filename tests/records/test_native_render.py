@@ -16,6 +16,7 @@ from tests.records.strategies import (
     joined,
     logs,
     record_lists,
+    sealed,
     values,
     views,
     visible,
@@ -225,29 +226,21 @@ def test_damage_is_told_after_what_stands_before_it(position: int) -> None:
 def test_a_bad_record_behind_a_good_checksum() -> None:
     good = encode_batch([Record(0, value=b"a"), Record(1, value=b"b")])
     payload = good[61:-1]  # the last record lacks a byte, so its length does not fit
-    data = resealed(good[:61] + payload)
+    data = sealed(good[:61] + payload)
     renderer = loaded(View.TEXT, data)
     assert render(renderer, 100) == b"a\n"
     with pytest.raises(CorruptRecordError, match="does not decode"):
         render(renderer, 100)
-    surplus = loaded(View.TEXT, resealed(good + b"\0"))
+    surplus = loaded(View.TEXT, sealed(good + b"\0"))
     assert render(surplus, 100) == b"a\nb\n"
     with pytest.raises(CorruptRecordError):
         render(surplus, 100)
 
 
-def resealed(batch: bytes) -> bytes:
-    """The batch with a length and a checksum that fit."""
-    from logfs.records.checksum import crc32c  # noqa: PLC0415
-
-    batch = batch[:8] + (len(batch) - 12).to_bytes(4, "big") + batch[12:]
-    return batch[:17] + crc32c(batch[21:]).to_bytes(4, "big") + batch[21:]
-
-
 def test_a_payload_that_does_not_decompress() -> None:
     data = bytearray(encode_batch([Record(0, value=b"a")]))
     data[22] = 4
-    renderer = loaded(View.TEXT, resealed(bytes(data)))
+    renderer = loaded(View.TEXT, sealed(bytes(data)))
     for _ in range(2):
         with pytest.raises(CorruptRecordError, match="zstd") as caught:
             renderer.render(bytearray(10), 0, 10)

@@ -54,7 +54,7 @@ def test_find_timestamp(log: list[Batch], timestamp: int) -> None:
         for record in visible(log)
         if record.timestamp >= timestamp
     ]
-    assert find_timestamp(buf, 0, len(buf), timestamp, decompress) == (at_or_after or [None])[0]
+    assert find_timestamp(buf, 0, len(buf), timestamp, decompress) == next(iter(at_or_after), None)
 
 
 def test_find_timestamp_passes_over_control_and_empty_batches() -> None:
@@ -73,7 +73,9 @@ def test_damage_is_told_with_its_position() -> None:
     bad[-2] ^= 1
     log = bytes(ONE + bad)
     assert find_offset(log, 0, len(log), 100) == len(log)
-    assert measure(log, 0, len(log), 6, decompress) == oracle.lengths([Record(5, NOW_MS, None, b"v")])
+    assert measure(log, 0, len(log), 6, decompress) == oracle.lengths(
+        [Record(5, NOW_MS, None, b"v")]
+    )
     with pytest.raises(CorruptRecordError, match="checksum") as caught:
         measure(log, 0, len(log), 7, decompress)
     assert caught.value.position == len(ONE)

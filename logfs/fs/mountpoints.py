@@ -1,0 +1,114 @@
+"""What is mounted where, and taking it away.
+
+Nothing here waits for a file system that does not answer: mounts are found in /proc, and only one
+of FUSE, at exactly the place in question, is looked at to see whether it is dead.
+"""
+
+import errno
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import NamedTuple
+
+from logfs.fs.errnos import MountError
+
+SUBTYPE = "logfs"
+KIND = f"fuse.{SUBTYPE}"
+_MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+class Mount(NamedTuple):
+    """One line of mountinfo."""
+
+    point: str
+    kind: str
+    """As in /proc/mounts: ``fuse.logfs``."""
+    source: str
+    device: str
+    """Major and minor number, ``0:42``."""
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """Read the contents of ``/proc/self/mountinfo``, in the order in which mounts were made."""
+    mounts = []
+    for line in text.splitlines():
+        fields = line.split(" ")
+        kind, source = fields[fields.index("-") + 1 :][:2]
+        mounts.append(Mount(_unescape(fields[4]), kind, _unescape(source), fields[2]))
+    return mounts
+
+
+def mount_at(point: str) -> Mount | None:
+    """Return what is mounted at a path without symbolic links, the topmost if there are several."""
+    mounts = parse_mountinfo(_MOUNTINFO.read_text())
+    return next((mount for mount in reversed(mounts) if mount.point == point), None)
+
+
+def is_dead(point: str) -> bool:
+    """Tell whether the daemon behind a FUSE mount has died."""
+    try:
+        os.statvfs(point)  # not stat, which the kernel may answer from what it has cached
+    except OSError as error:
+        return error.errno == errno.ENOTCONN
+    return False
+
+
+def clear_dead_mount(point: str) -> bool:
+    """Take a mount away that a daemon left when it died.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        MountError: logfs is mounted there and alive, or the mount cannot be taken away.
+    """
+    found = mount_at(point)
+    if found is None or not found.kind.startswith("fuse"):
+        return False
+    if is_dead(point):
+        take_away(point, lazy=True)
+        return True
+    if found.kind == KIND:
+        raise MountError(f"{point}: {found.source} is mounted there already")
+    return False
+
+
+def take_away(point: str, *, lazy: bool = False) -> None:
+    """Unmount; ``lazy`` also where somebody still uses it.
+
+    Raises:
+        MountError: It cannot be unmounted; the message is the system's.
+    """
+    flags = ["-l"] if lazy else []
+    command = ["umount", *flags, "--", point]
+    if os.geteuid() != 0:
+        command = ["fusermount3", "-u", *(["-z"] if lazy else []), "--", point]
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    if result.returncode:
+        raise MountError(f"{point}: {result.stderr.strip() or 'it cannot be unmounted'}")
+
+
+def check_paths(data: str, point: str) -> None:
+    """Refuse a mount that would hide its own data, or be part of it.
+
+    Args:
+        data: The data directory.
+        point: The mount point; both without symbolic links.
+
+    Raises:
+        MountError: One is the other or lies in it.
+    """
+    if data == point:
+        raise MountError(f"{point}: the data directory cannot be its own mount point")
+    for outer, inner, what in (
+        (data, point, "the mount point lies in the data directory"),
+        (point, data, "the data directory lies in the mount point"),
+    ):
+        if Path(inner).is_relative_to(outer):
+            raise MountError(f"{point}: {what} ({inner} in {outer})")
+
+
+def _unescape(field: str) -> str:
+    """Read a field in which white space and backslashes are three octal digits."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), field)

@@ -1,0 +1,443 @@
+# Part of _native.pyx: lines and records to batches.
+
+# glibc returns freed blocks as large as a batch to the kernel, and getting the pages back costs more
+# than filling them, until it has seen one larger block freed. Show it one.
+PyBytes_FromStringAndSize(NULL, 8 << 20)
+
+cdef inline int64_t field_size(bytes field) except -1:
+    return 1 if field is None else lf_varint_size(len(field)) + len(field)
+
+
+cdef inline uint8_t *put_field(uint8_t *out, bytes field) except NULL:
+    if field is None:
+        out[0] = 1
+        return out + 1
+    out = lf_put_varint(out, PyBytes_GET_SIZE(field))
+    return lf_put(out, PyBytes_AS_STRING(field), PyBytes_GET_SIZE(field))
+
+
+cdef int64_t body_size(
+    int64_t timestamp_delta, int64_t offset_delta, bytes key, bytes value, tuple headers
+) except -1:
+    """Length of a record as its own length field counts it."""
+    cdef int64_t size = 1 + lf_varint_size(timestamp_delta) + lf_varint_size(offset_delta)
+    cdef bytes name, content
+    size += field_size(key) + field_size(value) + lf_varint_size(len(headers))
+    for name, content in headers:
+        if name is None:
+            raise ValueError("a header key must not be None")
+        size += field_size(name) + field_size(content)
+    return size
+
+
+cdef uint8_t *put_record(
+    uint8_t *out, int64_t body, int64_t timestamp_delta, int64_t offset_delta,
+    bytes key, bytes value, tuple headers
+) except NULL:
+    cdef bytes name, content
+    out = lf_put_varint(out, body)
+    out[0] = 0
+    out = lf_put_varint(out + 1, timestamp_delta)
+    out = lf_put_varint(out, offset_delta)
+    out = put_field(put_field(out, key), value)
+    out = lf_put_varint(out, len(headers))
+    for name, content in headers:
+        out = put_field(put_field(out, name), content)
+    return out
+
+
+@cython.final
+cdef class _Builder:
+    """Fills batches one after the other and keeps what Encoded needs."""
+
+    cdef Draft d
+    cdef PyObject *raw      # the bytes object that d.p points into
+    cdef list batches
+    cdef list ends
+    cdef object refusal
+    cdef object options
+    cdef bint log_append_time
+    cdef int64_t mark       # the input up to here is in batches
+    cdef int64_t taken      # lines or records up to here
+
+    def __cinit__(self, int64_t base_offset, int64_t now_ms, options):
+        self.options = options
+        self.d.limit = min(<int64_t>options.max_batch_bytes, INT32_LAST)
+        self.d.require_key = options.require_key
+        self.log_append_time = options.log_append_time
+        self.d.base_offset = base_offset
+        self.d.now = now_ms
+        self.batches = []
+        self.ends = []
+        self.begin()
+
+    def __dealloc__(self):
+        Py_XDECREF(self.raw)
+
+    cdef void begin(self) noexcept:
+        self.d.size = HEADER
+        self.d.count = 0
+        self.d.base_timestamp = self.d.now
+        self.d.max_timestamp = self.d.now
+        self.d.lens = Lens(0, 0, 0)
+        self.d.counted = True
+
+    cdef int reserve(self, int64_t more) except -1:
+        """Make room for more bytes, or for all that the limit allows."""
+        cdef int64_t wanted = max(min(self.d.size + more, self.d.limit), HEADER)
+        if self.raw == NULL:
+            self.raw = new_bytes(NULL, wanted)
+        elif wanted <= self.d.capacity:
+            return 0
+        else:
+            wanted = max(wanted, min(2 * self.d.capacity, self.d.limit))
+            resize_bytes(&self.raw, wanted)
+        self.d.p = <uint8_t *>bytes_data(self.raw)
+        self.d.capacity = wanted
+        return 0
+
+    cdef object encoded(self):
+        if self.d.count:
+            self.finish()
+        return _new_tuple(Encoded, (self.batches, self.ends, self.refusal))
+
+    # -- lines
+
+    cdef int area(self, int view, bytes_t p, bytes_t end, int64_t mark_at_end) except -1:
+        """Encode whole lines; marks are counted back from the one at the end."""
+        cdef bytes_t at = p
+        cdef int64_t needed = 0
+        cdef int status
+        while at < end:
+            self.reserve((end - at) * 5 // 4 + 64)
+            status = self.lines(view, &at, end, &needed)
+            self.mark = mark_at_end - (end - at)
+            if status == BATCH_FULL:
+                self.finish()
+            elif status == NO_ROOM:
+                self.reserve(max(needed, self.d.capacity))
+            elif status != AREA_END:
+                self.refuse(status, needed)
+                return 0
+        return 0
+
+    cdef int lines(self, int view, bytes_t *at, bytes_t end, int64_t *needed) except -1:
+        if view == JSONL:
+            return self.jsonl_lines(at, end, needed)
+        if end - at[0] < RELEASE_GIL_BYTES:
+            return (text_lines if view == TEXT else tsv_lines)(&self.d, at, end, needed)
+        with nogil:
+            return (text_lines if view == TEXT else tsv_lines)(&self.d, at, end, needed)
+
+    cdef int jsonl_lines(self, bytes_t *at, bytes_t end, int64_t *needed) except -1:
+        cdef bytes_t lf
+        cdef int status
+        while at[0] < end:
+            lf = <bytes_t>memchr(at[0], 10, end - at[0])
+            try:
+                timestamp, key, value, headers = parse_line(
+                    PyBytes_FromStringAndSize(<const char *>at[0], lf - at[0])
+                )
+                status = self.put(
+                    self.d.now if timestamp is None else timestamp, key, value, headers, needed
+                )
+            except UnparsableLineError as error:
+                self.refusal = UnparsableLineError(f"line {self.line()}: {error}")
+                return UNPARSABLE
+            if status != AREA_END:
+                return status
+            at[0] = lf + 1
+        return AREA_END
+
+    cdef int64_t line(self):
+        """Number of the line or record at which encoding stands, from 1."""
+        return self.taken + self.d.count + 1
+
+    cdef int refuse(self, int status, int64_t needed) except -1:
+        if status == UNPARSABLE:
+            return 0
+        if status == TOO_LARGE:
+            needed += HEADER
+            self.refusal = RecordTooLargeError(
+                f"line {self.line()}: its record alone makes a batch of {needed} bytes; "
+                f"max.message.bytes is {self.d.limit}",
+                needed,
+                self.d.limit,
+            )
+            return 0
+        reason = NO_KEY_REASON
+        if status == BAD_ESCAPE:
+            reason = "a backslash must be followed by t, n, r or a backslash, or be \\N alone"
+        elif status == SECOND_TAB:
+            reason = "more than one TAB; write a TAB inside a key or value as \\t"
+        self.refusal = UnparsableLineError(f"line {self.line()}: {reason}")
+        return 0
+
+    # -- records
+
+    cdef int put(
+        self, int64_t timestamp, bytes key, bytes value, tuple headers, int64_t *needed
+    ) except -1:
+        """Append one record if the batch has room."""
+        cdef int64_t delta, body, size
+        self.check(timestamp, key)
+        if self.d.count == 0:
+            self.d.base_timestamp = timestamp
+            self.d.max_timestamp = timestamp
+        delta = lf_sub(timestamp, self.d.base_timestamp)
+        body = body_size(delta, self.d.count, key, value, headers)
+        size = lf_varint_size(body) + body
+        if self.d.size + size > self.d.limit:
+            needed[0] = size
+            return BATCH_FULL if self.d.count else TOO_LARGE
+        self.reserve(size)
+        put_record(self.d.p + self.d.size, body, delta, self.d.count, key, value, headers)
+        self.d.size += size
+        self.d.count += 1
+        self.d.max_timestamp = max(self.d.max_timestamp, timestamp)
+        self.d.counted = False
+        return AREA_END
+
+    cdef int check(self, timestamp, key) except -1:
+        if key is None and self.d.require_key:
+            raise UnparsableLineError(NO_KEY_REASON)
+        if timestamp == -1 or self.log_append_time:
+            return 0
+        earliest = self.d.now - self.options.timestamp_before_max_ms
+        latest = self.d.now + self.options.timestamp_after_max_ms
+        if not earliest <= timestamp <= latest:
+            raise UnparsableLineError(
+                f"timestamp {timestamp} is outside [{earliest}, {latest}], which "
+                "message.timestamp.before.max.ms and message.timestamp.after.max.ms allow"
+            )
+        return 0
+
+    cdef int records(self, records) except -1:
+        cdef int64_t needed = 0
+        cdef int status
+        for record in records:
+            timestamp = -1 if record.timestamp is None else record.timestamp
+            while True:
+                try:
+                    status = self.put(
+                        timestamp, record.key, record.value, record.headers, &needed
+                    )
+                except UnparsableLineError as error:
+                    self.refusal = UnparsableLineError(f"record {self.line()}: {error}")
+                    return 0
+                if status != BATCH_FULL:
+                    break
+                self.finish()
+            if status != AREA_END:
+                self.refuse(status, needed)
+                return 0
+            self.mark += 1
+        return 0
+
+    # -- batches
+
+    cdef int finish(self) except -1:
+        """Close the batch and begin the next one."""
+        cdef int64_t last_offset = self.d.base_offset + self.d.count - 1
+        cdef int64_t max_timestamp = self.d.max_timestamp
+        cdef bytes data
+        if self.log_append_time:
+            max_timestamp = self.d.now
+        if not self.d.counted:
+            self.count_records(max_timestamp)
+        data = self.batch(max_timestamp)
+        self.batches.append(_new_tuple(EncodedBatch, (
+            data, self.d.base_offset, last_offset, max_timestamp,
+            self.d.lens.text, self.d.lens.tsv, self.d.lens.jsonl,
+        )))
+        self.ends.append(self.mark)
+        self.taken += self.d.count
+        self.d.base_offset = last_offset + 1
+        self.begin()
+        return 0
+
+    cdef int count_records(self, int64_t max_timestamp) except -1:
+        """Measure what was written: one definition of the lengths for all ways in."""
+        cdef Batch b
+        cdef int status
+        b.base_offset = self.d.base_offset
+        b.base_timestamp = self.d.base_timestamp
+        b.max_timestamp = max_timestamp
+        b.attributes = LOG_APPEND_TIME if self.log_append_time else 0
+        b.p = self.d.p + HEADER
+        b.end = self.d.p + self.d.size
+        b.left = self.d.count
+        self.d.lens = Lens(0, 0, 0)
+        with nogil:
+            status = measure_batch(&b, INT64_LAST, &self.d.lens)
+        if status < 0:
+            raise AssertionError("the encoder wrote what the decoder cannot read")
+        return 0
+
+    cdef bytes batch(self, int64_t max_timestamp):
+        """The finished batch, compressed if asked for and if that does not make it too large."""
+        cdef int codec = self.options.compression
+        cdef int64_t size = self.d.size
+        cdef bytes packed
+        if codec:
+            packed = _compress(
+                codec, borrowed(self.d.p + HEADER, size - HEADER), self.options.compression_level
+            )
+            if HEADER + PyBytes_GET_SIZE(packed) <= self.d.limit:
+                size = HEADER + PyBytes_GET_SIZE(packed)
+                self.reserve(size - self.d.size)
+                memcpy(self.d.p + HEADER, PyBytes_AS_STRING(packed), size - HEADER)
+            else:
+                codec = 0
+        self.put_header(size, codec, max_timestamp)
+        lf_put32(self.d.p + 17, checksum(self.d.p, size))
+        if size != self.d.capacity:
+            resize_bytes(&self.raw, size)
+        data = <object>self.raw
+        Py_XDECREF(self.raw)
+        self.raw = NULL
+        return data
+
+    cdef int put_header(self, int64_t size, int codec, int64_t max_timestamp) except -1:
+        cdef uint8_t *p = self.d.p
+        lf_put64(p, self.d.base_offset)
+        lf_put32(p + 8, size - LOG_OVERHEAD)
+        lf_put32(p + 12, self.options.leader_epoch)
+        p[16] = 2
+        lf_put16(p + 21, codec | (LOG_APPEND_TIME if self.log_append_time else 0))
+        lf_put32(p + 23, self.d.count - 1)
+        lf_put64(p + 27, self.d.base_timestamp)
+        lf_put64(p + 35, max_timestamp)
+        lf_put64(p + 43, -1)                    # producer id, epoch, base sequence: none
+        lf_put16(p + 51, -1)
+        lf_put32(p + 53, -1)
+        lf_put32(p + 57, self.d.count)
+        return 0
+
+
+def encode_lines(
+    int view,
+    head,
+    body,
+    Py_ssize_t start,
+    Py_ssize_t stop,
+    int64_t base_offset,
+    int64_t now_ms,
+    options,
+):
+    """Turn complete lines into as few batches as ``max_batch_bytes`` allows.
+
+    Args:
+        view: What the lines are: 0 text, 1 tsv, 2 jsonl.
+        head: The beginning of the first line, without LF; may be empty.
+        body: Buffer with the rest.
+        start: Where in ``body`` to begin.
+        stop: Where to end; the byte before it is a LF unless the range is empty.
+        base_offset: Offset of the first record; the others follow without gaps.
+        now_ms: Timestamp of the records, where a line does not give one.
+        options: :class:`EncodeOptions`.
+
+    Returns:
+        :class:`Encoded`. A line that cannot become a record ends the call: what stands before it is
+        in ``batches``, the reason with the number of the line, from 1, in ``refusal``.
+
+    Raises:
+        ValueError: The range is not inside ``body``, does not end with a line, or begins with a
+            head and nothing else.
+    """
+    cdef _View lines = window(body, start, stop)
+    cdef _Builder builder
+    cdef bytes_t lf
+    cdef bytes first
+    if not TEXT <= view <= JSONL:
+        raise ValueError(f"no view {view}")
+    if start == stop:
+        if len(head):
+            raise ValueError("the first line has no end")
+        return Encoded([], [], None)
+    if lines.p[stop - 1] != 10:
+        raise ValueError("the last line has no end")
+    builder = _Builder(base_offset, now_ms, options)
+    if len(head):
+        lf = <bytes_t>memchr(lines.p + start, 10, stop - start)
+        first = bytes(head) + PyBytes_FromStringAndSize(
+            <const char *>lines.p + start, lf + 1 - (lines.p + start)
+        )
+        start = lf + 1 - lines.p
+        builder.area(
+            view,
+            <bytes_t>PyBytes_AS_STRING(first),
+            <bytes_t>PyBytes_AS_STRING(first) + PyBytes_GET_SIZE(first),
+            start,
+        )
+    if builder.refusal is None:
+        builder.area(view, lines.p + start, lines.p + stop, stop)
+    return builder.encoded()
+
+
+def encode_records(records, int64_t base_offset, int64_t now_ms, options):
+    """Turn records into as few batches as ``max_batch_bytes`` allows.
+
+    Args:
+        records: Iterable of :class:`Record`; offsets are ignored, a timestamp of -1 or None is
+            kept as "none".
+        base_offset: Offset of the first record; the others follow without gaps.
+        now_ms: For the limits of timestamps, and the timestamp under LogAppendTime.
+        options: :class:`EncodeOptions`.
+
+    Returns:
+        :class:`Encoded`; ``ends`` counts records, and a refusal names the record, from 1.
+    """
+    cdef _Builder builder = _Builder(base_offset, now_ms, options)
+    builder.records(records)
+    return builder.encoded()
+
+
+def encode_payload(records, int64_t base_offset, int64_t base_timestamp):
+    """Encode records as bytes 61 to the end of a batch, keeping their own offsets.
+
+    Args:
+        records: Iterable of :class:`Record`.
+        base_offset: What offset deltas count from.
+        base_timestamp: What timestamp deltas count from.
+    """
+    cdef list parts = []
+    cdef int64_t body, size, timestamp_delta, offset_delta
+    cdef bytes part
+    for record in records:
+        timestamp_delta = lf_sub(record.timestamp, base_timestamp)
+        offset_delta = record.offset - base_offset
+        body = body_size(
+            timestamp_delta, offset_delta, record.key, record.value, record.headers
+        )
+        size = lf_varint_size(body) + body
+        part = PyBytes_FromStringAndSize(NULL, size)
+        put_record(
+            <uint8_t *>PyBytes_AS_STRING(part), body, timestamp_delta, offset_delta,
+            record.key, record.value, record.headers,
+        )
+        parts.append(part)
+    return b"".join(parts)
+
+
+def unfinished_fits(int view, int64_t length, options):
+    """Whether the beginning of a line may still become a record.
+
+    Args:
+        view: What the line is.
+        length: Bytes of it so far.
+        options: :class:`EncodeOptions`.
+
+    Returns:
+        For text exactly that. For tsv, escapes may make the record half as long. For jsonl, six
+        times the limit and a little: no line that the view prints is longer; white space could be.
+    """
+    cdef int64_t limit = options.max_batch_bytes
+    cdef int64_t value = length
+    cdef int64_t body
+    if view == JSONL:
+        return length <= 6 * limit + 4096
+    if view == TSV:
+        value = max(0, (length - 4) // 2)
+    body = 5 + lf_varint_size(value) + value
+    return HEADER + lf_varint_size(body) + body <= limit

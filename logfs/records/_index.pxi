@@ -1,0 +1,283 @@
+# Part of _native.pyx: what one segment's indexes hold.
+
+@cython.final
+cdef class IndexBuilder:
+    """The index rules of one segment, one batch after the other.
+
+    Per batch, in this order: the max timestamp (only a larger one counts, and remembers this
+    batch's last offset); if more than ``index_interval_bytes`` lie since the last entry, an entry
+    in each index, and the counter starts anew; then the counter grows by the batch's size. So the
+    first batch never has an entry.
+
+        index       8 bytes: int32 last offset - base, int32 position of the batch
+        timeindex  12 bytes: int64 max timestamp so far, int32 offset of it - base; only if the
+                   timestamp is larger than the last entry's
+        textindex  32 bytes: int32 base offset - base, int32 position, and the lengths of the text,
+                   tsv and jsonl renderings of the segment before this batch, int64 each
+
+    Args:
+        base_offset: Base offset of the segment.
+        index_interval_bytes: Kafka's ``index.interval.bytes``.
+        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+
+    Attributes:
+        file_position: Bytes accounted for; where the next batch begins.
+        next_offset: Last offset + 1; the segment's base offset while it is empty.
+        max_timestamp: Largest so far, -1 if none.
+        offset_of_max_timestamp: Last offset of the earliest batch that had it; the base offset if
+            none had one.
+        first_timestamp: Max timestamp of the first batch, -1 if none.
+        last_time_entry: Timestamp of the last time index entry, -1 if none.
+        bytes_since_entry: The counter.
+        text, tsv, jsonl: Running lengths of the renderings, from the segment's first byte.
+        leader_epochs: ``(epoch, first offset)``, epochs increasing.
+        max_leader_epoch: The largest, -1 if none.
+        batches, records: How many were accounted for by this object.
+        problem: Why the last ``feed`` stopped; None if it used everything up. "incomplete" is a
+            batch cut by ``stop`` and says nothing against it; ``wanted`` is then its total size in
+            bytes, 0 if even its header is cut. All else is damage.
+
+    Source: Kafka LogSegment.append and LogSegment.recover (per batch, KAFKA-806).
+    """
+
+    cdef readonly int64_t base_offset
+    cdef readonly int64_t index_interval_bytes
+    cdef readonly int64_t file_position
+    cdef readonly int64_t next_offset
+    cdef readonly int64_t max_timestamp
+    cdef readonly int64_t offset_of_max_timestamp
+    cdef readonly int64_t first_timestamp
+    cdef readonly int64_t last_time_entry
+    cdef readonly int64_t bytes_since_entry
+    cdef readonly int64_t text
+    cdef readonly int64_t tsv
+    cdef readonly int64_t jsonl
+    cdef readonly int64_t max_leader_epoch
+    cdef readonly list leader_epochs
+    cdef readonly int64_t batches
+    cdef readonly int64_t records
+    cdef readonly str problem
+    cdef readonly int64_t wanted
+    cdef object decompress
+    cdef bytearray offset_entries
+    cdef bytearray time_entries
+    cdef bytearray text_entries
+
+    def __init__(self, int64_t base_offset, int64_t index_interval_bytes, decompress):
+        self.base_offset = base_offset
+        self.index_interval_bytes = index_interval_bytes
+        self.decompress = decompress
+        self.next_offset = base_offset
+        self.max_timestamp = -1
+        self.offset_of_max_timestamp = base_offset
+        self.first_timestamp = -1
+        self.last_time_entry = -1
+        self.max_leader_epoch = -1
+        self.leader_epochs = []
+        self.offset_entries = bytearray()
+        self.time_entries = bytearray()
+        self.text_entries = bytearray()
+
+    def restore(
+        self,
+        *,
+        int64_t file_position,
+        int64_t next_offset,
+        int64_t max_timestamp,
+        int64_t offset_of_max_timestamp,
+        int64_t first_timestamp,
+        int64_t last_time_entry,
+        int64_t text,
+        int64_t tsv,
+        int64_t jsonl,
+        int64_t bytes_since_entry=0,
+        int64_t max_leader_epoch=-1,
+    ):
+        """Go on from a batch border inside the segment instead of from its start.
+
+        The arguments are the attributes as they were there. Kafka forgets the counter at a
+        restart, hence its default. Leader epochs up to ``max_leader_epoch`` are not listed again.
+        """
+        self.file_position = file_position
+        self.next_offset = next_offset
+        self.max_timestamp = max_timestamp
+        self.offset_of_max_timestamp = offset_of_max_timestamp
+        self.first_timestamp = first_timestamp
+        self.last_time_entry = last_time_entry
+        self.text = text
+        self.tsv = tsv
+        self.jsonl = jsonl
+        self.bytes_since_entry = bytes_since_entry
+        self.max_leader_epoch = max_leader_epoch
+
+    def add(
+        self,
+        int64_t batch_bytes_len,
+        int64_t base_offset,
+        int64_t last_offset,
+        int64_t max_timestamp,
+        int64_t leader_epoch,
+        int64_t text,
+        int64_t tsv,
+        int64_t jsonl,
+    ):
+        """Account for one batch that begins at ``file_position``.
+
+        Args:
+            batch_bytes_len: Its total size.
+            base_offset: Its base offset, >= ``next_offset``.
+            last_offset: Its last offset.
+            max_timestamp: Of its header, -1 if none.
+            leader_epoch: Of its header, -1 if none.
+            text: Length of its text rendering.
+            tsv: Length of its tsv rendering.
+            jsonl: Length of its jsonl rendering.
+
+        Returns:
+            Whether ``take`` has something to give.
+        """
+        cdef Lens lens = Lens(text, tsv, jsonl)
+        cdef Batch b
+        b.base_offset = base_offset
+        b.last_offset = last_offset
+        b.max_timestamp = max_timestamp
+        b.epoch = leader_epoch
+        b.count = last_offset - base_offset + 1
+        self.account(&b, batch_bytes_len, &lens)
+        return len(self.offset_entries) > 0
+
+    cdef int account(self, Batch *b, int64_t size, Lens *lens) except -1:
+        if self.file_position == 0:
+            self.first_timestamp = b.max_timestamp
+        if b.max_timestamp > self.max_timestamp:
+            self.max_timestamp = b.max_timestamp
+            self.offset_of_max_timestamp = b.last_offset
+        if self.bytes_since_entry > self.index_interval_bytes:
+            self.add_entries(b)
+            self.bytes_since_entry = 0
+        if b.epoch > self.max_leader_epoch:
+            self.max_leader_epoch = b.epoch
+            self.leader_epochs.append((b.epoch, b.base_offset))
+        self.bytes_since_entry += size
+        self.file_position += size
+        self.next_offset = b.last_offset + 1
+        self.text += lens.text
+        self.tsv += lens.tsv
+        self.jsonl += lens.jsonl
+        self.batches += 1
+        self.records += b.count
+        return 0
+
+    cdef int add_entries(self, Batch *b) except -1:
+        cdef uint8_t entry[32]
+        lf_put32(entry, b.last_offset - self.base_offset)
+        lf_put32(entry + 4, self.file_position)
+        self.offset_entries += PyBytes_FromStringAndSize(<char *>entry, 8)
+        lf_put32(entry, b.base_offset - self.base_offset)
+        lf_put64(entry + 8, self.text)
+        lf_put64(entry + 16, self.tsv)
+        lf_put64(entry + 24, self.jsonl)
+        self.text_entries += PyBytes_FromStringAndSize(<char *>entry, 32)
+        self.time_entries += self.final_time_entry()
+        return 0
+
+    def feed(self, buf, Py_ssize_t start, Py_ssize_t stop, bint verify):
+        """Account for the whole batches of a piece of the segment.
+
+        Stops before a batch that is cut, damaged, out of order or out of the segment's range; see
+        ``problem``.
+
+        Args:
+            buf: ``buf[start]`` is the byte at ``file_position``.
+            start: Where to begin.
+            stop: Where to end.
+            verify: Whether to check the CRCs; records are decoded either way.
+
+        Returns:
+            Bytes used up.
+        """
+        cdef _View view = window(buf, start, stop)
+        cdef Py_ssize_t position = start
+        cdef int64_t size
+        cdef Lens lens
+        cdef Batch b
+        self.problem = None
+        self.wanted = 0
+        while position < stop:
+            size = self.check_frame(view.p + position, stop - position, &b)
+            if size == 0:
+                break
+            if verify:
+                self.problem = checksum_problem(view.p + position, size)
+                if self.problem is not None:
+                    break
+            lens = Lens(0, 0, 0)
+            if self.lengths(view.p + position, size, &b, &lens) < 0:
+                break
+            self.account(&b, size, &lens)
+            position += size
+        return position - start
+
+    cdef int64_t check_frame(self, bytes_t p, int64_t available, Batch *b) except -1:
+        """Size of the batch at p if it is whole and may stand here, else 0 and the problem."""
+        cdef int64_t size
+        cdef int code = peek(p, available, &size)
+        if code == INCOMPLETE:
+            self.problem = "incomplete"
+            self.wanted = size
+            return 0
+        if code == WHOLE:
+            code = read_header(p, b)
+        if code != WHOLE:
+            self.problem = frame_problem(code, p)
+        elif b.base_offset < self.next_offset:
+            self.problem = f"base offset {b.base_offset} is below {self.next_offset}"
+        elif b.last_offset - self.base_offset > INT32_LAST:
+            self.problem = f"last offset {b.last_offset} is too far from {self.base_offset}"
+        elif self.file_position + size > INT32_LAST:
+            self.problem = f"batch of {size} bytes ends beyond the largest segment"
+        else:
+            return size
+        return 0
+
+    cdef int lengths(self, bytes_t p, int64_t size, Batch *b, Lens *lens) except? -1:
+        cdef int status
+        try:
+            plain = open_records(p, size, b, self.decompress)
+        except CorruptRecordError as error:
+            self.problem = f"undecodable: {error}"
+            return -1
+        if b.end - b.p >= RELEASE_GIL_BYTES:
+            with nogil:
+                status = measure_batch(b, INT64_LAST, lens)
+        else:
+            status = measure_batch(b, INT64_LAST, lens)
+        if status < 0:
+            self.problem = f"undecodable: record {b.count - b.left} of {b.count}"
+        return status
+
+    def take(self):
+        """Take the entries since the last call.
+
+        Returns:
+            ``(offset index, time index, text index)``, whole entries each.
+        """
+        taken = bytes(self.offset_entries), bytes(self.time_entries), bytes(self.text_entries)
+        self.offset_entries.clear()
+        self.time_entries.clear()
+        self.text_entries.clear()
+        return taken
+
+    def final_time_entry(self):
+        """The time index entry of a roll, a close or the end of recovery.
+
+        Returns:
+            12 bytes; ``b""`` if the last entry has this timestamp already.
+        """
+        cdef uint8_t entry[12]
+        if self.max_timestamp <= self.last_time_entry:
+            return b""
+        self.last_time_entry = self.max_timestamp
+        lf_put64(entry, self.max_timestamp)
+        lf_put32(entry + 8, self.offset_of_max_timestamp - self.base_offset)
+        return PyBytes_FromStringAndSize(<char *>entry, 12)

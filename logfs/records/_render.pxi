@@ -1,0 +1,286 @@
+# Part of _native.pyx: batches to the bytes of a view.
+
+cdef enum:
+    FULL = 0                # the room is used up
+    AT_STOP = 1
+    BATCH_END = 2
+    DAMAGED = 3
+    NO_MEMORY = 4
+
+
+@cython.final
+cdef class Renderer:
+    """Delivers the records of a window of the log as the bytes of one view, in pieces of any size.
+
+    Load a window, then ``skip`` and ``render`` to its end; a piece may end inside a record. The CRC
+    of a batch is checked on entering it. What stands before a damaged batch is delivered first; the
+    call that could deliver nothing else raises, and raises again. The window must not change, and
+    its buffer is held, until the next ``load`` or ``release``.
+
+    Args:
+        view: Which rendering: 0 text, 1 tsv, 2 jsonl.
+        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+
+    Attributes:
+        stop_offset: Nothing of a record with this offset or a larger one is delivered.
+        at_stop: Whether the next record is such a one.
+        exhausted: Whether no whole batch is left; one that is cut by the window's end stays.
+        batch_position: Where in the buffer the batch of the next byte begins.
+        next_offset: Offset of the record that the next byte belongs to. Where that is the first of
+            a batch not entered yet: the batch's base offset, which is smaller if compaction took
+            the first records. Behind the last batch: its last offset + 1.
+
+    ``at_stop`` and ``exhausted`` may come late by one call where a piece ended at the border of a
+    batch exactly: the next call then delivers nothing.
+    """
+
+    cdef public int64_t stop_offset
+    cdef readonly int view
+    cdef object decompress
+    cdef _View window
+    cdef object plain       # keeps decompressed records alive
+    cdef Py_ssize_t cursor  # position of the next batch
+    cdef Py_ssize_t stop
+    cdef Py_ssize_t position
+    cdef Batch b
+    cdef Rec r
+    cdef bint entered       # b is a batch that was not left yet
+    cdef bint have          # r is the next record
+    cdef int64_t length     # of r's rendering, -1 if not known yet
+    cdef int64_t within     # bytes of it already delivered
+    cdef int64_t behind     # last offset left behind, + 1
+    cdef uint8_t *scratch   # rendering of a record that is delivered in pieces
+    cdef Py_ssize_t scratch_bytes
+    cdef bint scratch_ready
+
+    def __init__(self, int view, decompress):
+        if not TEXT <= view <= JSONL:
+            raise ValueError(f"no view {view}")
+        self.view = view
+        self.decompress = decompress
+        self.stop_offset = INT64_LAST
+
+    def __dealloc__(self):
+        free(self.scratch)
+
+    def load(self, buf, Py_ssize_t start, Py_ssize_t stop):
+        """Begin at the first record of ``buf[start:stop]``; a batch begins at ``start``."""
+        cdef _View view = window(buf, start, stop)
+        self.release()
+        self.window = view
+        self.cursor = start
+        self.stop = stop
+
+    def release(self):
+        """Let go of the window; nothing is left to deliver."""
+        self.window = None
+        self.plain = None
+        self.cursor = self.stop = self.position = 0
+        self.entered = self.have = False
+        self.b.left = 0
+        self.b.p = self.b.end = NULL
+
+    def render(self, out, Py_ssize_t start, Py_ssize_t limit):
+        """Write the next bytes.
+
+        Args:
+            out: Writable buffer.
+            start: Where in it to begin.
+            limit: How many bytes at most.
+
+        Returns:
+            How many were written; fewer than ``limit`` only at the end of the window, at
+            ``stop_offset`` or before a damaged batch.
+
+        Raises:
+            CorruptRecordError: The next byte belongs to a damaged batch; its position in the
+                window's buffer is in the error.
+        """
+        cdef _View room = _View(out, True)
+        if start < 0 or limit < 0 or limit > room.n - start:
+            raise ValueError(f"{limit} bytes at {start} are not inside a buffer of {room.n} bytes")
+        return self.drive(room.p + start, limit, True)
+
+    def skip(self, int64_t n):
+        """Move on over ``n`` bytes; returns how many, fewer in the cases of ``render``.
+
+        Raises:
+            CorruptRecordError: As ``render``.
+        """
+        return self.drive(NULL, n, True)
+
+    def skip_to_offset(self, int64_t offset):
+        """Move on to the first record whose offset is >= ``offset``, or to ``stop_offset``.
+
+        Returns:
+            The bytes passed over; 0 and no movement if the next record is such a one already.
+
+        Raises:
+            CorruptRecordError: A damaged batch lies before it.
+        """
+        cdef int64_t stop_offset = self.stop_offset
+        if offset < stop_offset:
+            self.stop_offset = offset
+        try:
+            return self.drive(NULL, INT64_LAST, False)
+        finally:
+            self.stop_offset = stop_offset
+
+    cdef int64_t drive(self, uint8_t *out, int64_t room, bint tolerant) except -1:
+        """Deliver (or skip, if out is NULL) up to room bytes.
+
+        Damage behind the first byte is left to the next call if the caller is tolerant.
+        """
+        cdef int64_t done = 0
+        cdef int status = FULL
+        while True:
+            if self.b.end - self.b.p >= RELEASE_GIL_BYTES and room - done >= RELEASE_GIL_BYTES:
+                with nogil:
+                    status = self.run(out, room, &done)
+            else:
+                status = self.run(out, room, &done)
+            if status == NO_MEMORY:
+                raise MemoryError
+            if status == DAMAGED:
+                if done and tolerant:
+                    return done
+                raise corrupt("a record does not decode", self.position)
+            if status != BATCH_END or (done == room and room):
+                return done
+            try:
+                if not self.enter():
+                    return done
+            except CorruptRecordError:
+                if done and tolerant:
+                    return done
+                raise
+
+    cdef bint enter(self) except -1:
+        """Enter the next batch; False if there is none or it lies at stop_offset."""
+        cdef int64_t size
+        cdef Batch b
+        if self.entered:
+            self.behind = self.b.last_offset + 1
+            self.entered = False
+        if self.window is None:
+            return False
+        size = whole_batch(self.window.p + self.cursor, self.stop - self.cursor, self.cursor, &b)
+        if size == 0 or b.base_offset >= self.stop_offset:
+            return False
+        self.plain = verified_records(
+            self.window.p + self.cursor, size, self.cursor, &b, self.decompress
+        )
+        self.b = b
+        self.entered = True
+        self.position = self.cursor
+        self.cursor += size
+        return True
+
+    cdef int run(self, uint8_t *out, int64_t room, int64_t *done) noexcept nogil:
+        """Deliver records of the batch that was entered."""
+        while True:
+            if not self.have:
+                if self.b.left == 0:
+                    return DAMAGED if has_trailing_bytes(&self.b) else BATCH_END
+                if next_record(&self.b, &self.r) < 0:
+                    return DAMAGED
+                self.have = True
+                self.within = 0
+                self.length = -1
+            if self.r.offset >= self.stop_offset:
+                return AT_STOP
+            if done[0] == room:
+                return FULL
+            if out != NULL and self.within == 0 and longest_rendering(&self.r) <= room - done[0]:
+                done[0] = put_rendered(self.view, out + done[0], &self.r) - out
+                self.leave_record()
+                continue
+            if self.length < 0:
+                self.length = rendered_length(self.view, &self.r)
+                self.scratch_ready = False
+            if self.within == 0 and self.length <= room - done[0]:
+                if out != NULL:
+                    put_rendered(self.view, out + done[0], &self.r)
+                done[0] += self.length
+                self.leave_record()
+            elif not self.deliver_part(out, room, done):
+                return NO_MEMORY
+
+    cdef inline void leave_record(self) noexcept nogil:
+        self.have = False
+        self.behind = self.r.offset + 1
+
+    cdef bint deliver_part(self, uint8_t *out, int64_t room, int64_t *done) noexcept nogil:
+        cdef int64_t part = min(self.length - self.within, room - done[0])
+        if out != NULL:
+            if not self.prepare_scratch():
+                return False
+            memcpy(out + done[0], self.scratch + self.within, part)
+        done[0] += part
+        self.within += part
+        if self.within == self.length:
+            self.leave_record()
+        return True
+
+    cdef bint prepare_scratch(self) noexcept nogil:
+        cdef void *larger
+        if self.scratch_ready:
+            return True
+        if self.length > self.scratch_bytes:
+            larger = realloc(self.scratch, self.length)
+            if larger == NULL:
+                return False
+            self.scratch = <uint8_t *>larger
+            self.scratch_bytes = self.length
+        put_rendered(self.view, self.scratch, &self.r)
+        self.scratch_ready = True
+        return True
+
+    cdef bint in_batch(self) noexcept:
+        return self.have or self.b.p != self.b.end
+
+    cdef int peek_next(self, Batch *b) noexcept:
+        """Judge the header of the next batch."""
+        cdef int64_t size
+        cdef int code = INCOMPLETE
+        if self.window is not None:
+            code = peek(self.window.p + self.cursor, self.stop - self.cursor, &size)
+        if code == WHOLE:
+            code = read_header(self.window.p + self.cursor, b)
+        return code
+
+    @property
+    def exhausted(self):
+        """Whether no whole batch is left."""
+        cdef Batch b
+        return not self.in_batch() and self.peek_next(&b) == INCOMPLETE
+
+    @property
+    def at_stop(self):
+        """Whether the next record's offset is >= ``stop_offset``."""
+        cdef Batch b
+        if self.have:
+            return self.r.offset >= self.stop_offset
+        return (
+            not self.in_batch()
+            and self.peek_next(&b) == WHOLE
+            and b.base_offset >= self.stop_offset
+        )
+
+    @property
+    def batch_position(self):
+        """Where in the buffer the batch of the next byte begins."""
+        return self.position if self.in_batch() else self.cursor
+
+    @property
+    def next_offset(self):
+        """Offset of the record that the next byte belongs to."""
+        cdef Batch b
+        if self.have:
+            return self.r.offset
+        if self.in_batch():
+            return max(self.behind, self.b.base_offset)
+        behind = max(self.behind, self.b.last_offset + 1) if self.entered else self.behind
+        if self.peek_next(&b) == WHOLE:
+            return max(behind, b.base_offset)
+        return behind

@@ -1,0 +1,222 @@
+"""Data directories that a daemon of their own mounts, for tests that go through the kernel.
+
+    with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
+        (mount.point / "orders").mkdir()
+        ...
+
+The daemon is ``python -m logfs mount`` as a user starts it. A mount is always taken away, whatever
+happened to its daemon; what the daemon logged is in ``Mount.log``, and a daemon that ran into a bug
+of its own fails the test when it stops.
+"""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from logfs.config import StoreConfig
+from logfs.disk.posix import PosixDisk
+from logfs.fs.host import current_host
+from logfs.log.store import LogStore
+
+ROOT = Path(__file__).parents[1]
+COMMAND = (sys.executable, "-m", "logfs")
+PATIENCE_S = 60.0
+"""When a test gives up waiting. Nothing is said about how long anything takes."""
+_SIGNS_OF_A_BUG = ("Traceback (most recent call last)", "a bug in logfs")
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return the environment in which this tree's logfs runs, with some variables changed."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return {**os.environ, "PYTHONPATH": path, "LC_ALL": "C.UTF-8", "TZ": "UTC0", **changes}
+
+
+def wait_until(holds: Callable[[], object], what: str) -> None:
+    """Wait for something that has to become true."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.01)
+
+
+def run(
+    *command: str | os.PathLike[str], cwd: Path | None = None, data: bytes = b""
+) -> subprocess.CompletedProcess[bytes]:
+    """Run a program, which may fail."""
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        input=data,
+        check=False,
+        capture_output=True,
+        env=environment(),
+        timeout=PATIENCE_S,
+    )
+
+
+def output(*command: str | os.PathLike[str], cwd: Path | None = None, data: bytes = b"") -> bytes:
+    """Run a program that has to succeed without a complaint and return what it prints."""
+    result = run(*command, cwd=cwd, data=data)
+    assert not result.returncode, result
+    assert not result.stderr, result
+    return result.stdout
+
+
+def logfs(*arguments: str | os.PathLike[str], data: bytes = b"") -> bytes:
+    """Run the command line, which has to succeed, and return what it prints."""
+    result = run(*COMMAND, *arguments, data=data)
+    assert not result.returncode, result
+    return result.stdout
+
+
+@contextlib.contextmanager
+def opened_store(data: Path, **properties: str) -> Iterator[LogStore]:
+    """Open a data directory that nobody has mounted, as a program would, and close it cleanly."""
+    config = StoreConfig.from_properties(properties)
+    store = LogStore.open(PosixDisk(str(data)), config, current_host(), now_ms=now_ms())
+    try:
+        yield store
+    finally:
+        store.close(now_ms())
+
+
+def now_ms() -> int:
+    """Return the time, in ms since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def is_mounted(point: Path) -> bool:
+    """Tell whether a file system is mounted at a path, alive or dead."""
+    text = Path("/proc/self/mountinfo").read_text()
+    return any(line.split(" ")[4] == str(point) for line in text.splitlines())
+
+
+class Mount:
+    """A data directory and where it is mounted.
+
+    Args:
+        data: The data directory, made if it is missing.
+        point: The mount point, made if it is missing; neither path has white space in it.
+        options: Mount options, each as behind ``-o``.
+        variables: Changes of the daemon's environment.
+
+    Attributes:
+        data: The data directory.
+        point: The mount point.
+        options: Those of the next start.
+    """
+
+    def __init__(
+        self, data: Path, point: Path, *options: str, variables: Mapping[str, str] | None = None
+    ) -> None:
+        for directory in (data, point):
+            directory.mkdir(parents=True, exist_ok=True)
+        self.data = data.resolve()
+        self.point = point.resolve()
+        self.options = options
+        self._variables = dict(variables or {})
+        self._log_path = self.data.with_name(f"{self.data.name}.daemon-log")
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    @property
+    def log(self) -> str:
+        """What the daemon has logged, over all its starts."""
+        return self._log_path.read_text(errors="replace")
+
+    @property
+    def pid(self) -> int:
+        """The process id of the daemon."""
+        return self._running().pid
+
+    def start(self) -> None:
+        """Mount, and return when the mount answers; it also takes the place of a dead one."""
+        flags = [part for option in self.options for part in ("-o", option)]
+        with self._log_path.open("ab") as log:
+            self._daemon = subprocess.Popen(
+                [*COMMAND, "mount", *flags, str(self.data), str(self.point)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment(**self._variables),
+            )
+        wait_until(self._answers, f"{self.point} was mounted")
+
+    def stop(self) -> None:
+        """Stop the daemon cleanly, as ``systemctl stop`` does, and see that it was content."""
+        daemon, self._daemon = self._running(), None
+        daemon.send_signal(signal.SIGTERM)
+        status = daemon.wait(PATIENCE_S)
+        assert status == 0, f"the daemon ended with {status}\n{self.log}"
+        assert not is_mounted(self.point), self.log
+        self._check_log()
+
+    def kill(self) -> None:
+        """Kill the daemon with ``kill -9``; its mount stays and answers ENOTCONN."""
+        daemon, self._daemon = self._running(), None
+        daemon.kill()
+        daemon.wait(PATIENCE_S)
+
+    def restart(self) -> None:
+        """Stop cleanly and mount again."""
+        self.stop()
+        self.start()
+
+    def crash(self) -> None:
+        """Kill the daemon and mount again."""
+        self.kill()
+        self.start()
+
+    def clear(self) -> None:
+        """End a daemon that still runs and take the mount away, dead or alive."""
+        if self._daemon is not None:
+            self.kill()
+        if is_mounted(self.point):
+            unmount = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+            subprocess.run([*unmount, self.point], check=True)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None and self._daemon is not None:
+                self.stop()
+        finally:
+            self.clear()
+            if kind is not None:
+                sys.stderr.write(f"the daemon of {self.data}:\n{self.log}")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._daemon is not None, "the daemon does not run"
+        return self._daemon
+
+    def _answers(self) -> bool:
+        status = self._running().poll()
+        if status is not None:
+            self._daemon = None
+            raise AssertionError(f"the daemon ended at once, with {status}\n{self.log}")
+        # Not stat: the kernel may still know what the daemon before this one has said.
+        try:
+            directory = os.open(self.point, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return False
+        try:
+            return os.fstat(directory).st_dev != os.stat(self.point.parent).st_dev
+        finally:
+            os.close(directory)
+
+    def _check_log(self) -> None:
+        assert not any(sign in self.log for sign in _SIGNS_OF_A_BUG), self.log

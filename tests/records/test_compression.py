@@ -1,0 +1,139 @@
+import gzip
+import struct
+import zlib
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logfs.errors import CorruptRecordError
+from logfs.records import compression
+from logfs.records.compression import Compression, compress, decompress
+from tests.records.strategies import codecs
+
+PACKED = list(Compression)[1:]
+TEXT = b"".join(b"line %d of a log that compresses well\n" % i for i in range(5000))
+NOISE = b"".join(zlib.crc32(b"%d" % i).to_bytes(4, "big") for i in range(40_000))
+
+
+@given(payload=st.binary(max_size=100), codec=codecs)
+def test_comes_back(payload: bytes, codec: Compression) -> None:
+    assert decompress(codec, memoryview(compress(codec, memoryview(payload)))) == payload
+
+
+@pytest.mark.parametrize("codec", PACKED)
+@pytest.mark.parametrize("payload", [TEXT, NOISE, b""], ids=["text", "noise", "empty"])
+def test_comes_back_in_blocks(codec: Compression, payload: bytes) -> None:
+    packed = compress(codec, payload)
+    assert decompress(codec, packed) == payload
+    if payload == TEXT:
+        assert len(packed) < len(payload) / 3
+
+
+@pytest.mark.parametrize(
+    ("codec", "levels"),
+    [
+        (Compression.GZIP, [-1, 1, 9]),
+        (Compression.LZ4, [12, 9, 1, 17]),
+        (Compression.ZSTD, [-7, 1, 9]),
+    ],
+)
+def test_levels(codec: Compression, levels: list[int]) -> None:
+    for level in levels:
+        assert decompress(codec, compress(codec, TEXT, level)) == TEXT
+    assert compress(codec, TEXT, levels[-1]) != compress(codec, TEXT, levels[1])
+
+
+def test_kafkas_framings() -> None:
+    assert gzip.decompress(compress(Compression.GZIP, TEXT)) == TEXT
+    snappy = compress(Compression.SNAPPY, TEXT)
+    assert snappy[:16].hex() == "82534e41505059000000000100000001"
+    (size,) = struct.unpack_from(">i", snappy, 16)
+    assert bytes(cramjam.snappy.decompress_raw(snappy[20 : 20 + size])) == TEXT[: 32 * 1024]
+    assert compress(Compression.SNAPPY, b"") == snappy[:16]
+    lz4 = compress(Compression.LZ4, TEXT)
+    assert lz4[:7].hex() == "04224d18604082"
+    assert lz4[-4:] == bytes(4)
+    (size,) = struct.unpack_from("<I", lz4, 7)
+    block = cramjam.lz4.decompress_block(lz4[11 : 11 + size], output_len=64 * 1024)
+    assert bytes(block) == TEXT[: 64 * 1024]
+    (size,) = struct.unpack_from("<I", compress(Compression.LZ4, NOISE), 7)
+    assert size == 1 << 31 | 64 * 1024
+    assert compress(Compression.ZSTD, TEXT)[:5].hex() == "28b52ffd00"
+
+
+def test_other_writers_framings() -> None:
+    raw = bytes(cramjam.snappy.compress_raw(TEXT))
+    assert decompress(Compression.SNAPPY, raw) == TEXT
+    blocks = struct.pack(">i", len(raw)) + raw
+    header = compress(Compression.SNAPPY, b"")
+    assert decompress(Compression.SNAPPY, header + blocks + blocks) == TEXT * 2
+    assert decompress(Compression.GZIP, gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
+    assert decompress(Compression.ZSTD, bytes(cramjam.zstd.compress(TEXT))) == TEXT
+    assert decompress(Compression.LZ4, bytes(cramjam.lz4.compress(TEXT))) == TEXT
+
+
+@pytest.mark.parametrize("codec", [-1, 5, 6, 7])
+def test_unknown_codecs(codec: int) -> None:
+    with pytest.raises(CorruptRecordError, match=f"unknown compression codec {codec}"):
+        decompress(codec, b"")
+    with pytest.raises(ValueError, match="not a valid Compression"):
+        compress(codec, b"")
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_every_cut_is_found(codec: Compression) -> None:
+    packed = compress(codec, TEXT[:200])
+    for size in range(len(packed)):
+        if codec is Compression.SNAPPY and size == 16:
+            continue  # a stream of no blocks
+        with pytest.raises(CorruptRecordError, match=codec.name.lower()):
+            decompress(codec, packed[:size])
+
+
+@given(
+    codec=codecs,
+    flips=st.lists(st.tuples(st.integers(0, 10_000), st.integers(1, 255)), min_size=1, max_size=4),
+    garbage=st.binary(max_size=40),
+)
+def test_damage_gives_bytes_or_an_error(
+    codec: Compression, flips: list[tuple[int, int]], garbage: bytes
+) -> None:
+    packed = bytearray(compress(codec, TEXT[:300]))
+    for position, mask in flips:
+        packed[position % len(packed)] ^= mask
+    for payload in (bytes(packed), garbage, bytes(packed) + garbage):
+        try:
+            assert isinstance(decompress(codec, payload), bytes)
+        except CorruptRecordError as error:
+            assert "codec" in str(error) or codec.name.lower() in str(error)  # noqa: PT017
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_no_payload_grows_beyond_the_limit(
+    codec: Compression, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = compress(codec, bytes(300_000))
+    monkeypatch.setattr(compression, "MAX_DECOMPRESSED_BYTES", 300_000)
+    assert decompress(codec, packed) == bytes(300_000)
+    monkeypatch.setattr(compression, "MAX_DECOMPRESSED_BYTES", 299_999)
+    with pytest.raises(CorruptRecordError):
+        decompress(codec, packed)
+
+
+def test_a_bomb_costs_little() -> None:
+    """32 KiB that claim to be several GiB are refused before they are unpacked."""
+    block = (1 | 1 << 1 | (128 * 1024) << 3) - 1  # RLE, 128 KiB, not the last
+    blocks = (block.to_bytes(3, "little") + b"a") * 10_000
+    bomb = bytes.fromhex("28b52ffd0058") + blocks + b"\x01\0\0"
+    assert compression._zstd_bound(bomb) == 10_000 * 128 * 1024
+
+
+@given(payload=st.binary(max_size=30), count=st.integers(0, 20_000))
+def test_the_bound_of_zstd_is_one(payload: bytes, count: int) -> None:
+    plain = payload * count
+    for packed in (compress(Compression.ZSTD, plain), bytes(cramjam.zstd.compress(plain, level=1))):
+        assert compression._zstd_bound(packed) >= len(plain)
+        assert compression._zstd_bound(packed + packed) >= 2 * len(plain)
+        assert compression._zstd_bound(packed) < 10 * len(plain) + 600_000
