@@ -15,6 +15,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from datetime import tzinfo
 from pathlib import Path
 
 import pyfuse3
@@ -106,15 +107,17 @@ def unmount(mountpoint: str) -> None:
         time.sleep(0.01)
 
 
-def make_operations(store: LogStore, options: MountOptions, clock: Clock) -> Operations:
-    """Put a file system together over a store."""
+def make_operations(
+    store: LogStore, options: MountOptions, clock: Clock, time_zone: tzinfo = LOCAL_ZONE
+) -> Operations:
+    """Put a file system together over a store; dates without a zone are of ``time_zone``."""
     ownership = Ownership(
         store.attributes,
         os.getuid() if options.uid is None else options.uid,
         os.getgid() if options.gid is None else options.gid,
         DEFAULT_UMASK if options.umask is None else options.umask,
     )
-    return Operations(store, Tree(store, ownership, LOCAL_ZONE, clock), options, clock)
+    return Operations(store, Tree(store, ownership, time_zone, clock), options, clock)
 
 
 def kernel_options(data: str, options: MountOptions) -> set[str]:

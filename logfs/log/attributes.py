@@ -7,11 +7,14 @@ inode of their own to go to. The file is JSON:
 """
 
 import json
+import logging
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import UnsupportedFormatError
 from logfs.log import names
+
+logger = logging.getLogger(__name__)
 
 VERSION = 1
 
@@ -77,12 +80,16 @@ def _key(topic: str, partition: int | None) -> str:
 def _read(disk: Disk) -> dict[str, Ownership]:
     try:
         data = json.loads(disk.read(names.ATTRIBUTES))
+        version = data["version"]
+        rows = data["entries"].items() if version == VERSION else ()
+        entries = {key: Ownership(**entry) for key, entry in rows}
     except FileNotFoundError:
         return {}
-    except ValueError:
+    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        logger.warning("%s does not parse, owners and modes are lost: %r", names.ATTRIBUTES, error)
         return {}
-    if data.get("version") != VERSION:
+    if version != VERSION:
         raise UnsupportedFormatError(
-            f"{names.ATTRIBUTES}: version {data.get('version')}, this logfs reads version {VERSION}"
+            f"{names.ATTRIBUTES}: version {version}, this logfs reads version {VERSION}"
         )
-    return {key: Ownership(**entry) for key, entry in data["entries"].items()}
+    return entries

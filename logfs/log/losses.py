@@ -6,11 +6,14 @@ positions that had to start anew. It is written for people, shown in ``.meta`` a
 """
 
 import json
-from typing import NamedTuple
+import logging
+from typing import Any, NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import UnsupportedFormatError
 from logfs.log import names
+
+logger = logging.getLogger(__name__)
 
 VERSION = 1
 
@@ -65,16 +68,24 @@ class LossFile:
 
     def _read(self) -> list[Loss]:
         try:
-            lines = self._disk.read(self._name).decode().splitlines()
+            lines = self._disk.read(self._name).splitlines()
         except FileNotFoundError:
             return []
-        try:
-            version = json.loads(lines[0])["version"]
-            rows = [Loss(**json.loads(line)) for line in lines[1:]] if version == VERSION else []
-        except (ValueError, KeyError, IndexError, TypeError):
-            return []
+        rows = [row for line in lines if (row := _parse(line)) is not None]
+        version = rows[0].get("version") if rows else VERSION
         if version != VERSION:
             raise UnsupportedFormatError(
                 f"{self._name}: version {version}, this logfs reads version {VERSION}"
             )
-        return rows
+        losses = [Loss(**row) for row in rows if row.keys() == set(Loss._fields)]
+        if len(losses) != len(lines) - 1:
+            logger.warning("%s: lines that do not parse are passed over", self._name)
+        return losses
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None

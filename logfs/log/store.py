@@ -14,7 +14,7 @@ Source: Kafka LogManager.
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID
 
@@ -68,7 +68,7 @@ class LogStore:
         self._deleted: list[tuple[int, str, list[PartitionLog]]] = []
 
     @classmethod
-    def open(
+    def open(  # noqa: PLR0913 - three of them are rarely given
         cls,
         disk: Disk,
         config: StoreConfig,
@@ -77,20 +77,24 @@ class LogStore:
         now_ms: int,
         read_only: bool = False,
         progress: Progress | None = None,
+        only: Collection[TopicPartition] | None = None,
     ) -> "LogStore":
-        """Take the lock, load every partition, recover those that need it.
+        """Take the lock, load every partition (or ``only`` some), recover those that need it.
 
         A partition that cannot be loaded is offline; it never keeps the others from being served.
 
         Raises:
+            ValueError: ``only`` without ``read_only``: what is not loaded would not be recovered.
             LockedError: Another process owns the directory.
             OSError: The directory cannot be read, or not written.
         """
+        if only is not None and not read_only:
+            raise ValueError("only some partitions can be loaded of a store that is read-only")
         store = cls(disk, config, host, read_only=read_only)
         if not read_only:
             store._lock = disk.lock(names.LOCK_FILE)
         try:
-            store._load(now_ms, progress or (lambda _: None))
+            store._load(now_ms, progress or (lambda _: None), only)
         except BaseException:
             store._unlock()
             raise
@@ -312,23 +316,23 @@ class LogStore:
         if self.read_only:
             raise ReadOnlyError("the data directory is open read-only")
 
-    def _load(self, now_ms: int, progress: Progress) -> None:
+    def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
         is_clean = checkpoints.has_clean_shutdown(self.disk)
         if is_clean and not self.read_only:
             checkpoints.remove_clean_shutdown(self.disk)
         loading = self._loading(now_ms, is_clean=is_clean)
         found = list_partitions(self.disk, read_only=self.read_only)
+        found = found if only is None else [tp for tp in found if tp in only]
         if not is_clean and found:
-            progress(f"no clean shutdown: recovering {len(found)} partitions")
+            say(f"no clean shutdown: recovering {len(found)} partitions")
         workers = self.config.num_recovery_threads_per_data_dir
         with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
             logs = pool.map(lambda tp: self._load_one(loading, tp), found)
             for done, log in enumerate(logs, start=1):
-                self._topics.setdefault(log.topic_partition.topic, {})[
-                    log.topic_partition.partition
-                ] = log
+                topic, number = log.topic_partition
+                self._topics.setdefault(topic, {})[number] = log
                 if not is_clean:
-                    progress(f"loaded {log.topic_partition} ({done} of {len(found)})")
+                    say(f"loaded {log.topic_partition} ({done} of {len(found)})")
 
     def _loading(self, now_ms: int, *, is_clean: bool) -> Loading:
         return Loading(

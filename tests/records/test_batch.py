@@ -201,6 +201,13 @@ def test_records_that_do_not_decode(payload: str) -> None:
     assert caught.value.position == 0
 
 
+def test_a_record_ends_where_its_length_says() -> None:
+    """Here the first record's length takes in the second, which would decode where it stands."""
+    payload = bytes.fromhex("1a 00 00 00 01 01 00  0c 00 00 02 01 01 00")
+    with pytest.raises(CorruptRecordError):
+        decode_records(with_payload(payload, 2))
+
+
 def test_odd_records_that_kafka_reads() -> None:
     plain = [Record(0, TIME)]
     for payload in (
@@ -208,7 +215,7 @@ def test_odd_records_that_kafka_reads() -> None:
         "0c ff 00 00 01 01 00",  # attributes are not looked at
         "8c 00 00 00 00 01 01 00",  # a varint longer than it must be
         "8c 80 80 80 70 00 00 00 01 01 00",  # bits beyond 32 are dropped
-        "16 00 00 80 80 80 80 70 01 01 00 ".replace("16", "14"),
+        "14 00 00 80 80 80 80 70 01 01 00",
     ):
         assert decode_records(with_payload(bytes.fromhex(payload))) == plain
 

@@ -1,0 +1,13 @@
+"""The budgets of logfs, measured: ``python -m benchmarks``, or ``make bench``.
+
+Every row compares logfs with something else in one run on one machine, and is the ratio of two
+medians of alternating runs (A B A B ...):
+
+    plain   the same command on an ordinary file with the same bytes on the same file system
+    floor   a pyfuse3 handler that does nothing, or serves from memory (``floor``), mounted with the
+            same options, flags and ``st_blksize``, in a process of its own
+
+A question is a module below ``questions`` and yields rows; ``runner`` has the clock, ``mounts`` the
+daemons, ``data`` the logs, ``report`` the table. A missed budget is a result and no error: the exit
+status is 0.
+"""

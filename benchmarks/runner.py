@@ -1,0 +1,98 @@
+"""Running things: alternately, timed, and with what every question needs."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The checkout."""
+
+_DEFAULT_PAIRS = 5
+_QUICK_PAIRS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What a question gets.
+
+    Attributes:
+        directory: An empty directory of its own, removed afterwards.
+        cleanup: Closed before the directory is removed: mounts, processes.
+        quick: Less data and fewer runs: an impression and no verdict.
+    """
+
+    directory: Path
+    cleanup: ExitStack
+    quick: bool
+
+    @property
+    def pairs(self) -> int:
+        """How often each side runs."""
+        return _QUICK_PAIRS if self.quick else _DEFAULT_PAIRS
+
+    def scaled(self, full: int, quick: int) -> int:
+        """Return an amount of data or work."""
+        return quick if self.quick else full
+
+
+def alternate(runs: Sequence[Callable[[], float]], rounds: int) -> list[tuple[float, ...]]:
+    """Run all sides in turn, A B A B ..., after one round that does not count.
+
+    Returns:
+        For each side what its runs returned.
+    """
+    for run in runs:
+        run()
+    results = [[run() for run in runs] for _ in range(rounds)]
+    return list(zip(*results, strict=True))
+
+
+def timed_shell(script: str, *arguments: str | Path) -> tuple[float, str]:
+    """Run a shell script; returns its time in seconds and what it printed.
+
+    Args:
+        script: The arguments are "$1", "$2" and so on.
+        arguments: Paths.
+
+    Raises:
+        RuntimeError: It failed.
+    """
+    command = ["sh", "-c", script, "sh", *map(str, arguments)]
+    started_s = time.perf_counter()
+    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    seconds = time.perf_counter() - started_s
+    if result.returncode:
+        raise RuntimeError(f"{script} {' '.join(map(str, arguments))}: {result.stderr.strip()}")
+    return seconds, result.stdout.strip()
+
+
+def python_command(module: str, *arguments: str | Path) -> list[str]:
+    """Return a command that runs a module of the checkout."""
+    return [sys.executable, "-m", module, *map(str, arguments)]
+
+
+def environment() -> Mapping[str, str]:
+    """Return the environment in which a module of the checkout is found from any directory."""
+    path = os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{path}" if path else str(ROOT)}
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return the value below which a share of the values lies."""
+    ordered = sorted(values)
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
+
+
+def settle(directory: Path) -> None:
+    """Write out what is dirty, so that it is not written while something is measured."""
+    subprocess.run(["sync", "--file-system", str(directory)], check=True)
+
+
+def say(text: str) -> None:
+    """Tell whoever waits what is being done."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,85 @@
+import pytest
+
+from logfs.errors import InvalidConfigError
+from logfs.fs.mount import kernel_options
+from logfs.fs.options import MountOptions, parse_options
+
+
+def test_nothing_given() -> None:
+    assert parse_options([]) == MountOptions()
+    assert parse_options(["", "rw,defaults"]) == MountOptions()
+
+
+def test_every_option() -> None:
+    options = parse_options(
+        ["allow_other,create,ro", "sync,uid=33,gid=44,umask=077,fsname=logs,nosuid,noatime"]
+    )
+    assert options == MountOptions(
+        allow_other=True,
+        create=True,
+        read_only=True,
+        sync=True,
+        uid=33,
+        gid=44,
+        umask=0o77,
+        fsname="logs",
+        kernel=("nosuid", "noatime"),
+    )
+
+
+def test_of_an_option_given_twice_the_last_counts() -> None:
+    options = parse_options(["ro,uid=1", "rw,uid=2"])
+    assert (options.read_only, options.uid) == (False, 2)
+
+
+def test_settings_of_a_broker_go_to_the_store() -> None:
+    store = parse_options(["num.partitions=3,log.retention.hours=24"]).store
+    assert store.num_partitions == 3
+    assert store.topic_defaults() == {"retention.ms": "86400000"}
+
+
+def test_a_comma_in_a_value() -> None:
+    store = parse_options([r"log.cleanup.policy=compact\,delete,ro"]).store
+    assert store.topic_defaults() == {"cleanup.policy": "compact,delete"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["noauto", "nofail", "_netdev", "x-systemd.automount", "x-systemd.idle-timeout=60", "user"],
+)
+def test_what_only_mount_understands_is_passed_over(text: str) -> None:
+    assert parse_options([text]) == MountOptions()
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("alow_other", "did you mean allow_other?"),
+        ("uid", "it needs a value"),
+        ("create=yes", "it takes no value"),
+        ("uid=root", "expected a number"),
+        ("uid=4294967295", "expected a number"),
+        ("umask=9", "octal"),
+        ("umask=77777", "octal"),
+        ("fsname=", "printable"),
+        ("xyzzy", "has a dot in its name"),
+        ("num.partitionz=3", "num.partitions"),
+        ("num.partitions=0", "num.partitions"),
+    ],
+)
+def test_anything_else_is_refused_with_a_hint(text: str, hint: str) -> None:
+    with pytest.raises(InvalidConfigError, match=hint.replace("?", r"\?")):
+        parse_options([text])
+
+
+def test_what_the_kernel_gets() -> None:
+    assert kernel_options("/data,1", parse_options(["ro,allow_other,nosuid"])) == {
+        "fsname=/data\\,1",
+        "subtype=logfs",
+        "default_permissions",
+        "ro",
+        "allow_other",
+        "nosuid",
+    }
+    assert "fsname=logfs" in kernel_options("/dätä", MountOptions())
+    assert "fsname=mine" in kernel_options("/data", parse_options(["fsname=mine"]))
