@@ -2,8 +2,10 @@
 
 A *growing* file has positions for ever, so it may have holes. The rule, per open file: a read that
 starts where the last reply ended (or at 0 after open) fills its buffer across holes; a read after a
-seek returns only what is kept inside [offset, offset + size) or, if nothing is, goes on from the
-next kept record. So cat prints what is kept, and a program that starts at the end never replays.
+seek returns only what is kept inside [offset, offset + size) or, if nothing is, begins the next kept
+record: up to its newline and no further, so that a program that counts lines backwards (tail) does
+not count them again in every window of the hole. So cat prints what is kept, and a program that
+starts at the end never replays.
 
 A *fixed* file is dense: the kept bytes of its range one after the other, from 0 to its size.
 """
@@ -12,6 +14,8 @@ from bisect import bisect_right
 from itertools import accumulate
 
 from logfs.disk.vfs import Disk
+from logfs.errors import CorruptRecordError
+from logfs.log.address import AtByte
 from logfs.log.partition import PartitionLog
 from logfs.log.reader import TextReader
 from logfs.log.resolve import Limit, Resolved, growing_end
@@ -54,9 +58,14 @@ class GrowingFile:
 
     def end(self) -> int:
         """Return the position at which the file ends now."""
+        snapshot = self._log.snapshot
+        end = snapshot.end.positions[self._view]
         if self._limit is None:
-            return self._log.snapshot.end.positions[self._view]
-        return growing_end(self._log.snapshot, self._view, self._limit)
+            return end
+        found = growing_end(snapshot, self._view, self._limit)
+        if found < end:
+            self._limit = AtByte(found)  # reached: from now on it stays, whatever is removed
+        return found
 
     def size(self) -> int:
         """Return the length of the file: positions, so holes count."""
@@ -89,12 +98,21 @@ class GrowingFile:
         self._reader.close()
 
     def _fill_inside(self, out: memoryview, position: int, end: int) -> tuple[int, int]:
-        """Read what is kept inside the window a seek went to, or from the next kept record on."""
+        """Read what is kept inside the window a seek went to, or begin the next kept record."""
         kept = self._reader.next_kept(position)
-        begin = position if kept < position + len(out) else kept
-        stop = min(begin + len(out), end)
-        position, done = self._fill(out, begin, stop)
+        if kept >= position + len(out):
+            return self._begin_record(out, kept, end)
+        stop = min(position + len(out), end)
+        position, done = self._fill(out, position, stop)
         return (position if done == len(out) else max(position, stop)), done
+
+    def _begin_record(self, out: memoryview, kept: int, end: int) -> tuple[int, int]:
+        """Read the next kept record up to its newline, or just that if it begins with it."""
+        _, done = self._fill(out, kept, min(kept + len(out), end))
+        newline = bytes(out[:done]).find(b"\n")
+        if newline >= 0:
+            done = max(newline, 1)
+        return kept + done, done
 
     def _fill(self, out: memoryview, position: int, end: int) -> tuple[int, int]:
         """Fill a buffer with kept bytes of [position, end), across holes."""
@@ -103,7 +121,7 @@ class GrowingFile:
         if reader.position != position:
             reader.seek(position)
         while done < room and reader.position < end:
-            got = reader.read_into(out[done:], end)
+            got = _read_good(reader, out, done, end)
             done += got
             if reader.would_block:
                 self.would_block = True
@@ -160,7 +178,7 @@ class FixedFile:
             position = end - (self._ends[number] - offset - done)
             if reader.position != position or position == start:
                 reader.seek(position)
-            got = reader.read_into(out[done:], end)
+            got = _read_good(reader, out, done, end)
             done += got
             if reader.would_block:
                 self.would_block = True
@@ -172,6 +190,16 @@ class FixedFile:
     def close(self) -> None:
         """Let go of files and buffers."""
         self._reader.close()
+
+
+def _read_good(reader: TextReader, out: memoryview, done: int, end: int) -> int:
+    """Read behind what a reply holds already; a corrupt record there is left to the next reply."""
+    try:
+        return reader.read_into(out[done:], end)
+    except CorruptRecordError:
+        if done:
+            return 0
+        raise
 
 
 class RawFile:

@@ -174,6 +174,7 @@ typedef struct {
 } lf_counts;
 
 typedef uint8_t lf_v16 __attribute__((vector_size(16)));
+typedef int8_t lf_s16 __attribute__((vector_size(16)));
 
 /* One byte's share, packed so that a sum over up to 2^16 bytes cannot carry. */
 #define LF_SHARE(tsv, json, high) \
@@ -254,42 +255,64 @@ static inline void lf_add_lanes(
 
 #define LF_BLOCK 2048 /* 128 vectors: a lane of 8 bits cannot overflow */
 
-/* Count one run of any length. */
-static inline lf_counts lf_count(const uint8_t *p, size_t n) {
+/* The last 16 bytes of a run, those that whole vectors have covered turned into a harmless letter. */
+static inline lf_v16 lf_load_tail(const uint8_t *p, size_t n) {
     static const uint8_t MASK[32] = {
         0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255,
         255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255, 255};
-    lf_counts counts = {0, 0, 0};
-    if (n < 16) {
-        lf_count_scalar(p, n, &counts);
-        return counts;
+    lf_v16 mask = lf_load16(MASK + n % 16);
+    return (lf_load16(p + n - 16) & mask) | (~mask & 'a');
+}
+
+/* Count a block of 16 to LF_BLOCK bytes, whatever is in it. */
+static inline void lf_count_any(const uint8_t *p, size_t n, lf_counts *counts) {
+    lf_lanes lanes = {{0}, {0}, {0}, {0}};
+    size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        lf_count_lanes(lf_load16(p + i), &lanes);
     }
-    for (;;) {
-        lf_lanes lanes = {{0}, {0}, {0}, {0}};
-        size_t size = n < LF_BLOCK ? n : LF_BLOCK;
-        size_t whole = size & ~(size_t)15;
-        size_t i;
-        for (i = 0; i < whole; i += 16) {
-            lf_count_lanes(lf_load16(p + i), &lanes);
-        }
-        if (size != whole) {
-            /* The last 16 bytes again, those already counted turned into a harmless letter. */
-            lf_v16 mask = lf_load16(MASK + (size - whole));
-            lf_v16 tail = lf_load16(p + size - 16);
-            lf_count_lanes((tail & mask) | (~mask & 'a'), &lanes);
-        }
-        lf_add_lanes(&lanes, p, size, &counts);
-        p += size;
-        n -= size;
-        if (n == 0) {
-            return counts;
-        }
-        if (n < 16) {
-            lf_count_scalar(p, n, &counts);
-            return counts;
-        }
+    if (i != n) {
+        lf_count_lanes(lf_load_tail(p, n), &lanes);
+    }
+    lf_add_lanes(&lanes, p, n, counts);
+}
+
+/* Count a block that most likely needs no escapes but quotes: half the work if that is so. */
+static inline void lf_count_plain(const uint8_t *p, size_t n, lf_counts *counts) {
+    lf_v16 odd = {0}, quote = {0}, v;
+    size_t i;
+    for (i = 0; i + 16 <= n; i += 16) {
+        v = lf_load16(p + i);
+        odd |= (lf_v16)((lf_s16)v < 0x20) | (lf_v16)(v == '\\'); /* bytes >= 0x80 are negative */
+        quote -= (lf_v16)(v == '"');
+    }
+    if (i != n) {
+        v = lf_load_tail(p, n);
+        odd |= (lf_v16)((lf_s16)v < 0x20) | (lf_v16)(v == '\\');
+        quote -= (lf_v16)(v == '"');
+    }
+    if (LF_UNLIKELY(lf_any16(odd))) {
+        lf_count_any(p, n, counts);
+    } else if (lf_any16(quote)) {
+        counts->json += lf_sum16(quote);
     }
 }
+
+#define LF_DEFINE_COUNT(name, count_block)                      \
+    static inline lf_counts name(const uint8_t *p, size_t n) {  \
+        lf_counts counts = {0, 0, 0};                           \
+        while (n >= 16) {                                       \
+            size_t size = n < LF_BLOCK ? n : LF_BLOCK;          \
+            count_block(p, size, &counts);                      \
+            p += size;                                          \
+            n -= size;                                          \
+        }                                                       \
+        lf_count_scalar(p, n, &counts);                         \
+        return counts;                                          \
+    }
+
+LF_DEFINE_COUNT(lf_count, lf_count_plain)     /* one key, value or header */
+LF_DEFINE_COUNT(lf_count_lines, lf_count_any) /* many lines with their LFs */
 
 /* Whether a run is UTF-8 as Python's strict decoder has it: shortest forms, no surrogates. */
 static int lf_is_utf8(const uint8_t *p, size_t n) {
@@ -342,6 +365,15 @@ static int lf_is_utf8(const uint8_t *p, size_t n) {
 
 static inline uint8_t *lf_put(uint8_t *out, const void *p, size_t n) {
     memcpy(out, p, n);
+    return out + n;
+}
+
+/* Copies 16 bytes at a time: writes and reads up to 15 bytes more than n. */
+static inline uint8_t *lf_put_wild(uint8_t *out, const uint8_t *p, int64_t n) {
+    int64_t i;
+    for (i = 0; i < n; i += 16) {
+        memcpy(out + i, p + i, 16);
+    }
     return out + n;
 }
 
@@ -441,6 +473,79 @@ static uint8_t *lf_put_base64(uint8_t *out, const uint8_t *p, size_t n) {
         *out++ = '=';
     }
     return out;
+}
+
+/* ---- runs of plain records ----------------------------------------------------------------- */
+
+/* Renders records as text as long as they are plain (null key, no headers, lengths of two bytes at
+ * most) and fit with room to spare; the caller's slow path takes the one it stops at. at and left
+ * move behind the last record rendered, last_delta is its offset delta. Returns the bytes written. */
+static inline int64_t lf_text_run(
+    const uint8_t **at, const uint8_t *end, int64_t *left,
+    uint8_t *out, int64_t room, int64_t *last_delta) {
+    const uint8_t *p = *at, *q, *record_end;
+    uint8_t *o = out;
+    int64_t n = *left, length, delta, value;
+    while (n > 0 && end - p >= 32) {
+        if (p[0] < 0x80) {
+            length = p[0];
+            q = p + 1;
+        } else if (p[1] < 0x80) {
+            length = (p[0] & 0x7f) | (int64_t)p[1] << 7;
+            q = p + 2;
+        } else {
+            break;
+        }
+        record_end = q + (length >> 1);
+        q++; /* attributes */
+        q += q[0] < 0x80 ? 1 : q[1] < 0x80 ? 2 : 3; /* timestamp delta */
+        if (q[-1] >= 0x80) {
+            break;
+        }
+        if (q[0] < 0x80) {
+            delta = q[0];
+            q += 1;
+        } else if (q[1] < 0x80) {
+            delta = (q[0] & 0x7f) | (int64_t)q[1] << 7;
+            q += 2;
+        } else {
+            delta = (q[0] & 0x7f) | (int64_t)(q[1] & 0x7f) << 7 | (int64_t)q[2] << 14;
+            q += 3;
+            if (q[-1] >= 0x80) {
+                break;
+            }
+        }
+        if (q[0] != 1) { /* key */
+            break;
+        }
+        if (q[1] < 0x80) {
+            value = q[1];
+            q += 2;
+        } else if (q[2] < 0x80) {
+            value = (q[1] & 0x7f) | (int64_t)q[2] << 7;
+            q += 3;
+        } else {
+            break;
+        }
+        if ((length | delta | value) & 1) { /* negative, or a null value */
+            break;
+        }
+        value >>= 1;
+        if (end - q < value + 16 || q + value + 1 != record_end || q[value] != 0) {
+            break;
+        }
+        if (room - (o - out) < value + 16) {
+            break;
+        }
+        o = lf_put_wild(o, q, value);
+        *o++ = '\n';
+        *last_delta = delta >> 1;
+        p = record_end;
+        n--;
+    }
+    *at = p;
+    *left = n;
+    return o - out;
 }
 
 #endif

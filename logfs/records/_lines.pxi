@@ -62,7 +62,11 @@ cdef int text_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcep
         out[1] = 0                              # timestamp delta: all were written now
         out = lf_put_varint(out + 2, d.count)
         out[0] = 1                              # null key
-        out = lf_put(lf_put_varint(out + 1, n), p, n)
+        out = lf_put_varint(out + 1, n)
+        if d.capacity - (out - d.p) - n >= 16 and end - p - n >= 16:
+            out = lf_put_wild(out, p, n)
+        else:
+            out = lf_put(out, p, n)
         out[0] = 0                              # no headers
         out += 1
         p += n + 1
@@ -83,7 +87,7 @@ cdef void count_text(Draft *d, bytes_t p, bytes_t end, int64_t lines) noexcept n
     cdef lf_counts counts
     if n == 0 or not d.counted:
         return
-    counts = lf_count(p, n)                     # each LF adds one to both
+    counts = lf_count_lines(p, n)                     # each LF adds one to both
     if counts.high and not lf_is_utf8(p, n):    # a run of lines is UTF-8 if every line is
         d.counted = False
         return

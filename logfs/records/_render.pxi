@@ -86,7 +86,7 @@ cdef class Renderer:
         Args:
             out: Writable buffer.
             start: Where in it to begin.
-            limit: How many bytes at most.
+            limit: How many bytes at most; none behind them is touched, those not needed may be.
 
         Returns:
             How many were written; fewer than ``limit`` only at the end of the window, at
@@ -178,8 +178,22 @@ cdef class Renderer:
 
     cdef int run(self, uint8_t *out, int64_t room, int64_t *done) noexcept nogil:
         """Deliver records of the batch that was entered."""
+        cdef int64_t n
+        cdef int64_t last_delta = 0
+        cdef bint plain_runs = (
+            self.view == TEXT and out != NULL and self.b.last_offset < self.stop_offset
+            and not self.b.attributes & CONTROL
+        )
         while True:
             if not self.have:
+                if plain_runs:
+                    n = lf_text_run(
+                        &self.b.p, self.b.end, &self.b.left, out + done[0], room - done[0],
+                        &last_delta,
+                    )
+                    if n > 0:
+                        done[0] += n
+                        self.behind = self.b.base_offset + last_delta + 1
                 if self.b.left == 0:
                     return DAMAGED if has_trailing_bytes(&self.b) else BATCH_END
                 if next_record(&self.b, &self.r) < 0:

@@ -122,13 +122,22 @@ def test_a_head_that_cuts_a_character() -> None:
     assert decoded(encoded.batches)[0].value == "ä".encode()
 
 
-def test_batches_are_as_few_as_the_limit_allows() -> None:
-    for limit in (*range(80, 100), 1300, 1301, 1302):  # offset deltas of one and of two bytes
+@pytest.mark.parametrize(
+    ("line", "count", "limits"),
+    [
+        (b"abcdefghi\n", 100, range(80, 100)),
+        (b"abcdefghi\n", 100, range(1300, 1303)),  # offset deltas of two bytes
+        (b"\n", 1000, range(1376, 1384)),  # just above the first guess of the buffer
+        (b"\n", 1000, range(2000, 2008)),
+    ],
+)
+def test_batches_are_as_few_as_the_limit_allows(line: bytes, count: int, limits: range) -> None:
+    for limit in limits:
         options = EncodeOptions(limit)
-        encoded = encode(View.TEXT, b"abcdefghi\n" * 100, options)
+        encoded = encode(View.TEXT, line * count, options)
         check(encoded, options)
-        assert encoded.ends == [10 * (batch.last_offset - 4) for batch in encoded.batches]
-        assert encoded.ends[-1] == 1000
+        assert encoded.ends == [len(line) * (batch.last_offset - 4) for batch in encoded.batches]
+        assert encoded.ends[-1] == len(line) * count
 
 
 @pytest.mark.parametrize("view", View)
