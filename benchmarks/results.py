@@ -1,11 +1,8 @@
 """What a benchmark finds: rows, each a number beside its budget."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
-
-RATE_UNITS = frozenset({"MB/s", "GB/s", "/s"})
-"""Units of which more is better; of all others (times, sizes, counts) less is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +25,7 @@ class Samples:
         return median(self.values)
 
     def __str__(self) -> str:
-        return f"{self.median:,.{_digits(self.median)}f} {self.unit}"
+        return f"{format_number(self.median)} {self.unit}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +77,7 @@ class Row:
         budget: The bound.
         measured: The value that is held against it.
         ours: The runs of logfs.
-        beside: The runs of what it is compared with; for an absolute budget, what puts it in
-            proportion; None if there is nothing.
-        notes: Numbers that explain the row, for the JSON.
+        beside: The runs of what it is compared with, then of what puts both in proportion.
     """
 
     question: str
@@ -90,8 +85,7 @@ class Row:
     budget: Budget
     measured: float
     ours: Samples
-    beside: Samples | None = None
-    notes: dict[str, float] = field(default_factory=dict)
+    beside: tuple[Samples, ...]
 
     @property
     def is_met(self) -> bool:
@@ -99,9 +93,22 @@ class Row:
         return self.budget.is_met(self.measured)
 
 
-def compare(question: str, what: str, budget: Budget, ours: Samples, beside: Samples) -> Row:
-    """Return a row whose value is the ratio of two medians, in the unit of both."""
-    return Row(question, what, budget, ours.median / beside.median, ours, beside)
+def compare(question: str, what: str, budget: Budget, ours: Samples, *beside: Samples) -> Row:
+    """Return a row whose value is the ratio of two medians, in the unit of both.
+
+    Args:
+        question: See ``Row``, as all others.
+        what: What was run.
+        budget: A bound for the ratio.
+        ours: The runs of logfs.
+        beside: First what logfs is divided by.
+    """
+    return Row(question, what, budget, ours.median / beside[0].median, ours, beside)
+
+
+def hold(question: str, what: str, budget: Budget, ours: Samples, *beside: Samples) -> Row:
+    """Return a row whose value is the median of logfs's own runs; see ``compare``."""
+    return Row(question, what, budget, ours.median, ours, beside)
 
 
 def rates(who: str, size_bytes: int, seconds: Sequence[float]) -> Samples:
@@ -109,5 +116,7 @@ def rates(who: str, size_bytes: int, seconds: Sequence[float]) -> Samples:
     return Samples(who, "MB/s", tuple(size_bytes / 1e6 / s for s in seconds))
 
 
-def _digits(value: float) -> int:
-    return 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
+def format_number(value: float) -> str:
+    """Return a number with about three digits."""
+    digits = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
+    return f"{value:,.{digits}f}"

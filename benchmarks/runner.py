@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
@@ -40,7 +43,7 @@ class Bench:
         return quick if self.quick else full
 
 
-def alternate(runs: Sequence[Callable[[], float]], rounds: int) -> list[tuple[float, ...]]:
+def alternate(runs: Sequence[Callable[[], T]], rounds: int) -> list[tuple[T, ...]]:
     """Run all sides in turn, A B A B ..., after one round that does not count.
 
     Returns:
@@ -69,6 +72,11 @@ def timed_shell(script: str, *arguments: str | Path) -> tuple[float, str]:
     if result.returncode:
         raise RuntimeError(f"{script} {' '.join(map(str, arguments))}: {result.stderr.strip()}")
     return seconds, result.stdout.strip()
+
+
+def shell_run(script: str, *arguments: str | Path) -> Callable[[], float]:
+    """Return a run that times a shell script; see ``timed_shell``."""
+    return lambda: timed_shell(script, *arguments)[0]
 
 
 def python_command(module: str, *arguments: str | Path) -> list[str]:

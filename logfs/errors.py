@@ -14,11 +14,21 @@ class CorruptRecordError(LogfsError):
 
     Attributes:
         position: Byte position of the batch in the file or buffer that was read; None if unknown.
+        file: Name of the file below the data directory; None if only a buffer was read.
+        size_bytes: Bytes that cannot be read; 0 if unknown.
     """
 
-    def __init__(self, message: str, position: int | None = None) -> None:
+    def __init__(
+        self,
+        message: str,
+        position: int | None = None,
+        file: str | None = None,
+        size_bytes: int = 0,
+    ) -> None:
         super().__init__(message)
         self.position = position
+        self.file = file
+        self.size_bytes = size_bytes
 
 
 class CorruptIndexError(LogfsError):

@@ -98,6 +98,12 @@ def is_mounted(point: Path) -> bool:
     return any(line.split(" ")[4] == str(point) for line in text.splitlines())
 
 
+def take_away(point: Path) -> None:
+    """Unmount, dead or alive, in use or not."""
+    command = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
+    subprocess.run([*command, point], check=True)
+
+
 class Mount:
     """A data directory and where it is mounted.
 
@@ -178,8 +184,7 @@ class Mount:
         if self._daemon is not None:
             self.kill()
         if is_mounted(self.point):
-            unmount = ["umount", "-l"] if os.geteuid() == 0 else ["fusermount3", "-u", "-z"]
-            subprocess.run([*unmount, self.point], check=True)
+            take_away(self.point)
 
     def __enter__(self) -> Self:
         self.start()

@@ -45,6 +45,7 @@ class MountError(LogfsError):
 ERRNOS: dict[type[LogfsError], int] = {
     errors.CorruptRecordError: errno.EIO,
     errors.CorruptIndexError: errno.EIO,
+    errors.CorruptCheckpointError: errno.EIO,
     errors.UnsupportedFormatError: errno.ENOTSUP,
     errors.RecordTooLargeError: errno.EMSGSIZE,
     errors.UnparsableLineError: errno.EINVAL,
@@ -73,6 +74,16 @@ ERRNOS: dict[type[LogfsError], int] = {
 _PASSED_ON = frozenset({
     errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE
 })  # fmt: skip
+
+_WORTH_A_LINE = (
+    OSError,
+    errors.CorruptRecordError,
+    errors.LogOfflineError,
+    errors.RecordTooLargeError,
+    errors.UnparsableLineError,
+    errors.UnsupportedFormatError,
+)
+"""What the owner of the mount should hear of, or what the errno alone does not explain."""
 
 
 def errno_of(error: Exception) -> int | None:
@@ -107,12 +118,9 @@ class Translator:
         if number is None:
             logger.error("%s: a bug in logfs, answered with EIO", request, exc_info=error)
             return errno.EIO
-        if number in _WORTH_A_LINE:
+        if isinstance(error, _WORTH_A_LINE):
             message = f"{request}: {error}"
             if message != self._last_message:
                 self._last_message = message
                 logger.warning("%s", message)
         return number
-
-
-_WORTH_A_LINE = _PASSED_ON | {errno.EMSGSIZE, errno.ENOTSUP}

@@ -123,6 +123,7 @@ class OpenFile:
     Attributes:
         partition: Whose file it is.
         reader: Reads it; None if it is open for writing only.
+        is_cached: The kernel keeps what it reads.
         syncs: Every write is to be durable when it returns.
         waiting: Set when the read that waits for the disk in a thread is done; None if none does.
     """
@@ -133,6 +134,7 @@ class OpenFile:
         "_log",
         "_writer",
         "appends",
+        "is_cached",
         "node",
         "partition",
         "reader",
@@ -144,6 +146,7 @@ class OpenFile:
         mode = flags & os.O_ACCMODE
         self.node = node
         self.partition: Partition = node.partition
+        self.is_cached = node.is_cached and not node.is_damaged
         self.appends = mode != os.O_RDONLY and bool(flags & os.O_APPEND)
         self.syncs = syncs or bool(flags & os.O_DSYNC)
         self.reader = open_reader(node) if mode != os.O_WRONLY else None
@@ -165,8 +168,12 @@ class OpenFile:
             writer = self._start_writing()
         try:
             return writer.write(data, now_ms)
-        except _REFUSED_LINE:
-            raise  # the program has been told, and nothing it wrote before is in doubt
+        except _REFUSED_LINE as error:
+            # The program is told, and nothing it wrote before is in doubt; the log says where.
+            name = str(self.partition.topic_partition)
+            if name not in str(error):
+                error.args = (f"{name}: {error}",)
+            raise
         except (LogfsError, OSError) as error:
             self._failure = error
             raise

@@ -90,9 +90,24 @@ class Lane:
             return await self._run_in_thread(self._reader_limit(), call, *args)
         return self._run(call, *args)
 
-    async def wait_read(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a read that has to wait for the disk, in a thread; it takes no turn."""
-        return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
+    @property
+    def is_slow(self) -> bool:
+        """Whether its calls run in threads because the disk was slow, or is not known yet."""
+        return self._quick_calls_missing > 0
+
+    def note(self, seconds: float) -> None:
+        """Note how long a call took that the caller has run on the loop himself."""
+        if seconds > SLOW_S:
+            self._quick_calls_missing = CALM_CALLS
+
+    async def read(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a read in a thread, of a slow partition or of what is not in memory.
+
+        It takes no turn. That it has to wait for the device says nothing about appends.
+        """
+        if not self._quick_calls_missing:
+            return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
+        return await self._run_in_thread(self._reader_limit(), call, *args)
 
     async def sync(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run an fsync or maintenance, in a thread beside reads and appends; it takes no turn."""

@@ -30,6 +30,7 @@ from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions
 from logfs.fs.topics import DEFAULT_UMASK
 from logfs.fs.tree import Tree
+from logfs.fs.xattrs import PREFIX
 from logfs.log import names
 from logfs.log.store import LogStore
 
@@ -91,7 +92,7 @@ def unmount(mountpoint: str) -> None:
     """Unmount, and wait until the daemon has closed the data directory.
 
     Raises:
-        MountError: logfs is not mounted there, or the mount is in use.
+        MountError: logfs is not mounted there, the mount is in use, or the daemon does not end.
     """
     point = os.path.realpath(mountpoint)
     found = mountpoints.mount_at(point)
@@ -100,10 +101,12 @@ def unmount(mountpoint: str) -> None:
     if mountpoints.is_dead(point):
         mountpoints.take_away(point, lazy=True)
         return
-    daemon = Path(found.source) / names.DAEMON
+    note, pid = _find_daemon(point)
     mountpoints.take_away(point)
-    deadline = time.monotonic() + _UNMOUNT_TIMEOUT_S
-    while daemon.exists() and time.monotonic() < deadline:
+    deadline_s = time.monotonic() + _UNMOUNT_TIMEOUT_S
+    while pid is not None and note.exists() and Path(f"/proc/{pid}").exists():
+        if time.monotonic() > deadline_s:
+            raise MountError(f"{point}: unmounted, but process {pid} still closes {note.parent}")
         time.sleep(0.01)
 
 
@@ -156,9 +159,10 @@ def _mount(
         pyfuse3.init(operations, point, kernel_options(data, options))
     except RuntimeError as error:
         raise MountError(f"{point}: {error}; libfuse has said why") from error
-    _note_daemon(store, point)
     is_served = False
     try:
+        operations.tree.root.facts = {"data": data, "pid": str(os.getpid())}
+        _note_daemon(store, point)
         trio.run(_serve, operations, point, ready)
         is_served = True
     except Exception:
@@ -186,7 +190,11 @@ async def _stop_on_signal() -> None:
 
 
 async def _announce(point: str, ready: Callable[[], None] | None) -> None:
-    await trio.to_thread.run_sync(_look, point, abandon_on_cancel=True)
+    try:
+        await trio.to_thread.run_sync(_look, point, abandon_on_cancel=True)
+    except OSError as error:
+        logger.warning("the mount went away before it was ready: %s", error)
+        return
     logger.info("%s is mounted", point)
     if ready is not None:
         ready()
@@ -211,6 +219,20 @@ def _note_daemon(store: LogStore, point: str) -> None:
     if not store.read_only:
         facts = {"version": _DAEMON_VERSION, "pid": os.getpid(), "mountpoint": point}
         store.disk.replace(names.DAEMON, (json.dumps(facts) + "\n").encode())
+
+
+def _find_daemon(point: str) -> tuple[Path, int | None]:
+    """Return the note of the daemon behind a mount, and its process if it left that note."""
+    try:
+        data = os.getxattr(point, f"{PREFIX}data").decode()
+    except OSError:
+        data = ""
+    note = Path(data) / names.DAEMON
+    try:
+        facts = json.loads(note.read_text())
+        return note, int(facts["pid"]) if facts["mountpoint"] == point else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return note, None
 
 
 def _forget_daemon(store: LogStore) -> None:

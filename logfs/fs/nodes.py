@@ -3,7 +3,7 @@
 An inode grows or is cached, never both. Growing ones are read directly and their attributes are
 asked for every time; the bytes of all others never change, so the kernel keeps them.
 
-No pyfuse3, no awaiting. ``attributes`` reads memory only, but for the raw files of ``.segments``.
+No pyfuse3, no awaiting. ``attributes`` reads memory only, but of nodes that say ``asks_disk``.
 """
 
 import json
@@ -78,10 +78,14 @@ class Node:
     Attributes:
         key: What it is; see ``inodes``.
         ino: Its number; 0 until the inode table gives it one.
+        attr_timeout_s: How long the kernel may keep its attributes.
+        entry_timeout_s: How long the kernel may keep its name.
+        asks_disk: ``attributes`` may have to wait for the disk.
     """
 
     attr_timeout_s: ClassVar[float] = 0.0
     entry_timeout_s: ClassVar[float] = 0.0
+    asks_disk: ClassVar[bool] = False
 
     def __init__(self, key: str) -> None:
         self.key = key
@@ -149,8 +153,16 @@ class TopicNode(DirectoryNode):
         return Attributes(mode, uid, gid, 0, self.mtime_ms)
 
 
-class SegmentsNode(DirectoryNode):
-    """The directory ``.segments``."""
+class RootNode(TopicNode):
+    """The root of the mount.
+
+    Attributes:
+        facts: What its extended attributes say, by their names: whose mount it is.
+    """
+
+    def __init__(self, ownership: Ownership, mtime_ms: int) -> None:
+        super().__init__("", None, ownership, None, mtime_ms)
+        self.facts: dict[str, str] = {}
 
 
 class RawDirectoryNode(DirectoryNode):
@@ -174,13 +186,18 @@ class FileNode(Node):
     Attributes:
         is_cached: Its bytes never change, so the kernel may keep them; else it grows.
         takes_appends: It may be opened for writing, with O_APPEND.
+        reads_log: Who has it open keeps the partition from being loaded anew.
+        is_damaged: A read of it ended early. From now on it is read directly, since the kernel can
+            keep whole pages only, and what stands in front of the damage would be lost.
     """
 
     is_cached: ClassVar[bool] = False
+    reads_log: ClassVar[bool] = True
     takes_appends: ClassVar[bool] = False
 
     def __init__(self, kind: str, partition: Partition, ownership: Ownership) -> None:
         super().__init__(f"{partition.identity}/{kind}")
+        self.is_damaged = False
         self._identity = partition.identity
         self._partition = partition
         self._ownership = ownership
@@ -289,6 +306,8 @@ class MetaNode(FileNode):
     """The facts about a partition, as JSON. Its bytes are those of the moment it is opened."""
 
     entry_timeout_s = NAMES_S
+    asks_disk = True
+    reads_log = False
 
     def __init__(self, partition: Partition, ownership: Ownership) -> None:
         super().__init__("meta", partition, ownership)
@@ -309,6 +328,9 @@ class RawNode(FileNode):
     Attributes:
         name: Its name in the directory.
     """
+
+    asks_disk = True
+    reads_log = False
 
     def __init__(self, partition: Partition, name: str, ownership: Ownership) -> None:
         super().__init__(f"raw {name}", partition, ownership)
@@ -337,6 +359,7 @@ class SealedNode(RawNode):
     """A file of a sealed segment."""
 
     attr_timeout_s = CACHED_S
+    asks_disk = False
     is_cached = True
 
     def __init__(

@@ -35,9 +35,8 @@ from logfs.fs.errnos import (
 from logfs.fs.handles import HandleTable, OpenDirectory
 from logfs.fs.host import Clock
 from logfs.fs.inodes import InodeTable
-from logfs.fs.nodes import DirectoryNode, FileNode, Node, RawNode, TopicNode
+from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.options import MountOptions
-from logfs.fs.partitions import Partition
 from logfs.fs.replies import make_entry, make_statvfs
 from logfs.fs.rules import check_open, partition_to_make, refusal
 from logfs.fs.serving import OpenFiles
@@ -65,11 +64,11 @@ class Operations(pyfuse3.Operations):
         super().__init__()
         self.translator = Translator()
         self._store = store
-        self._tree = tree
+        self.tree = tree
         self._options = options
         self._clock = clock
         self._changes = trio.Lock()
-        self._topics = TopicChanges(store, options, clock)
+        self._topics = TopicChanges(store, tree.ownership, options, clock)
         self._inodes: InodeTable[Node] = InodeTable(tree.root)
         self._directories: HandleTable[OpenDirectory] = HandleTable()
         self.upkeep = Upkeep(store, tree, self._changes, clock)
@@ -147,7 +146,7 @@ class Operations(pyfuse3.Operations):
         """List a directory from a place on; from 0 with the names it has now."""
         directory = self._directories[fh]
         if start_id == 0:
-            listing = self._tree.names(directory.node)
+            listing = self.tree.names(directory.node)
             if not isinstance(listing, list):
                 listing = await listing.partition.lane.look(listing.ask, *listing.args)
             directory.names = [".", "..", *listing]
@@ -169,7 +168,7 @@ class Operations(pyfuse3.Operations):
         """Make a topic."""
         parent = self._inodes.node(parent_inode)
         self._check_writable()
-        if parent is not self._tree.root:
+        if parent is not self.tree.root:
             raise RefusedError("topics are made in the root of the mount only")
         await self._change(self._topics.make, name, mode, ctx.uid, ctx.gid)
         return await self._made(parent, name)
@@ -182,10 +181,10 @@ class Operations(pyfuse3.Operations):
         self._check_writable()
         if not isinstance(node, TopicNode):
             raise refusal(read_only=False)
-        with self._tree.kept_off_loop(node):
+        with self.tree.kept_off_loop(node):
             await self._change(self._topics.delete, node.name)
-        self._tree.forget(node)
-        self._tree.root.mtime_ms = self._clock.now_ms()
+        self.tree.forget(node)
+        self.tree.root.mtime_ms = self._clock.now_ms()
 
     # Files
 
@@ -206,7 +205,7 @@ class Operations(pyfuse3.Operations):
         parent = self._inodes.node(parent_inode)
         self._check_writable()
         topic, number = partition_to_make(
-            self._tree, parent, name, flags, create=self._options.create
+            self.tree, parent, name, flags, create=self._options.create
         )
         await self._change(self._topics.grow, topic.name, number)
         topic.mtime_ms = self._clock.now_ms()
@@ -250,14 +249,12 @@ class Operations(pyfuse3.Operations):
         """Return an extended attribute."""
         if not name.startswith(_OWN_ATTRIBUTES):
             raise FUSEError(pyfuse3.ENOATTR)
-        node = self._inodes.node(inode)
-        await self._settle(node.partition)
-        return get_attribute(self._store, node, name)
+        return await self._look(inode, get_attribute, self._store, name)
 
     @answered
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         """List the extended attributes."""
-        return list_attributes(self._store, self._inodes.node(inode))
+        return await self._look(inode, list_attributes, self._store)
 
     @answered
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
@@ -322,7 +319,7 @@ class Operations(pyfuse3.Operations):
     # Inside
 
     async def _find(self, parent: Node, name: bytes) -> Node:
-        found = self._tree.find(parent, name)
+        found = self.tree.find(parent, name)
         partition = found.partition
         if partition is not None and partition.lane.releasing is not None:
             await partition.lane.releasing.wait()
@@ -331,11 +328,10 @@ class Operations(pyfuse3.Operations):
         return self._inodes.canonical(found)
 
     async def _entry(self, node: Node) -> EntryAttributes:
-        if isinstance(node, RawNode):
-            attributes = await node.partition.lane.look(node.attributes)
-        else:
-            attributes = node.attributes()
-        return make_entry(node, attributes)
+        partition = node.partition
+        if node.asks_disk and partition is not None:
+            return make_entry(node, await partition.lane.look(node.attributes))
+        return make_entry(node, node.attributes())
 
     async def _list(self, directory: OpenDirectory, start: int, token: ReaddirToken) -> None:
         names = directory.names
@@ -359,13 +355,19 @@ class Operations(pyfuse3.Operations):
         return entry
 
     async def _open(self, node: FileNode, flags: int) -> FileInfo:
-        number = await self.files.open(node, flags)
+        number, is_cached = await self.files.open(node, flags)
         # keep_cache always: an open without it would drop the pages of everybody who has it open.
-        return FileInfo(fh=number, direct_io=not node.is_cached, keep_cache=True)
+        return FileInfo(fh=number, direct_io=not is_cached, keep_cache=True)
 
-    async def _settle(self, partition: Partition | None) -> None:
-        if partition is not None and partition.lane.releasing is not None:
+    async def _look(self, inode: int, call: Callable[[Node, *Ts], T], *args: *Ts) -> T:
+        """Ask something about a node that may have to wait for its disk."""
+        node = self._inodes.node(inode)
+        partition = node.partition
+        if partition is None:
+            return call(node, *args)
+        if partition.lane.releasing is not None:
             await partition.lane.releasing.wait()
+        return await partition.lane.look(call, node, *args)
 
     async def _change(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Change the store as a whole: one call at a time, in a thread."""
@@ -377,7 +379,7 @@ class Operations(pyfuse3.Operations):
         self._check_writable()
         await self._change(change_attribute, self._store, node, name, value)
         if isinstance(node, TopicNode):
-            self._tree.note_config(node)
+            self.tree.note_config(node)
 
     async def _refuse(self, parent_inode: int, name: bytes) -> None:
         await self._find(self._inodes.node(parent_inode), name)

@@ -89,7 +89,7 @@ def parse_options(texts: Iterable[str]) -> MountOptions:
             fields[_FLAGS[option]] = True
         elif option in _KERNEL or option.startswith("context="):
             kernel.append(option)
-        elif "." in name and equals:
+        elif "." in name and equals and not option.startswith(_MEANINGLESS_PREFIXES):
             properties[name] = value
         elif option == "rw":
             fields["read_only"] = False

@@ -64,9 +64,9 @@ class Partition:
             self._held = self.log.snapshot.segments
             self.log.pin(self._held)
 
-    def leave(self) -> None:
-        """Note that an open file of it has been closed."""
-        self.open_files -= 1
+    def leave(self, count: int) -> None:
+        """Note that open files of it have been closed."""
+        self.open_files -= count
         if self._held and not self.open_files:
             self.log.unpin(self._held)
             self._held = ()

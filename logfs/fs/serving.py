@@ -9,7 +9,7 @@ import logging
 
 import trio
 
-from logfs.errors import LogfsError
+from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.handles import HandleTable, OpenFile, Reader
 from logfs.fs.host import Clock
@@ -46,15 +46,16 @@ class OpenFiles:
         self._upkeep = upkeep
         self._clock = clock
         self._now_ms = clock.now_ms
+        self._monotonic_s = clock.monotonic_s
         self._syncs = syncs
         self._files: HandleTable[OpenFile] = HandleTable()
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
 
-    async def open(self, node: FileNode, flags: int) -> int:
+    async def open(self, node: FileNode, flags: int) -> tuple[int, bool]:
         """Open a file whose flags have been found to be allowed.
 
         Returns:
-            Its number.
+            Its number, and whether the kernel may keep what it reads.
 
         Raises:
             StaleError, DeletedError: What the name was resolved to is gone; it may be looked up
@@ -67,17 +68,17 @@ class OpenFiles:
             await self._reload(partition)
         if partition.log.is_deleted or not node.is_current:
             raise StaleError(f"{partition.topic_partition} has been deleted or loaded anew")
-        partition.open_files += 1
+        partition.open_files += node.reads_log
         try:
             if isinstance(node, PlainNode | RangeNode):
                 file = OpenFile(node, flags, self._syncs)
             else:
                 file = await partition.lane.look(OpenFile, node, flags, self._syncs)
         except BaseException:
-            partition.leave()
+            partition.leave(node.reads_log)
             self._tree.recent.drop(node)
             raise
-        return self._files.add(file)
+        return self._files.add(file), file.is_cached
 
     async def read(self, number: int, offset: int, size: int) -> bytes | bytearray | memoryview:
         """Read; the answer is good until the next await.
@@ -94,11 +95,19 @@ class OpenFiles:
         reader = file.reader
         if reader is None:
             raise RefusedError("the file is open for appending only")
-        if size > MAX_READ_BYTES:
+        if lane.is_slow or size > MAX_READ_BYTES:
             return await self._read_in_thread(file, reader, offset, size)
-        got = reader.read_into(self._buffer[:size], offset)
-        if reader.would_block:
-            return await self._read_in_thread(file, reader, offset, size)
+        started_s = self._monotonic_s()
+        try:
+            got = reader.read_into(self._buffer[:size], offset)
+            lane.note(self._monotonic_s() - started_s)
+            if reader.would_block:
+                return await self._read_in_thread(file, reader, offset, size)
+            if got < size and file.is_cached:
+                _check_whole(file, reader, offset + got)
+        except CorruptRecordError as error:
+            self._note_corrupt(file.partition, error)
+            raise
         return self._buffer[:got]
 
     async def write(self, number: int, data: bytes) -> int:
@@ -134,7 +143,7 @@ class OpenFiles:
             else:
                 await lane.look(file.close, 0)
         finally:
-            file.partition.leave()
+            file.partition.leave(file.node.reads_log)
 
     async def close_all(self) -> None:
         """End every file: the mount stops, and no RELEASE will come for them."""
@@ -149,10 +158,21 @@ class OpenFiles:
     ) -> memoryview:
         done = file.waiting = trio.Event()
         try:
-            return await file.partition.lane.wait_read(_read_blocking, reader, offset, size)
+            data = await file.partition.lane.read(_read_blocking, reader, offset, size)
+            if len(data) < size and file.is_cached:
+                _check_whole(file, reader, offset + len(data))
+        except CorruptRecordError as error:
+            self._note_corrupt(file.partition, error)
+            raise
         finally:
             file.waiting = None
             done.set()
+        return data
+
+    def _note_corrupt(self, partition: Partition, error: CorruptRecordError) -> None:
+        """Count what a reader has met as a loss."""
+        partition.log.note_corrupt(error, self._now_ms())
+        self._upkeep.want_maintenance(partition)
 
     async def _reload(self, partition: Partition) -> None:
         """Load a partition anew that went offline, now that nobody has it open."""
@@ -169,6 +189,19 @@ class OpenFiles:
             current = self._store.partition(*partition.topic_partition)
             if current is partition.log:
                 self._store.reload(partition.topic_partition, self._now_ms())
+
+
+def _check_whole(file: OpenFile, reader: Reader, stop: int) -> None:
+    """Refuse a read of a cached file that ends early: the kernel would take it for the end.
+
+    What stands in front of the damage is read again page by page, and so returned.
+    """
+    if stop < file.node.size():
+        file.node.is_damaged = True
+        reader.read_into(memoryview(bytearray(1)), stop)  # says what does not decode
+        raise CorruptRecordError(
+            f"{file.partition.topic_partition}: a read ended at byte {stop} of {file.node.size()}"
+        )
 
 
 def _read_blocking(reader: Reader, offset: int, size: int) -> memoryview:

@@ -3,19 +3,23 @@
 import stat
 
 from logfs.fs.host import Clock
-from logfs.fs.nodes import Node, PlainNode, TopicNode
+from logfs.fs.nodes import Node, Ownership, PlainNode, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.rules import refusal
 from logfs.log.store import LogStore
 
 DEFAULT_UMASK = 0o022
+_OWNERSHIP = ("mode", "uid", "gid")
 
 
 class TopicChanges:
     """What mkdir, touch, rmdir, chmod and chown do. Runs in threads, one call at a time."""
 
-    def __init__(self, store: LogStore, options: MountOptions, clock: Clock) -> None:
+    def __init__(
+        self, store: LogStore, ownership: Ownership, options: MountOptions, clock: Clock
+    ) -> None:
         self._store = store
+        self._ownership = ownership
         self._options = options
         self._clock = clock
 
@@ -28,15 +32,15 @@ class TopicChanges:
         store, options = self._store, self._options
         text = name.decode(errors="surrogateescape")
         store.create_topic(text, store.config.num_partitions, {}, self._clock.now_ms())
-        default = 0o777 & ~DEFAULT_UMASK
-        permissions = stat.S_IMODE(mode)
-        store.attributes.set(
-            text,
-            None,
-            mode=permissions if options.umask is None and permissions != default else None,
-            uid=uid if options.uid is None else None,
-            gid=gid if options.gid is None else None,
+        defaults, permissions = self._ownership, stat.S_IMODE(mode)
+        is_own_mode = options.umask is None and permissions != 0o777 & ~defaults.umask
+        ownership = (
+            permissions if is_own_mode else None,
+            uid if options.uid is None and uid != defaults.uid else None,
+            gid if options.gid is None and gid != defaults.gid else None,
         )
+        if ownership != (None, None, None):
+            store.attributes.set(text, None, **dict(zip(_OWNERSHIP, ownership, strict=True)))
 
     def grow(self, topic: str, number: int) -> None:
         """Give a topic partitions up to a number."""
@@ -53,8 +57,11 @@ class TopicChanges:
 
         Raises:
             RefusedError: The node is neither a topic nor a growing plain name.
+            NoSuchTopicError: The topic has been deleted.
         """
         topic, partition = _owner_key(node)
+        if topic:
+            self._store.topic_id(topic)
         permissions = None if mode is None else stat.S_IMODE(mode)
         self._store.attributes.set(topic, partition, mode=permissions, uid=uid, gid=gid)
 

@@ -31,6 +31,7 @@ from logfs.fs.nodes import (
     RangeNode,
     RawDirectoryNode,
     RawNode,
+    RootNode,
     SealedNode,
     TopicNode,
 )
@@ -72,6 +73,7 @@ class Tree:
     """The names over a store. Event loop only, but for what a ``Question`` asks.
 
     Attributes:
+        ownership: Who owns what.
         root: The directory of the topics.
         segments: The directory ``.segments``.
     """
@@ -80,11 +82,11 @@ class Tree:
         self, store: LogStore, ownership: Ownership, time_zone: tzinfo, clock: Clock
     ) -> None:
         self._store = store
-        self._ownership = ownership
+        self.ownership = ownership
         self._time_zone = time_zone
         self._clock = clock
         self._started_ms = clock.now_ms()
-        self.root = TopicNode("", None, ownership, None, self._started_ms)
+        self.root = RootNode(ownership, self._started_ms)
         self.segments = DirectoryNode("segments", ownership, self.root, self._started_ms)
         self.recent = RecentAnswers(clock.monotonic_s)
         self._topics: dict[str, TopicNode] = {}
@@ -164,7 +166,7 @@ class Tree:
         topic_id = self._store.topic_id(name)
         known = self._topics.get(name)
         if known is None or known.topic_id != topic_id:
-            known = TopicNode(name, topic_id, self._ownership, self.root, self._started_ms)
+            known = TopicNode(name, topic_id, self.ownership, self.root, self._started_ms)
             self._topics[name] = known
         return known
 
@@ -182,9 +184,9 @@ class Tree:
             )
         node: FileNode
         if view is not None:
-            node = PlainNode(partition, view, self._ownership)
+            node = PlainNode(partition, view, self.ownership)
         elif address.view is Suffix.META:
-            node = MetaNode(partition, self._ownership)
+            node = MetaNode(partition, self.ownership)
         else:
             raise UnknownNameError(f"{name!r}: {address.view} is not there yet")
         topic.plain[name.encode()] = node
@@ -195,7 +197,7 @@ class Tree:
         if parsed is None or parsed.state is not names.DirectoryState.NONE:
             raise UnknownNameError(f"{name!r}: expected TOPIC-PARTITION, as orders-0")
         partition = self.partition(parsed.topic, parsed.partition)
-        return RawDirectoryNode(partition, self._ownership, self.segments, self._started_ms)
+        return RawDirectoryNode(partition, self.ownership, self.segments, self._started_ms)
 
     def _in_raw_directory(self, directory: RawDirectoryNode, name: str) -> "Question[Node]":
         partition = directory.partition
@@ -215,8 +217,8 @@ class Tree:
     def _answer(self, partition: Partition, address: PartitionAddress) -> FileNode:
         resolved = resolve(partition.log, address, self._clock.now_ms())
         if resolved.grows:
-            return RangeNode(partition, resolved, self._ownership)
-        return FixedNode(partition, resolved, self._ownership)
+            return RangeNode(partition, resolved, self.ownership)
+        return FixedNode(partition, resolved, self.ownership)
 
     def _segment_text(self, partition: Partition, base_offset: int) -> FileNode:
         log = partition.log
@@ -231,7 +233,7 @@ class Tree:
             number = log.topic_partition.partition
             address = PartitionAddress(number, AtByte(segment.bases[View.TEXT]), Latest())
             resolved = resolve(log, address, self._clock.now_ms())
-        return FixedNode(partition, resolved, self._ownership)
+        return FixedNode(partition, resolved, self.ownership)
 
     def _raw_file(self, partition: Partition, name: str) -> FileNode:
         log = partition.log
@@ -248,8 +250,8 @@ class Tree:
             if 0 <= index < len(segments) - 1 and (
                 segments[index].base_offset == parsed.base_offset
             ):
-                return SealedNode(partition, name, found, self._ownership)
-        return RawNode(partition, name, self._ownership)
+                return SealedNode(partition, name, found, self.ownership)
+        return RawNode(partition, name, self.ownership)
 
     # From a directory to its names
 

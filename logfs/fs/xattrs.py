@@ -4,6 +4,7 @@
                      positions, in the view, of the first kept and behind the last byte of the name
     on a topic       topic_id, and its configuration under Kafka's keys; listed are those that were
                      set, any key answers; setfattr sets one, removexattr takes it back
+    on the mount     data, the data directory; pid, the process that serves it
 
 Nothing else can be stored: other names answer ENODATA to read, so that ``ls -l`` and ``cp -a`` are
 content, and ENOTSUP to write.
@@ -15,14 +16,23 @@ from collections.abc import Mapping
 from logfs.config import TOPIC_KEYS
 from logfs.errors import InvalidConfigError
 from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, RefusedError
-from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, RawNode, TopicNode
+from logfs.fs.nodes import (
+    FileNode,
+    FixedNode,
+    Node,
+    PlainNode,
+    RangeNode,
+    RawNode,
+    RootNode,
+    TopicNode,
+)
 from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
 
 PREFIX = "user.logfs."
 
 
-def get_attribute(store: LogStore, node: Node, name: bytes) -> bytes:
+def get_attribute(node: Node, store: LogStore, name: bytes) -> bytes:
     """Return the value of an extended attribute.
 
     Raises:
@@ -38,7 +48,7 @@ def get_attribute(store: LogStore, node: Node, name: bytes) -> bytes:
     return value.encode()
 
 
-def list_attributes(store: LogStore, node: Node) -> list[bytes]:
+def list_attributes(node: Node, store: LogStore) -> list[bytes]:
     """Return the names of the extended attributes of a node."""
     if isinstance(node, TopicNode) and node.name:
         identity = [] if node.topic_id is None else ["topic_id"]
@@ -88,6 +98,8 @@ def _topic_value(store: LogStore, node: TopicNode, key: str) -> str | None:
 
 
 def _facts(node: Node) -> Mapping[str, str]:
+    if isinstance(node, RootNode):
+        return node.facts
     if not isinstance(node, FileNode) or isinstance(node, RawNode):
         return {}
     facts = {key: _text(value) for key, value in partition_meta(node.partition.log).items()}

@@ -77,13 +77,15 @@ class ActiveSegment:
         times, base = indexes.time.entries(), segment.base_offset
         count = len(times) // TIME_INDEX.entry_bytes
         last = decode_time_entry(times, count - 1, base) if count else None
+        # The last entry has the largest timestamp, unless it could not be written.
+        is_known = last is not None and last.timestamp >= end.max_timestamp
         lengths = end.positions.minus(segment.bases)
         builder = new_builder(segment, config)
         builder.restore(
             file_position=end.file_size,
             next_offset=end.offset,
             max_timestamp=end.max_timestamp,
-            offset_of_max_timestamp=last.offset if last else -1,
+            offset_of_max_timestamp=last.offset if last and is_known else max(end.offset - 1, base),
             first_timestamp=segment.first_timestamp,
             last_time_entry=last.timestamp if last else -1,
             text=lengths.text,
@@ -153,6 +155,16 @@ class ActiveSegment:
             self._append_to(self._indexes.time, final)
         for index in self._indexes.all():
             index.trim()
+
+    def close_empty(self) -> None:
+        """Let go of a new segment for now; the bytes of its indexes are durable.
+
+        Whoever goes on with an index syncs it only if he writes to it, and there may be no entries.
+        """
+        self.close()
+        for index in self._indexes.all():
+            index.sync()
+        self.segment.close_files()
 
     def seal(self) -> None:
         """Close it for good and note in the segment what it holds."""

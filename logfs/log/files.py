@@ -2,9 +2,9 @@
 
 A *growing* file has positions for ever, so it may have holes. The rule, per open file: a read that
 starts where the last reply ended (or at 0 after open) fills its buffer across holes; a read after a
-seek returns only what is kept inside [offset, offset + size) or, if nothing is, begins the next kept
-record: up to its newline and no further, so that a program that counts lines backwards (tail) does
-not count them again in every window of the hole. So cat prints what is kept, and a program that
+seek returns only what is kept inside [offset, offset + size) or, if nothing is, begins the next
+kept record: up to its newline and no further, so that a program that counts lines backwards (tail)
+does not count them again in every window of the hole. So cat prints what is kept, and a program that
 starts at the end never replays.
 
 A *fixed* file is dense: the kept bytes of its range one after the other, from 0 to its size.
@@ -165,7 +165,7 @@ class FixedFile:
         return self._ends[-1] if self._ends else 0
 
     def read_into(self, out: memoryview, offset: int) -> int:
-        """Read bytes from an offset; fewer than asked for only at the end.
+        """Read bytes from an offset; fewer than asked for only at the end or before damage.
 
         Raises:
             CorruptRecordError: The first byte to return cannot be decoded.

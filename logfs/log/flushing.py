@@ -8,8 +8,9 @@ since recovery scans the segment that holds the recovery point. Those of a seale
 before the recovery point leaves it behind.
 """
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from logfs.disk.vfs import Disk
 from logfs.log.segment import Segment, SegmentFiles
@@ -33,6 +34,7 @@ class Flusher:
         self._lock = threading.Lock()
         self._sealed: list[tuple[Segment, SegmentFiles]] = []
         self._has_new_names = False
+        self._failure: OSError | None = None
         self.recovery_point = recovery_point
 
     @property
@@ -45,8 +47,13 @@ class Flusher:
         self._sealed.append((segment, files))
         self._has_new_names = True
 
+    def paused(self) -> threading.Lock:
+        """Return the lock that keeps flushes out: hold it while the log is being cut."""
+        return self._lock
+
     def truncated(self, offset: int) -> None:
-        """The log was cut to an offset."""
+        """The log was cut to an offset, what is left of it made durable. While paused."""
+        self._sealed = [row for row in self._sealed if row[0].next_offset <= offset]
         self.recovery_point = min(self.recovery_point, offset)
         self._has_new_names = True
 
@@ -54,11 +61,11 @@ class Flusher:
         """Return once every record below the offset ``wanted`` is durable.
 
         Raises:
-            OSError: It is not; see ``vfs.File.sync``: final.
+            OSError: It is not; see ``vfs.File.sync``: final, so every later call raises it too.
         """
         if self.recovery_point >= wanted:
             return
-        with self._lock:
+        with self._lock, self._final_failure():
             if self.recovery_point >= wanted:
                 return
             now = snapshot()
@@ -68,8 +75,19 @@ class Flusher:
 
     def flush_sealed(self) -> None:
         """Make the segments durable that were sealed, and move the recovery point behind them."""
-        with self._lock:
+        with self._lock, self._final_failure():
             self._flush_sealed()
+
+    @contextlib.contextmanager
+    def _final_failure(self) -> Iterator[None]:
+        """Keep whoever waited for a flush that failed from trusting one of his own."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except OSError as error:
+            self._failure = error
+            raise
 
     def _flush_sealed(self) -> None:
         sealed = list(self._sealed)

@@ -11,6 +11,8 @@ from logfs.log.table import SegmentState, SegmentTable, TableEntry
 from logfs.types import Positions
 
 LEASE_BYTES = 256 * 1024 * 1024
+NO_BOOT = bytes(8)
+"""In place of a boot id: whatever the machine did since, bytes that were shown may be lost."""
 
 
 class Lease:
@@ -51,6 +53,15 @@ class Lease:
         self._noted = _moved(ends, LEASE_BYTES).at_least(self._noted)
         self._table.put(self.open_entry(segment))
         return self._noted
+
+    def distrust(self, segment: Segment) -> None:
+        """Note that the log may lose what was shown without the machine stopping.
+
+        After a failed write or fsync, or while the log is being cut: the page cache is no proof of
+        what the disk has. The next owner of the partition begins behind the lease, as after a power
+        cut. Needs no ``sync``: a power cut says the same.
+        """
+        self._table.put(self.open_entry(segment)._replace(boot=NO_BOOT))
 
     def sync(self, noted: Positions) -> None:
         """Make a bound that was noted durable, from then on it counts."""

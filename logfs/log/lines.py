@@ -8,8 +8,7 @@ it appended and everything behind it unaccepted, so a short count tells the writ
 import logging
 import struct
 
-from logfs.disk.vfs import Disk
-from logfs.errors import LogfsError, RecordTooLargeError
+from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.log import names
 from logfs.log.cutting import free_cut_name
 from logfs.log.partition import PartitionLog
@@ -73,7 +72,8 @@ class LineWriter:
     def sync(self) -> None:
         """Make everything written so far durable: the records and the unfinished line."""
         if self._unfinished is not None:
-            self._unfinished.sync()
+            with self._log.offline_on_failure("fsync"):
+                self._unfinished.sync()
         self._log.flush()
 
     def close(self, now_ms: int) -> None:
@@ -94,19 +94,20 @@ class LineWriter:
                 encoded = self._encode(file.line, _NEWLINE, 1, now_ms)
                 if encoded.refusal is None:
                     self._append_encoded(file, encoded, now_ms)
+                else:
+                    self._log.check_writable()
+                    set_aside(self._log, file.line, str(encoded.refusal), now_ms)
             except (OSError, LogfsError) as error:
                 file.close(remove=False)
                 logger.warning("%s: an unfinished line of %d bytes waits: %s",
                                self._log.topic_partition, len(file.line), error)  # fmt: skip
                 return
-            if encoded.refusal is not None:
-                set_aside(self._log, file.line, str(encoded.refusal), now_ms)
             file.close(remove=True)
 
     def adopt(self, name: str, line: UnfinishedLine) -> None:
         """Take over the file of a writer that died."""
         file = UnfinishedFile(self._log.disk, self._log.directory, name, self._view)
-        file.adopt(line.data)
+        file.adopt(line)
         self._unfinished = file
 
     def _encode(self, head: bytes, body: bytes, stop: int, now_ms: int) -> Encoded:
@@ -130,9 +131,20 @@ class LineWriter:
         if file is None or not file.line:
             return self._log.append(encoded.batches, now_ms)
         first = encoded.batches[0]
-        file.announce(first.base_offset, _CRC.unpack_from(first.data, _CRC_AT)[0])
-        appended = self._log.append(encoded.batches, now_ms)
+        self._log.check_writable()
+        with self._log.offline_on_failure("write", but_not_full=True):
+            file.announce(first.base_offset, _CRC.unpack_from(first.data, _CRC_AT)[0])
+        try:
+            appended = self._log.append(encoded.batches, now_ms)
+        except OSError:
+            if self._log.offline is None:
+                file.cancel()
+            raise
         file.consumed()
+        if file.is_durable:
+            file.close(remove=False)
+            self._log.remove_when_durable(file.name, first.base_offset)
+            self._unfinished = None
         return appended
 
     def _keep(self, data: bytes) -> None:
@@ -150,7 +162,8 @@ class LineWriter:
         if file is None:
             file = UnfinishedFile(log.disk, log.directory, log.new_unfinished_name(), self._view)
             self._unfinished = file
-        file.keep(data)
+        with log.offline_on_failure("write", but_not_full=True):
+            file.keep(data)
 
 
 def _short(accepted: int, refusal: Exception | None) -> int:
@@ -169,27 +182,44 @@ def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
 
 
 def adopt_unfinished(log: PartitionLog, now_ms: int) -> None:
-    """Make records of the unfinished lines that a crash left in a partition directory."""
-    disk: Disk = log.disk
-    for name, is_directory in disk.list(log.directory):
+    """Make records of the unfinished lines that a crash left in a partition directory.
+
+    What cannot be done now, because the disk fails or is full, is left for the next time.
+    """
+    waiting = []
+    for name, is_directory in log.disk.list(log.directory):
         if is_directory or names.parse_unfinished_file(name) is None:
             continue
-        path = f"{log.directory}/{name}"
-        try:
-            line = decode_unfinished(path, disk.read(path))
-        except LogfsError as error:
-            set_aside(log, disk.read(path), str(error), now_ms)
-            disk.remove(path)
+        line = _read_unfinished(log, name, now_ms)
+        if line is None:
             continue
-        if line.data and not _is_consumed(log, line):
-            writer = LineWriter(log, line.view)
-            writer.adopt(name, line)
-            writer.close(now_ms)
+        if line.announced is not None and _is_consumed(log, line.announced):
+            log.remove_when_durable(f"{log.directory}/{name}", line.announced[0])
         else:
-            disk.remove(path)
+            waiting.append((name, line))
+    # Only now, for an adopted line makes a batch that could be taken for an announced one.
+    for name, line in waiting:
+        writer = LineWriter(log, line.view)
+        writer.adopt(name, line)
+        writer.close(now_ms)
 
 
-def _is_consumed(log: PartitionLog, line: UnfinishedLine) -> bool:
-    if line.consumed_offset is None or line.consumed_offset >= log.log_end_offset:
+def _read_unfinished(log: PartitionLog, name: str, now_ms: int) -> UnfinishedLine | None:
+    path = f"{log.directory}/{name}"
+    data = log.disk.read(path)
+    try:
+        return decode_unfinished(path, data)
+    except LogfsError as error:
+        set_aside(log, data, str(error), now_ms)
+        log.disk.remove(path)
+        return None
+
+
+def _is_consumed(log: PartitionLog, announced: tuple[int, int]) -> bool:
+    offset, crc = announced
+    if offset < log.log_start_offset:
+        return True
+    try:
+        return offset < log.log_end_offset and log.batch_crc_at(offset) == crc
+    except CorruptRecordError:
         return False
-    return log.batch_crc_at(line.consumed_offset) == line.consumed_crc

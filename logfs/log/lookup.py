@@ -7,27 +7,30 @@ batch stands is passed over and the scan begins with the segment.
 
 import struct
 
+from logfs.errors import CorruptRecordError
 from logfs.log import index, textindex
+from logfs.log.behind import place_behind
 from logfs.log.segment import Segment
 from logfs.log.snapshot import Snapshot
 from logfs.log.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
-from logfs.records._native import find_offset, find_timestamp, measure
+from logfs.records._native import find_offset, find_timestamp, header_ok, measure
+from logfs.records.batch import HEADER_BYTES, decode_header, decode_records
 from logfs.records.compression import decompress
 from logfs.types import Positions
 
 _BASE_OFFSET = struct.Struct(">q")
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
+_TRIED_ENTRIES = 8
+"""Index entries tried one after the other before the segment is scanned from its begin."""
 
 
 def positions_of_offset(snapshot: Snapshot, offset: int) -> Positions:
     """Return the positions at which the first record at or after an offset stands.
 
     An offset below the log start gives the start, one at or beyond the log end the end. The offset
-    of a removed record gives the place where it stood: the next kept record lies behind it.
-
-    Raises:
-        CorruptRecordError: A batch between the last index entry and the record does not decode.
+    of a removed record gives the place where it stood: the next kept record lies behind it. The
+    offset of a record in a corrupt batch gives the place where that batch stands.
     """
     if offset <= snapshot.start.offset:
         return snapshot.start.positions
@@ -37,14 +40,10 @@ def positions_of_offset(snapshot: Snapshot, offset: int) -> Positions:
     if number < 0:
         return snapshot.start.positions
     segment = snapshot.segments[number]
-    _, next_offset, file_end = snapshot.end_of(number)
+    ends, next_offset, file_end = snapshot.end_of(number)
     if offset >= next_offset:
         return snapshot.segments[number + 1].bases
-    entry = textindex.lookup_offset(segment.files().text_entries(), offset - segment.base_offset)
-    if entry.file_position >= file_end:
-        entry = textindex.ZERO
-    lengths = _measure(segment, entry, offset, file_end)
-    return segment.bases.plus(lengths)
+    return segment.bases.plus(_lengths_at(segment, offset, ends, file_end))
 
 
 def offset_for_time(snapshot: Snapshot, timestamp: int) -> int | None:
@@ -68,12 +67,16 @@ def offset_for_time(snapshot: Snapshot, timestamp: int) -> int | None:
 
 
 def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
-    """Return the CRC field of the batch that begins at an offset; None if none begins there."""
+    """Return the CRC field of the batch that begins at an offset; None if none begins there.
+
+    Raises:
+        CorruptRecordError: What is in front of it is not known to be whole batches.
+    """
     number = snapshot.index_of_offset(offset)
     if number < 0 or offset >= snapshot.end_of(number)[1]:
         return None
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
-    window, position = Window(), _offset_hint(segment, offset)
+    window, position = Window(), _offset_hint(segment, offset, file_end)
     while position < file_end:
         window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
         at = find_offset(window.buffer, 0, window.stop, offset)
@@ -85,39 +88,77 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
     return None
 
 
-def _measure(segment: Segment, entry: textindex.TextEntry, offset: int, file_end: int) -> Positions:
-    """Add up the lengths of the records from an entry up to an offset."""
-    window, position = Window(), entry.file_position
-    lengths = entry.lengths
-    log = segment.files().log
-    is_first = True
+def _lengths_at(segment: Segment, offset: int, ends: Positions, file_end: int) -> Positions:
+    """Return the lengths in front of the first record of a segment at or after an offset.
+
+    For a record of a corrupt batch it is the place where that batch begins.
+    """
+    entries = segment.files().text_entries()
+    entry = textindex.lookup_offset(entries, offset - segment.base_offset)
+    while not segment.has_gaps and entry is not textindex.ZERO:
+        position = segment.base_offset + entry.relative_offset
+        if _fits(segment, entry.file_position, position, file_end, is_first=True):
+            break
+        number = textindex.count_text_entries_before(entries, entry.file_position)
+        entry = textindex.decode_text_entry(entries, number - 1) if number else textindex.ZERO
+    while True:
+        lengths, corrupt = _measure(segment, entry, offset, file_end)
+        if corrupt is None:
+            return lengths
+        place = place_behind(segment, corrupt, ends, file_end)
+        if place is None or _base_offset_at(segment, place.file_position) > offset:
+            return lengths
+        entry = place
+
+
+def _measure(
+    segment: Segment, entry: textindex.TextEntry, offset: int, file_end: int
+) -> tuple[Positions, int | None]:
+    """Add up the lengths of the records from an entry up to an offset.
+
+    Returns:
+        The lengths, and where the corrupt batch is that ended the count; None if none did.
+    """
+    window, position, lengths = Window(), entry.file_position, entry.lengths
+    before = segment.base_offset + entry.relative_offset if entry.relative_offset else 0
     while position < file_end:
-        window.load(log, position, file_end, LOOKUP_BYTES, True)
-        if is_first:
-            is_first = False
-            before = segment.base_offset + entry.relative_offset
+        try:
+            window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
+        except CorruptRecordError:
+            return lengths, position
+        try:
+            measured = measure(window.buffer, 0, window.stop, offset, decompress)
             skipped = measure(window.buffer, 0, window.stop, before, decompress)
-            lengths = Positions(*(a - b for a, b in zip(lengths, skipped, strict=True)))
-        lengths = lengths.plus(measure(window.buffer, 0, window.stop, offset, decompress))
+        except CorruptRecordError as error:
+            stop = error.position or 0
+            good = measure(window.buffer, 0, stop, offset, decompress)
+            skipped = measure(window.buffer, 0, stop, before, decompress)
+            return lengths.plus(good).minus(skipped), position + stop
+        lengths, before = lengths.plus(measured).minus(skipped), 0
         if find_offset(window.buffer, 0, window.stop, offset) < window.stop:
             break
         position = window.file_end
-    return lengths
+    return lengths, None
+
+
+def _base_offset_at(segment: Segment, position: int) -> int:
+    return int(_BASE_OFFSET.unpack(segment.files().log.pread(8, position))[0])
 
 
 def _find_time(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
-    files = segment.files()
-    base = segment.base_offset
-    hint = index.lookup_timestamp(files.time_entries(), base, timestamp)
-    position = _offset_hint(segment, max(hint.offset, snapshot.start.offset))
-    if position >= file_end:
-        position = 0
+    start = snapshot.start.offset
+    position = _time_hint(segment, timestamp, start, file_end)
     window, chunk = Window(), LOOKUP_BYTES
     while position < file_end:
-        window.load(files.log, position, file_end, chunk, True)
-        found = find_timestamp(window.buffer, 0, window.stop, timestamp, decompress)
-        if found is not None and found[0] >= snapshot.start.offset:
+        window.load(segment.files().log, position, file_end, chunk, True)
+        try:
+            found = find_timestamp(window.buffer, 0, window.stop, timestamp, decompress)
+        except CorruptRecordError as error:
+            # Nothing says that the record is not in there, so that is the place.
+            at = error.position or 0
+            return max(start, int(_BASE_OFFSET.unpack_from(window.buffer, at)[0]))
+        if found is not None and found[0] >= start:
             return int(found[0])
         if found is not None:
             return _first_from(snapshot, number, timestamp)
@@ -127,12 +168,10 @@ def _find_time(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
 
 def _first_from(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
     """Search record by record: the log start lies inside the batch that was found."""
-    from logfs.records.batch import decode_records
-
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     window = Window()
     start = snapshot.start.offset
-    position = _offset_hint(segment, start)
+    position = _offset_hint(segment, start, file_end)
     while position < file_end:
         window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
         at = find_offset(window.buffer, 0, window.stop, start)
@@ -145,22 +184,49 @@ def _first_from(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
     return None
 
 
-def _offset_hint(segment: Segment, offset: int) -> int:
+def _time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> int:
+    """Return a file position in front of which no record at or after a moment stands.
+
+    An entry says that every larger timestamp lies behind its offset: true if the batch that ends
+    there has its timestamp, else the scan begins with the segment.
+    """
+    base = segment.base_offset
+    hint = index.lookup_timestamp(segment.files().time_entries(), base, timestamp)
+    position = _offset_hint(segment, start, file_end)
+    if hint.offset <= max(start, base):
+        return position
+    behind = _offset_hint(segment, hint.offset, file_end)
+    window = Window()
+    while behind < file_end:
+        window.load(segment.files().log, behind, file_end, LOOKUP_BYTES, True)
+        at = find_offset(window.buffer, 0, window.stop, hint.offset)
+        if at < window.stop:
+            header = decode_header(window.buffer, at)
+            fits = header.last_offset == hint.offset and header.max_timestamp == hint.timestamp
+            return behind + at if fits else position
+        behind = window.file_end
+    return position
+
+
+def _offset_hint(segment: Segment, offset: int, file_end: int) -> int:
     """Return a file position at or in front of the batch that holds an offset."""
-    entries = segment.files().offset_entries()
-    position = index.lookup_offset(entries, segment.base_offset, offset).position
-    return position if _fits(segment, position, offset) else 0
+    entries, base = segment.files().offset_entries(), segment.base_offset
+    count = index.count_offsets_up_to(entries, base, offset)
+    for number in range(count - 1, max(count - 1 - _TRIED_ENTRIES, -1), -1):
+        entry = index.decode_offset_entry(entries, number, base)
+        if _fits(segment, entry.position, entry.offset, file_end):
+            return entry.position
+    return 0
 
 
-def _fits(segment: Segment, position: int, offset: int) -> bool:
-    """Whether a batch with a fitting offset stands where an index entry points."""
-    if position == 0:
-        return True
-    try:
-        header = segment.files().log.pread(17, position)
-    except OSError:
+def _fits(
+    segment: Segment, position: int, offset: int, file_end: int, *, is_first: bool = False
+) -> bool:
+    """Whether a batch that ends (begins) with an offset stands where an index entry points."""
+    if not 0 <= position < file_end:
         return False
-    if len(header) < 17 or header[16] > 2:
+    head = segment.files().log.pread(HEADER_BYTES, position)
+    if not header_ok(head, 0, file_end - position):
         return False
-    base_offset = _BASE_OFFSET.unpack_from(header)[0]
-    return bool(segment.base_offset <= base_offset <= offset)
+    header = decode_header(head, 0)
+    return (header.base_offset if is_first else header.last_offset) == offset

@@ -41,13 +41,18 @@ class Loss(NamedTuple):
 
 
 class LossFile:
-    """The losses of one partition; read when first asked for, appended to when one is added."""
+    """The losses of one partition; read when first asked for.
+
+    Attributes:
+        is_dirty: Something was noted and is not saved.
+    """
 
     def __init__(self, disk: Disk, directory: str, *, read_only: bool) -> None:
         self._disk = disk
         self._name = f"{directory}/{names.LOSSES}"
         self._read_only = read_only
         self._losses: list[Loss] | None = None
+        self.is_dirty = False
 
     def all(self) -> list[Loss]:
         """Return every loss, oldest first."""
@@ -55,16 +60,32 @@ class LossFile:
             self._losses = self._read()
         return self._losses
 
-    def add(self, loss: Loss) -> None:
-        """Note a loss; durable when this returns, unless the store is read-only."""
+    def note(self, loss: Loss) -> bool:
+        """Note a loss in memory; ``save`` makes it last.
+
+        Returns:
+            False for one that was noted before, whenever that was: it is the same loss seen again.
+        """
         losses = self.all()
-        if loss in losses:
-            return
+        if any(_what(loss) == _what(other) for other in losses):
+            return False
         losses.append(loss)
-        if self._read_only:
+        self.is_dirty = not self._read_only
+        return True
+
+    def save(self) -> None:
+        """Write what was noted; durable when this returns. Nothing if the store is read-only."""
+        if not self.is_dirty:
             return
-        lines = [json.dumps({"version": VERSION}), *(json.dumps(x._asdict()) for x in losses)]
+        rows = list(self.all())
+        lines = [json.dumps({"version": VERSION}), *(json.dumps(row._asdict()) for row in rows)]
         self._disk.replace(self._name, ("\n".join(lines) + "\n").encode())
+        self.is_dirty = len(self.all()) > len(rows)
+
+    def add(self, loss: Loss) -> None:
+        """Note a loss and save it."""
+        self.note(loss)
+        self.save()
 
     def _read(self) -> list[Loss]:
         try:
@@ -89,3 +110,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return row if isinstance(row, dict) else None
+
+
+def _what(loss: Loss) -> tuple[str, str, int, int, str]:
+    return loss.kind, loss.file, loss.position, loss.bytes, loss.detail

@@ -4,24 +4,21 @@
 positions. Readers work on ``snapshot``, which every change replaces as a whole.
 
 Threads. Changes take the lock of the partition (``exclusive``); ``flush`` and ``maintain`` run
-beside appends, in threads of their own. After a failed write or fsync the log is *offline*: the
-kernel may have dropped the bytes, so nothing but loading it anew can tell what is on the disk.
+beside appends, in threads of their own.
 """
 
-import errno
+import contextlib
 import logging
-import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from logfs.errors import DeletedError, LogOfflineError, OffsetOutOfRangeError, ReadOnlyError
+from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
 from logfs.log import lookup, names
 from logfs.log.active import ActiveSegment, remove_segment_files
 from logfs.log.deletion import DeletedSegments, remove_files, unpin
-from logfs.log.facts import LogFacts
-from logfs.log.lease import Lease
 from logfs.log.losses import Loss
 from logfs.log.segment import Segment
 from logfs.log.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.standing import DISK_FULL, LogStanding
 from logfs.log.state import PartitionState
 from logfs.log.table import SegmentState
 from logfs.log.truncation import cut_segments
@@ -31,26 +28,17 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 
-class PartitionLog(LogFacts):
-    """One partition of a store.
-
-    Attributes:
-        lease: The lease of positions. For this package.
-    """
+class PartitionLog(LogStanding):
+    """One partition of a store."""
 
     def __init__(self, state: PartitionState) -> None:
         super().__init__(state)
-        self.lease = Lease(state.table, state.host.boot, state.lease)
         self._host = state.host
         self._opened = state.opened
-        self._lock = threading.RLock()
         self._active: ActiveSegment | None = None
         self._jitter_ms = 0
         self._deleted = DeletedSegments(state.disk)
-
-    def exclusive(self) -> threading.RLock:
-        """Return the lock that every change takes; hold it to make several changes one."""
-        return self._lock
+        self._outlived: list[tuple[int, str]] = []
 
     # Appending
 
@@ -88,24 +76,6 @@ class PartitionLog(LogFacts):
             self.flush()
         return done
 
-    def check_writable(self) -> None:
-        """Raise the error that an append would meet before it touches the disk.
-
-        Raises:
-            ReadOnlyError: The store was opened read-only.
-            DeletedError: The topic was deleted.
-            LogOfflineError: An earlier write or fsync failed.
-        """
-        if self.read_only:
-            raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
-        if self.is_deleted:
-            raise DeletedError(f"{self.topic_partition}: the topic has been deleted")
-        if self.offline is not None:
-            raise LogOfflineError(
-                f"{self.topic_partition} is offline: {self.offline}; it is loaded anew once nobody "
-                "has it open, or at the next mount"
-            )
-
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and begin the next one; nothing if it is empty.
 
@@ -124,46 +94,46 @@ class PartitionLog(LogFacts):
 
         Raises:
             LogOfflineError: An earlier write or fsync failed, so nothing can be promised.
+            DeletedError: The topic was deleted.
             OSError: This fsync failed; the log is offline from now on.
         """
-        if self.offline is not None:
+        if self.offline is not None or self.is_deleted:
             self.check_writable()
-        try:
-            self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
-        except OSError as error:
-            self.take_offline(f"fsync failed: {error}")
-            raise
+        # First: what is appended from now on is noted anew, and may not be covered.
         self.unflushed_since_ms = None
+        with self.offline_on_failure("fsync"):
+            self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
+        if self._outlived:
+            self._remove_outlived(lambda offset: offset < self.recovery_point)
+
+    def remove_when_durable(self, name: str, offset: int) -> None:
+        """Remove a file after a flush that covers the record at an offset, or when that is cut."""
+        with self._lock:
+            self._outlived.append((offset, name))
 
     @property
     def maintenance_due(self) -> bool:
         """Whether ``maintain`` has something to do."""
-        return self._flusher.has_sealed or (
-            self._active is not None and self.lease.is_low(self.snapshot.end.positions)
-        )
+        return self._flusher.has_sealed or self._is_lease_low or self._losses.is_dirty
 
     def maintain(self) -> None:
-        """Do what appends leave for later: sync sealed segments, move the lease on.
+        """Do what others leave for later: sync sealed segments, move the lease on, save losses.
 
         Raises:
             OSError: An fsync failed; the log is offline from now on.
         """
-        try:
+        if self.is_deleted:
+            return
+        self._losses.save()
+        if self.offline is not None:
+            return
+        with self.offline_on_failure("fsync"):
             if self._flusher.has_sealed:
                 self._flusher.flush_sealed()
-            if self._active is not None and self.lease.is_low(self.snapshot.end.positions):
-                with self._lock:
-                    noted = self.lease.note(self.snapshot.active, self.snapshot.end.positions)
-                self.lease.sync(noted)
-        except OSError as error:
-            self.take_offline(f"fsync failed: {error}")
-            raise
-
-    def take_offline(self, reason: str) -> None:
-        """Refuse appends and fsyncs until the partition is loaded anew."""
-        if self.offline is None:
-            self.offline = reason
-            logger.error("%s is offline: %s", self.topic_partition, reason)
+        if self._is_lease_low:
+            with self._lock:
+                noted = self._note_lease(self.snapshot.active, self.snapshot.end.positions)
+            self._sync_lease(noted)
 
     # Removing
 
@@ -184,16 +154,8 @@ class PartitionLog(LogFacts):
             if offset == self.log_end_offset:
                 return
             self._leave_active()
-            old = self.snapshot
-            kept = cut_segments(self.disk, self.table, self._config, old, offset)
-            segment = self.new_segment(offset, old.end.positions)
-            ActiveSegment.create(self.disk, segment, self._config, now_ms).close()
-            self.table.put(self.lease.open_entry(segment))
-            self.table.sync()
-            segment.close_files()
-            end = LogEnd(offset, segment.bases, 0, -1)
-            self.snapshot = Snapshot.of((*kept, segment), old.start, end, old.cuts + 1)
-            self._flusher.truncated(offset)
+            with self._flusher.paused(), self.offline_on_failure("truncation"):
+                self._truncate(offset, now_ms)
 
     def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
         """Give up the records below an offset; segments that hold nothing else are deleted.
@@ -247,10 +209,10 @@ class PartitionLog(LogFacts):
 
     def close(self) -> None:
         """Clean stop: everything durable, indexes trimmed, the end noted in the table."""
-        if self.read_only or self.offline is not None:
+        if self.read_only or self.is_deleted or self.offline is not None:
             self.close_files()
             return
-        with self._lock:
+        with self._lock, self.offline_on_failure("closing"):
             self.flush()
             self._flusher.flush_sealed()
             segment = self.snapshot.active
@@ -286,6 +248,13 @@ class PartitionLog(LogFacts):
         offset = self.log_end_offset
         self._losses.add(Loss(now_ms, kind, file, position, size, offset, detail))
 
+    def note_corrupt(self, error: CorruptRecordError, now_ms: int) -> None:
+        """Count a corrupt batch that a reader has met as a loss; ``maintain`` saves it."""
+        file, position = error.file or self.directory, error.position or 0
+        self._losses.note(
+            Loss(now_ms, "corrupt", file, position, error.size_bytes, None, str(error))
+        )
+
     def new_unfinished_name(self) -> str:
         """Return a name for the file of an unfinished line that no other file has."""
         return names.format_unfinished_file(self._host.new_id().hex())
@@ -304,6 +273,34 @@ class PartitionLog(LogFacts):
             self._jitter_ms = self._draw_jitter()
         return self._active
 
+    def _truncate(self, offset: int, now_ms: int) -> None:
+        old = self.snapshot
+        # Until the entry of the new segment is there: a stop must not give a position twice.
+        self.lease.distrust(old.active)
+        kept = cut_segments(self.disk, self._config, old, offset)
+        segment = self.new_segment(offset, old.end.positions)
+        gone = [s.entry(SegmentState.DROPPED) for s in old.segments[len(kept) :]]
+        self.table.put(
+            self.lease.open_entry(segment),
+            *(s.entry(SegmentState.SEALED) for s in kept[-1:]),
+            *(entry for entry in gone if entry.base_offset != offset),
+        )
+        self.table.sync()
+        ActiveSegment.create(self.disk, segment, self._config, now_ms).close_empty()
+        end = LogEnd(offset, segment.bases, 0, -1)
+        start = old.start if kept else LogStart(offset, segment.bases)
+        self.snapshot = Snapshot.of((*kept, segment), start, end, old.cuts + 1)
+        self._flusher.truncated(offset)
+        self._remove_outlived(lambda announced: announced >= (kept[-1].next_offset if kept else 0))
+
+    def _remove_outlived(self, is_due: Callable[[int], bool]) -> None:
+        with self._lock:
+            due = [row for row in self._outlived if is_due(row[0])]
+            self._outlived = [row for row in self._outlived if row not in due]
+        for _, name in due:
+            with contextlib.suppress(OSError):
+                self.disk.remove(name)
+
     def _leave_active(self) -> None:
         active, self._active = self._active, None
         if active is not None:
@@ -319,7 +316,11 @@ class PartitionLog(LogFacts):
             jsonl += batch.jsonl_bytes
         ends = Positions(text, tsv, jsonl)
         if not self.lease.covers(ends):
-            self.lease.sync(self.lease.note(active.segment, ends))
+            self._sync_lease(self._note_lease(active.segment, ends))
+
+    @property
+    def _is_lease_low(self) -> bool:
+        return self._active is not None and self.lease.is_low(self.snapshot.end.positions)
 
     def _publish(self, active: ActiveSegment, now_ms: int) -> None:
         old = self.snapshot
@@ -333,7 +334,7 @@ class PartitionLog(LogFacts):
             self.unflushed_since_ms = now_ms
 
     def _write_failed(self, active: ActiveSegment, error: OSError) -> None:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in DISK_FULL:
             try:
                 active.cut_failed_write()
             except OSError as second:
@@ -347,7 +348,8 @@ class PartitionLog(LogFacts):
         segment = self.new_segment(base_offset, bases)
         new = ActiveSegment.create(self.disk, segment, self._config, now_ms)
         try:
-            self.table.put(old.sealed_entry(), self.lease.open_entry(segment))
+            # In this order: of a torn write, the open entry with the lease is what is kept.
+            self.table.put(self.lease.open_entry(segment), old.sealed_entry())
         except OSError:
             remove_segment_files(self.disk, segment)
             raise

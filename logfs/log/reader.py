@@ -12,12 +12,14 @@ from collections.abc import Callable
 
 from logfs.errors import CorruptRecordError
 from logfs.log import textindex
+from logfs.log.behind import place_behind
 from logfs.log.segment import Segment
 from logfs.log.snapshot import Snapshot
+from logfs.log.textindex import ZERO, TextEntry
 from logfs.log.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
-from logfs.records._native import Renderer, header_ok, measure
+from logfs.records._native import Renderer
 from logfs.records.compression import decompress
-from logfs.types import View
+from logfs.types import Positions, View
 
 _NO_STOP = 2**63 - 1
 
@@ -93,25 +95,19 @@ class TextReader:
             CorruptRecordError: The record at the position cannot be decoded.
         """
         self.would_block = False
+        if self._segment is not None and self._snapshot().cuts != self._cuts:
+            self._segment = None
         done, room = 0, min(len(out), stop - self.position)
         while done < room:
-            if self._segment is None and not self._locate():
-                break
-            if self._renderer.exhausted:
-                if not self._advance():
-                    break
-                continue
-            limit = min(room - done, self._run_end - self.position)
-            if limit == 0:
-                break
             try:
-                got = self._renderer.render(out, done, limit)
-            except CorruptRecordError as error:
+                got = self._read_some(out, done, room)
+            except CorruptRecordError:
                 if done:
                     break
-                raise self._named(error) from None
+                raise
+            if got < 0:
+                break
             done += got
-            self.position += got
         return done
 
     def close(self) -> None:
@@ -120,7 +116,24 @@ class TextReader:
         self._window = Window()
         self._renderer = Renderer(self._view, decompress)
 
+    def _read_some(self, out: memoryview, start: int, stop: int) -> int:
+        """Fill a part of ``out`` from one window; -1 if nothing more comes without a seek."""
+        if self._segment is None and not self._locate():
+            return -1
+        if self._renderer.exhausted:
+            return 0 if self._advance() else -1
+        limit = min(stop - start, self._run_end - self.position)
+        if limit == 0:
+            return -1
+        try:
+            got = self._renderer.render(out, start, limit)
+        except CorruptRecordError as error:
+            raise self._placed(error) from None
+        self.position += got
+        return got
+
     def _locate(self) -> bool:
+        """Go to the position; False at a hole, at the end, or if it would block."""
         snapshot, view = self._snapshot(), self._view
         self._cuts = snapshot.cuts
         position = self.position
@@ -131,54 +144,85 @@ class TextReader:
         if position >= ends[view]:
             return False
         segment = snapshot.segments[index]
-        length = position - segment.bases[view]
+        try:
+            return self._enter(segment, position - segment.bases[view], ends, file_end)
+        except FileNotFoundError:
+            if segment.is_deleted:
+                return False  # it has just become a hole
+            raise
+
+    def _enter(self, segment: Segment, length: int, ends: Positions, file_end: int) -> bool:
+        """Go to a place in a segment, given as the length of what is in front of it."""
+        view = self._view
         entries = segment.files().text_entries()
         entry = textindex.lookup_position(entries, view, length)
         if entry.lengths[view] > length:
             return False
-        if not self._enter(segment, entry, file_end):
-            return False
-        try:
-            if not self._skip(segment, length - entry.lengths[view], file_end):
+        number = textindex.count_text_positions_up_to(entries, view, length)
+        while not segment.has_gaps and number and not self._fits(segment, entry, file_end):
+            if self.would_block:
                 return False
-        except CorruptRecordError:
-            if not self._enter_behind_corruption(segment, entries, length, ends, file_end):
-                raise
+            number -= 1
+            entry = textindex.decode_text_entry(entries, number - 1) if number else ZERO
+        is_loaded = number > 0 and not segment.has_gaps
+        while True:
+            try:
+                if not is_loaded and not self._load(
+                    segment, entry.file_position, file_end, LOOKUP_BYTES
+                ):
+                    return False
+                if not self._go(segment, entry, length, file_end):
+                    return False
+                break
+            except CorruptRecordError as error:
+                place = place_behind(segment, error.position or 0, ends, file_end)
+                if place is None or place.lengths[view] > length:
+                    raise
+                entry, is_loaded = place, False
         self._segment = segment
         gap = segment.next_gap(view, length) if segment.has_gaps else None
         self._run_end = _NO_STOP if gap is None else segment.bases[view] + gap.end_of_run
         return True
 
-    def _enter(self, segment: Segment, entry: textindex.TextEntry, file_end: int) -> bool:
-        """Load the window an entry points to; an entry that does not fit is passed over."""
-        window = self._window
-        if entry.file_position >= file_end:
-            entry = textindex.ZERO
-        if not window.load(
-            segment.files().log, entry.file_position, file_end, LOOKUP_BYTES, self.may_block
-        ):
-            self.would_block = True
+    def _fits(self, segment: Segment, entry: TextEntry, file_end: int) -> bool:
+        """Whether the batch that an index entry means stands where it points; loads the window."""
+        if not 0 < entry.file_position < file_end:
             return False
-        self._renderer.load(window.buffer, 0, window.stop)
-        if entry.relative_offset:
-            self._renderer.skip_to_offset(segment.base_offset + entry.relative_offset)
-        return True
-
-    def _skip(self, segment: Segment, length: int, file_end: int) -> bool:
-        while True:
-            length -= self._renderer.skip(length)
-            if length == 0 and not self._renderer.exhausted:
-                return True
-            if not self._renderer.exhausted:
-                continue
-            if self._window.file_end >= file_end:
-                return length == 0
-            if not self._load_next(segment, file_end, LOOKUP_BYTES):
+        try:
+            if not self._load(segment, entry.file_position, file_end, LOOKUP_BYTES):
                 return False
+        except CorruptRecordError:
+            return False
+        base_offset = int.from_bytes(self._window.buffer[:8], "big")
+        return base_offset == segment.base_offset + entry.relative_offset
 
-    def _load_next(self, segment: Segment, file_end: int, chunk: int) -> bool:
+    def _go(self, segment: Segment, place: TextEntry, length: int, file_end: int) -> bool:
+        """Go to a length by scanning from a place that was loaded; False if it would block."""
         window = self._window
-        if not window.load(segment.files().log, window.file_end, file_end, chunk, self.may_block):
+        rest = length - place.lengths[self._view]
+        try:
+            if place.relative_offset:
+                self._renderer.skip_to_offset(segment.base_offset + place.relative_offset)
+            while True:
+                rest -= self._renderer.skip(rest)
+                if rest == 0 and not self._renderer.exhausted:
+                    return True
+                if not self._renderer.exhausted:
+                    continue
+                if window.file_end >= file_end:
+                    break
+                if not self._load(segment, window.file_end, file_end, LOOKUP_BYTES):
+                    return False
+        except CorruptRecordError as error:
+            raise self._placed(error, segment) from None
+        raise CorruptRecordError(
+            f"{segment.name}: its records end {rest} bytes in front of the place looked for",
+            file_end,
+        )
+
+    def _load(self, segment: Segment, position: int, file_end: int, chunk: int) -> bool:
+        window = self._window
+        if not window.load(segment.files().log, position, file_end, chunk, self.may_block):
             self.would_block = True
             return False
         self._renderer.load(window.buffer, 0, window.stop)
@@ -187,13 +231,13 @@ class TextReader:
     def _advance(self) -> bool:
         """Go on behind a window or a segment; False at a hole, at the end, or if it would block."""
         segment, snapshot = self._segment, self._snapshot()
-        if segment is None or snapshot.cuts != self._cuts or segment.is_deleted:
+        if segment is None or segment.is_deleted or snapshot.cuts != self._cuts:
             self._segment = None
             return self._locate()
         index = snapshot.index_of_offset(segment.base_offset)
         ends, _, file_end = snapshot.end_of(index)
         if self._window.file_end < file_end:
-            return self._load_next(segment, file_end, SEQUENTIAL_BYTES)
+            return self._load(segment, self._window.file_end, file_end, SEQUENTIAL_BYTES)
         self._segment = None
         if self.position != ends[self._view]:
             raise CorruptRecordError(
@@ -203,37 +247,15 @@ class TextReader:
             )
         return self._locate()
 
-    def _enter_behind_corruption(
-        self,
-        segment: Segment,
-        entries: memoryview,
-        length: int,
-        ends: tuple[int, int, int],
-        file_end: int,
-    ) -> bool:
-        """Find a position behind a corrupt batch from what follows it; False if it lies inside."""
-        view = self._view
-        corrupt = self._window.file_position + self._renderer.batch_position
-        behind, stop = ends[view] - segment.bases[view], file_end
-        follower = textindex.first_behind(entries, corrupt)
-        if follower is not None:
-            behind, stop = follower.lengths[view], follower.file_position
-        log = segment.files().log
-        self._window.load(log, corrupt, file_end, LOOKUP_BYTES, True)
-        position = corrupt + int.from_bytes(self._window.buffer[8:12], "big") + 12
-        if position >= stop:
-            return False
-        self._window.load(log, position, stop, stop - position, True)
-        if not header_ok(self._window.buffer, 0, self._window.stop):
-            return False
-        rest = measure(self._window.buffer, 0, self._window.stop, _NO_STOP, decompress)
-        behind -= rest[view]
-        if length < behind:
-            return False
-        self._renderer.load(self._window.buffer, 0, self._window.stop)
-        return self._skip(segment, length - behind, file_end)
-
-    def _named(self, error: CorruptRecordError) -> CorruptRecordError:
-        name = "?" if self._segment is None else self._segment.name
-        position = self._window.file_position + (error.position or 0)
-        return CorruptRecordError(f"{name} at byte {position}: {error}", position)
+    def _placed(
+        self, error: CorruptRecordError, segment: Segment | None = None
+    ) -> CorruptRecordError:
+        """Name the file and the bytes of an error that a renderer raised."""
+        found, window = segment or self._segment, self._window
+        begin = error.position or 0
+        position = window.file_position + begin
+        size = int.from_bytes(window.buffer[begin + 8 : begin + 12], "big", signed=True) + 12
+        if not 0 < size <= window.stop - begin:
+            size = window.stop - begin
+        name = None if found is None else found.name
+        return CorruptRecordError(f"{name} at byte {position}: {error}", position, name, size)

@@ -28,7 +28,7 @@ def should_roll(
     batch: tuple[int, int, int],
     now_ms: int,
 ) -> bool:
-    """Decide whether a batch begins a new segment.
+    """Decide whether a batch begins a new segment; an empty segment always takes it (KAFKA-6388).
 
     Args:
         fill: The active segment.
@@ -39,13 +39,14 @@ def should_roll(
         now_ms: The clock, for segments whose records have no timestamps.
     """
     size_bytes, last_offset, max_timestamp = batch
+    if fill.size_bytes == 0:
+        return False
     if fill.size_bytes > config.effective_segment_bytes - size_bytes:
         return True
-    if fill.size_bytes > 0:
-        if fill.first_timestamp >= 0:
-            waited_ms = max_timestamp - fill.first_timestamp
-        else:
-            waited_ms = now_ms - fill.created_ms
-        if waited_ms > config.max_segment_ms - jitter_ms:
-            return True
+    if fill.first_timestamp >= 0:
+        waited_ms = max_timestamp - fill.first_timestamp
+    else:
+        waited_ms = now_ms - fill.created_ms
+    if waited_ms > config.max_segment_ms - jitter_ms:
+        return True
     return fill.is_index_full or not 0 <= last_offset - fill.base_offset <= MAX_RELATIVE_OFFSET

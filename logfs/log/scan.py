@@ -6,6 +6,7 @@ broker wrote. The scan is native and lets other threads run.
 Source: Kafka LogSegment.recover.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
@@ -16,6 +17,7 @@ from logfs.log.names import FileKind
 from logfs.log.segment import Segment
 from logfs.log.textindex import TEXT_INDEX
 from logfs.records._native import IndexBuilder, header_ok
+from logfs.types import Positions
 
 _CHUNK_BYTES = 1024 * 1024
 _LOG_OVERHEAD_BYTES = 12
@@ -49,13 +51,31 @@ class Scan:
         """Bytes of the file up to the end of the last batch."""
         return int(self.builder.file_position)
 
+    def lengths_of_corrupt(self, whole: Positions) -> list[Positions]:
+        """Say how long the batches that were passed over are, given the length of the whole.
+
+        Exact for one; of several the first is given what is not known of the others.
+        """
+        count, builder = len(self.corrupt), self.builder
+        nominal = sum(size for _, size, _ in self.corrupt)
+        good = Positions(builder.text, builder.tsv, builder.jsonl)
+        first = whole.minus(good).plus((nominal, nominal, nominal)).minus((count - 1,) * 3)
+        if min(first) < 1:
+            return []
+        return [first, *[Positions(1, 1, 1)] * (count - 1)]
+
     def describe(self, segment: Segment) -> None:
         """Note in a segment what was found."""
         fill_segment(segment, self.builder)
 
 
 def scan_segment(
-    log: File, segment: Segment, config: TopicConfig, *, pass_over_corrupt: bool = False
+    log: File,
+    segment: Segment,
+    config: TopicConfig,
+    *,
+    pass_over_corrupt: bool = False,
+    lengths_of_corrupt: Sequence[Positions] = (),
 ) -> Scan:
     """Read a ``.log`` from its first byte and check every batch.
 
@@ -63,8 +83,9 @@ def scan_segment(
         log: The file.
         segment: Gives the base offset.
         config: Gives the index interval.
-        pass_over_corrupt: Go on behind a corrupt batch if its length leads to the next one; it is
-            taken to have no records.
+        pass_over_corrupt: Go on behind a corrupt batch if its length leads to the next one.
+        lengths_of_corrupt: How long such batches are in each rendering; as long as in the file if
+            that is not known, so that no record stands at their place.
 
     Returns:
         What was found; the scan stops in front of the first batch that cannot be used.
@@ -87,7 +108,7 @@ def scan_segment(
                     view.release()
                     buffer = bytearray(wanted)
                 continue
-        elif pass_over_corrupt and (used or _pass_over(scan, log)):
+        elif pass_over_corrupt and (used or _pass_over(scan, log, lengths_of_corrupt)):
             continue
         scan.problem = builder.problem
         break
@@ -95,19 +116,24 @@ def scan_segment(
     return scan
 
 
-def rebuild_indexes(disk: Disk, segment: Segment, scan: Scan, *, durable: bool) -> None:
-    """Write the three index files of a segment anew, cut to their entries."""
+def rebuild_indexes(disk: Disk, segment: Segment, scan: Scan, *, but_text: bool = False) -> None:
+    """Write the index files of a segment anew, cut to their entries; ``but_text``: not that one.
+
+    Their bytes are durable when this returns: whoever appends to them syncs only if he writes.
+
+    They are new files, since an old one may be mapped by a reader.
+    """
     rows: tuple[tuple[FileKind, IndexFormat, bytearray], ...] = (
         (FileKind.OFFSET_INDEX, OFFSET_INDEX, scan.offset_entries),
         (FileKind.TIME_INDEX, TIME_INDEX, scan.time_entries),
         (FileKind.TEXT_INDEX, TEXT_INDEX, scan.text_entries),
     )
-    for kind, form, entries in rows:
+    for kind, form, entries in rows[:2] if but_text else rows:
+        if disk.exists(segment.file_name(kind)):
+            disk.remove(segment.file_name(kind))
         file = disk.open(segment.file_name(kind), write=True, create=True)
-        file.truncate(0)
         file.pwrite(form.header + entries, 0)
-        if durable:
-            file.sync()
+        file.sync()
         file.close()
 
 
@@ -118,7 +144,7 @@ def _take(scan: Scan) -> None:
     scan.text_entries += text
 
 
-def _pass_over(scan: Scan, log: File) -> bool:
+def _pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     """Account a corrupt batch whose length leads to the end of the file or to a batch."""
     builder = scan.builder
     position, base_offset = builder.file_position, builder.next_offset
@@ -135,7 +161,9 @@ def _pass_over(scan: Scan, log: File) -> bool:
         return False
     if last_offset < base_offset:
         return False
+    number = len(scan.corrupt)
     scan.corrupt.append((position, total, str(builder.problem)))
-    builder.add(total, base_offset, last_offset, builder.max_timestamp, 0, 0, 0, 0)
+    length = lengths[number] if number < len(lengths) else Positions(total, total, total)
+    builder.add(total, base_offset, last_offset, builder.max_timestamp, 0, *length)
     _take(scan)
     return True

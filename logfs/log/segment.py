@@ -5,18 +5,22 @@ the ``Segment`` and comes from the segment table; files are opened when a segmen
 least recently used ones are closed again.
 """
 
+import logging
 import threading
 from collections import OrderedDict
 from functools import cached_property
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
+from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log import textindex
 from logfs.log.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexfile import IndexFile, IndexMode
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
 from logfs.log.table import SegmentState, TableEntry
 from logfs.types import Positions, View
+
+logger = logging.getLogger(__name__)
 
 OPEN_SEGMENTS = 128
 """Sealed segments kept open in a data directory; each takes up to four descriptors."""
@@ -37,6 +41,7 @@ class SegmentFiles:
         self._disk = disk
         self._segment = segment
         self.indexes = indexes
+        self._unusable: set[FileKind] = set()
 
     @cached_property
     def log(self) -> File:
@@ -62,6 +67,8 @@ class SegmentFiles:
         return self._entries(self.indexes.text, FileKind.TEXT_INDEX)
 
     def _entries(self, index: IndexFile, kind: FileKind) -> memoryview:
+        if kind in self._unusable:
+            return memoryview(b"")
         try:
             return index.entries()
         except FileNotFoundError:
@@ -70,6 +77,12 @@ class SegmentFiles:
                 if self._disk.exists(index.name):
                     break
             return index.entries()
+        except CorruptIndexError as error:
+            if kind is FileKind.TEXT_INDEX and self._segment.has_gaps:
+                raise CorruptRecordError(f"{error}: the positions in it are lost") from None
+            logger.warning("%s; the segment is scanned instead", error)
+            self._unusable.add(kind)
+            return memoryview(b"")
 
 
 class SegmentIndexes:

@@ -12,10 +12,12 @@ Files in the root are Kafka's, where and how Kafka writes them, beside logfs's o
 Source: Kafka LogManager.
 """
 
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from uuid import UUID
 
 from logfs import config as configuration
@@ -32,11 +34,13 @@ from logfs.errors import (
 from logfs.log import checkpoints, names, topics
 from logfs.log.address import parse_topic_name
 from logfs.log.attributes import Attributes
+from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.host import Host
 from logfs.log.lines import adopt_unfinished
-from logfs.log.loading import Loading, list_partitions, load_partition
+from logfs.log.loading import list_partitions, load_partition
 from logfs.log.offline import offline_partition
 from logfs.log.partition import PartitionLog
+from logfs.log.recovery import Loading
 from logfs.log.segment import OpenSegments
 from logfs.types import TopicPartition
 
@@ -195,16 +199,16 @@ class LogStore:
 
     def topic_config(self, name: str) -> TopicConfig:
         """Return the configuration of a topic; NoSuchTopicError if there is none."""
-        return next(iter(self._partitions(name).values())).config
+        return self._representative(name).config
 
     def has_config(self, name: str) -> bool:
         """Whether a topic has a configuration of its own; one that a broker made has none."""
-        log = next(iter(self._partitions(name).values()))
+        log = self._representative(name)
         return self.disk.exists(f"{log.directory}/{names.TOPIC_CONFIG}")
 
     def topic_id(self, name: str) -> str | None:
         """Return the id of a topic; NoSuchTopicError if there is none."""
-        return next(iter(self._partitions(name).values())).topic_id
+        return self._representative(name).topic_id
 
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configuration of a topic, or with None take it back; in effect when this returns.
@@ -234,9 +238,10 @@ class LogStore:
         with self._changes:
             old = self.partition(*topic_partition)
             old.close_files()
-            loading = self._loading(now_ms, is_clean=False)
-            loading.recovery_points[topic_partition] = old.recovery_point
-            loading.start_offsets[topic_partition] = old.log_start_offset
+            loading = replace(self._loading(now_ms, is_clean=False), has_failed=True)
+            if not old.is_unreadable:
+                loading.recovery_points[topic_partition] = old.recovery_point
+                loading.start_offsets[topic_partition] = old.log_start_offset
             log = self._load_one(loading, topic_partition)
             self._topics[topic_partition.topic][topic_partition.partition] = log
             return log
@@ -244,21 +249,7 @@ class LogStore:
     def checkpoint(self) -> None:
         """Write the checkpoint files. Source: Kafka LogManager.checkpointLogRecoveryOffsets."""
         self._check_writable()
-        logs = {log.topic_partition: log for log in self.all_partitions() if not log.is_unreadable}
-        rows = (
-            (names.RECOVERY_POINT_CHECKPOINT, {tp: x.recovery_point for tp, x in logs.items()}),
-            (names.REPLICATION_OFFSET_CHECKPOINT, {tp: x.high_watermark for tp, x in logs.items()}),
-            (
-                names.LOG_START_OFFSET_CHECKPOINT,
-                {
-                    tp: x.log_start_offset
-                    for tp, x in logs.items()
-                    if x.log_start_offset > x.snapshot.segments[0].base_offset
-                },
-            ),
-        )
-        for name, offsets in rows:
-            checkpoints.write_offsets(self.disk, name, offsets)
+        write_checkpoints(self.disk, self.all_partitions())
 
     def flush_due(self, now_ms: int) -> list[PartitionLog]:
         """Return the partitions whose ``flush.ms`` has passed."""
@@ -279,6 +270,8 @@ class LogStore:
             for row in due:
                 if not any(s.pins for log in row[2] for s in log.snapshot.segments):
                     self._deleted.remove(row)
+                    for log in row[2]:
+                        log.close_files()
                     self.disk.remove_tree(row[1])
 
     def close(self, now_ms: int) -> None:
@@ -294,8 +287,9 @@ class LogStore:
         for log in self.all_partitions():
             try:
                 log.close()
-            except OSError as error:
+            except (LogfsError, OSError) as error:
                 logger.warning("%s: it could not be closed cleanly: %s", log.topic_partition, error)
+                is_clean = False
             is_clean &= log.offline is None
         try:
             self.checkpoint()
@@ -311,6 +305,11 @@ class LogStore:
         if not partitions:
             raise NoSuchTopicError(f"no topic {topic}")
         return partitions
+
+    def _representative(self, topic: str) -> PartitionLog:
+        """Return a partition that says what its topic is; one that was loaded, if there is any."""
+        logs = list(self._partitions(topic).values())
+        return next((log for log in logs if not log.is_unreadable), logs[0])
 
     def _check_writable(self) -> None:
         if self.read_only:
@@ -341,18 +340,11 @@ class LogStore:
             self._opened,
             self._defaults,
             is_clean,
-            self._read_offsets(names.RECOVERY_POINT_CHECKPOINT),
-            self._read_offsets(names.LOG_START_OFFSET_CHECKPOINT),
+            read_checkpoint(self.disk, names.RECOVERY_POINT_CHECKPOINT),
+            read_checkpoint(self.disk, names.LOG_START_OFFSET_CHECKPOINT),
             now_ms,
             self.read_only,
         )
-
-    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
-        try:
-            return dict(checkpoints.read_offsets(self.disk, name))
-        except LogfsError as error:
-            logger.warning("%s; every partition is taken to begin at 0 there", error)
-            return {}
 
     def _load_one(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
         try:
@@ -361,7 +353,10 @@ class LogStore:
             logger.warning("%s could not be loaded: %s", topic_partition, error)
             return offline_partition(loading, topic_partition, str(error))
         if not self.read_only:
-            adopt_unfinished(log, loading.now_ms)
+            try:
+                adopt_unfinished(log, loading.now_ms)
+            except (LogfsError, OSError) as error:
+                logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
         return log
 
     def _add_partitions(
@@ -375,8 +370,14 @@ class LogStore:
         loading = self._loading(now_ms, is_clean=True)
         for number in numbers:
             topic_partition = TopicPartition(name, number)
-            topics.make_partition(self.disk, topic_partition, topic_id, config.overrides())
-            self._topics[name][number] = load_partition(loading, topic_partition)
+            self.disk.make_directory(topic_partition.directory)
+            try:
+                topics.fill_partition(self.disk, topic_partition, topic_id, config.overrides())
+                self._topics[name][number] = load_partition(loading, topic_partition)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self.disk.remove_tree(topic_partition.directory)
+                raise
 
     def _delete_partition(self, log: PartitionLog, now_ms: int) -> None:
         with log.exclusive():
@@ -389,10 +390,9 @@ class LogStore:
             self._deleted.append((due_ms, new, [log]))
 
     def _new_topic_id(self) -> UUID:
-        while True:
-            topic_id = UUID(bytes=self._host.new_id())
-            if names.is_usable_topic_id(topic_id):
-                return topic_id
+        while not names.is_usable_topic_id(topic_id := UUID(bytes=self._host.new_id())):
+            pass
+        return topic_id
 
     def _unlock(self) -> None:
         if self._lock is not None:

@@ -4,8 +4,8 @@ It holds what a mount must know of a segment without opening it, above all the *
 positions at which the segment's first record stands in each rendering. Bases cannot be recomputed
 once an older segment is gone, so a lost table means that positions start anew.
 
-Entries are only appended; the last one for a base offset counts, and one whose checksum differs
-ends the file (a torn write). The file is written anew, by rename, when much of it is outdated.
+Entries are only appended; the last one for a base offset counts, and one whose checksum differs is
+passed over (a torn write). The file is written anew, by rename, when much of it is outdated.
 
     header, 32 bytes
     bytes   field              type
@@ -97,30 +97,48 @@ def encode_entry(entry: TableEntry) -> bytes:
     return body + _CRC.pack(crc32c(body))
 
 
-def decode_entries(data: bytes) -> tuple[dict[int, TableEntry], int]:
-    """Decode a whole table file.
+class DecodedTable(NamedTuple):
+    """What a table file holds.
 
-    Returns:
-        The entries by base offset, dropped ones left out, and the number of valid bytes: what
-        stands behind them is a torn write.
+    Attributes:
+        entries: The last entry of each segment, by base offset; dropped ones left out.
+        dropped: Base offsets of segments that were dropped.
+        end: Where the last valid entry ends.
+        is_damaged: There are others.
+    """
+
+    entries: dict[int, TableEntry]
+    dropped: set[int]
+    end: int
+    is_damaged: bool
+
+
+def decode_table(data: bytes) -> DecodedTable:
+    """Decode a whole table file.
 
     Raises:
         CorruptIndexError: An entry decodes to a state that does not exist although its CRC fits.
     """
     entries: dict[int, TableEntry] = {}
-    position = _HEADER.size
+    dropped: set[int] = set()
+    position = end = _HEADER.size
+    is_damaged = False
     while position + ENTRY_BYTES <= len(data):
         body = data[position : position + _BODY.size]
         (crc,) = _CRC.unpack_from(data, position + _BODY.size)
+        position += ENTRY_BYTES
         if crc32c(body) != crc:
-            break
+            is_damaged = True
+            continue
+        end = position
         entry = _decode_body(body)
         if entry.state is SegmentState.DROPPED:
             entries.pop(entry.base_offset, None)
+            dropped.add(entry.base_offset)
         else:
             entries[entry.base_offset] = entry
-        position += ENTRY_BYTES
-    return entries, position
+            dropped.discard(entry.base_offset)
+    return DecodedTable(entries, dropped, end, is_damaged)
 
 
 def _decode_body(body: bytes) -> TableEntry:
@@ -150,6 +168,9 @@ class SegmentTable:
 
     Attributes:
         generation: 16 random bytes that go into the inode numbers of the partition.
+        entries: The last entry of each segment, by base offset.
+        dropped: Base offsets of segments that the file that was loaded says were dropped.
+        is_damaged: Entries of that file do not decode.
     """
 
     def __init__(
@@ -159,6 +180,8 @@ class SegmentTable:
         self._name = f"{directory}/{names.SEGMENT_TABLE}"
         self.generation = generation
         self.entries = entries
+        self.dropped: set[int] = set()
+        self.is_damaged = False
         self._file: File | None = None
         self._end = 0
 
@@ -180,9 +203,10 @@ class SegmentTable:
             raise UnsupportedFormatError(
                 f"{name}: version {version}, this logfs reads version {VERSION}: use a newer logfs"
             )
-        entries, end = decode_entries(data)
-        table = cls(disk, directory, generation, entries)
-        table._end = end
+        decoded = decode_table(data)
+        table = cls(disk, directory, generation, decoded.entries)
+        table.dropped, table.is_damaged = decoded.dropped, decoded.is_damaged
+        table._end = decoded.end
         return table
 
     @classmethod
@@ -200,7 +224,11 @@ class SegmentTable:
         if self._file is None:
             self._file = self._disk.open(self._name, write=True)
             self._file.truncate(self._end)
-        self._file.pwrite(data, self._end)
+        try:
+            self._file.pwrite(data, self._end)
+        except OSError:
+            self.close()  # opened again, it is cut to the entries that count
+            raise
         self._end += len(data)
         self._note(entries)
 

@@ -49,12 +49,11 @@ def write_properties(disk: Disk, directory: str, properties: Mapping[str, str]) 
     disk.replace(f"{directory}/{names.TOPIC_CONFIG}", text.encode())
 
 
-def make_partition(
+def fill_partition(
     disk: Disk, topic_partition: TopicPartition, topic_id: UUID, properties: Mapping[str, str]
 ) -> None:
-    """Make the directory of a new partition; its log is made when it is loaded."""
+    """Make the directory of a new partition one of a topic; its log is made when it is loaded."""
     directory = topic_partition.directory
-    disk.make_directory(directory)
     write_partition_metadata(disk, directory, topic_id)
     write_leader_epochs(disk, directory, [EpochEntry(0, 0)])
     write_properties(disk, directory, properties)

@@ -13,29 +13,32 @@ from logfs.log.names import FileKind
 from logfs.log.scan import rebuild_indexes, scan_segment
 from logfs.log.segment import Segment
 from logfs.log.snapshot import Snapshot
-from logfs.log.table import SegmentState, SegmentTable
 from logfs.log.window import LOOKUP_BYTES, Window
 from logfs.records._native import find_offset
 
 
 def cut_segments(
-    disk: Disk, table: SegmentTable, config: TopicConfig, snapshot: Snapshot, offset: int
+    disk: Disk, config: TopicConfig, snapshot: Snapshot, offset: int
 ) -> tuple[Segment, ...]:
     """Remove the segments that begin at an offset or behind it, and cut the one that holds it.
 
     The caller holds the lock of the partition and has let go of the active segment.
 
     Returns:
-        The segments that are left, all sealed.
+        The segments that are left, all sealed; they and the names are durable.
+
+    Raises:
+        CorruptRecordError: The place of the cut cannot be found; nothing was removed.
     """
     kept = tuple(s for s in snapshot.segments if s.base_offset < offset)
+    position = 0
+    if kept:
+        position = _first_batch_reaching(kept[-1], snapshot.end_of(len(kept) - 1)[2], offset)
     for segment in reversed(snapshot.segments[len(kept) :]):
         remove_segment_files(disk, segment)
-        table.put(segment.entry(SegmentState.DROPPED))
     if kept:
-        last, file_end = kept[-1], snapshot.end_of(len(kept) - 1)[2]
-        _cut_segment(disk, config, last, _first_batch_reaching(last, file_end, offset))
-        table.put(last.entry(SegmentState.SEALED))
+        _cut_segment(disk, config, kept[-1], position)
+    disk.sync_directory(snapshot.active.directory)
     return kept
 
 
@@ -46,7 +49,7 @@ def _cut_segment(disk: Disk, config: TopicConfig, segment: Segment, position: in
     file.truncate(position)
     scan = scan_segment(file, segment, config)
     scan.describe(segment)
-    rebuild_indexes(disk, segment, scan, durable=True)
+    rebuild_indexes(disk, segment, scan)
     file.sync()
 
 

@@ -58,13 +58,14 @@ class Window:
             unchanged then.
 
         Raises:
-            CorruptRecordError: No whole batch stands at ``position``.
+            CorruptRecordError: No whole batch stands at ``position``. One behind it that is damaged
+                ends the window.
         """
         size = min(chunk, file_end - position)
         buffer = self._room(size)
         if not _fill(log, buffer, 0, size, position, may_block):
             return False
-        stop = find_offset(buffer, 0, size, _NO_OFFSET)
+        stop = _whole_batches(buffer, size, position)
         if stop == 0:
             stop = _first_batch_bytes(buffer, size, position, file_end)
             if stop > size:
@@ -95,6 +96,15 @@ def _fill(
             position + start + got,
         )
     return True
+
+
+def _whole_batches(buffer: bytearray, size: int, position: int) -> int:
+    try:
+        return find_offset(buffer, 0, size, _NO_OFFSET)
+    except CorruptRecordError as error:
+        if error.position:
+            return error.position
+        raise CorruptRecordError(f"no batch begins at byte {position}: {error}", position) from None
 
 
 def _first_batch_bytes(buffer: bytearray, size: int, position: int, file_end: int) -> int:

@@ -147,6 +147,20 @@ async def test_changes_run_first_come_first_served(disk: Disk, lane: Lane) -> No
     assert disk.names() == [str(number) for number in range(20)]
 
 
+async def test_nobody_overtakes_whoever_has_just_been_called(disk: Disk, lane: Lane) -> None:
+    async def first_and_third() -> None:
+        await lane.change(disk.stuck, "1")  # the lane is calm after this
+        await lane.change(disk.quick, "3")  # and the second one has not run yet
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first_and_third)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(lane.change, disk.quick, "2")
+        await wait_all_tasks_blocked()
+        disk.gate.set()
+    assert disk.names() == ["1", "2", "3"]
+
+
 async def test_whoever_looks_waits_for_the_releases_before_him(disk: Disk, lane: Lane) -> None:
     async def look() -> None:
         if lane.releasing is not None:
@@ -183,11 +197,30 @@ async def test_a_failed_release_lets_the_others_go_on(lane: Lane) -> None:
     assert lane.releasing is None
 
 
+async def test_a_read_on_the_loop_that_was_slow_moves_to_a_thread_too(
+    disk: Disk, lane: Lane
+) -> None:
+    await calm(lane)
+    lane.note(SLOW_S)
+    await lane.change(disk.quick, "before")
+    lane.note(2 * SLOW_S)
+    assert lane.is_slow
+    await lane.change(disk.quick, "after")
+    assert disk.log == [("before", True), ("after", False)]
+
+
+async def test_a_cold_read_does_not_make_a_lane_slow(disk: Disk, lane: Lane) -> None:
+    await calm(lane)
+    await lane.read(disk.slow, "read")
+    assert disk.log == [("read", False)]
+    assert not lane.is_slow
+
+
 async def test_reads_that_wait_do_not_hold_up_changes(disk: Disk, lane: Lane) -> None:
     await calm(lane)
     async with trio.open_nursery() as nursery:
         for number in range(2 * READ_THREADS):
-            nursery.start_soon(lane.wait_read, disk.stuck, f"read {number}")
+            nursery.start_soon(lane.read, disk.stuck, f"read {number}")
         await wait_all_tasks_blocked()
         await lane.change(disk.quick, "append")
         disk.gate.set()
@@ -209,15 +242,16 @@ async def test_what_runs_alone_takes_its_turn_in_a_thread(disk: Disk, lane: Lane
 
 async def test_a_stuck_lane_holds_up_no_other(disk: Disk) -> None:
     stuck, lively = Lane(lambda: disk.seconds), Lane(lambda: disk.seconds)
+    stuck.always_in_thread = True
     async with trio.open_nursery() as nursery:
         for number in range(50):  # more than trio's own limit of threads
             nursery.start_soon(stuck.change, disk.stuck, f"stuck {number}")
             nursery.start_soon(stuck.sync, disk.stuck, f"fsync {number}")
-            nursery.start_soon(stuck.wait_read, disk.stuck, f"read {number}")
+            nursery.start_soon(stuck.read, disk.stuck, f"read {number}")
         await wait_all_tasks_blocked()
         await lively.change(disk.quick, "append")
         await lively.sync(disk.quick, "fsync")
-        await lively.wait_read(disk.quick, "read")
+        await lively.read(disk.quick, "read")
         assert disk.names() == ["append", "fsync", "read"]
         disk.gate.set()
     assert len(disk.log) == 3 + 150

@@ -94,9 +94,7 @@ class World:
             now_ms=self.clock.now_ms,
             read_only=options.read_only,
         )
-        self.operations: Operations = make_operations(
-            self.store, options, self.clock.both(), UTC
-        )
+        self.operations: Operations = make_operations(self.store, options, self.clock.both(), UTC)
 
     def restart(self, options: str | None = None) -> None:
         """Stop cleanly and start anew."""

@@ -101,6 +101,27 @@ def test_long_runs(view: View) -> None:
     assert whole(view, encode_batch(records)) == oracle.renderings(view, records)
 
 
+@pytest.mark.parametrize("limit", [1, 7, 100, 8200, 1 << 20])
+def test_lengths_and_deltas_at_the_borders_of_varints(limit: int) -> None:
+    """Text has a quick way for the plainest records; these are plain and just not plain enough."""
+    sizes = [0, 1, 15, 16, 17, 59, 60, 62, 63, 64, 65, 8180, 8190, 8191, 8192]
+    deltas = [0, 1, 63, 64, 65, 8191, 8192, 2**20 - 1, 2**20, 2**27, -1, -64, -65, -8193, -(2**21)]
+    records = []
+    offset = 0
+    for i, (size, delta) in enumerate(zip(sizes * 3, deltas * 3, strict=True)):
+        records.append(Record(offset, NOW_MS + delta, None, bytes([65 + i]) * size))
+        offset += 1 + abs(deltas[i * 7 % len(deltas)]) % 2**20
+    records[20] = records[20]._replace(key=b"k")
+    records[25] = records[25]._replace(headers=((b"h", b"v"),))
+    records[30] = records[30]._replace(value=None)
+    renderer = loaded(View.TEXT, encode_batch(records))
+    found = b""
+    while piece := render(renderer, limit):
+        found += piece
+    assert found == oracle.renderings(View.TEXT, records)
+    assert renderer.next_offset == records[-1].offset + 1
+
+
 def test_control_and_empty_batches_render_to_nothing() -> None:
     marker = encode_batch([Record(3, key=bytes(4), value=bytes(6))], BatchFields(is_control=True))
     empty = encode_batch([], BatchFields(base_offset=4, last_offset=9))
@@ -235,6 +256,17 @@ def test_a_bad_record_behind_a_good_checksum() -> None:
     assert render(surplus, 100) == b"a\nb\n"
     with pytest.raises(CorruptRecordError):
         render(surplus, 100)
+
+
+def test_where_a_bad_record_stands() -> None:
+    records = [Record(i * 3000, value=b"v" * 40) for i in range(20)]
+    bad = bytearray(encode_batch(records))
+    bad[-42] += 2  # the length of the last value
+    renderer = loaded(View.TEXT, sealed(bytes(bad)))
+    assert render(renderer, 10_000) == oracle.renderings(View.TEXT, records[:-1])
+    assert renderer.next_offset == records[-2].offset + 1
+    assert renderer.batch_position == 0
+    assert not renderer.exhausted
 
 
 def test_a_payload_that_does_not_decompress() -> None:

@@ -9,7 +9,8 @@ numbers before and after every write:
 
     try FIRST BEHIND      lines that the next call of write(2) holds, at least in part
     ack BEHIND            every line before this one has been accepted
-    fail FIRST BEHIND     the call failed: these lines may be there, as a whole or in part
+    fail FIRST BEHIND N   the call failed: these lines may be there, as a whole or in part, and of
+                          the first one N bytes had been accepted before
 """
 
 import errno
@@ -17,6 +18,7 @@ import os
 import sys
 import time
 import zlib
+from bisect import bisect_left
 from pathlib import Path
 
 DEAD = {errno.ENOTCONN, errno.ENOENT, errno.EIO, errno.ECONNABORTED, errno.ENODEV, errno.ENXIO}
@@ -63,14 +65,14 @@ def main() -> None:
         while at < len(data):
             stop = min(at + sizes[turn % len(sizes)], len(data))
             turn += 1
-            behind = next(n for n, end in enumerate(ends[acknowledged:], acknowledged) if end >= stop)
+            behind = bisect_left(ends, stop, acknowledged)
             journal.write(f"try {acknowledged} {behind}\n")
             try:
                 at += os.write(descriptor, data[at:stop])
             except OSError as error:
                 if error.errno not in DEAD:
                     raise
-                journal.write(f"fail {acknowledged} {behind}\n")
+                journal.write(f"fail {acknowledged} {behind} {at - ends[acknowledged]}\n")
                 close(descriptor)
                 descriptor, at = open_again(path), ends[acknowledged]
                 continue

@@ -1,6 +1,8 @@
 """Promise 1 of SEMANTICS.md, through a mount; each docstring is the sentence that is run."""
 
 import errno
+import itertools
+import json
 import multiprocessing
 import os
 from pathlib import Path
@@ -220,6 +222,44 @@ def test_the_default_limit_stops_a_line_at_its_second_request(topic: Path) -> No
     assert values(topic / "0") == ["first"]
     os.close(descriptor)
     assert (topic / "0").read_bytes() == data[:accepted] + b"\n" * (accepted > 6)
+
+
+ODD_VALUES = (None, "", "plain", "two\nlines\n", "tab\tand \\ and \r\n", "größe ☃ \x00\x7f", "\\N")
+
+
+def test_values_are_read_as_they_are(topic: Path) -> None:
+    """What is read is each value's bytes and a newline, nothing escaped: a value with newlines is
+    several lines, a null or empty value is an empty line, CRLF and bytes that are not UTF-8 pass
+    through.
+    """
+    for value in ODD_VALUES:
+        append(topic / "0.jsonl", json.dumps({"value": value}).encode() + b"\n")
+    append(topic / "0", b"\xff\xfe\r\n")
+    expected = b"".join((value or "").encode() + b"\n" for value in ODD_VALUES)
+    assert (topic / "0").read_bytes() == expected + b"\xff\xfe\r\n"
+
+
+@pytest.mark.parametrize("view", ["tsv", "jsonl"])
+def test_views_accept_what_they_print(topic: Path, view: str) -> None:
+    """`.tsv` and `.jsonl` accept what they print: keys, headers, timestamps and nulls go from one
+    topic to another.
+    """
+    full = [
+        {"offset": 99, "timestamp": 1_600_000_000_000 + n, "key": key, "value": value,
+         "headers": [["h", value], ["", None]]}
+        for n, (key, value) in enumerate(itertools.product(ODD_VALUES, repeat=2))
+    ]  # fmt: skip
+    append(topic / "0.jsonl", b"".join(json.dumps(x).encode() + b"\n" for x in full))
+    append(topic / "0", b"\xff\xfe\r\n")
+    other = topic.parent / f"{topic.name}-copy"
+    other.mkdir()
+    output("bash", "-c", f"cat {topic}/0.{view} >> {other}/0.{view}")
+    assert (other / f"0.{view}").read_bytes() == (topic / f"0.{view}").read_bytes()
+    copied, written = records(other / "0"), records(topic / "0")
+    if view == "jsonl":
+        assert copied == written
+    assert [(x["key"], x["value"]) for x in copied] == [(x["key"], x["value"]) for x in written]
+    assert [(x["key"], x["value"]) for x in written[:-1]] == [(x["key"], x["value"]) for x in full]
 
 
 @pytest.mark.parametrize(

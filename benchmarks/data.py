@@ -1,0 +1,100 @@
+"""The bytes that are measured: numbered lines of 100 bytes, as plain files and as logs."""
+
+import json
+import subprocess
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from benchmarks.runner import Bench, environment, python_command
+
+LINE_BYTES = 100
+"""Length of every line, its newline included."""
+FIRST_MS = 1_700_000_000_000
+"""Timestamp of a built log's first batch; every further batch is one millisecond later."""
+
+_FILLER = b" the quick brown fox jumps over the lazy dog, and the dog has better things to do\n"
+_DIGITS = LINE_BYTES - len(_FILLER)
+_AT_ONCE = 10_000
+NUMBERED_LINES = 100_000
+"""Lines of a built log whose numbers differ; then they come again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSpec:
+    """A log of numbered lines, line N at offset N.
+
+    Attributes:
+        batch_lines: Lines of a batch.
+        segment_batches: Batches of a segment.
+        segments: Sealed segments; with ``is_rolled`` an empty one to append to follows.
+        is_rolled: The last segment is sealed as well.
+        topic: Name of its topic.
+        partitions: Partitions of the topic; the segments are spread over them.
+        is_closed: It is left as a clean stop leaves it, else as a killed process does.
+    """
+
+    batch_lines: int
+    segment_batches: int
+    segments: int = 1
+    is_rolled: bool = False
+    topic: str = "lines"
+    partitions: int = 1
+    is_closed: bool = True
+
+    @property
+    def lines(self) -> int:
+        """Lines of the whole log."""
+        return self.batch_lines * self.segment_batches * self.segments
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """How the library opened a data directory.
+
+    Attributes:
+        seconds: Time it took.
+        cpu_s: Processor time of all threads meanwhile.
+    """
+
+    seconds: float
+    cpu_s: float
+
+
+def numbered_lines(first: int, count: int) -> bytes:
+    """Return lines by their numbers."""
+    return b"".join(b"%0*d%b" % (_DIGITS, n, _FILLER) for n in range(first, first + count))
+
+
+def write_lines(path: Path, size_bytes: int) -> int:
+    """Write a plain file of numbered lines; returns its size, a whole number of lines."""
+    lines = size_bytes // LINE_BYTES
+    with path.open("wb") as file:
+        for first in range(0, lines, _AT_ONCE):
+            file.write(numbered_lines(first, min(_AT_ONCE, lines - first)))
+    return lines * LINE_BYTES
+
+
+def build_log(bench: Bench, name: str, spec: LogSpec) -> Path:
+    """Build a data directory through the library, in a process of its own, without a mount."""
+    data = bench.directory / name
+    data.mkdir()
+    _call("build", data, json.dumps(asdict(spec)))
+    return data
+
+
+def open_log(data: Path, *, close: bool) -> Opened:
+    """Open a data directory through the library, in a process of its own.
+
+    Args:
+        data: The data directory.
+        close: Stop cleanly afterwards, else the process ends as if it were killed.
+    """
+    return Opened(**json.loads(_call("open", data, "close" if close else "kill")))
+
+
+def _call(action: str, data: Path, argument: str) -> str:
+    command = python_command("benchmarks.library", action, data, argument)
+    result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment())
+    if result.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")
+    return result.stdout

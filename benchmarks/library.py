@@ -1,0 +1,98 @@
+"""A process that uses logfs as a library: it builds a log, or opens one and tells how long it took.
+
+    python -m benchmarks.library build DATA SPEC     SPEC: a ``data.LogSpec`` as JSON
+    python -m benchmarks.library open DATA close     ends with a clean stop
+    python -m benchmarks.library open DATA kill      ends as if it were killed
+
+Partitions are recovered by one thread, so that a time is that of one core.
+"""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.data import FIRST_MS, NUMBERED_LINES, LogSpec, numbered_lines
+from logfs.config import StoreConfig
+from logfs.disk.posix import PosixDisk, PosixFile
+from logfs.disk.vfs import File
+from logfs.fs.host import current_host
+from logfs.log.lines import LineWriter
+from logfs.log.store import LogStore
+from logfs.types import View
+
+_CONFIG = StoreConfig.from_properties({"num.recovery.threads.per.data.dir": "1"})
+_NO_LIMIT = str(2**31 - 1)
+
+
+class UnsyncedFile(PosixFile):
+    """A file that is not made durable: building ten thousand segments would take a minute."""
+
+    __slots__ = ()
+
+    def sync(self) -> None:
+        """Do nothing."""
+
+
+class UnsyncedDisk(PosixDisk):
+    """A disk of such files."""
+
+    __slots__ = ()
+
+    def open(self, name: str, *, write: bool = False, create: bool = False) -> File:
+        """Open a file."""
+        flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
+        return UnsyncedFile(str(Path(self.root, name)), flags)
+
+    def sync_directory(self, name: str) -> None:
+        """Do nothing."""
+
+
+def build(data: str, spec: LogSpec) -> None:
+    """Build a log and end the process."""
+    store = LogStore.open(UnsyncedDisk(data), _CONFIG, current_host(), now_ms=FIRST_MS)
+    properties = {"segment.bytes": _NO_LIMIT, "max.message.bytes": str(4 * 1024 * 1024)}
+    store.create_topic(spec.topic, spec.partitions, properties, FIRST_MS)
+    share = spec.segments // spec.partitions
+    for number in range(spec.partitions):
+        _fill(store, number, spec, share)
+    if spec.is_closed:
+        store.close(FIRST_MS)
+    os._exit(0)
+
+
+def _fill(store: LogStore, partition: int, spec: LogSpec, segments: int) -> None:
+    log = store.partition(spec.topic, partition)
+    writer = LineWriter(log, View.TEXT)
+    # Making all numbers would take longer than everything else.
+    batches = max(NUMBERED_LINES // spec.batch_lines, 1)
+    numbered = [numbered_lines(n * spec.batch_lines, spec.batch_lines) for n in range(batches)]
+    now_ms = FIRST_MS
+    for segment in range(segments):
+        for _ in range(spec.segment_batches):
+            writer.write(numbered[(now_ms - FIRST_MS) % batches], now_ms)
+            now_ms += 1
+        if spec.is_rolled or segment < segments - 1:
+            log.roll(now_ms)
+            log.maintain()  # lets go of the descriptors of the sealed one
+
+
+def open_and_tell(data: str, *, close: bool) -> None:
+    """Open a data directory, print how long it took, and end the process."""
+    host = current_host()
+    started_s, cpu_s = time.perf_counter(), time.process_time()
+    store = LogStore.open(PosixDisk(data), _CONFIG, host, now_ms=FIRST_MS)
+    seconds, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
+    if close:
+        store.close(FIRST_MS)
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s}), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    action, directory, argument = sys.argv[1:]
+    if action == "build":
+        build(directory, LogSpec(**json.loads(argument)))
+    else:
+        open_and_tell(directory, close=argument == "close")

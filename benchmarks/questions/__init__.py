@@ -1,0 +1,28 @@
+"""The questions: one module each, with a function that yields rows."""
+
+from collections.abc import Callable, Iterator
+
+from benchmarks.questions import (
+    appending,
+    durability,
+    fixed,
+    growing,
+    mounting,
+    opening,
+    recovery,
+)
+from benchmarks.results import Row
+from benchmarks.runner import Bench
+
+QUESTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+    "append": appending.by_cat,
+    "line": appending.line_by_line,
+    "durable": durability.rows,
+    "cat": growing.rows,
+    "fixed": fixed.rows,
+    "open": opening.rows,
+    "recovery": recovery.after_a_crash,
+    "rebuild": recovery.of_indexes,
+    "mount": mounting.rows,
+}
+"""Name on the command line -> what answers it, in the order of the table."""

@@ -1,0 +1,96 @@
+"""How fast are appends that nobody syncs: whole requests, and one line a write."""
+
+import gc
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from benchmarks.data import LINE_BYTES, numbered_lines, write_lines
+from benchmarks.mounts import mount_floor, mount_logfs
+from benchmarks.results import Row, Samples, at_least, at_most, compare, rates
+from benchmarks.runner import Bench, alternate, percentile, settle, timed_shell
+
+_APPEND = 'exec cat "$1" >> "$2"'
+
+
+def by_cat(bench: Bench) -> Iterator[Row]:
+    """``cat FILE >>``: every run fills a new file, or a new data directory, which is then removed.
+
+    So all runs take the same pages for the page cache. In a virtual machine pages that were never
+    used cost more than all the rest.
+    """
+    source = bench.directory / "source"
+    size = write_lines(source, bench.scaled(256_000_000, 64_000_000))
+    settle(bench.directory)
+
+    def logfs() -> float:
+        data = bench.directory / "data"
+        mount = mount_logfs(bench, data)
+        (mount.point / "t").mkdir()
+        seconds, _ = timed_shell(_APPEND, source, mount.point / "t" / "0")
+        appended = (mount.point / "t" / "0").stat().st_size
+        mount.stop()
+        shutil.rmtree(data)
+        if appended != size:
+            raise RuntimeError(f"{appended} bytes in the log, expected {size}")
+        return seconds
+
+    def plain() -> float:
+        target = bench.directory / "plain"
+        target.touch()
+        seconds, _ = timed_shell(_APPEND, source, target)
+        target.unlink()
+        return seconds
+
+    ours, theirs = alternate([logfs, plain], bench.pairs)
+    yield compare(
+        "append",
+        "cat FILE >>",
+        at_least(0.5, "x plain"),
+        rates("logfs", size, ours),
+        rates("plain", size, theirs),
+    )
+
+
+def line_by_line(bench: Bench) -> Iterator[Row]:
+    """One line a write(2): the median of the writes of a run."""
+    writes = bench.scaled(4000, 1000)
+    point = mount_logfs(bench, bench.directory / "data").point
+    (point / "t").mkdir()
+    floor = mount_floor(bench).point
+    plain = bench.directory / "plain"
+    plain.touch()
+    runs = [_writer(path, writes) for path in (point / "t" / "0", floor / "t" / "0", plain)]
+    ours, theirs, ordinary = alternate(runs, 2 * bench.pairs)
+    yield compare(
+        "line",
+        "write(2) of one line, p50",
+        at_most(2, "x floor"),
+        Samples("logfs", "us", ours),
+        Samples("floor", "us", theirs),
+        Samples("plain", "us", ordinary),
+    )
+
+
+def _writer(path: Path, writes: int) -> Callable[[], float]:
+    line = numbered_lines(0, 1)
+
+    def run() -> float:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        times = []
+        gc.disable()
+        try:
+            for _ in range(writes):
+                started = time.perf_counter_ns()
+                done = os.write(descriptor, line)
+                times.append(time.perf_counter_ns() - started)
+                if done != LINE_BYTES:
+                    raise RuntimeError(f"{path}: write(2) returned {done}")
+        finally:
+            gc.enable()
+            os.close(descriptor)
+        return percentile(times, 0.5) / 1000
+
+    return run

@@ -1,0 +1,57 @@
+"""``logfs cat``: records to stdout, with a mount or without."""
+
+import sys
+
+import click
+
+from logfs.cli import failures
+from logfs.cli.places import locate
+
+
+class _CatCommand(click.Command):
+    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the tables of selectors and views."""
+        from logfs.log.address import SELECTOR_TABLE, VIEW_TABLE
+
+        with formatter.section("Selectors, @FROM[..TO]"):
+            formatter.write_dl(SELECTOR_TABLE)
+        with formatter.section("Views"):
+            formatter.write_dl([(suffix or "(none)", meaning) for suffix, meaning in VIEW_TABLE])
+
+
+@click.command(cls=_CatCommand)
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.pass_obj
+def cat(session: object, paths: tuple[str, ...]) -> None:
+    """Print what addresses stand for, one after the other.
+
+    PATH is DATA/TOPIC/PARTITION[@FROM[..TO]][.VIEW], with the data directory or a mount point in
+    front: the same path that any program reads in a mount. Without a daemon the data directory is
+    read directly, without its lock and without changing anything; what recovery would cut after a
+    crash is not shown. If a daemon serves it, the daemon reads.
+
+    If something cannot be read, what is before it is printed, then an error; the next PATH follows,
+    and the exit status is 1.
+
+    \b
+    Examples:
+        logfs cat /var/lib/logfs/orders/0
+        logfs cat /var/lib/logfs/orders/0@-1h.jsonl
+        logfs cat /var/lib/logfs/orders/0@2026-11-20..2026-11-21 | grep refused
+        logfs cat /var/lib/logfs/orders/0@offset=-10.tsv
+        logfs cat /var/lib/logfs/.segments/orders-0/00000000000000000000.log | xxd | less
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli.reading import copy
+
+    out = sys.stdout.buffer
+    is_debug = bool(getattr(session, "debug", False))
+    status = 0
+    for path in paths:
+        try:
+            with failures.about(path):
+                copy(locate(path), out)
+        except failures.AboutError as error:
+            out.flush()
+            status = failures.report(error, debug=is_debug)
+    out.flush()
+    failures.give_up(status)

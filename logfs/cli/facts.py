@@ -1,0 +1,80 @@
+"""What one can know about a topic, wherever it was asked, and what can be done with topics."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """A topic and its partitions.
+
+    Attributes:
+        name: The topic.
+        topic_id: 22 characters; None if it has none.
+        config: What was set.
+        effective: Every setting as it counts, set or not; those without a value are left out.
+        partitions: What ``.meta`` says of each, in order.
+        warnings: What is set and probably not meant.
+    """
+
+    name: str
+    topic_id: str | None
+    config: Mapping[str, str]
+    effective: Mapping[str, str]
+    partitions: Sequence[Mapping[str, Any]]
+    warnings: Sequence[str]
+
+
+class Topics(Protocol):
+    """The topics of a data directory. Errors are those of ``LogStore``, whoever carries it out."""
+
+    def sizes(self) -> dict[str, int]:
+        """Return the number of partitions of every topic, hidden ones included; sorted."""
+        ...
+
+    def describe(self, topic: str) -> TopicFacts:
+        """Return the facts about a topic.
+
+        Raises:
+            NoSuchTopicError: There is none.
+        """
+        ...
+
+    def create(self, topic: str, partitions: int | None, config: Mapping[str, str]) -> list[str]:
+        """Make a topic and return warnings about its configuration.
+
+        Args:
+            topic: Its name.
+            partitions: How many; None for the default, ``num.partitions`` of the daemon or 1.
+            config: What is set.
+
+        Raises:
+            TopicExistsError, IllegalTopicNameError, InvalidConfigError, ReadOnlyError.
+        """
+        ...
+
+    def alter(
+        self, topic: str, changes: Mapping[str, str | None], partitions: int | None
+    ) -> list[str]:
+        """Change a topic and return warnings about its configuration.
+
+        Args:
+            topic: Its name.
+            changes: Settings and their values; None takes one back.
+            partitions: How many it should have; None for as many as now.
+
+        Raises:
+            NoSuchTopicError: There is none.
+            InvalidConfigError: A setting is unknown, a value not valid, there is nothing to take
+                back, or the topic would get smaller.
+        """
+        ...
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic.
+
+        Raises:
+            NoSuchTopicError: There is none.
+        """
+        ...

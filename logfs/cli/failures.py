@@ -1,0 +1,98 @@
+"""From any error to one line on stderr, ``logfs: THING: what was expected and what to do``.
+
+The exit status is 1; 2 where the command line itself is wrong, as click has it; 130 after Ctrl-C.
+A traceback is for those who ask for it, with ``--debug`` or ``LOGFS_DEBUG=1``.
+"""
+
+import errno
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import click
+
+from logfs.errors import LogfsError
+
+FAILED = 1
+INTERRUPTED = 130
+"""128 + SIGINT, as shells have it."""
+
+_HINTS = {
+    errno.ENOTCONN: "the daemon of this mount has died; 'logfs umount' takes the mount away, "
+    "'logfs mount' brings it back",
+    errno.EROFS: "the mount or the file system is read-only",
+    errno.ENOSPC: "make room, then try again",
+}
+
+
+class AboutError(Exception):
+    """An error, with what it is about.
+
+    Attributes:
+        thing: What the user named: a path, most of the time.
+        cause: What happened.
+    """
+
+    def __init__(self, thing: str, cause: Exception) -> None:
+        super().__init__(thing, cause)
+        self.thing = thing
+        self.cause = cause
+
+
+@contextmanager
+def about(thing: str) -> Iterator[None]:
+    """Say of errors inside what they are about."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # nobody reads our output any more: that is about nothing
+    except (LogfsError, OSError) as error:
+        raise AboutError(thing, error) from error
+
+
+def explain(error: BaseException) -> str:
+    """Return what to tell the user of an error, in one line."""
+    match error:
+        case AboutError(thing=thing, cause=cause):
+            reason = explain(cause)
+            # A message that begins with the thing need not say it twice.
+            text = reason if reason.startswith(f"{thing}:") else f"{thing}: {reason}"
+        case LogfsError():
+            text = str(error)
+        case click.ClickException():
+            text = error.format_message()
+        case OSError():
+            text = _explain_os_error(error)
+        case _:
+            text = (
+                f"a bug in logfs, {type(error).__name__}: {error}; "
+                "run it again with 'logfs --debug' for the traceback"
+            )
+    return " ".join(text.split())
+
+
+def report(error: BaseException, *, debug: bool = False) -> int:
+    """Print an error to stderr and return the exit status."""
+    if debug:
+        traceback.print_exception(error)
+    warn(explain(error))
+    return FAILED
+
+
+def warn(text: str) -> None:
+    """Print a line for the user to stderr."""
+    click.echo(f"logfs: {text}", err=True)
+
+
+def give_up(status: int) -> NoReturn:
+    """End the command; what there was to say has been said."""
+    raise click.exceptions.Exit(status)
+
+
+def _explain_os_error(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    text = reason if error.filename is None else f"{error.filename}: {reason}"
+    number = error.errno
+    hint = _HINTS.get(number) if number is not None else None
+    return text if hint is None else f"{text}; {hint}"

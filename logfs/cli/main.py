@@ -1,0 +1,96 @@
+"""The entry point: which commands there are, and where every error ends."""
+
+import importlib
+import logging
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import click
+
+from logfs import __version__
+from logfs.cli import failures, logs
+
+_COMMANDS = {
+    "mount": "logfs.cli.mounting:mount",
+    "umount": "logfs.cli.mounting:umount",
+    "topic": "logfs.cli.topic:topic",
+    "cat": "logfs.cli.cat:cat",
+}
+"""Name -> module and command in it; loaded when the command is called, or all are listed."""
+
+
+@dataclass
+class Session:
+    """What holds for the whole call.
+
+    Attributes:
+        debug: Show tracebacks, log everything.
+    """
+
+    debug: bool = False
+
+
+class _Commands(click.Group):
+    def list_commands(self, _ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module, _, name = _COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, message="%(prog)s %(version)s")
+@click.option(
+    "--debug", is_flag=True, envvar="LOGFS_DEBUG", help="Show tracebacks (also: LOGFS_DEBUG=1)."
+)
+@click.pass_obj
+def cli(session: Session, *, debug: bool) -> None:
+    """Kafka's log storage engine with a file system for an API.
+
+    A directory of Kafka-format logs is mounted, and every partition of every topic is one file:
+    append with >>, read with cat, follow with tail -f, jump to a moment with @ in the path.
+
+    \b
+        mkdir /tmp/data /tmp/logs
+        logfs mount /tmp/data /tmp/logs --background
+        mkdir /tmp/logs/orders                      # makes a topic
+        echo hello >> /tmp/logs/orders/0            # appends a record to its partition 0
+        cat /tmp/logs/orders/0@-15m.jsonl           # the last quarter of an hour, as JSON
+        logfs umount /tmp/logs
+        logfs cat /tmp/data/orders/0                # the same paths work without a mount
+    """  # noqa: D301 - click's mark for text it does not fill
+    session.debug = debug
+    if debug:
+        logging.getLogger("logfs").setLevel(logging.DEBUG)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command ``logfs`` and return its exit status.
+
+    Args:
+        arguments: Those behind the name of the program; None for those of the process.
+    """
+    logs.show_warnings()
+    session = Session()
+    try:
+        status = cli.main(arguments, prog_name="logfs", standalone_mode=False, obj=session)
+    except click.UsageError as error:
+        error.show()
+        return error.exit_code
+    except click.Abort:  # Ctrl-C, says click
+        return failures.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - this is where every error ends
+        return failures.report(error, debug=session.debug)
+    return status if isinstance(status, int) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

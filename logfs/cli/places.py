@@ -1,0 +1,212 @@
+"""Where a path lies: which leading part of it is a data directory or a mount point.
+
+A path on the command line is the one a program would use below the mount, with the data directory
+or a mount point in front: ``/var/lib/logfs/orders/0@-1h.jsonl``. ``split_path`` is the whole rule.
+"""
+
+import errno
+import json
+import os
+from collections.abc import Callable, Collection
+from enum import Enum, auto
+from pathlib import Path
+from typing import NamedTuple
+
+from logfs.errors import NoDataDirectoryError
+from logfs.fs import mountpoints
+from logfs.log import names
+
+ROOT_FILES = (
+    names.CLEAN_SHUTDOWN,
+    names.META_PROPERTIES,
+    names.RECOVERY_POINT_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+    names.REPLICATION_OFFSET_CHECKPOINT,
+    names.CLEANER_OFFSET_CHECKPOINT,
+    names.ATTRIBUTES,
+    names.DAEMON,
+)
+"""What logfs or a broker keeps in the root of a data directory, and nobody anywhere else.
+
+Not ``.lock``: many programs have one in a directory of theirs, which may be further up the path.
+"""
+
+_IGNORED_IN_EMPTY = frozenset({names.LOCK_FILE, "lost+found"})
+_DAEMON_VERSION = 1
+_MOUNTINFO = Path("/proc/self/mountinfo")
+
+
+class Kind(Enum):
+    """What a path is, as far as logs go."""
+
+    DATA = auto()
+    """A data directory."""
+    EMPTY = auto()
+    """A directory with nothing in it, or a lock file alone: it may become a data directory."""
+    OTHER = auto()
+    """Any other directory."""
+    MISSING = auto()
+    """No directory."""
+
+
+class Place(NamedTuple):
+    """A path taken apart.
+
+    Attributes:
+        root: The data directory or mount point; absolute, without symbolic links.
+        address: The names below it.
+        is_mount: ``root`` is a mount point of logfs.
+    """
+
+    root: str
+    address: tuple[str, ...]
+    is_mount: bool
+
+
+def split_path(
+    path: str,
+    mount_points: Collection[str],
+    kind_of: Callable[[str], Kind],
+    *,
+    may_begin: bool = False,
+) -> Place:
+    """Split a path into the data directory or mount point, and the address behind it.
+
+    1. If leading parts are mount points of logfs, the longest of them is it. Nothing below a mount
+       point is looked at: ``.segments`` would pass for a data directory.
+    2. Otherwise the longest leading part that is a data directory (see ``kind_of``) is it. Where a
+       topic may be the first (``may_begin``), an empty directory counts as one, if one or two
+       names follow: TOPIC or TOPIC/PARTITION.
+
+    Args:
+        path: Absolute, without symbolic links, ``.`` and ``..``; the whole is a leading part too.
+        mount_points: Where logfs is mounted; paths of the same kind.
+        kind_of: What a path is. Asked from the longest leading part to the shortest, and not for
+            more than it takes.
+        may_begin: An empty directory will do.
+
+    Raises:
+        NoDataDirectoryError: There is no such leading part.
+    """
+    parts = [part for part in path.split("/") if part]
+    leading = [("/" + "/".join(parts[:n]), tuple(parts[n:])) for n in range(len(parts), -1, -1)]
+    for root, address in leading:
+        if root in mount_points:
+            return Place(root, address, is_mount=True)
+    nearest: tuple[str, Kind] | None = None
+    for root, address in leading:
+        kind = kind_of(root)
+        if kind is Kind.DATA or (kind is Kind.EMPTY and may_begin and 1 <= len(address) <= 2):
+            return Place(root, address, is_mount=False)
+        if kind is not Kind.MISSING and nearest is None:
+            nearest = root, kind
+    raise _refusal(*(nearest or ("/", Kind.OTHER)), may_begin=may_begin)
+
+
+def kind_of(path: str) -> Kind:
+    """Tell what a path is.
+
+    A data directory is a directory that holds one of ``ROOT_FILES``, or a directory named
+    TOPIC-PARTITION in which a ``.log`` or ``partition.metadata`` lies.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    if not os.path.isdir(path):  # noqa: PTH112 - asked for every leading part
+        return Kind.MISSING
+    if any(os.path.lexists(f"{path}/{name}") for name in ROOT_FILES):
+        return Kind.DATA
+    is_empty = True
+    with os.scandir(path) as entries:
+        for entry in entries:
+            if _is_partition(entry):
+                return Kind.DATA
+            is_empty = is_empty and entry.name in _IGNORED_IN_EMPTY
+    return Kind.EMPTY if is_empty else Kind.OTHER
+
+
+def locate(path: str, *, may_begin: bool = False) -> Place:
+    """Find where a path of the command line lies, relative ones included.
+
+    Raises:
+        NoDataDirectoryError: No leading part is a data directory or a mount point.
+        OSError: A directory on the way cannot be read.
+    """
+    real = os.path.realpath(path)
+    return split_path(real, _mount_points(), kind_of, may_begin=may_begin)
+
+
+class Daemon(NamedTuple):
+    """What the daemon that owns a data directory wrote into it."""
+
+    pid: int
+    mount_point: str
+
+
+def noted_daemon(data: str) -> Daemon | None:
+    """Read the note of the last daemon of a data directory, which may be dead by now."""
+    try:
+        facts = json.loads(Path(data, names.DAEMON).read_bytes())
+        if facts["version"] != _DAEMON_VERSION:
+            return None
+        return Daemon(int(facts["pid"]), str(facts["mountpoint"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def served_at(data: str) -> str | None:
+    """Return the mount point at which a daemon serves a data directory; None if none can be used.
+
+    A note alone proves nothing: its writer may be dead, and another directory be mounted there now.
+    So the mount has to name the data directory as its source, and to answer.
+
+    Args:
+        data: The data directory, without symbolic links.
+    """
+    daemon = noted_daemon(data)
+    mount = None if daemon is None else mountpoints.mount_at(daemon.mount_point)
+    if mount is None or mount.kind != mountpoints.KIND or mount.source != data:
+        return None
+    try:
+        os.statvfs(mount.point)  # ENOTCONN: it is dead; EACCES: it is another user's
+    except OSError:
+        return None
+    return mount.point
+
+
+def _mount_points() -> set[str]:
+    # Of several mounts at one point the last one counts.
+    mounts = mountpoints.parse_mountinfo(_MOUNTINFO.read_text())
+    kinds = {mount.point: mount.kind for mount in mounts}
+    return {point for point, kind in kinds.items() if kind == mountpoints.KIND}
+
+
+def _is_partition(entry: os.DirEntry[str]) -> bool:
+    parsed = names.parse_partition_directory(entry.name)
+    if parsed is None or parsed.state is not names.DirectoryState.NONE or not entry.is_dir():
+        return False
+    try:
+        inside = os.listdir(entry.path)  # noqa: PTH208 - names are enough
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.ENOENT):
+            return False
+        raise
+    return any(name == names.PARTITION_METADATA or _is_log(name) for name in inside)
+
+
+def _is_log(name: str) -> bool:
+    parsed = names.parse_segment_file(name)
+    return parsed is not None and parsed.kind is names.FileKind.LOG
+
+
+def _refusal(nearest: str, kind: Kind, *, may_begin: bool) -> NoDataDirectoryError:
+    if kind is Kind.EMPTY:
+        return NoDataDirectoryError(
+            f"{nearest} is empty and no data directory yet; 'logfs topic create {nearest}/TOPIC' "
+            f"or 'logfs mount {nearest} MOUNTPOINT' makes it one"
+        )
+    what = "a data directory, an empty directory" if may_begin else "a data directory"
+    return NoDataDirectoryError(
+        f"expected {what} or a mount point of logfs in front of TOPIC/PARTITION; {nearest}, the "
+        "last directory of the path that exists, holds no logs"
+    )

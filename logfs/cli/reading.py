@@ -1,0 +1,187 @@
+"""What ``logfs cat`` prints: an address copied to a stream, through a mount or from the files."""
+
+import json
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from logfs.cli.places import Place, served_at
+from logfs.cli.stored import open_for_reading, partitions_of
+from logfs.errors import (
+    LogfsError,
+    LogOfflineError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    UnknownNameError,
+)
+from logfs.fs.host import LOCAL_ZONE, system_clock
+from logfs.log import names
+from logfs.log.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
+from logfs.log.files import FixedFile, GrowingFile, RawFile
+from logfs.log.meta import partition_meta
+from logfs.log.partition import PartitionLog
+from logfs.log.resolve import Resolved, resolve, resolve_segment
+from logfs.types import TopicPartition, View
+
+_BUFFER_BYTES = 1 << 20
+_TEXT_SUFFIX = ".txt"
+
+
+class _File(Protocol):
+    """One open file of the log."""
+
+    def read_into(self, out: memoryview, offset: int) -> int:
+        """Read bytes from an offset; 0 at the end."""
+        ...
+
+    def close(self) -> None:
+        """Let go of it."""
+        ...
+
+
+def copy(place: Place, out: BinaryIO) -> None:
+    """Copy what an address stands for to a stream: up to its end as it is now.
+
+    Raises:
+        LogfsError: It is no file, does not exist or cannot be read; what is before a corrupt record
+            has been copied then.
+        OSError: The disk or the mount failed; or BrokenPipeError, nobody reads the stream.
+    """
+    point = place.root if place.is_mount else served_at(place.root)
+    if point is not None:
+        _copy_from_mount(point, place, out)
+    elif len(place.address) == 3 and place.address[0] == SEGMENTS_NAME:
+        _copy_raw(place.root, *place.address[1:], out)
+    else:
+        _copy_partition(place, out)
+
+
+def _copy_from_mount(point: str, place: Place, out: BinaryIO) -> None:
+    path = Path(point, *place.address)
+    try:
+        if path.is_dir():
+            raise _no_file(place)
+        with path.open("rb", buffering=0) as file:
+            buffer = memoryview(bytearray(_BUFFER_BYTES))
+            while count := file.readinto(buffer):
+                out.write(buffer[:count])
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise (_meaning(point, place.address) or error) from error
+
+
+def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
+    """Tell from the address why a mount refuses it; its errno says less."""
+    topic, name, *more = *address, "", ""
+    try:
+        if not Path(point, topic).exists():
+            return _no_topic(topic)
+        number = parse_partition_name(name, LOCAL_ZONE).partition
+        if not Path(point, topic, str(number)).exists():
+            return _no_partition(topic, number)
+    except LogfsError as error:
+        return error
+    except OSError:  # the mount is dead: its own error says so
+        return None
+    return _no_directory(topic, name) if any(more) else None
+
+
+def _copy_partition(place: Place, out: BinaryIO) -> None:
+    topic, name, *more = *place.address, "", ""
+    if topic and topic != SEGMENTS_NAME and topic not in partitions_of(place.root):
+        raise _no_topic(topic)
+    if len(place.address) < 2 or topic == SEGMENTS_NAME:
+        raise _no_file(place)
+    if any(more):
+        raise _no_directory(topic, name)
+    address = parse_partition_name(name, LOCAL_ZONE)
+    log = _load(place.root, TopicPartition(topic, address.partition))
+    if address.view is Suffix.META and not address.has_selector:
+        text = json.dumps(partition_meta(log), indent=2, ensure_ascii=False)
+        out.write(f"{text}\n".encode())
+        return
+    _copy_file(_open(log, address, name), out)
+
+
+def _open(log: PartitionLog, address: PartitionAddress, name: str) -> _File:
+    if address.view is Suffix.META:
+        raise UnknownNameError(f"{name!r}: .meta goes without a selector")
+    if address.view is Suffix.FOLLOW:
+        raise UnknownNameError(
+            f"{name!r} waits for records to come, which only a mount can show: "
+            "'logfs mount', then read it there"
+        )
+    return _open_resolved(resolve(log, address, system_clock().now_ms()))
+
+
+def _open_resolved(resolved: Resolved) -> _File:
+    if resolved.grows:
+        return GrowingFile(resolved.log, resolved.view, resolved.start, resolved.limit)
+    return FixedFile(resolved)
+
+
+def _copy_raw(data: str, directory: str, name: str, out: BinaryIO) -> None:
+    """Copy a file of ``.segments``: one of a partition directory, or a segment as text."""
+    parsed = names.parse_partition_directory(directory)
+    if parsed is None or parsed.state is not names.DirectoryState.NONE:
+        raise UnknownNameError(f"{directory!r}: expected TOPIC-PARTITION, as orders-0")
+    log = _load(data, TopicPartition(parsed.topic, parsed.partition))
+    base, dot, _ = name.partition(_TEXT_SUFFIX)
+    if dot and name == f"{base}{_TEXT_SUFFIX}" and base.isdecimal() and len(base) == 20:
+        segment = next((s for s in log.snapshot.segments if s.base_offset == int(base)), None)
+        if segment is not None:
+            _copy_file(_open_resolved(resolve_segment(log, segment, View.TEXT)), out)
+            return
+    path = f"{log.directory}/{name}"
+    if not log.disk.exists(path) or log.disk.stat(path).is_directory:
+        raise UnknownNameError(f"{directory} has no file {name}")
+    _copy_file(RawFile(log.disk, path), out)
+
+
+def _load(data: str, topic_partition: TopicPartition) -> PartitionLog:
+    topic, number = topic_partition
+    present = partitions_of(data)
+    if topic not in present:
+        raise _no_topic(topic)
+    if number not in present[topic]:
+        raise _no_partition(topic, number)
+    store = open_for_reading(data, [topic_partition])
+    log = store.partition(*topic_partition)
+    if log.is_unreadable:
+        raise LogOfflineError(f"{topic_partition}: {log.offline}")
+    return log
+
+
+def _copy_file(file: _File, out: BinaryIO) -> None:
+    buffer = memoryview(bytearray(_BUFFER_BYTES))
+    offset = 0
+    try:
+        while count := file.read_into(buffer, offset):
+            out.write(buffer[:count])
+            offset += count
+    finally:
+        file.close()
+
+
+def _no_file(place: Place) -> UnknownNameError:
+    path = "/".join([place.root, *place.address])
+    if not place.address:
+        return UnknownNameError(f"expected one of its partitions, as in {path}/TOPIC/0")
+    if place.address[0] == SEGMENTS_NAME:
+        example = f"{place.root}/{SEGMENTS_NAME}/TOPIC-PARTITION/NAME"
+        return UnknownNameError(f"a directory; expected one of the files, {example}")
+    return UnknownNameError(f"a directory; expected one of its partitions, as in {path}/0")
+
+
+def _no_directory(topic: str, name: str) -> UnknownNameError:
+    return UnknownNameError(f"a partition is a file: nothing lies below {topic}/{name}")
+
+
+def _no_topic(topic: str) -> NoSuchTopicError:
+    parsed = names.parse_partition_directory(topic)
+    hint = "" if parsed is None else f"; a partition is named {parsed.topic}/{parsed.partition}"
+    return NoSuchTopicError(f"no topic {topic}{hint}")
+
+
+def _no_partition(topic: str, number: int) -> NoSuchPartitionError:
+    return NoSuchPartitionError(f"topic {topic} has no partition {number}")

@@ -1,0 +1,320 @@
+"""``logfs topic``: create, list, describe, alter and delete topics."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, TypeVar
+
+import click
+
+from logfs.cli import failures, tables
+from logfs.cli.facts import TopicFacts, Topics
+from logfs.cli.parameters import settings_option
+from logfs.cli.places import Place, locate, noted_daemon, served_at
+from logfs.errors import (
+    LockedError,
+    UnknownNameError,
+)
+
+T = TypeVar("T")
+
+_MAX_PARTITIONS = 10_000
+"""As many as a topic can be given through a mount; more is a typing mistake."""
+
+_PARTITIONS = click.IntRange(1, _MAX_PARTITIONS)
+
+
+class _WithSettings(click.Command):
+    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print every setting of a topic with its default and its meaning."""
+        from logfs.config import TOPIC_KEYS
+
+        with formatter.section("Settings of a topic, Kafka's (and their defaults)"):
+            formatter.write_dl(
+                [
+                    (f"{row.key} ({row.format(row.default) or 'unset'})", row.meaning)
+                    for row in TOPIC_KEYS.values()
+                    if not row.unused
+                ],
+                col_max=0,
+            )
+        kept = ", ".join(row.key for row in TOPIC_KEYS.values() if row.unused)
+        formatter.write_paragraph()
+        formatter.write_text(f"Kept, but without effect in logfs: {kept}.")
+
+
+@click.group()
+def topic() -> None:
+    """Create, list, describe, alter and delete topics.
+
+    PATH is DATA/TOPIC, or MOUNTPOINT/TOPIC: which of them does not matter. If a daemon serves the
+    data directory, what changes it is done by the daemon, and is visible in the mount at once.
+
+    \b
+    In a mount the same is done with:
+        mkdir MOUNTPOINT/TOPIC                                      create
+        touch MOUNTPOINT/TOPIC/3                                    four partitions
+        setfattr -n user.logfs.retention.ms -v 86400000 …/TOPIC     alter --config
+        setfattr -x user.logfs.retention.ms …/TOPIC                 alter --delete
+        rmdir MOUNTPOINT/TOPIC                                      delete
+    """  # noqa: D301 - click's mark for text it does not fill
+
+
+@topic.command(cls=_WithSettings)
+@click.argument("path")
+@click.option(
+    "--partitions",
+    type=_PARTITIONS,
+    metavar="N",
+    help="How many; default: num.partitions of the daemon, or 1.",
+)
+@settings_option("A setting; may be given several times.")
+def create(path: str, partitions: int | None, settings: Sequence[tuple[str, str]]) -> None:
+    """Make the topic PATH.
+
+    The data directory has to exist: one that holds logs, or an empty one.
+
+    \b
+    Examples:
+        logfs topic create /var/lib/logfs/orders
+        logfs topic create /var/lib/logfs/orders --partitions 4 --config retention.ms=86400000
+        logfs topic create /mnt/logs/users --config cleanup.policy=compact
+    """  # noqa: D301
+    with failures.about(path):
+        place = locate(path, may_begin=True)
+        name = _topic_of(place)
+        config = dict(settings)
+        _warn(path, _change(place, lambda topics: topics.create(name, partitions, config)))
+
+
+@topic.command("list")
+@click.argument("path", default=".")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def list_topics(path: str, *, as_json: bool) -> None:
+    """List the topics of the data directory or mount point PATH (default: the current directory).
+
+    On a terminal a table of topics and their numbers of partitions, elsewhere one name a line.
+    Topics that begin with "__", which ls does not show, are listed too.
+    """
+    with failures.about(path):
+        place = locate(path)
+        if place.address:
+            raise UnknownNameError(
+                "expected a data directory or a mount point; "
+                "a topic is shown by 'logfs topic describe'"
+            )
+        sizes = _reading(place).sizes()
+    if as_json:
+        _print_json([{"topic": name, "partitions": count} for name, count in sizes.items()])
+    elif sys.stdout.isatty():
+        columns = [tables.Column("TOPIC"), tables.Column("PARTITIONS", is_number=True)]
+        tables.show_table(columns, [[name, str(count)] for name, count in sizes.items()])
+    else:
+        for name in sizes:
+            click.echo(name)
+
+
+@topic.command()
+@click.argument("path")
+@click.option("--all", "with_all", is_flag=True, help="Show every setting in effect.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object, with all of .meta.")
+def describe(path: str, *, with_all: bool, as_json: bool) -> None:
+    """Show the topic PATH: its id, its settings, its partitions.
+
+    Of each partition: the first offset that is kept, the offset the next record will get, the
+    number of segments and their size, the newest timestamp, and whether it is in order.
+    """
+    with failures.about(path):
+        place = locate(path)
+        facts = _reading(place).describe(_topic_of(place))
+    if as_json:
+        _print_json(_as_json(facts, with_all=with_all))
+    else:
+        _show(facts, with_all=with_all)
+    if not as_json:
+        _warn(path, facts.warnings)
+
+
+@topic.command(cls=_WithSettings)
+@click.argument("path")
+@settings_option("Set this; may be given several times.")
+@click.option(
+    "--delete",
+    "taken_back",
+    multiple=True,
+    metavar="KEY",
+    help="Take a setting back, so that the default counts; also several times.",
+)
+@click.option("--partitions", type=_PARTITIONS, metavar="N", help="Grow to so many partitions.")
+def alter(
+    path: str,
+    settings: Sequence[tuple[str, str]],
+    taken_back: Sequence[str],
+    partitions: int | None,
+) -> None:
+    """Change settings of the topic PATH, or give it more partitions.
+
+    \b
+    Examples:
+        logfs topic alter /var/lib/logfs/orders --config retention.ms=604800000
+        logfs topic alter /mnt/logs/orders --delete retention.ms --config segment.ms=3600000
+        logfs topic alter /mnt/logs/orders --partitions 8
+    """  # noqa: D301
+    changes: dict[str, str | None] = dict(settings)
+    twice = sorted(changes.keys() & set(taken_back))
+    if twice:
+        raise click.UsageError(f"{', '.join(twice)}: both in --config and in --delete")
+    changes |= dict.fromkeys(taken_back)
+    if not changes and partitions is None:
+        raise click.UsageError("nothing to change: give --config, --delete or --partitions")
+    with failures.about(path):
+        place = locate(path)
+        name = _topic_of(place)
+        _warn(path, _change(place, lambda topics: topics.alter(name, changes, partitions)))
+
+
+@topic.command()
+@click.argument("path")
+def delete(path: str) -> None:
+    """Delete the topic PATH and all its records.
+
+    As in Kafka its directories are renamed at once, and removed after file.delete.delay.ms (a
+    minute) or at the next start; until then whoever has its files open goes on reading.
+    """
+    with failures.about(path):
+        place = locate(path)
+        name = _topic_of(place)
+        _change(place, lambda topics: topics.delete(name))
+
+
+def _topic_of(place: Place) -> str:
+    """Return the topic that is meant.
+
+    Raises:
+        UnknownNameError, IllegalTopicNameError: The path is not that of a topic.
+    """
+    from logfs.log.address import parse_topic_name
+
+    if len(place.address) == 1:
+        return parse_topic_name(place.address[0])
+    where = "mount point" if place.is_mount else "data directory"
+    if not place.address:
+        raise UnknownNameError(f"that is a {where}; expected a topic in it, {place.root}/TOPIC")
+    raise UnknownNameError(
+        f"expected {place.root}/TOPIC: a topic stands directly below the {where}, "
+        "and its partitions are not dealt with one by one"
+    )
+
+
+def _reading(place: Place) -> Topics:
+    """Return the way to ask about topics: a daemon knows best, and nothing has to be loaded."""
+    from logfs.cli.mounted import MountedTopics
+    from logfs.cli.stored import StoredTopics
+
+    point = place.root if place.is_mount else served_at(place.root)
+    return StoredTopics(place.root) if point is None else MountedTopics(point)
+
+
+def _change(place: Place, act: Callable[[Topics], T]) -> T:
+    """Change topics: in the data directory, or if a daemon owns it, through its mount.
+
+    The lock decides: a note of a daemon may be one that a dead daemon left.
+    """
+    from logfs.cli.mounted import MountedTopics
+    from logfs.cli.stored import StoredTopics
+
+    if place.is_mount:
+        return act(MountedTopics(place.root))
+    try:
+        return act(StoredTopics(place.root))
+    except (LockedError, PermissionError) as error:
+        point = served_at(place.root)
+        if point is None:
+            raise _owned(place.root, error) from error
+    return act(MountedTopics(point))
+
+
+def _owned(data: str, error: LockedError | PermissionError) -> Exception:
+    daemon = noted_daemon(data)
+    if isinstance(error, PermissionError) or daemon is None:
+        return error
+    return LockedError(
+        f"{error}; its last daemon, process {daemon.pid}, was mounted at {daemon.mount_point}, "
+        "which cannot be used from here"
+    )
+
+
+def _warn(path: str, warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        failures.warn(f"{path}: warning: {warning}")
+
+
+def _print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _as_json(facts: TopicFacts, *, with_all: bool) -> Mapping[str, object]:
+    effective = {"effective_config": dict(facts.effective)} if with_all else {}
+    return {
+        "topic": facts.name,
+        "topic_id": facts.topic_id,
+        "config": dict(facts.config),
+        **effective,
+        "warnings": list(facts.warnings),
+        "partitions": list(facts.partitions),
+    }
+
+
+def _show(facts: TopicFacts, *, with_all: bool) -> None:
+    total = sum(meta["size_bytes"] for meta in facts.partitions)
+    click.echo(f"topic       {facts.name}")
+    click.echo(f"id          {facts.topic_id or 'none'}")
+    click.echo(f"partitions  {len(facts.partitions)}")
+    click.echo(f"size        {tables.format_bytes(total)}")
+    for number, (key, value) in enumerate(sorted(facts.config.items())):
+        click.echo(f"{'' if number else 'config':<12}{key}={value}")
+    if not facts.config:
+        click.echo("config      nothing set, the defaults count")
+    click.echo()
+    tables.show_table(
+        [
+            tables.Column("PARTITION", is_number=True),
+            tables.Column("LOG-START-OFFSET", is_number=True),
+            tables.Column("LOG-END-OFFSET", is_number=True),
+            tables.Column("SEGMENTS", is_number=True),
+            tables.Column("SIZE", is_number=True),
+            tables.Column("NEWEST"),
+            tables.Column("STATE"),
+        ],
+        [_partition_row(meta) for meta in facts.partitions],
+    )
+    if with_all:
+        click.echo()
+        for key, value in facts.effective.items():
+            click.echo(f"{key}={value}" + ("" if key in facts.config else "  (default)"))
+
+
+def _partition_row(meta: Mapping[str, Any]) -> list[str]:
+    newest = meta["max_timestamp"]
+    losses = len(meta["losses"])
+    state = "ok" if meta["offline"] is None else f"offline: {meta['offline']}"
+    if losses:
+        state += f", {losses} losses, see {meta['partition']}.meta"
+    return [
+        str(meta["partition"]),
+        str(meta["log_start_offset"]),
+        str(meta["log_end_offset"]),
+        str(meta["segments"]),
+        tables.format_bytes(meta["size_bytes"]),
+        "-" if newest is None else _format_time(newest),
+        state,
+    ]
+
+
+def _format_time(timestamp_ms: int) -> str:
+    """Write a time as a selector takes it, in the local time zone."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)  # far outside the calendar

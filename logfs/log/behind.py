@@ -1,0 +1,84 @@
+"""What stands behind a corrupt batch: found from what follows it, counting back.
+
+A scan from an index entry ends at a corrupt batch, whose records cannot be counted. The next entry,
+or the end of the segment, says how long everything in front of it is, so what lies between the
+corrupt batch and there is measured and taken off.
+"""
+
+from logfs.disk.vfs import File
+from logfs.errors import CorruptRecordError
+from logfs.log import textindex
+from logfs.log.segment import Segment
+from logfs.log.textindex import TEXT_INDEX, TextEntry
+from logfs.records._native import header_ok, measure
+from logfs.records.compression import decompress
+from logfs.types import Positions
+
+_HEADER_BYTES = 61
+_LOG_OVERHEAD_BYTES = 12
+_NO_OFFSET = 2**63 - 1
+
+
+def place_behind(
+    segment: Segment, corrupt: int, ends: Positions, file_end: int
+) -> TextEntry | None:
+    """Find where the first batch behind a corrupt one stands that can be read.
+
+    Args:
+        segment: The segment.
+        corrupt: File position of the corrupt batch.
+        ends: Positions at which the segment ends.
+        file_end: Bytes of its ``.log`` that hold batches.
+
+    Returns:
+        Its file position and the lengths in front of it; None if nothing can be read up to the end
+        of the segment. Relative offset 0: the place is the begin of a batch.
+    """
+    log, entries = segment.files().log, segment.files().text_entries()
+    number = textindex.count_text_entries_before(entries, corrupt + 1)
+    follower = TextEntry(0, file_end, *ends.minus(segment.bases))
+    if number * TEXT_INDEX.entry_bytes < len(entries):
+        follower = textindex.decode_text_entry(entries, number)
+    stop, position = follower.file_position, corrupt
+    while True:
+        position = _next_batch(log, position, stop)
+        if position == stop:
+            break
+        try:
+            between = log.pread(stop - position, position)
+            rest = measure(between, 0, len(between), _NO_OFFSET, decompress)
+        except CorruptRecordError as error:
+            position += error.position or 0
+            continue
+        inside = _measure_begin(segment, log, follower, file_end)
+        return TextEntry(0, position, *follower.lengths.minus(inside).minus(rest))
+    if stop >= file_end:
+        return None
+    behind_gap = number + 1
+    if behind_gap * TEXT_INDEX.entry_bytes < len(entries):
+        second = textindex.decode_text_entry(entries, behind_gap)
+        if second[:2] == follower[:2]:
+            return second
+    return follower
+
+
+def _next_batch(log: File, position: int, stop: int) -> int:
+    """Return where the batch behind a corrupt one begins; ``stop`` if that cannot be told."""
+    size = int.from_bytes(log.pread(4, position + 8), "big", signed=True) + _LOG_OVERHEAD_BYTES
+    follower = position + size
+    if size < _HEADER_BYTES or follower >= stop:
+        return stop
+    return follower if header_ok(log.pread(_HEADER_BYTES, follower), 0, stop - follower) else stop
+
+
+def _measure_begin(segment: Segment, log: File, entry: TextEntry, file_end: int) -> Positions:
+    """Measure the records of an entry's batch that stand in front of the one it names."""
+    if not entry.relative_offset:
+        return Positions()
+    head = log.pread(_HEADER_BYTES, entry.file_position)
+    offset = segment.base_offset + entry.relative_offset
+    if int.from_bytes(head[:8], "big") >= offset:
+        return Positions()
+    size = int.from_bytes(head[8:12], "big") + _LOG_OVERHEAD_BYTES
+    batch = log.pread(min(size, file_end - entry.file_position), entry.file_position)
+    return Positions(*measure(batch, 0, len(batch), offset, decompress))

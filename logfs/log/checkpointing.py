@@ -1,0 +1,45 @@
+"""The three checkpoint files of a store: written from its partitions, read before they are loaded.
+
+Source: Kafka LogManager.checkpointLogRecoveryOffsets, checkpointLogStartOffsets.
+"""
+
+import logging
+from collections.abc import Iterable
+
+from logfs.disk.vfs import Disk
+from logfs.errors import LogfsError
+from logfs.log import checkpoints, names
+from logfs.log.partition import PartitionLog
+from logfs.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+def read_checkpoint(disk: Disk, name: str) -> dict[TopicPartition, int]:
+    """Read one of the files; one that does not parse says nothing, which is the safe answer."""
+    try:
+        return dict(checkpoints.read_offsets(disk, name))
+    except LogfsError as error:
+        logger.warning("%s; every partition is taken to begin at 0 there", error)
+        return {}
+
+
+def write_checkpoints(disk: Disk, logs: Iterable[PartitionLog]) -> None:
+    """Write the files; a partition that could not be loaded keeps the rows it has."""
+    logs = list(logs)
+    readable = {log.topic_partition: log for log in logs if not log.is_unreadable}
+    unreadable = {log.topic_partition for log in logs if log.is_unreadable}
+    rows = {
+        names.RECOVERY_POINT_CHECKPOINT: {tp: x.recovery_point for tp, x in readable.items()},
+        names.REPLICATION_OFFSET_CHECKPOINT: {tp: x.high_watermark for tp, x in readable.items()},
+        names.LOG_START_OFFSET_CHECKPOINT: {
+            tp: x.log_start_offset
+            for tp, x in readable.items()
+            if x.log_start_offset > x.snapshot.segments[0].base_offset
+        },
+    }
+    for name, offsets in rows.items():
+        if unreadable:
+            old = read_checkpoint(disk, name)
+            offsets |= {tp: old[tp] for tp in unreadable & old.keys()}
+        checkpoints.write_offsets(disk, name, offsets)

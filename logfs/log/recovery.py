@@ -1,0 +1,355 @@
+"""The segments of a partition that is being loaded: which are trusted, scanned, cut, set aside.
+
+After a clean stop the segment table says everything and no segment is opened. After an unclean one
+every segment from the recovery point on is scanned; the log is cut where its first bad batch
+begins, after what is cut has been copied. Other segments are scanned only if their indexes or table
+entries are missing; what is corrupt in them stays and is reported.
+
+A stop in the middle of this is one more unclean stop. So what lies behind a cut goes first, the
+last of it at the beginning, each loss is noted before it happens, and the table says beforehand
+that positions which were shown are about to go.
+
+Source: Kafka LogLoader.recoverLog, LogSegment.recover.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk, File
+from logfs.errors import LogfsError
+from logfs.log import names
+from logfs.log.active import ActiveSegment, remove_segment_files
+from logfs.log.cutting import copy_tail, free_cut_name, rewrite
+from logfs.log.host import Host
+from logfs.log.lease import NO_BOOT
+from logfs.log.losses import Loss, LossFile
+from logfs.log.memoryindex import memory_files
+from logfs.log.names import FileKind
+from logfs.log.scan import Scan, rebuild_indexes, scan_segment
+from logfs.log.segment import OpenSegments, Segment
+from logfs.log.table import SegmentState, SegmentTable, TableEntry
+from logfs.types import Positions, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """What the store knows before it loads a partition.
+
+    Attributes:
+        is_clean: The last owner stopped cleanly: nothing needs to be scanned.
+        recovery_points: First offset of each partition that may not be on the disk.
+        start_offsets: Log start offsets that lie above the first segment's base.
+        defaults: Configuration of topics, as the store sets it.
+        has_failed: A write or fsync failed before: the page cache may differ from the disk.
+    """
+
+    disk: Disk
+    host: Host
+    opened: OpenSegments
+    defaults: TopicConfig
+    is_clean: bool
+    recovery_points: dict[TopicPartition, int]
+    start_offsets: dict[TopicPartition, int]
+    now_ms: int
+    read_only: bool
+    has_failed: bool = False
+
+
+@dataclass(slots=True)
+class Loader:
+    """One partition being loaded.
+
+    Attributes:
+        kinds: The files of each segment, by base offset.
+        segments: Those that are kept, so far.
+        has_changed: The table must be written anew.
+        has_cut: Something that was shown is gone.
+        has_junk: Bytes that are no batch stay behind the last segment.
+    """
+
+    loading: Loading
+    topic_partition: TopicPartition
+    config: TopicConfig
+    losses: LossFile
+    kinds: dict[int, set[FileKind]]
+    table: SegmentTable | None = None
+    segments: list[Segment] = field(default_factory=list)
+    has_changed: bool = False
+    has_cut: bool = False
+    has_junk: bool = False
+
+    @property
+    def directory(self) -> str:
+        """The name of the partition directory."""
+        return self.topic_partition.directory
+
+    @property
+    def bases(self) -> list[int]:
+        """Base offsets of the ``.log`` files that are there."""
+        return sorted(base for base, kinds in self.kinds.items() if FileKind.LOG in kinds)
+
+    @property
+    def start_offset(self) -> int:
+        """The log start offset that was noted last; 0 if none was."""
+        return self.loading.start_offsets.get(self.topic_partition, 0)
+
+    @property
+    def entries(self) -> dict[int, TableEntry]:
+        """The entries of the segment table by base offset."""
+        return {} if self.table is None else self.table.entries
+
+    @property
+    def open_entries(self) -> list[TableEntry]:
+        """The entries of segments that were appended to."""
+        return [e for e in self.entries.values() if e.state is SegmentState.OPEN]
+
+    @property
+    def shown(self) -> Positions:
+        """Positions that no size ever shown exceeds."""
+        shown = Positions()
+        for entry in self.entries.values():
+            shown = shown.at_least(entry.ends)
+        return shown
+
+    def recovery_point(self, end_offset: int) -> int:
+        """Return the first offset that may not be durable, of a log with this end offset."""
+        if self.loading.is_clean:
+            return end_offset
+        return min(self.loading.recovery_points.get(self.topic_partition, 0), end_offset)
+
+    def must_recover(self, behind: Sequence[int]) -> bool:
+        """Whether the segment in front of those with these bases may have lost bytes."""
+        recovery_point = self.loading.recovery_points.get(self.topic_partition, 0)
+        return not self.loading.is_clean and (not behind or behind[0] > recovery_point)
+
+    def segment(self, base_offset: int, bases: Positions) -> Segment:
+        """Describe a segment."""
+        return Segment(self.loading.opened, self.directory, base_offset, bases)
+
+    def lose(self, kind: str, file: str, position: int, size: int, detail: str) -> None:
+        """Note a loss in the daemon's log and in the partition's file."""
+        logger.warning("%s: %s", self.topic_partition, detail)
+        offset = self.segments[-1].next_offset if self.segments else None
+        loss = Loss(self.loading.now_ms, kind, file, position, size, offset, detail)
+        self.losses.add(loss)
+
+
+def load_segments(loader: Loader) -> None:
+    """Fill ``loader.segments``: with what the log holds, recovered if that is due."""
+    is_distrusted = loader.loading.has_failed or any(e.boot == NO_BOOT for e in loader.open_entries)
+    bases = _without_deleted(loader)
+    ends, next_offset = Positions(), -1
+    for number, base_offset in enumerate(bases):
+        behind = bases[number + 1 :]
+        entry = loader.entries.get(base_offset)
+        must_recover = loader.must_recover(behind)
+        is_next = base_offset == next_offset or not loader.segments or loader.table is None
+        if must_recover and entry is None and not is_next:
+            _set_aside(loader, bases[number:], "what was in front of it is lost")
+            loader.has_cut = True
+            break
+        if entry is not None and _is_trusted(loader, entry, must_recover, not behind):
+            segment = Segment.from_entry(loader.loading.opened, loader.directory, entry)
+        else:
+            segment = loader.segment(base_offset, ends if entry is None else entry.bases)
+            segment = _scan(loader, segment, entry, behind)
+            if must_recover and is_distrusted and not loader.loading.read_only:
+                rewrite(loader.loading.disk, segment.name, segment.size_bytes)
+        loader.segments.append(segment)
+        if loader.has_cut:
+            break
+        ends, next_offset = segment.ends, segment.next_offset
+        if entry is not None and entry.next_offset is not None:
+            ends, next_offset = ends.at_least(entry.ends), max(next_offset, entry.next_offset)
+
+
+def _without_deleted(loader: Loader) -> list[int]:
+    """Leave out the segments that were deleted and that a power cut has brought back."""
+    bases = loader.bases
+    first = min(loader.entries, default=0)
+    for base_offset in bases:
+        if base_offset < first and not loader.loading.read_only:
+            remove_segment_files(loader.loading.disk, loader.segment(base_offset, Positions()))
+    return [base_offset for base_offset in bases if base_offset >= first]
+
+
+def _is_trusted(loader: Loader, entry: TableEntry, must_recover: bool, is_last: bool) -> bool:
+    if must_recover and entry.state is not SegmentState.CLOSED:
+        return False
+    if entry.state is SegmentState.OPEN:
+        return False
+    if not loader.kinds[entry.base_offset] >= _INDEX_KINDS:
+        return False
+    if not (is_last or must_recover):
+        return True
+    name = names.format_segment_file(entry.base_offset, FileKind.LOG)
+    return loader.loading.disk.stat(f"{loader.directory}/{name}").size == entry.size_bytes
+
+
+def _scan(
+    loader: Loader, segment: Segment, entry: TableEntry | None, behind: Sequence[int]
+) -> Segment:
+    """Scan a segment and store its indexes; cut it where it is bad if it is to be recovered."""
+    loading, must_recover = loader.loading, loader.must_recover(behind)
+    log = loading.disk.open(segment.name, write=not loading.read_only)
+    scan = scan_segment(log, segment, loader.config, pass_over_corrupt=not must_recover)
+    if scan.corrupt and entry is not None and entry.size_bytes == scan.file_size:
+        lengths = scan.lengths_of_corrupt(entry.kept)
+        scan = scan_segment(
+            log, segment, loader.config, pass_over_corrupt=True, lengths_of_corrupt=lengths
+        )
+    scan.describe(segment)
+    for position, size, why in scan.corrupt:
+        loader.lose("corrupt", segment.name, position, size,
+                    f"{segment.name}: the batch at byte {position} ({size} bytes) cannot be read: "
+                    f"{why}; it stays where it is")  # fmt: skip
+    if scan.valid_bytes < scan.file_size:
+        _handle_tail(loader, segment, scan, log, behind)
+    elif entry is not None and (entry.size_bytes or 0) > scan.file_size:
+        missing = (entry.size_bytes or 0) - scan.file_size
+        loader.lose("cut", segment.name, scan.file_size, missing,
+                    f"{segment.name}: its last {missing} bytes are gone; they were not durable "
+                    "when the machine stopped")  # fmt: skip
+    loader.has_changed = True
+    is_gapped = _keeps_its_gaps(loader, scan, entry)
+    if is_gapped and entry is not None:
+        segment = Segment.from_entry(loading.opened, loader.directory, entry)
+    if loading.read_only:
+        segment.pinned_files = None if is_gapped else memory_files(loading.disk, segment, scan)
+        return segment
+    if must_recover and behind:
+        log.sync()
+    rebuild_indexes(loading.disk, segment, scan, but_text=is_gapped)
+    return segment
+
+
+def _keeps_its_gaps(loader: Loader, scan: Scan, entry: TableEntry | None) -> bool:
+    """Whether the text index of a compacted segment, which no scan can rebuild, still holds."""
+    if entry is None or not entry.has_gaps:
+        return False
+    old = Segment.from_entry(loader.loading.opened, loader.directory, entry)
+    try:
+        old.files().text_entries()
+        is_whole = scan.valid_bytes == scan.file_size == entry.size_bytes and not scan.corrupt
+    except LogfsError:
+        is_whole = False
+    if not is_whole:
+        loader.lose("positions", old.name, 0, 0,
+                    f"{old.name}: the positions in this compacted segment are lost and start anew "
+                    "where it begins")  # fmt: skip
+    return is_whole
+
+
+def _handle_tail(
+    loader: Loader, segment: Segment, scan: Scan, log: File, behind: Sequence[int]
+) -> None:
+    """Cut what is no whole batch at the end of a segment, or leave it if nothing says to cut."""
+    position, size = scan.valid_bytes, scan.file_size - scan.valid_bytes
+    what = f"{segment.name}: {size} bytes from byte {position} on are no whole batch"
+    what = f"{what} ({scan.problem})"
+    if not loader.must_recover(behind) and (behind or position):
+        loader.lose("corrupt", segment.name, position, size, f"{what}; they stay")
+        loader.has_junk = not behind
+        return
+    loader.has_cut = True
+    if loader.loading.read_only:
+        _set_aside(loader, behind, "it lies behind a cut")
+        loader.lose("cut", segment.name, position, size, f"{what}; recovery would cut them")
+        return
+    _distrust(loader, segment)
+    _set_aside(loader, behind, "it lies behind a cut")
+    copy = copy_tail(loader.loading.disk, segment, log, position, scan.file_size)
+    where = f"a copy is in {copy}" if copy else "all of them were zero"
+    loader.lose("cut", segment.name, position, size, f"{what} and were cut; {where}")
+    log.truncate(position)
+    log.sync()
+
+
+def _distrust(loader: Loader, segment: Segment) -> None:
+    """Note in the table that positions up to the lease are used up, before any of them goes."""
+    if loader.table is not None:
+        entry = TableEntry(
+            segment.base_offset,
+            SegmentState.OPEN,
+            segment.bases,
+            loader.shown,
+            has_gaps=segment.has_gaps,
+            boot=NO_BOOT,
+        )
+        loader.table.put(entry)
+        loader.table.sync()
+
+
+def _set_aside(loader: Loader, bases: Sequence[int], why: str) -> None:
+    """Rename the ``.log`` of segments that cannot stay, from the last one on."""
+    disk = loader.loading.disk
+    for base_offset in reversed(bases):
+        segment = loader.segment(base_offset, Positions())
+        size = disk.stat(segment.name).size
+        if loader.loading.read_only:
+            loader.lose("cut", segment.name, 0, size,
+                        f"{segment.name}: {why}; recovery would set it aside")  # fmt: skip
+            continue
+        if size:
+            name = free_cut_name(disk, segment.directory, base_offset, 0)
+            loader.lose("cut", segment.name, 0, size,
+                        f"{segment.name}: {why}, so it was set aside as {name}")  # fmt: skip
+            disk.rename(segment.name, f"{segment.directory}/{name}")
+        remove_segment_files(disk, segment)
+        disk.sync_directory(segment.directory)
+        loader.has_changed = True
+
+
+def begin_behind_what_was_lost(loader: Loader) -> Positions:
+    """Make sure that no position is given twice; returns the lease to go on with."""
+    loading, shown, opened = loader.loading, loader.shown, loader.open_entries
+    if loader.segments and loader.segments[-1].next_offset < loader.start_offset:
+        shown = shown.at_least(loader.segments[-1].ends)
+        _remove_all(loader)
+    if not loader.segments:
+        known = [entry.next_offset or entry.base_offset for entry in loader.entries.values()]
+        begin_segment(loader, max([loader.start_offset, *known]), shown)
+        return shown
+    last = loader.segments[-1]
+    behind = shown.at_least(last.ends)
+    may_have_lost = any(entry.boot != loading.host.boot for entry in opened)
+    if loader.has_cut and not loading.read_only:
+        may_have_lost = True
+    if may_have_lost and last.ends != behind:
+        begin_segment(loader, last.next_offset, behind)
+    elif loader.has_junk:
+        begin_segment(loader, last.next_offset, last.ends)
+    if loading.is_clean or not opened or may_have_lost:
+        return loader.segments[-1].ends
+    return behind
+
+
+def _remove_all(loader: Loader) -> None:
+    """Remove segments that end below the log start offset. Source: Kafka LogLoader.load."""
+    for segment in reversed(loader.segments):
+        if not loader.loading.read_only:
+            remove_segment_files(loader.loading.disk, segment)
+    loader.segments.clear()
+    loader.has_changed = True
+
+
+def begin_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
+    """Begin an empty segment; an empty last one is moved instead."""
+    loading = loader.loading
+    if loader.segments and loader.segments[-1].size_bytes == 0:
+        base_offset = loader.segments.pop().base_offset
+    segment = loader.segment(base_offset, bases)
+    if loading.read_only:
+        segment.pinned_files = memory_files(loading.disk, segment, None)
+    else:
+        active = ActiveSegment.create(loading.disk, segment, loader.config, loading.now_ms)
+        active.close_empty()
+        segment.is_writable = False
+        loading.disk.sync_directory(loader.directory)
+    loader.segments.append(segment)

@@ -1,0 +1,89 @@
+"""Whether a partition takes appends: it may be read-only, deleted, or offline.
+
+After a failed write or fsync a log is *offline*: the kernel may have dropped the bytes, so nothing
+but loading it anew can tell what is on the disk.
+"""
+
+import contextlib
+import errno
+import logging
+import threading
+from collections.abc import Iterator
+
+from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
+from logfs.log.facts import LogFacts
+from logfs.log.lease import Lease
+from logfs.log.segment import Segment
+from logfs.log.state import PartitionState
+from logfs.types import Positions
+
+logger = logging.getLogger(__name__)
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors of a write that leave the log as it was."""
+
+
+class LogStanding(LogFacts):
+    """A partition that can be written or not.
+
+    Attributes:
+        lease: The lease of positions. For this package.
+    """
+
+    def __init__(self, state: PartitionState) -> None:
+        super().__init__(state)
+        self.lease = Lease(state.table, state.host.boot, state.lease)
+        self._lock = threading.RLock()
+
+    def exclusive(self) -> threading.RLock:
+        """Return the lock that every change takes; hold it to make several changes one."""
+        return self._lock
+
+    def check_writable(self) -> None:
+        """Raise the error that an append would meet before it touches the disk.
+
+        Raises:
+            ReadOnlyError: The store was opened read-only.
+            DeletedError: The topic was deleted.
+            LogOfflineError: An earlier write or fsync failed.
+        """
+        if self.read_only:
+            raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
+        if self.is_deleted:
+            raise DeletedError(f"{self.topic_partition}: the topic has been deleted")
+        if self.offline is not None:
+            raise LogOfflineError(
+                f"{self.topic_partition} is offline: {self.offline}; it is loaded anew once nobody "
+                "has it open, or at the next mount"
+            )
+
+    def take_offline(self, reason: str) -> None:
+        """Refuse appends and fsyncs until the partition is loaded anew."""
+        with self._lock:
+            if self.offline is not None:
+                return
+            self.offline = reason
+            logger.error("%s is offline: %s", self.topic_partition, reason)
+            with contextlib.suppress(OSError):
+                self.lease.distrust(self.snapshot.active)
+
+    @contextlib.contextmanager
+    def offline_on_failure(self, what: str, *, but_not_full: bool = False) -> Iterator[None]:
+        """Take the partition offline if the disk fails inside; ``but_not_full``: not if it is full.
+
+        The error goes on to the caller.
+        """
+        try:
+            yield
+        except OSError as error:
+            if not (but_not_full and error.errno in DISK_FULL):
+                self.take_offline(f"{what} failed: {error}")
+            raise
+
+    def _note_lease(self, segment: Segment, ends: Positions) -> Positions:
+        with self.offline_on_failure("write", but_not_full=True):
+            return self.lease.note(segment, ends)
+
+    def _sync_lease(self, noted: Positions) -> None:
+        with self.offline_on_failure("fsync"):
+            self.lease.sync(noted)

@@ -1,0 +1,167 @@
+"""``logfs cat`` on a data directory that nobody serves."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from logfs.types import View
+from tests.cli.conftest import Call, fill, open_store
+
+LINES = b"".join(b"line %d\n" % n for n in range(1000))
+
+
+def make(data: Path) -> Path:
+    """Make a data directory with a topic ``orders`` of three partitions."""
+    fill(data, {"orders/2": b"", "orders/0": LINES})
+    fill(data, {"orders/1": b"k\tv\nno key\n"}, view=View.TSV)
+    return data
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that no test changes."""
+    return make(tmp_path_factory.mktemp("cat") / "data")
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Path:
+    """The same, with a partition that cannot be loaded."""
+    path = make(tmp_path / "data")
+    (path / "orders-0" / "partition.metadata").write_text("nonsense")
+    return path
+
+
+def snapshot(data: Path) -> dict[str, tuple[int, int]]:
+    """Return size and time of change of everything in a directory."""
+    found = {str(p): p.stat() for p in data.rglob("*")}
+    return {name: (s.st_size, s.st_mtime_ns) for name, s in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("0", LINES),
+        ("2", b""),
+        ("1", b"v\nno key\n"),
+        ("1.tsv", b"k\tv\n\\N\tno key\n"),
+        ("0@offset=-2", b"line 998\nline 999\n"),
+        ("0@offset=1..offset=3", b"line 1\nline 2\n"),
+        ("0@byte=5..byte=7", b"0\n"),
+        ("0@earliest..latest", LINES),
+        ("0@-1h", LINES),
+        ("0@2000-01-01..2000-01-02", b""),
+        ("0@-1h..2999-01-01", LINES),
+        ("0@latest", b""),
+    ],
+)
+def test_an_address(logfs: Call, data: Path, name: str, expected: bytes) -> None:
+    before = snapshot(data)
+    assert logfs("cat", data / "orders" / name) == (0, expected, [])
+    assert snapshot(data) == before
+
+
+def test_json_lines(logfs: Call, data: Path) -> None:
+    rows = [json.loads(line) for line in logfs("cat", data / "orders/1.jsonl").out.splitlines()]
+    assert [(row["offset"], row["key"], row["value"]) for row in rows] == [
+        (0, "k", "v"),
+        (1, None, "no key"),
+    ]
+
+
+def test_meta(logfs: Call, data: Path) -> None:
+    meta = json.loads(logfs("cat", data / "orders" / "0.meta").out)
+    assert meta["topic"] == "orders"
+    assert meta["log_end_offset"] == 1000
+    assert meta["positions"]["text"] == {"start": 0, "end": len(LINES)}
+
+
+def test_several_paths_one_after_the_other(logfs: Call, data: Path) -> None:
+    outcome = logfs("cat", data / "orders/1", data / "orders/9", data / "orders/0@offset=-1")
+    assert outcome.status == 1
+    assert outcome.out == b"v\nno key\nline 999\n"
+    assert outcome.errors == [f"logfs: {data}/orders/9: topic orders has no partition 9"]
+
+
+def test_the_files_of_segments(logfs: Call, data: Path) -> None:
+    directory = data / ".segments" / "orders-0"
+    log = (data / "orders-0" / "00000000000000000000.log").read_bytes()
+    assert logfs("cat", directory / "00000000000000000000.log").out == log
+    assert logfs("cat", directory / "00000000000000000000.txt").out == LINES
+    assert b"retention" not in logfs("cat", directory / "logfs.config").out
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("", "expected one of its partitions, as in {data}/TOPIC/0"),
+        ("orders", "a directory; expected one of its partitions, as in {data}/orders/0"),
+        ("nix", "no topic nix"),
+        ("nix/0", "no topic nix"),
+        ("orders-0/0", "no topic orders-0; a partition is named orders/0"),
+        ("orders/3", "topic orders has no partition 3"),
+        ("orders/0/1", "a partition is a file: nothing lies below orders/0"),
+        ("orders/00", "'00': no such name; expected PARTITION"),
+        ("orders/0@-1y", "'-1y': a duration ends in one of the units"),
+        ("orders/0@-1h.meta", "'0@-1h.meta': .meta goes without a selector"),
+        ("orders/0.follow", "'0.follow' waits for records to come, which only a mount can show"),
+        (".segments", "a directory; expected one of the files, {data}/.segments/TOPIC-PARTITION"),
+        (".segments/nix", "a directory; expected one of the files"),
+        (".segments/nix/x", "'nix': expected TOPIC-PARTITION, as orders-0"),
+        (".segments/nix-0/x", "no topic nix"),
+        (".segments/orders-7/x", "topic orders has no partition 7"),
+        (".segments/orders-0/x", "orders-0 has no file x"),
+        (".segments/orders-0/00000000000000000005.txt", "orders-0 has no file 0000"),
+    ],
+)
+def test_refusals(logfs: Call, data: Path, path: str, reason: str) -> None:
+    given = str(data / path)
+    status, out, errors = logfs("cat", given)
+    assert (status, out, len(errors)) == (1, b"", 1)
+    assert errors[0].startswith(f"logfs: {given}: {reason.format(data=data)}")
+
+
+def test_a_place_without_logs(logfs: Call, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    status, _, errors = logfs("cat", tmp_path / "orders" / "0")
+    assert status == 1
+    assert errors == [
+        f"logfs: {tmp_path}/orders/0: expected a data directory or a mount point of logfs in front "
+        f"of TOPIC/PARTITION; {tmp_path}, the last directory of the path that exists, holds no logs"
+    ]
+
+
+def test_what_is_before_a_corrupt_batch_is_printed(logfs: Call, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    fill(data, {"orders/0": b"good\n"})
+    log = data / "orders-0" / "00000000000000000000.log"
+    intact = log.stat().st_size
+    fill(data, {"orders/0": b"damaged\n"})
+    content = bytearray(log.read_bytes())
+    content[intact + 61] ^= 0xFF
+    log.write_bytes(content)
+    status, out, errors = logfs("cat", data / "orders/0", data / "orders/0@offset=0..offset=1")
+    assert (status, out) == (1, b"good\ngood\n")
+    assert len(errors) == 1
+    assert errors[0].startswith(f"logfs: {data}/orders/0: ")
+    assert "00000000000000000000.log" in errors[0]
+
+
+@pytest.mark.expect_log("could not be loaded")
+def test_a_partition_that_cannot_be_loaded(logfs: Call, damaged: Path) -> None:
+    status, out, errors = logfs("cat", damaged / "orders/0", damaged / "orders/1")
+    assert (status, out) == (1, b"v\nno key\n")
+    assert len(errors) == 1
+    assert "orders/0: it could not be loaded" in errors[0]
+
+
+def test_only_what_is_asked_for_is_loaded(logfs: Call, damaged: Path) -> None:
+    # What cannot be loaded would be in the log.
+    assert logfs("cat", damaged / "orders" / "1").status == 0
+
+
+def test_no_lock_is_taken(logfs: Call, tmp_path: Path) -> None:
+    fill(tmp_path / "data", {"orders/0": b"a\n"})
+    store = open_store(tmp_path / "data")
+    assert logfs("cat", tmp_path / "data" / "orders" / "0") == (0, b"a\n", [])
+    store.close(0)

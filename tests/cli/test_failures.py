@@ -1,0 +1,160 @@
+"""One line for every error, and how the program as a whole ends."""
+
+import errno
+import signal
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+
+from logfs.cli import failures
+from logfs.errors import InvalidConfigError, NoSuchTopicError
+from tests.cli.conftest import Call, command, environment, fill, run
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (NoSuchTopicError("no topic a"), "no topic a"),
+        (InvalidConfigError("two\nlines  of it"), "two lines of it"),
+        (click.ClickException("that"), "that"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied"),
+        (OSError(errno.EIO, "I/O error"), "I/O error"),
+        (OSError("no number"), "no number"),
+        (
+            OSError(errno.ENOSPC, "No space left on device", "/x"),
+            "/x: No space left on device; make room, then try again",
+        ),
+        (failures.AboutError("/d/a", NoSuchTopicError("no topic a")), "/d/a: no topic a"),
+        (failures.AboutError("/d/a", NoSuchTopicError("/d/a: gone")), "/d/a: gone"),
+        (
+            KeyError("x"),
+            "a bug in logfs, KeyError: 'x'; run it again with 'logfs --debug' for the traceback",
+        ),
+    ],
+)
+def test_every_error_is_one_line(error: Exception, text: str) -> None:
+    assert failures.explain(error) == text
+
+
+def test_errors_go_through_what_they_are_about() -> None:
+    with pytest.raises(failures.AboutError) as raised, failures.about("/d"):
+        raise NoSuchTopicError("no topic a")
+    assert raised.value.thing == "/d"
+    assert isinstance(raised.value.cause, NoSuchTopicError)
+    with pytest.raises(BrokenPipeError), failures.about("/d"):
+        raise BrokenPipeError
+    with pytest.raises(KeyError), failures.about("/d"):
+        raise KeyError
+
+
+def test_a_traceback_is_shown_to_those_who_ask(
+    logfs: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "none" / "a"
+    quiet = logfs("topic", "describe", path)
+    assert (quiet.status, len(quiet.errors)) == (1, 1)
+    loud = logfs("--debug", "topic", "describe", path)
+    assert loud.status == 1
+    assert loud.errors[0].startswith("Traceback")
+    assert loud.errors[-1] == quiet.errors[0]
+    monkeypatch.setenv("LOGFS_DEBUG", "1")
+    assert logfs("topic", "describe", path).errors == loud.errors
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nix"], ["cat"], ["mount", "x"], ["topic", "create"], ["--nix"]]
+)
+def test_wrong_usage_ends_with_2(logfs: Call, arguments: list[str]) -> None:
+    outcome = logfs(*arguments)
+    assert outcome.status == 2
+    assert outcome.errors[0].startswith("Usage: logfs")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["mount"],
+        ["umount"],
+        ["cat"],
+        ["topic"],
+        *(["topic", name] for name in ("create", "list", "describe", "alter", "delete")),
+    ],
+)
+def test_help_everywhere(logfs: Call, arguments: list[str]) -> None:
+    outcome = logfs(*arguments, "--help")
+    assert outcome.status == 0
+    assert outcome.errors == []
+    assert outcome.out.startswith(b"Usage: " + " ".join(["logfs", *arguments]).encode())
+    assert logfs(*arguments, "-h") == outcome
+
+
+def test_help_tells_what_there_is_to_know(logfs: Call) -> None:
+    from logfs.config import TOPIC_KEYS
+    from logfs.log.address import SELECTOR_TABLE, VIEW_TABLE
+
+    text = logfs("cat", "--help").out.decode()
+    assert all(example in text for example, _ in SELECTOR_TABLE + VIEW_TABLE)
+    text = logfs("topic", "alter", "--help").out.decode()
+    assert all(key in text for key in TOPIC_KEYS)
+    text = logfs("mount", "--help").out.decode()
+    assert all(option in text for option in ("allow_other", "umask=OCTAL", "KEY=VALUE"))
+
+
+def test_help_loads_nothing_heavy() -> None:
+    program = (
+        "import sys\nfrom logfs.cli.main import main\nmain(['--help'])\n"
+        "heavy = {'trio', 'pyfuse3', 'rich', 'cramjam', 'crc32c', 'logfs.log.store'}\n"
+        "sys.exit(sorted(heavy & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run(
+        [*command()[:1], "-c", program], check=False, capture_output=True, env=environment()
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_the_version(logfs: Call) -> None:
+    from logfs import __version__
+
+    assert logfs("--version").out == f"logfs {__version__}\n".encode()
+
+
+@pytest.mark.slow
+def test_nobody_reads_the_output_any_more(tmp_path: Path) -> None:
+    fill(tmp_path / "data", {"big/0": b"line\n" * 500_000})
+    with subprocess.Popen(
+        command("cat", tmp_path / "data" / "big" / "0"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(5) == b"line\n"
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(30) == 1
+
+
+@pytest.mark.slow
+def test_interrupted(tmp_path: Path) -> None:
+    fill(tmp_path / "data", {"big/0": b"line\n" * 500_000})
+    with subprocess.Popen(
+        command("cat", tmp_path / "data" / "big" / "0"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.read(5) == b"line\n"
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.stderr.read().strip() == b""
+        assert process.wait(30) == 130
+
+
+def test_as_a_module() -> None:
+    assert run("--version").out.startswith(b"logfs ")

@@ -1,0 +1,52 @@
+"""Tables, for people and for awk."""
+
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from logfs.cli import tables
+from logfs.cli.tables import Column
+from tests.cli.conftest import command, environment, fill
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0B"),
+        (1023, "1023B"),
+        (1024, "1.0KiB"),
+        (1536, "1.5KiB"),
+        (2**20, "1.0MiB"),
+        (2**60, "1024.0PiB"),
+    ],
+)
+def test_bytes_for_people(size: int, text: str) -> None:
+    assert tables.format_bytes(size) == text
+
+
+def test_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = [Column("NAME"), Column("COUNT", is_number=True), Column("STATE")]
+    tables.show_table(columns, [["a", "7", "ok"], ["longer", "1234567", "[red]"]])
+    assert capsys.readouterr().out == (
+        "NAME      COUNT  STATE\na             7  ok\nlonger  1234567  [red]\n"
+    )
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
+    fill(tmp_path / "data", {"orders/1": b""})
+    terminal, inside = pty.openpty()
+    environ = {**environment(), "COLUMNS": "80", "TERM": "dumb"}
+    done = subprocess.run(
+        command("topic", "list", tmp_path / "data"), check=False, stdout=inside, env=environ
+    )
+    os.close(inside)
+    shown = b""
+    while b"orders" not in shown:
+        shown += os.read(terminal, 4096)
+    os.close(terminal)
+    assert done.returncode == 0
+    assert b"PARTITIONS" in shown

@@ -1,0 +1,25 @@
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fs.mounting import Mounted
+from tests.fs.world import World
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    """A file system over an empty disk in memory."""
+    world = World()
+    yield world
+    world.store.close(world.clock.now_ms)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Mounted]:
+    """A mounted empty store whose daemon complains about nothing the test does not expect."""
+    mounted = Mounted(tmp_path)
+    mounted.start()
+    yield mounted
+    mounted.clear()
+    mounted.check()
