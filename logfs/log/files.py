@@ -4,7 +4,7 @@ A *growing* file has positions for ever, so it may have holes. The rule, per ope
 starts where the last reply ended (or at 0 after open) fills its buffer across holes; a read after a
 seek returns only what is kept inside [offset, offset + size) or, if nothing is, begins the next
 kept record: up to its newline and no further, so that a program that counts lines backwards (tail)
-does not count them again in every window of the hole. So cat prints what is kept, and a program that
+does not count them again in every window of a hole. So cat prints what is kept, and a program that
 starts at the end never replays.
 
 A *fixed* file is dense: the kept bytes of its range one after the other, from 0 to its size.

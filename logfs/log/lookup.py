@@ -25,12 +25,15 @@ _TRIED_ENTRIES = 8
 """Index entries tried one after the other before the segment is scanned from its begin."""
 
 
-def positions_of_offset(snapshot: Snapshot, offset: int) -> Positions:
+def positions_of_offset(
+    snapshot: Snapshot, offset: int, *, past_corrupt: bool = False
+) -> Positions:
     """Return the positions at which the first record at or after an offset stands.
 
     An offset below the log start gives the start, one at or beyond the log end the end. The offset
     of a removed record gives the place where it stood: the next kept record lies behind it. The
-    offset of a record in a corrupt batch gives the place where that batch stands.
+    offset of a record in a corrupt batch gives the place where that batch stands, or with
+    ``past_corrupt`` the place behind it: what ends there must not end in silence before it.
     """
     if offset <= snapshot.start.offset:
         return snapshot.start.positions
@@ -43,7 +46,8 @@ def positions_of_offset(snapshot: Snapshot, offset: int) -> Positions:
     ends, next_offset, file_end = snapshot.end_of(number)
     if offset >= next_offset:
         return snapshot.segments[number + 1].bases
-    return segment.bases.plus(_lengths_at(segment, offset, ends, file_end))
+    lengths, behind = _lengths_at(segment, offset, ends, file_end)
+    return segment.bases.plus(behind if past_corrupt else lengths)
 
 
 def offset_for_time(snapshot: Snapshot, timestamp: int) -> int | None:
@@ -88,10 +92,12 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
     return None
 
 
-def _lengths_at(segment: Segment, offset: int, ends: Positions, file_end: int) -> Positions:
-    """Return the lengths in front of the first record of a segment at or after an offset.
+def _lengths_at(
+    segment: Segment, offset: int, ends: Positions, file_end: int
+) -> tuple[Positions, Positions]:
+    """Return the lengths in front of the first record of a segment at or after an offset, twice.
 
-    For a record of a corrupt batch it is the place where that batch begins.
+    For a record of a corrupt batch: those in front of that batch, and those up to behind it.
     """
     entries = segment.files().text_entries()
     entry = textindex.lookup_offset(entries, offset - segment.base_offset)
@@ -104,10 +110,12 @@ def _lengths_at(segment: Segment, offset: int, ends: Positions, file_end: int) -
     while True:
         lengths, corrupt = _measure(segment, entry, offset, file_end)
         if corrupt is None:
-            return lengths
+            return lengths, lengths
         place = place_behind(segment, corrupt, ends, file_end)
-        if place is None or _base_offset_at(segment, place.file_position) > offset:
-            return lengths
+        if place is None:
+            return lengths, ends.minus(segment.bases)
+        if _base_offset_at(segment, place.file_position) > offset:
+            return lengths, place.lengths
         entry = place
 
 

@@ -91,7 +91,7 @@ def resolve(log: PartitionLog, address: PartitionAddress, now_ms: int) -> Resolv
     limit = _limit_ahead(snapshot, view, address.end, now_ms)
     if limit is not None:
         return Resolved(log, view, start, limit=limit)
-    end = max(start, _position(snapshot, view, address.end, now_ms))
+    end = max(start, _position(snapshot, view, address.end, now_ms, past_corrupt=True))
     return _fixed(log, view, snapshot, start, end)
 
 
@@ -110,10 +110,9 @@ def growing_end(snapshot: Snapshot, view: View, limit: Limit | None) -> int:
         case AtByte(n):
             return min(n, end)
         case AtOffset(n):
-            return end if snapshot.end.offset <= n else positions_of_offset(snapshot, n)[view]
-        case Moment(timestamp_ms):
-            offset = offset_for_time(snapshot, timestamp_ms)
-            return end if offset is None else positions_of_offset(snapshot, offset)[view]
+            return _position(snapshot, view, AtOffset(n), 0, past_corrupt=True)
+        case Moment():
+            return _position(snapshot, view, limit, 0, past_corrupt=True)
     return end
 
 
@@ -160,30 +159,24 @@ def _limit_ahead(snapshot: Snapshot, view: View, point: Point, now_ms: int) -> L
     return None
 
 
-def _position(snapshot: Snapshot, view: View, point: Point, now_ms: int) -> int:
+def _position(
+    snapshot: Snapshot, view: View, point: Point, now_ms: int, *, past_corrupt: bool = False
+) -> int:
     start, end = snapshot.start.positions[view], snapshot.end.positions[view]
-    position = end
+    offset: int | None = snapshot.end.offset
     match point:
-        case Latest():
-            pass
         case Earliest():
-            position = start
+            return start
         case AtByte(n):
-            position = min(max(n if n >= 0 else end + n, start), end)
+            return min(max(n if n >= 0 else end + n, start), end)
         case AtOffset(n):
             offset = n if n >= 0 else snapshot.end.offset + n
-            position = positions_of_offset(snapshot, offset)[view]
         case Moment(timestamp_ms):
-            position = _position_of_time(snapshot, view, timestamp_ms)
+            offset = offset_for_time(snapshot, timestamp_ms)
         case Ago(duration_ms):
-            position = _position_of_time(snapshot, view, now_ms - duration_ms)
+            offset = offset_for_time(snapshot, now_ms - duration_ms)
         case Now():
-            position = _position_of_time(snapshot, view, now_ms)
-    return position
-
-
-def _position_of_time(snapshot: Snapshot, view: View, timestamp: int) -> int:
-    offset = offset_for_time(snapshot, timestamp)
+            offset = offset_for_time(snapshot, now_ms)
     if offset is None:
-        return snapshot.end.positions[view]
-    return positions_of_offset(snapshot, offset)[view]
+        return end
+    return positions_of_offset(snapshot, offset, past_corrupt=past_corrupt)[view]
