@@ -105,15 +105,9 @@ def resolve_segment(log: PartitionLog, segment: Segment, view: View) -> Resolved
 
 def growing_end(snapshot: Snapshot, view: View, limit: Limit | None) -> int:
     """Return the position at which a growing name ends now."""
-    end = snapshot.end.positions[view]
-    match limit:
-        case AtByte(n):
-            return min(n, end)
-        case AtOffset(n):
-            return _position(snapshot, view, AtOffset(n), 0, past_corrupt=True)
-        case Moment():
-            return _position(snapshot, view, limit, 0, past_corrupt=True)
-    return end
+    if limit is None:
+        return snapshot.end.positions[view]
+    return _position(snapshot, view, limit, 0, past_corrupt=True)
 
 
 def kept_runs(snapshot: Snapshot, view: View, start: int, end: int) -> tuple[tuple[int, int], ...]:
@@ -163,10 +157,12 @@ def _position(
     snapshot: Snapshot, view: View, point: Point, now_ms: int, *, past_corrupt: bool = False
 ) -> int:
     start, end = snapshot.start.positions[view], snapshot.end.positions[view]
-    offset: int | None = snapshot.end.offset
+    offset: int | None
     match point:
         case Earliest():
             return start
+        case Latest():
+            return end
         case AtByte(n):
             return min(max(n if n >= 0 else end + n, start), end)
         case AtOffset(n):

@@ -16,6 +16,13 @@ def world() -> Iterator[World]:
 
 
 @pytest.fixture
+async def orders(world: World) -> World:
+    """A file system with the topic ``orders`` of one partition."""
+    await world.mkdir("orders")
+    return world
+
+
+@pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Mounted]:
     """A mounted empty store whose daemon complains about nothing the test does not expect."""
     mounted = Mounted(tmp_path)

@@ -2,12 +2,14 @@
 
 import os
 import stat
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from datetime import UTC
 from types import SimpleNamespace
 from typing import cast
 
 import pyfuse3
+import pytest
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields
 
 from logfs.fs.host import Clock
@@ -173,3 +175,10 @@ def number_of(error: object) -> int:
     value = getattr(error, "value", error)
     assert isinstance(value, FUSEError)
     return value.errno
+
+
+async def refused(call: Awaitable[object]) -> int:
+    """Return the errno with which a request is refused."""
+    with pytest.raises(FUSEError) as caught:
+        await call
+    return number_of(caught)
