@@ -122,7 +122,8 @@ ELSEWHERE = {
 
 def code(cell: str) -> str:
     """Return the last piece of code in a cell, "" if there is none."""
-    return (_CODE.findall(cell) or [""])[-1]
+    found: list[str] = _CODE.findall(cell)
+    return found[-1] if found else ""
 
 
 @pytest.mark.fuse

@@ -8,6 +8,7 @@ In what is printed ``…`` stands for any text within a line, and a line that is
 any number of lines. Output is compared whole: what is not there must not be printed.
 """
 
+import os
 import re
 import select
 import subprocess
@@ -108,7 +109,7 @@ class Shell:
         while not read.endswith(f"{_END}\n".encode()):
             ready = select.select([self._bash.stdout], [], [], PATIENCE_S)[0]
             assert ready, f"$ {command}\ndoes not end; so far it printed:\n{read!r}"
-            data = self._bash.stdout.read1(1 << 16)
+            data = os.read(self._bash.stdout.fileno(), 1 << 16)
             assert data, f"$ {command}\nended the shell; it printed:\n{read!r}"
             read += data
         return read.decode(errors="replace").removesuffix(f"{_END}\n")

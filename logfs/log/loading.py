@@ -132,12 +132,10 @@ def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool
     """Whether the entries that decode say enough; those of a torn write may be missing."""
     if not table.is_damaged:
         return bool(table.entries)
-    known = table.entries.keys() | table.dropped
+    known = table.entries.keys() | table.state.dropped
     if any(base_offset not in known for base_offset in bases[:-1]):
         return False
-    return not is_clean and any(
-        entry.state is SegmentState.OPEN for entry in table.entries.values()
-    )
+    return not is_clean and bool(table.state.boots)
 
 
 def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
@@ -148,7 +146,7 @@ def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
         SegmentState.CLOSED
     )
     if loading.read_only:
-        return table or SegmentTable(loading.disk, loader.directory, _NO_GENERATION, {})
+        return table or SegmentTable(loading.disk, loader.directory, _NO_GENERATION)
     sealed = [s.entry(SegmentState.SEALED) for s in loader.segments[:-1]]
     state = SegmentState.CLOSED if is_closed else SegmentState.OPEN
     tail = TableEntry(

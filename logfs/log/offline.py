@@ -27,7 +27,7 @@ def offline_partition(
             TopicConfig(),
             None,
             0,
-            SegmentTable(loading.disk, directory, bytes(16), {}),
+            SegmentTable(loading.disk, directory, bytes(16)),
             snapshot,
             nothing,
             loading.recovery_points.get(topic_partition, 0),

@@ -105,17 +105,14 @@ class Loader:
         return {} if self.table is None else self.table.entries
 
     @property
-    def open_entries(self) -> list[TableEntry]:
-        """The entries of segments that were appended to."""
-        return [e for e in self.entries.values() if e.state is SegmentState.OPEN]
+    def boots(self) -> set[bytes]:
+        """Boot ids of the machine while something was appended, since the last clean stop."""
+        return set() if self.table is None else self.table.state.boots
 
     @property
     def shown(self) -> Positions:
         """Positions that no size ever shown exceeds."""
-        shown = Positions()
-        for entry in self.entries.values():
-            shown = shown.at_least(entry.ends)
-        return shown
+        return Positions() if self.table is None else self.table.state.lease
 
     def recovery_point(self, end_offset: int) -> int:
         """Return the first offset that may not be durable, of a log with this end offset."""
@@ -142,7 +139,7 @@ class Loader:
 
 def load_segments(loader: Loader) -> None:
     """Fill ``loader.segments``: with what the log holds, recovered if that is due."""
-    is_distrusted = loader.loading.has_failed or any(e.boot == NO_BOOT for e in loader.open_entries)
+    is_distrusted = loader.loading.has_failed or NO_BOOT in loader.boots
     bases = _without_deleted(loader)
     ends, next_offset = Positions(), -1
     for number, base_offset in enumerate(bases):
@@ -308,7 +305,7 @@ def _set_aside(loader: Loader, bases: Sequence[int], why: str) -> None:
 
 def begin_behind_what_was_lost(loader: Loader) -> Positions:
     """Make sure that no position is given twice; returns the lease to go on with."""
-    loading, shown, opened = loader.loading, loader.shown, loader.open_entries
+    loading, shown = loader.loading, loader.shown
     if loader.segments and loader.segments[-1].next_offset < loader.start_offset:
         shown = shown.at_least(loader.segments[-1].ends)
         _remove_all(loader)
@@ -318,14 +315,14 @@ def begin_behind_what_was_lost(loader: Loader) -> Positions:
         return shown
     last = loader.segments[-1]
     behind = shown.at_least(last.ends)
-    may_have_lost = any(entry.boot != loading.host.boot for entry in opened)
+    may_have_lost = any(boot != loading.host.boot for boot in loader.boots)
     if loader.has_cut and not loading.read_only:
         may_have_lost = True
     if may_have_lost and last.ends != behind:
         begin_segment(loader, last.next_offset, behind)
     elif loader.has_junk:
         begin_segment(loader, last.next_offset, last.ends)
-    if loading.is_clean or not opened or may_have_lost:
+    if loading.is_clean or not loader.boots or may_have_lost:
         return loader.segments[-1].ends
     return behind
 

@@ -36,6 +36,7 @@ there, so that a position is never given twice.
 
 import struct
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -97,48 +98,61 @@ def encode_entry(entry: TableEntry) -> bytes:
     return body + _CRC.pack(crc32c(body))
 
 
-class DecodedTable(NamedTuple):
-    """What a table file holds.
+@dataclass(slots=True)
+class TableState:
+    """What the entries of a table say together.
 
     Attributes:
         entries: The last entry of each segment, by base offset; dropped ones left out.
         dropped: Base offsets of segments that were dropped.
-        end: Where the last valid entry ends.
-        is_damaged: There are others.
+        lease: No size ever shown exceeds it. Entries that others have replaced count too: of what
+            was not synced, the last entry may be kept and the one before it lost.
+        boots: Boot ids of the machine while something was appended, since the last clean stop.
     """
 
-    entries: dict[int, TableEntry]
-    dropped: set[int]
-    end: int
-    is_damaged: bool
+    entries: dict[int, TableEntry] = field(default_factory=dict)
+    dropped: set[int] = field(default_factory=set)
+    lease: Positions = field(default_factory=Positions)
+    boots: set[bytes] = field(default_factory=set)
+
+    def note(self, entry: TableEntry) -> None:
+        """Take one more entry into account."""
+        self.lease = self.lease.at_least(entry.ends)
+        if entry.state is SegmentState.DROPPED:
+            self.entries.pop(entry.base_offset, None)
+            self.dropped.add(entry.base_offset)
+            return
+        self.entries[entry.base_offset] = entry
+        self.dropped.discard(entry.base_offset)
+        if entry.state is SegmentState.OPEN:
+            self.boots.add(entry.boot)
+        elif entry.state is SegmentState.CLOSED:
+            self.lease = entry.ends
+            self.boots.clear()
 
 
-def decode_table(data: bytes) -> DecodedTable:
+def decode_table(data: bytes) -> tuple[TableState, int, bool]:
     """Decode a whole table file.
+
+    Returns:
+        What the entries say; where the last valid one ends; whether there are others.
 
     Raises:
         CorruptIndexError: An entry decodes to a state that does not exist although its CRC fits.
     """
-    entries: dict[int, TableEntry] = {}
-    dropped: set[int] = set()
+    state = TableState()
     position = end = _HEADER.size
     is_damaged = False
     while position + ENTRY_BYTES <= len(data):
         body = data[position : position + _BODY.size]
         (crc,) = _CRC.unpack_from(data, position + _BODY.size)
         position += ENTRY_BYTES
-        if crc32c(body) != crc:
-            is_damaged = True
-            continue
-        end = position
-        entry = _decode_body(body)
-        if entry.state is SegmentState.DROPPED:
-            entries.pop(entry.base_offset, None)
-            dropped.add(entry.base_offset)
+        if crc32c(body) == crc:
+            end = position
+            state.note(_decode_body(body))
         else:
-            entries[entry.base_offset] = entry
-            dropped.discard(entry.base_offset)
-    return DecodedTable(entries, dropped, end, is_damaged)
+            is_damaged = True
+    return state, end, is_damaged
 
 
 def _decode_body(body: bytes) -> TableEntry:
@@ -168,19 +182,17 @@ class SegmentTable:
 
     Attributes:
         generation: 16 random bytes that go into the inode numbers of the partition.
-        entries: The last entry of each segment, by base offset.
-        dropped: Base offsets of segments that the file that was loaded says were dropped.
-        is_damaged: Entries of that file do not decode.
+        state: What its entries say.
+        is_damaged: Entries of the file that was loaded do not decode.
     """
 
     def __init__(
-        self, disk: Disk, directory: str, generation: bytes, entries: dict[int, TableEntry]
+        self, disk: Disk, directory: str, generation: bytes, state: TableState | None = None
     ) -> None:
         self._disk = disk
         self._name = f"{directory}/{names.SEGMENT_TABLE}"
         self.generation = generation
-        self.entries = entries
-        self.dropped: set[int] = set()
+        self.state = state or TableState()
         self.is_damaged = False
         self._file: File | None = None
         self._end = 0
@@ -203,18 +215,22 @@ class SegmentTable:
             raise UnsupportedFormatError(
                 f"{name}: version {version}, this logfs reads version {VERSION}: use a newer logfs"
             )
-        decoded = decode_table(data)
-        table = cls(disk, directory, generation, decoded.entries)
-        table.dropped, table.is_damaged = decoded.dropped, decoded.is_damaged
-        table._end = decoded.end
+        state, end, is_damaged = decode_table(data)
+        table = cls(disk, directory, generation, state)
+        table._end, table.is_damaged = end, is_damaged
         return table
+
+    @property
+    def entries(self) -> dict[int, TableEntry]:
+        """The last entry of each segment, by base offset."""
+        return self.state.entries
 
     @classmethod
     def create(
         cls, disk: Disk, directory: str, generation: bytes, entries: Iterable[TableEntry]
     ) -> "SegmentTable":
         """Write a new table, durable when this returns."""
-        table = cls(disk, directory, generation, {})
+        table = cls(disk, directory, generation)
         table.rewrite(entries)
         return table
 
@@ -244,7 +260,7 @@ class SegmentTable:
         self.close()
         self._disk.replace(self._name, data)
         self._end = len(data)
-        self.entries = {}
+        self.state = TableState()
         self._note(kept)
 
     @property
@@ -260,7 +276,4 @@ class SegmentTable:
 
     def _note(self, entries: Iterable[TableEntry]) -> None:
         for entry in entries:
-            if entry.state is SegmentState.DROPPED:
-                self.entries.pop(entry.base_offset, None)
-            else:
-                self.entries[entry.base_offset] = entry
+            self.state.note(entry)

@@ -129,7 +129,7 @@ class Model:
         """Cut the log in front of the batch that holds an offset."""
         self.records = [k for k in self.records if k.record.offset < min(offset, batch_base)]
         self.end_offset = offset
-        self.flushed = min(self.flushed, offset)
+        self.flushed = min(self.flushed, batch_base)
         for line in self.lines:
             if line.offset is not None and line.offset >= batch_base:
                 line.synced = 0

@@ -70,9 +70,11 @@ def make_log(codec: str, records: list[Found], batch_records: int) -> bytes:
     return log
 
 
-def _bytes(data: Any) -> bytes | None:
+def _bytes(data: "bytes | memoryview | None") -> bytes | None:
     return None if data is None else bytes(data)
 
 
-def _headers(headers: Iterable[tuple[str, Any]]) -> tuple[tuple[str, bytes | None], ...]:
+def _headers(
+    headers: Iterable[tuple[str, bytes | None]],
+) -> tuple[tuple[str, bytes | None], ...]:
     return tuple((key, _bytes(value)) for key, value in headers)

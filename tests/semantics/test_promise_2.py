@@ -6,6 +6,7 @@ import resource
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,6 +59,13 @@ def _lines_acknowledged(journal: Path) -> int:
         file.seek(max(0, os.stat(journal).st_size - 200))
         acknowledged = [line for line in file.read().split(b"\n")[:-1] if line.startswith(b"ack ")]
     return int(acknowledged[-1].split()[1]) if acknowledged else 0
+
+
+def _wait_for_lines(journals: Mapping[str, Path], goal: int) -> None:
+    wait_until(
+        lambda: sum(map(_lines_acknowledged, journals.values())) >= goal,
+        f"{goal} lines were acknowledged",
+    )
 
 
 class _Failure(NamedTuple):
@@ -129,11 +137,7 @@ def test_no_acknowledged_line_is_lost_while_the_daemon_is_killed(
     try:
         total = sum(count for count, _ in WRITERS.values())
         for crash in range(1, CRASHES + 1):
-            goal = total * crash // (CRASHES + 2)
-            wait_until(
-                lambda goal=goal: sum(map(_lines_acknowledged, journals.values())) >= goal,
-                f"{goal} lines were acknowledged",
-            )
+            _wait_for_lines(journals, total * crash // (CRASHES + 2))
             mount.crash()
         statuses = [writer.wait() for writer in writers]
     finally:

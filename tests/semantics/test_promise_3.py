@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import Mount, environment, output, wait_until
+from tests.mounting import Mount, environment, output
 from tests.semantics.holes import Kept, make_holes
 from tests.semantics.programs import append, append_all, attribute, meta, numbered
 
@@ -93,7 +93,7 @@ def test_counts_are_of_what_is_kept(holey: tuple[Path, Kept]) -> None:
     assert int(output("wc", "-l", path).split()[0]) == len(kept.lines)
     assert int(output("grep", "-c", "", path)) == len(kept.lines)
     for line in kept.lines[::611]:
-        assert output("grep", "-ax", "-m1", line[:-1], path) == line
+        assert output("grep", "-ax", "-m1", line[:-1].decode(), path) == line
     for count in (1, 10, 1_766, 1_767, 5_000):
         assert output("head", "-n", str(count), path) == b"".join(kept.lines[:count])
 
@@ -132,7 +132,7 @@ def test_tail_follows_without_replay(holey: tuple[Path, Kept], follow: list[str]
     """
     path, kept = holey
     first = output("tail", *[word for word in follow if word.lower() != "-f"], path)
-    command = ["tail", "-s", "0.05", *follow, path]
+    command = ["tail", "-s", "0.05", *follow, str(path)]
     tail = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment())
     try:
         assert tail.stdout is not None

@@ -74,13 +74,17 @@ def test_equal_answers_are_one_file(topic: Path) -> None:
 
 @pytest.mark.parametrize("name", ["0@earliest..latest", "0@offset=7..offset=12000.jsonl"])
 def test_fixed_names_can_be_mapped_and_sent(topic: Path, tmp_path: Path, name: str) -> None:
-    """mmap(2), sendfile(2) and splice(2) work on fixed names and on the files of sealed segments."""
+    """mmap(2), sendfile(2) and splice(2) work on fixed names and on the files of sealed
+    segments.
+    """
     _fill(topic)
     _check_mapping(topic / name, tmp_path)
 
 
 def test_sealed_files_can_be_mapped_and_sent(topic: Path, tmp_path: Path) -> None:
-    """mmap(2), sendfile(2) and splice(2) work on fixed names and on the files of sealed segments."""
+    """mmap(2), sendfile(2) and splice(2) work on fixed names and on the files of sealed
+    segments.
+    """
     _fill(topic)
     raw = topic.parent / ".segments" / f"{topic.name}-0"
     logs = sorted(raw.glob("*.log"))
@@ -113,7 +117,7 @@ def test_reading_again_asks_nobody(mount: Mount) -> None:
     """
     orders = mount.point / "orders"
     _fill(orders)
-    sealed = sorted((mount.point / ".segments" / "orders-0").glob("*.log"))[0]
+    sealed = min((mount.point / ".segments" / "orders-0").glob("*.log"))
     program = (
         "import os, sys\n"
         "files = [open(name, 'rb', buffering=0) for name in sys.argv[1:]]\n"

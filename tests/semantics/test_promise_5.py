@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from tests.mounting import Mount, logfs, now_ms, output
-from tests.semantics.programs import append, append_all, attribute, configure, numbered
+from tests.semantics.holes import make_holes
+from tests.semantics.programs import append, attribute, configure, numbered
 
 pytestmark = pytest.mark.fuse
 
@@ -253,8 +254,6 @@ def test_names_end_where_they_say(topic: Path, selector: str, shown: bytes) -> N
 
 def test_a_beginning_that_is_gone_is_the_first_kept_record(mount: Mount) -> None:
     """A FROM before the first record that is kept is that record."""
-    from tests.semantics.holes import make_holes
-
     mount.stop()
     (mount.data / "orders-0").rename(mount.data / "others-0")
     kept = make_holes(mount.data)
@@ -321,13 +320,12 @@ def test_a_long_log_is_one_lookup(mount: Mount) -> None:
     """It makes no difference how many segments there are."""
     orders = mount.point / "orders"
     configure(orders, internal_segment_bytes=1_000)
-    records = [Written(FIRST_DAY_MS + n * 1000, b"%06d\n" % n) for n in range(20_000)]
+    records = [Written(FIRST_DAY_MS + n * 1000, b"%06d\n" % n) for n in range(9_000)]
     write(orders / "0", records)
-    assert len(list((mount.data / "orders-0").glob("*.log"))) > 500
-    for start_again in (lambda: None, mount.restart, mount.crash):
-        start_again()
-        for n in (0, 1, 777, 10_000, 19_999):
+    assert len(list((mount.data / "orders-0").glob("*.log"))) > 200
+    for start_again in (mount.restart, mount.crash):
+        for n in (0, 1, 777, 5_000, 8_999):
             assert read(orders / "0", f"offset={n}..offset={n + 2}") == text(records[n : n + 2])
             assert read(orders / "0", str(records[n].timestamp_ms)) == text(records[n:])
             assert read(orders / "0", f"byte={7 * n}..byte={7 * n + 7}") == records[n].line
-        append_all(orders / "0", b"")
+        start_again()

@@ -30,7 +30,10 @@ from tests.semantics.programs import (
 
 pytestmark = pytest.mark.fuse
 
-KAFKAS_SUFFIXES = ".log .index .timeindex .txnindex .snapshot .deleted .cleaned .swap".split()
+KAFKAS_SUFFIXES = {
+    *(".log", ".index", ".timeindex", ".txnindex", ".snapshot"),
+    *(".deleted", ".cleaned", ".swap"),
+}
 """What Kafka's loader looks at in a partition directory."""
 KAFKAS_FILES = {"leader-epoch-checkpoint", "partition.metadata"}
 KAFKAS_ROOT_FILES = {
@@ -172,7 +175,9 @@ def test_what_others_wrote_can_be_mounted(mount: Mount, codec: str) -> None:
 
 
 def test_segments_shows_the_raw_files(mount: Mount) -> None:
-    """`.segments` shows the raw files as they are, read-only, and each `.log` also as text, `.txt`."""
+    """`.segments` shows the raw files as they are, read-only, and each `.log` also as text,
+    `.txt`.
+    """
     _exercise(mount)
     raw = mount.point / ".segments"
     directories = {p.name for p in mount.data.iterdir() if p.is_dir() and "-delete" not in p.name}

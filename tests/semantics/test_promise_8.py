@@ -51,7 +51,9 @@ def open_with(flags: int) -> Call:
     ],
 )
 def test_programs_that_do_more_than_append_are_refused(topic: Path, command: str) -> None:
-    """A partition only takes appends: everything else is refused with EPERM, as after `chattr +a`."""
+    """A partition only takes appends: everything else is refused with EPERM, as after
+    `chattr +a`.
+    """
     append(topic / "0", b"line\n")
     result = run("bash", "-c", command, cwd=topic)
     assert result.returncode != 0
@@ -82,14 +84,18 @@ def test_programs_that_do_more_than_append_are_refused(topic: Path, command: str
     ],
 )
 def test_system_calls_that_do_more_than_append(topic: Path, call: Call) -> None:
-    """A partition only takes appends: everything else is refused with EPERM, as after `chattr +a`."""
+    """A partition only takes appends: everything else is refused with EPERM, as after
+    `chattr +a`.
+    """
     append(topic / "0", b"line\n")
     assert errno_of(call, topic / "0") == errno.EPERM
     assert (topic / "0").read_bytes() == b"line\n"
 
 
 def test_an_open_file_cannot_be_cut_or_written_into(topic: Path) -> None:
-    """A partition only takes appends: everything else is refused with EPERM, as after `chattr +a`."""
+    """A partition only takes appends: everything else is refused with EPERM, as after
+    `chattr +a`.
+    """
     append(topic / "0", b"line\n")
     descriptor = os.open(topic / "0", APPEND)
     assert errno_of(os.ftruncate, descriptor, 0) == errno.EPERM
@@ -138,7 +144,8 @@ def test_files_of_other_names_cannot_be_made(topic: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "selector",
     ["@", "@..latest", "@earliest..", "@20261120", "@yesterday", "@2026-13-01", "@2026-11-20 10:00",
-     "@offset=", "@offset=x", "@byte=1.5", "@15m", "@-15", "@-15y", "@earliest...latest", "@-1h..0d.tsv"],
+     "@offset=", "@offset=x", "@byte=1.5", "@15m", "@-15", "@-15y", "@earliest...latest",
+     "@-1h..0d.tsv"],
 )  # fmt: skip
 def test_selectors_that_do_not_parse(topic: Path, selector: str) -> None:
     """A selector that does not parse is EINVAL."""
@@ -292,8 +299,8 @@ def test_a_deleted_topic(topic: Path) -> None:
 
 
 def test_settings_that_are_wrong(topic: Path) -> None:
-    """A setting that Kafka does not know, or a value out of its bounds, is EINVAL; an attribute that
-    is not logfs's is ENOTSUP.
+    """A setting that Kafka does not know, or a value out of its bounds, is EINVAL; an attribute
+    that is not logfs's is ENOTSUP.
     """
     for name, value in (("retention.ms", b"soon"), ("retention.ms", b"-2"), ("no.such", b"1")):
         assert errno_of(os.setxattr, topic, f"user.logfs.{name}", value) == errno.EINVAL
@@ -309,8 +316,8 @@ def test_settings_that_are_wrong(topic: Path) -> None:
 
 
 def test_ls_shows_every_record_once(topic: Path) -> None:
-    """`ls` and `grep -r` meet every record once: selectors, views, `.segments` and topics that begin
-    with `__` answer when they are named, and are not listed.
+    """`ls` and `grep -r` meet every record once: selectors, views, `.segments` and topics that
+    begin with `__` answer when they are named, and are not listed.
     """
     inner = topic / "1"
     inner.touch()
