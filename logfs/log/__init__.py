@@ -3,7 +3,7 @@
 From the outside in::
 
     store          a data directory: topics, lock, checkpoints, clean stop
-      loading        what a partition directory holds; recovery (scan, cutting) after an unclean stop
+      loading        what a partition directory holds; recovery: scan, cutting
       topics         configuration, id, leader epoch of a topic; attributes, losses: plain files
     partition      one log: append, roll, truncate, delete
       facts, standing  what can be asked of it; whether it can be written

@@ -279,13 +279,8 @@ class PartitionLog(LogStanding):
         self.lease.distrust(old.active)
         kept = cut_segments(self.disk, self._config, old, offset)
         segment = self.new_segment(offset, old.end.positions)
-        gone = [s.entry(SegmentState.DROPPED) for s in old.segments[len(kept) :]]
-        self.table.put(
-            self.lease.open_entry(segment),
-            *(s.entry(SegmentState.SEALED) for s in kept[-1:]),
-            *(entry for entry in gone if entry.base_offset != offset),
-        )
-        self.table.sync()
+        sealed = [s.entry(SegmentState.SEALED) for s in kept]
+        self.table.rewrite([*sealed, self.lease.open_entry(segment)])
         ActiveSegment.create(self.disk, segment, self._config, now_ms).close_empty()
         end = LogEnd(offset, segment.bases, 0, -1)
         start = old.start if kept else LogStart(offset, segment.bases)
