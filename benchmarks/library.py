@@ -52,8 +52,7 @@ class UnsyncedDisk(PosixDisk):
 def build(data: str, spec: LogSpec) -> None:
     """Build a log and end the process."""
     store = LogStore.open(UnsyncedDisk(data), _CONFIG, current_host(), now_ms=FIRST_MS)
-    properties = {"segment.bytes": _NO_LIMIT, "max.message.bytes": str(4 * 1024 * 1024)}
-    store.create_topic(spec.topic, spec.partitions, properties, FIRST_MS)
+    store.create_topic(spec.topic, spec.partitions, {"segment.bytes": _NO_LIMIT}, FIRST_MS)
     share = spec.segments // spec.partitions
     for number in range(spec.partitions):
         _fill(store, number, spec, share)

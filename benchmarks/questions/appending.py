@@ -10,7 +10,7 @@ from pathlib import Path
 from benchmarks.data import LINE_BYTES, numbered_lines, write_lines
 from benchmarks.mounts import mount_floor, mount_logfs
 from benchmarks.results import Row, Samples, at_least, at_most, compare, rates
-from benchmarks.runner import Bench, alternate, percentile, settle, timed_shell
+from benchmarks.runner import Bench, alternate, percentile, settle, shell_run, timed_shell
 
 _APPEND = 'exec cat "$1" >> "$2"'
 
@@ -44,13 +44,16 @@ def by_cat(bench: Bench) -> Iterator[Row]:
         target.unlink()
         return seconds
 
-    ours, theirs = alternate([logfs, plain], bench.pairs)
+    floor = mount_floor(bench).point / "t" / "0"
+    runs = [logfs, plain, shell_run(_APPEND, source, floor)]
+    ours, theirs, least = alternate(runs, bench.pairs)
     yield compare(
         "append",
         "cat FILE >>",
         at_least(0.5, "x plain"),
         rates("logfs", size, ours),
         rates("plain", size, theirs),
+        rates("floor", size, least),
     )
 
 

@@ -1,4 +1,7 @@
-"""How long does it take to mount ten thousand sealed segments, and what do they cost in memory."""
+"""How long does it take to mount ten thousand sealed segments, and how much memory.
+
+They are in ten partitions.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -71,8 +71,11 @@ class TextReader:
         if position >= snapshot.end.positions[view]:
             return position
         index = snapshot.index_of_position(view, position)
-        if position >= snapshot.end_of(index)[0][view]:
-            return snapshot.segments[index + 1].bases[view]
+        while position >= snapshot.end_of(index)[0][view]:  # the next one may be empty
+            index += 1
+            position = snapshot.segments[index].bases[view]
+            if index == len(snapshot.segments) - 1:
+                return position
         segment = snapshot.segments[index]
         if segment.has_gaps:
             base = segment.bases[view]

@@ -125,6 +125,14 @@ class Loader:
         recovery_point = self.loading.recovery_points.get(self.topic_partition, 0)
         return not self.loading.is_clean and (not behind or behind[0] > recovery_point)
 
+    def ends_at_recovery_point(self, entry: TableEntry) -> bool:
+        """Whether the indexes of a sealed segment may not be durable although its records are.
+
+        A flush syncs the ``.log`` of the active segment alone, and then it may have been sealed.
+        """
+        recovery_point = self.loading.recovery_points.get(self.topic_partition, 0)
+        return not self.loading.is_clean and entry.next_offset == recovery_point
+
     def segment(self, base_offset: int, bases: Positions) -> Segment:
         """Describe a segment."""
         return Segment(self.loading.opened, self.directory, base_offset, bases)
@@ -180,6 +188,8 @@ def _is_trusted(loader: Loader, entry: TableEntry, must_recover: bool, is_last: 
     if must_recover and entry.state is not SegmentState.CLOSED:
         return False
     if entry.state is SegmentState.OPEN:
+        return False
+    if entry.state is SegmentState.SEALED and loader.ends_at_recovery_point(entry):
         return False
     if not loader.kinds[entry.base_offset] >= _INDEX_KINDS:
         return False

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.fuse
 
 WRITERS = {
     # Whole lines only by chance; below, at and above the size of the kernel's requests.
-    "a": (12_000, [97]),
-    "b": (12_000, [1, 250, 33]),
-    "c": (12_000, [4096]),
-    "d": (20_000, [10_007, 3]),
-    "e": (20_000, [65_537]),
-    "f": (40_000, [262_145, 512]),
-    "g": (60_000, [1_048_577]),
-    "h": (60_000, [3_000_001, 11]),
+    "a": (8_000, [97]),
+    "b": (8_000, [1, 250, 33]),
+    "c": (8_000, [4096]),
+    "d": (12_000, [10_007, 3]),
+    "e": (12_000, [65_537]),
+    "f": (25_000, [262_145, 512]),
+    "g": (40_000, [1_048_577]),
+    "h": (40_000, [3_000_001, 11]),
 }
 CRASHES = 5
 
@@ -155,7 +155,8 @@ def test_no_acknowledged_line_is_lost_while_the_daemon_is_killed(
     assert not found, "records that nobody wrote"
     failures = sum(len(account.failures) for account in accounts)
     assert failures >= CRASHES, "writers did not notice that the daemon died"
-    assert not meta(path)["losses"]
+    # A batch that was being written when the daemon died may be there in part: it is cut.
+    assert {loss["kind"] for loss in meta(path)["losses"]} <= {"cut"}
 
 
 def test_fsync_makes_lines_durable(topic: Path) -> None:
