@@ -96,11 +96,6 @@ class FakeDisk:
         """Let the next write to a matching file fail with its first ``after_bytes`` written."""
         self._faults.append(_Fault("pwrite", pattern, error, after_bytes))
 
-    def clear_faults(self) -> None:
-        """Forget the failures that nothing has met yet."""
-        with self.guard:
-            self._faults.clear()
-
     def kill(self) -> None:
         """End the process: files and locks are gone, all it wrote stays. See ``after_kill``."""
         with self.guard:

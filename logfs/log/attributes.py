@@ -77,12 +77,18 @@ def _key(topic: str, partition: int | None) -> str:
     return topic if partition is None else f"{topic}/{partition}"
 
 
+def _ownership(entry: dict[str, int]) -> Ownership:
+    if not all(type(value) is int for value in entry.values()):
+        raise TypeError(f"{entry}: expected numbers")
+    return Ownership(**entry)
+
+
 def _read(disk: Disk) -> dict[str, Ownership]:
     try:
         data = json.loads(disk.read(names.ATTRIBUTES))
         version = data["version"]
         rows = data["entries"].items() if version == VERSION else ()
-        entries = {key: Ownership(**entry) for key, entry in rows}
+        entries = {key: _ownership(entry) for key, entry in rows}
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:

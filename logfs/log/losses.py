@@ -93,7 +93,7 @@ class LossFile:
         except FileNotFoundError:
             return []
         rows = [row for line in lines if (row := _parse(line)) is not None]
-        version = rows[0].get("version") if rows else VERSION
+        version = next((row["version"] for row in rows if "version" in row), VERSION)
         if version != VERSION:
             raise UnsupportedFormatError(
                 f"{self._name}: version {version}, this logfs reads version {VERSION}"

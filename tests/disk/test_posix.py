@@ -1,5 +1,6 @@
 """What only the real disk has: descriptors, short system calls, other processes."""
 
+import contextlib
 import errno
 import gc
 import os
@@ -55,13 +56,21 @@ def end(process: "subprocess.Popen[str]") -> None:
     process.communicate()
 
 
-@pytest.fixture
-def small_files() -> Iterator[int]:
-    """Let no file grow beyond 1000 bytes: the kernel then writes a part, and fails the rest."""
+SMALL = 1000
+
+
+@contextlib.contextmanager
+def small_files() -> Iterator[None]:
+    """Let no file grow beyond SMALL bytes: the kernel then writes a part, and fails the rest.
+
+    No longer than a call takes: the test's own report may be going to a larger file.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
-    yield 1000
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (SMALL, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def test_root_is_absolute_and_need_not_exist(
@@ -105,20 +114,18 @@ def test_descriptors_are_not_inherited(disk: PosixDisk) -> None:
     lock.close()
 
 
-def test_failed_write_may_leave_a_prefix(disk: PosixDisk, small_files: int) -> None:
+def test_failed_write_may_leave_a_prefix(disk: PosixDisk) -> None:
     file = disk.open("a", write=True, create=True)
-    with pytest.raises(OSError, match="/a'") as caught:
-        file.pwrite(b"x" * (small_files + 1), 0)
+    with pytest.raises(OSError, match="/a'") as caught, small_files():
+        file.pwrite(b"x" * (SMALL + 1), 0)
     assert caught.value.errno == errno.EFBIG
-    assert disk.read("a") == b"x" * small_files
+    assert disk.read("a") == b"x" * SMALL
 
 
-def test_failed_replace_keeps_the_old_contents_and_no_remains(
-    disk: PosixDisk, small_files: int
-) -> None:
+def test_failed_replace_keeps_the_old_contents_and_no_remains(disk: PosixDisk) -> None:
     disk.replace("a", b"old")
-    with pytest.raises(OSError, match=r"/a\.tmp'"):
-        disk.replace("a", b"x" * (small_files + 1))
+    with pytest.raises(OSError, match=r"/a\.tmp'"), small_files():
+        disk.replace("a", b"x" * (SMALL + 1))
     assert disk.read("a") == b"old"
     assert disk.list("") == [("a", False)]
 

@@ -271,9 +271,10 @@ class PartitionMachine(RuleBasedStateMachine):
         self.bench.disk.fail_next_sync(name)
         self.suffer()
 
-    @rule(room=st.integers(0, 400))
-    def fill_disk(self, room: int) -> None:
-        self.bench.disk.space_bytes = self.bench.disk.used_bytes + room
+    @rule(name=FILES, after=st.integers(0, 300), times=st.integers(1, 4))
+    def fill_disk(self, name: str, after: int, times: int) -> None:
+        for _ in range(times):
+            self.bench.disk.fail_next_write(name, errno.ENOSPC, after_bytes=after)
         self.suffer()
 
     def suffer(self) -> None:
@@ -295,8 +296,7 @@ class PartitionMachine(RuleBasedStateMachine):
             except FAILURES:
                 if self.bench.log.offline is not None:
                     break
-        self.bench.disk.space_bytes = None
-        self.bench.disk.clear_faults()
+        self.bench.disk._faults.clear()
         if self.bench.log.offline is not None:
             self.check_offline()
             self.load_anew(writer)
