@@ -47,10 +47,11 @@ def main(
     rows: list[Row] = []
     try:
         with tempfile.TemporaryDirectory(prefix="logfs-bench-", dir=parent) as root:
-            for name in names or QUESTIONS:
+            for name in dict.fromkeys(names or QUESTIONS):
                 rows += _ask(name, Path(root, name), quick=quick)
     finally:
-        print_table(rows, machine, quick=quick)
+        if rows:
+            print_table(rows, machine, quick=quick)
         if json_file is not None:
             write_json(json_file, rows, machine, quick=quick)
     if plots is not None:

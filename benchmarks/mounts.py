@@ -27,6 +27,7 @@ class Mount:
     def __init__(self, command: Sequence[str], point: Path) -> None:
         point.mkdir(parents=True)
         self.point = point
+        self._is_stopped = False
         self._log = point.with_name(f"{point.name}.log")
         outside = point.stat().st_dev
         started_s = time.perf_counter()
@@ -50,7 +51,10 @@ class Mount:
         raise RuntimeError(f"process {self.pid} has no resident memory: it has ended")
 
     def stop(self) -> None:
-        """Stop the process cleanly, which unmounts; by force if it does not."""
+        """Stop the process cleanly, which unmounts; by force if it does not. Twice is fine."""
+        if self._is_stopped:
+            return
+        self._is_stopped = True
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from benchmarks.results import Row, Samples, format_number
 
-_WIDTH = 130
+_WIDTH = 160
 _MOST_SHOWN = 8.0
 
 

@@ -36,9 +36,9 @@ def rows(bench: Bench) -> Iterator[Row]:
         results = alternate([_opener(d, names) for d in directories], bench.pairs)
         sides = [_samples(who, found) for who, found in zip(_WHO, results, strict=True)]
         (ours, ours_p50), single, floor = sides
-        what = f"open at {what}, p99"
-        yield compare("open", what, at_most(3, "x floor"), ours, *floor, ours_p50)
-        yield compare("open", f"{what}, flat", at_most(_FLAT, "x 1 segment"), ours, *single)
+        title = f"open at {what}, p99"
+        yield compare("open", title, at_most(3, "x floor"), ours, *floor, ours_p50)
+        yield compare("open", f"{title}, flat", at_most(_FLAT, "x 1 segment"), ours, *single)
 
 
 def _samples(who: str, found: Sequence[tuple[float, float]]) -> tuple[Samples, Samples]:

@@ -17,6 +17,11 @@ class DeletedSegments:
         self._disk = disk
         self._waiting: list[tuple[int, Segment]] = []
 
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments whose files are still there."""
+        return [segment for _, segment in self._waiting]
+
     def add(self, segment: Segment, due_ms: int) -> None:
         """Rename the files of a segment; they may be removed from ``due_ms`` on."""
         segment.close_files()

@@ -93,13 +93,13 @@ class LossFile:
         except FileNotFoundError:
             return []
         rows = [row for line in lines if (row := _parse(line)) is not None]
-        version = next((row["version"] for row in rows if "version" in row), VERSION)
-        if version != VERSION:
+        versions = [row["version"] for row in rows if "version" in row]
+        if versions and versions[0] != VERSION:
             raise UnsupportedFormatError(
-                f"{self._name}: version {version}, this logfs reads version {VERSION}"
+                f"{self._name}: version {versions[0]}, this logfs reads version {VERSION}"
             )
         losses = [Loss(**row) for row in rows if row.keys() == set(Loss._fields)]
-        if len(losses) != len(lines) - 1:
+        if not versions or len(losses) != len(lines) - 1:
             logger.warning("%s: lines that do not parse are passed over", self._name)
         return losses
 

@@ -178,11 +178,16 @@ class PartitionLog(LogStanding):
             start = LogStart(offset, lookup.positions_of_offset(snapshot, offset))
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
+            if gone:
+                # First, and durable: a power cut must not bring some of them back.
+                with self.offline_on_failure("write", but_not_full=True):
+                    self.table.put(*(s.entry(SegmentState.DROPPED) for s in gone))
+                with self.offline_on_failure("fsync"):
+                    self.table.sync()
             self.snapshot = Snapshot.of(kept, start, snapshot.end, snapshot.cuts)
             due_ms = now_ms + self._config.file_delete_delay_ms
             for segment in gone:
                 self._deleted.add(segment, due_ms)
-                self.table.put(segment.entry(SegmentState.DROPPED))
 
     def remove_due_files(self, now_ms: int) -> None:
         """Remove the files of deleted segments whose time has come and that nobody reads."""
@@ -204,6 +209,11 @@ class PartitionLog(LogStanding):
         """Undo ``pin``."""
         with self._lock:
             unpin(segments)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether an open file will still read a segment of it, deleted or not."""
+        return any(s.pins for s in (*self.snapshot.segments, *self._deleted.segments))
 
     # The rest
 
@@ -234,11 +244,22 @@ class PartitionLog(LogStanding):
                 segment.close_files()
             self.table.close()
 
-    def moved_to(self, directory: str) -> None:
-        """Follow the directory, which was renamed because the topic was deleted."""
-        self.directory = directory
-        for segment in self.snapshot.segments:
-            segment.directory = directory
+    def delete(self, directory: str) -> None:
+        """Rename the partition's directory, because its topic is being deleted; readers go on.
+
+        Raises:
+            OSError: It is as it was.
+        """
+        with self._lock:
+            self.is_deleted = True
+            try:
+                self.disk.rename(self.directory, directory)
+            except OSError:
+                self.is_deleted = False
+                raise
+            self.directory = directory
+            for segment in (*self.snapshot.segments, *self._deleted.segments):
+                segment.directory = directory
 
     def add_loss(
         self, kind: str, file: str, position: int, size: int, detail: str, now_ms: int

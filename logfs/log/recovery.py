@@ -175,9 +175,10 @@ def load_segments(loader: Loader) -> None:
 
 
 def _without_deleted(loader: Loader) -> list[int]:
-    """Leave out the segments that were deleted and that a power cut has brought back."""
+    """Leave out the segments that were deleted, and whose files are still or again there."""
     bases = loader.bases
-    first = min(loader.entries, default=0)
+    dropped = set() if loader.table is None else loader.table.state.dropped
+    first = max(min(loader.entries, default=0), max(dropped, default=-1) + 1)
     for base_offset in bases:
         if base_offset < first and not loader.loading.read_only:
             remove_segment_files(loader.loading.disk, loader.segment(base_offset, Positions()))
@@ -244,7 +245,7 @@ def _keeps_its_gaps(loader: Loader, scan: Scan, entry: TableEntry | None) -> boo
     try:
         old.files().text_entries()
         is_whole = scan.valid_bytes == scan.file_size == entry.size_bytes and not scan.corrupt
-    except LogfsError:
+    except (LogfsError, FileNotFoundError):
         is_whole = False
     if not is_whole:
         loader.lose("positions", old.name, 0, 0,

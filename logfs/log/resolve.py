@@ -105,8 +105,11 @@ def resolve_segment(log: PartitionLog, segment: Segment, view: View) -> Resolved
 
 def growing_end(snapshot: Snapshot, view: View, limit: Limit | None) -> int:
     """Return the position at which a growing name ends now."""
+    end = snapshot.end.positions[view]
     if limit is None:
-        return snapshot.end.positions[view]
+        return end
+    if isinstance(limit, AtByte):
+        return min(limit.n, end)  # wherever the log starts by now
     return _position(snapshot, view, limit, 0, past_corrupt=True)
 
 

@@ -6,11 +6,13 @@ broker wrote. The scan is native and lets other threads run.
 Source: Kafka LogSegment.recover.
 """
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
+from logfs.errors import UnsupportedFormatError
 from logfs.log.active import fill_segment, new_builder
 from logfs.log.index import OFFSET_INDEX, TIME_INDEX, IndexFormat
 from logfs.log.names import FileKind
@@ -22,6 +24,9 @@ from logfs.types import Positions
 _CHUNK_BYTES = 1024 * 1024
 _LOG_OVERHEAD_BYTES = 12
 _HEADER_BYTES = 61
+_MAGIC_AT = 16
+_MESSAGE_BYTES = 26
+"""Of the shortest message of format v0."""
 INCOMPLETE = "incomplete"
 _MAX_RECORDS = 1 << 20
 """Records believed of a corrupt header, at most."""
@@ -89,6 +94,9 @@ def scan_segment(
 
     Returns:
         What was found; the scan stops in front of the first batch that cannot be used.
+
+    Raises:
+        UnsupportedFormatError: There is a whole message of format v0 or v1.
     """
     scan = Scan(new_builder(segment, config), log.size())
     builder, buffer = scan.builder, bytearray(_CHUNK_BYTES)
@@ -108,6 +116,11 @@ def scan_segment(
                     view.release()
                     buffer = bytearray(wanted)
                 continue
+        elif _is_message_set(log, builder.file_position):
+            raise UnsupportedFormatError(
+                f"{segment.name}: {builder.problem} at byte {builder.file_position}: this logfs "
+                "does not read message sets v0 and v1; nothing of it is changed"
+            )
         elif pass_over_corrupt and (used or _pass_over(scan, log, lengths_of_corrupt)):
             continue
         scan.problem = builder.problem
@@ -144,6 +157,20 @@ def _take(scan: Scan) -> None:
     scan.text_entries += text
 
 
+def _is_message_set(log: File, position: int) -> bool:
+    """Whether a whole message of format v0 or v1 stands there: no bad bytes, but not for us.
+
+    Source: Kafka LegacyRecord (offset, size, CRC-32 from the magic on, magic).
+    """
+    header = log.pread(_MESSAGE_BYTES, position)
+    if len(header) < _MESSAGE_BYTES or header[_MAGIC_AT] > 1:
+        return False
+    size = int.from_bytes(header[8:12], "big", signed=True)
+    crc = int.from_bytes(header[12:_MAGIC_AT], "big")
+    message = log.pread(max(size - 4, 0), position + _MAGIC_AT)
+    return len(message) == size - 4 and zlib.crc32(message) == crc
+
+
 def _pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     """Account a corrupt batch whose length leads to the end of the file or to a batch."""
     builder = scan.builder
@@ -153,7 +180,7 @@ def _pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
         return False
     total = int.from_bytes(header[8:12], "big", signed=True) + _LOG_OVERHEAD_BYTES
     follower = log.pread(_HEADER_BYTES, position + total) if total >= _HEADER_BYTES else b""
-    if header_ok(follower, 0, len(follower)):
+    if header_ok(follower, 0, scan.file_size - position - total):
         last_offset = int.from_bytes(follower[:8], "big") - 1
     elif total >= _HEADER_BYTES and position + total == scan.file_size:
         last_offset = base_offset + min(int.from_bytes(header[23:27], "big"), _MAX_RECORDS)

@@ -267,6 +267,7 @@ class Segment:
     def close_files(self) -> None:
         """Let go of its files."""
         self.pinned_files = None
+        self._gaps = None
         self._opened.forget(self)
 
     def next_gap(self, view: View, length: int) -> textindex.Gap | None:

@@ -69,7 +69,7 @@ class LogStore:
         self._topics: dict[str, dict[int, PartitionLog]] = {}
         self._lock: Lock | None = None
         self._changes = threading.RLock()
-        self._deleted: list[tuple[int, str, list[PartitionLog]]] = []
+        self._deleted: list[tuple[int, PartitionLog]] = []
 
     @classmethod
     def open(  # noqa: PLR0913 - three of them are rarely given
@@ -149,20 +149,15 @@ class LogStore:
         with self._changes:
             if name in self._topics:
                 raise TopicExistsError(f"topic {name} exists already")
-            self._topics[name] = {}
-            try:
-                self._add_partitions(name, range(partitions), self._new_topic_id(), config, now_ms)
-            finally:
-                if not self._topics[name]:
-                    del self._topics[name]
+            self._add_partitions(name, range(partitions), self._new_topic_id(), config, now_ms)
 
     def grow_topic(self, name: str, partitions: int, now_ms: int) -> None:
         """Give a topic more partitions; one that has as many is left as it is.
 
         Raises:
-            NoSuchTopicError, ReadOnlyError, OSError.
+            NoSuchTopicError, LogOfflineError (it could not be loaded), ReadOnlyError, OSError.
         """
-        self._check_writable()
+        self._check_writable(name)
         with self._changes:
             present = self._partitions(name)
             missing = [n for n in range(partitions) if n not in present]
@@ -186,7 +181,8 @@ class LogStore:
         with self._changes:
             partitions = self._partitions(name)
             for number in sorted(partitions, reverse=True):
-                self._delete_partition(partitions.pop(number), now_ms)
+                self._delete_partition(partitions[number], now_ms)
+                del partitions[number]
             del self._topics[name]
             self.disk.sync_directory("")
             self.attributes.forget(name)
@@ -214,9 +210,9 @@ class LogStore:
         """Set configuration of a topic, or with None take it back; in effect when this returns.
 
         Raises:
-            NoSuchTopicError, InvalidConfigError, ReadOnlyError, OSError.
+            NoSuchTopicError, InvalidConfigError, LogOfflineError, ReadOnlyError, OSError.
         """
-        self._check_writable()
+        self._check_writable(name)
         with self._changes:
             config = self.topic_config(name).with_changes(changes)
             for log in self._partitions(name).values():
@@ -266,13 +262,11 @@ class LogStore:
         for log in self.all_partitions():
             log.remove_due_files(now_ms)
         with self._changes:
-            due = [row for row in self._deleted if row[0] <= now_ms]
+            due = [row for row in self._deleted if row[0] <= now_ms and not row[1].is_pinned]
             for row in due:
-                if not any(s.pins for log in row[2] for s in log.snapshot.segments):
-                    self._deleted.remove(row)
-                    for log in row[2]:
-                        log.close_files()
-                    self.disk.remove_tree(row[1])
+                self._deleted.remove(row)
+                row[1].close_files()
+                self.disk.remove_tree(row[1].directory)
 
     def close(self, now_ms: int) -> None:
         """Clean stop: flush everything, trim indexes, write checkpoints and the marker, unlock.
@@ -311,9 +305,11 @@ class LogStore:
         logs = list(self._partitions(topic).values())
         return next((log for log in logs if not log.is_unreadable), logs[0])
 
-    def _check_writable(self) -> None:
+    def _check_writable(self, topic: str | None = None) -> None:
         if self.read_only:
             raise ReadOnlyError("the data directory is open read-only")
+        if topic is not None and (log := self._representative(topic)).is_unreadable:
+            log.check_writable()
 
     def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
         is_clean = checkpoints.has_clean_shutdown(self.disk)
@@ -367,27 +363,29 @@ class LogStore:
         config: TopicConfig,
         now_ms: int,
     ) -> None:
+        """Make partitions; they are seen together, once all of them are there."""
         loading = self._loading(now_ms, is_clean=True)
-        for number in numbers:
-            topic_partition = TopicPartition(name, number)
-            self.disk.make_directory(topic_partition.directory)
-            try:
+        logs: dict[int, PartitionLog] = {}
+        made: list[str] = []
+        try:
+            for number in numbers:
+                topic_partition = TopicPartition(name, number)
+                self.disk.make_directory(topic_partition.directory)
+                made.append(topic_partition.directory)
                 topics.fill_partition(self.disk, topic_partition, topic_id, config.overrides())
-                self._topics[name][number] = load_partition(loading, topic_partition)
-            except OSError:
+                logs[number] = load_partition(loading, topic_partition)
+        except OSError:
+            for directory in made:
                 with contextlib.suppress(OSError):
-                    self.disk.remove_tree(topic_partition.directory)
-                raise
+                    self.disk.remove_tree(directory)
+            raise
+        self._topics.setdefault(name, {}).update(logs)
 
     def _delete_partition(self, log: PartitionLog, now_ms: int) -> None:
-        with log.exclusive():
-            log.is_deleted = True
-            unique = UUID(bytes=self._host.new_id())
-            new = names.format_delete_directory(log.topic_partition, unique)
-            self.disk.rename(log.directory, new)
-            log.moved_to(new)
-            due_ms = now_ms + self.config.log_segment_delete_delay_ms
-            self._deleted.append((due_ms, new, [log]))
+        unique = UUID(bytes=self._host.new_id())
+        log.delete(names.format_delete_directory(log.topic_partition, unique))
+        due_ms = now_ms + self.config.log_segment_delete_delay_ms
+        self._deleted.append((due_ms, log))
 
     def _new_topic_id(self) -> UUID:
         while not names.is_usable_topic_id(topic_id := UUID(bytes=self._host.new_id())):

@@ -8,13 +8,18 @@ Source: Kafka UnifiedLog.truncateTo, LocalLog.truncateTo.
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
+from logfs.log import textindex
 from logfs.log.active import remove_segment_files
 from logfs.log.names import FileKind
 from logfs.log.scan import rebuild_indexes, scan_segment
 from logfs.log.segment import Segment
 from logfs.log.snapshot import Snapshot
 from logfs.log.window import LOOKUP_BYTES, Window
-from logfs.records._native import find_offset
+from logfs.records._native import find_offset, measure
+from logfs.records.compression import decompress
+from logfs.types import Positions
+
+_NO_OFFSET = 2**63 - 1
 
 
 def cut_segments(
@@ -44,13 +49,35 @@ def cut_segments(
 
 def _cut_segment(disk: Disk, config: TopicConfig, segment: Segment, position: int) -> None:
     """Cut a ``.log`` at the begin of a batch, and index it anew; durable when this returns."""
+    gapped = _gapped_text_index(segment, position) if segment.has_gaps else None
     segment.close_files()
     file = disk.open(segment.file_name(FileKind.LOG), write=True)
     file.truncate(position)
     scan = scan_segment(file, segment, config)
     scan.describe(segment)
+    if gapped is not None:
+        scan.text_entries, lengths = gapped
+        segment.ends = segment.bases.plus(lengths)
     rebuild_indexes(disk, segment, scan)
+    segment.close_files()  # a reader may have opened the old ones in between
     file.sync()
+
+
+def _gapped_text_index(segment: Segment, position: int) -> tuple[bytearray, Positions]:
+    """Return what stays of the text index of a compacted segment, which no scan can rebuild.
+
+    Returns:
+        Its entries in front of a file position, and the lengths there.
+    """
+    entries = segment.files().text_entries()
+    count = textindex.count_text_entries_before(entries, position)
+    last = textindex.decode_text_entry(entries, count - 1) if count else textindex.ZERO
+    data = segment.files().log.pread(position - last.file_position, last.file_position)
+    before = segment.base_offset + last.relative_offset if last.relative_offset else 0
+    behind = measure(data, 0, len(data), _NO_OFFSET, decompress)
+    in_front = measure(data, 0, len(data), before, decompress)
+    left = bytearray(entries[: count * textindex.TEXT_INDEX.entry_bytes])
+    return left, last.lengths.plus(behind).minus(in_front)
 
 
 def _first_batch_reaching(segment: Segment, file_end: int, offset: int) -> int:

@@ -203,7 +203,12 @@ class UnfinishedFile:
             parts += [_FRAME.pack(kind, len(data), crc), data]
         written = b"".join(parts)
         self._is_synced = False
-        self._file.pwrite(written, end)
+        try:
+            self._file.pwrite(written, end)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(end)  # it may be there as a whole
+            raise
         self._end, self._crc = end + len(written), crc
 
 

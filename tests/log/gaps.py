@@ -7,13 +7,14 @@ a batch keeps its base and last offset. The text index has a pair of entries for
 ``logfs.log.textindex`` describes them, and the segment table says what is kept.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.names import FileKind
+from logfs.log.partition import PartitionLog
 from logfs.log.scan import Scan, rebuild_indexes, scan_segment
 from logfs.log.segment import OpenSegments, Segment
 from logfs.log.table import SegmentState, SegmentTable, TableEntry
@@ -21,6 +22,7 @@ from logfs.log.textindex import TEXT_INDEX, decode_text_entry, encode_text_entry
 from logfs.records.batch import BatchFields, BatchHeader, decode_records, encode_batch
 from logfs.records.record import Record
 from logfs.types import Positions
+from tests.log.model import Model
 from tests.log.support import DIRECTORY, Bench, batches_in, lengths_of
 
 Keeps = Callable[[int], bool]
@@ -58,6 +60,74 @@ class _Batch:
             max_timestamp=header.max_timestamp if header.is_log_append_time else None,
         )
         return encode_batch([placed.record for placed in self.records], fields)
+
+
+class HoledLog:
+    """A partition and what must be seen of it, through everything that makes holes.
+
+    Attributes:
+        bench: The store.
+        model: Every record that is kept, at the positions it was given when it was appended.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self.bench = Bench(properties)
+        self.model = Model()
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.bench.log
+
+    def append(self, records: Sequence[Record]) -> None:
+        """Append records as one batch, if they fit."""
+        self.bench.append(records)
+        for record in records:
+            self.model.append(record)
+
+    def roll(self) -> None:
+        self.log.roll(self.bench.now_ms)
+
+    def compact(self, keeps: Keeps, *, keep_last_batch: bool = False) -> None:
+        """Remove records from all segments but the last."""
+        active = self.log.snapshot.active.base_offset
+        compact(self.bench, keeps, keep_last_batch=keep_last_batch)
+        self.model.records = [
+            k for k in self.model.records if k.record.offset >= active or keeps(k.record.offset)
+        ]
+
+    def advance(self, offset: int) -> None:
+        """Give up the records below an offset; files that nobody reads go at once."""
+        now_ms = self.bench.now_ms
+        self.log.advance_log_start_offset(offset, now_ms)
+        self.log.remove_due_files(now_ms + self.log.config.file_delete_delay_ms)
+        self.model.start = max(self.model.start, offset)
+
+    def truncate(self, offset: int) -> None:
+        """Remove the records from an offset on, and the batch that holds it."""
+        base_offset = offset
+        for name in self.bench.names(".log"):
+            for _, header in batches_in(self.bench.file(name)):
+                if header.base_offset <= offset <= header.last_offset:
+                    base_offset = header.base_offset
+        self.log.truncate_to(offset, self.bench.now_ms)
+        self.model.truncate(offset, base_offset)
+
+    def restart(self) -> None:
+        self.bench.restart()
+
+    def kill(self) -> None:
+        """Kill the process: an advanced log start that no checkpoint had is where it was before."""
+        self.bench.kill()
+        assert self.log.log_start_offset <= self.model.start
+        self.model.start = self.log.log_start_offset
+
+    def lose_power(self) -> None:
+        """Cut the power with everything flushed: the next record stands behind the lease."""
+        self.log.flush()
+        before = self.model.end
+        self.bench.crash()
+        self.model.end = self.log.snapshot.end.positions
+        assert all(new > old for new, old in zip(self.model.end, before, strict=True))
 
 
 def compact(bench: Bench, keeps: Keeps, *, keep_last_batch: bool = False) -> None:

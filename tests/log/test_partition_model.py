@@ -261,15 +261,15 @@ class PartitionMachine(RuleBasedStateMachine):
 
     # Failures of the disk
 
-    @rule(name=FILES, after=st.integers(0, 300))
-    def fail_write(self, name: str, after: int) -> None:
+    @rule(name=FILES, after=st.integers(0, 300), is_killed=st.booleans())
+    def fail_write(self, name: str, after: int, is_killed: bool) -> None:
         self.bench.disk.fail_next_write(name, errno.EIO, after_bytes=after)
-        self.suffer()
+        self.suffer(is_killed)
 
-    @rule(name=FILES)
-    def fail_sync(self, name: str) -> None:
+    @rule(name=FILES, is_killed=st.booleans())
+    def fail_sync(self, name: str, is_killed: bool) -> None:
         self.bench.disk.fail_next_sync(name)
-        self.suffer()
+        self.suffer(is_killed)
 
     @rule(name=FILES, after=st.integers(0, 300), times=st.integers(1, 4))
     def fill_disk(self, name: str, after: int, times: int) -> None:
@@ -277,7 +277,7 @@ class PartitionMachine(RuleBasedStateMachine):
             self.bench.disk.fail_next_write(name, errno.ENOSPC, after_bytes=after)
         self.suffer()
 
-    def suffer(self) -> None:
+    def suffer(self, is_killed: bool = False) -> None:
         """Write and sync while something fails, then load the partition anew if it is offline."""
         writer = Writer(self.bench.writer(View.TEXT), View.TEXT)
         self.writers.append(writer)
@@ -299,20 +299,21 @@ class PartitionMachine(RuleBasedStateMachine):
         self.bench.disk._faults.clear()
         if self.bench.log.offline is not None:
             self.check_offline()
-            self.load_anew(writer)
+            self.load_anew(writer, is_killed)
 
     def check_offline(self) -> None:
         for refused in (self.bench.log.flush, lambda: self.bench.write(b"x")):
             with pytest.raises(LogOfflineError):
                 refused()
 
-    def load_anew(self, failed: Writer) -> None:
+    def load_anew(self, failed: Writer, is_killed: bool) -> None:
         """What was acknowledged is there; of what failed, a prefix of the lines may be."""
         bench, model = self.bench, self.model
         for writer in self.writers:
             writer.lines.close(bench.now_ms)
         self.writers.clear()
-        assert bench.reload().offline is None
+        assert (bench.kill() if is_killed else bench.reload()).offline is None
+        self.come_back()
         found = self.records_from(model.end_offset)
         tried = failed.line.written + failed.stream
         while found and tried.startswith((found[0].value or b"") + b"\n"):

@@ -7,107 +7,389 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.log.partition import PartitionLog
+from logfs.log.names import FileKind
 from logfs.log.reader import TextReader
 from logfs.records.record import Record
 from logfs.types import View
-from tests.log.gaps import compact
-from tests.log.support import Bench, batches_in, end_of, kept_runs_of, log_name, records_in
+from tests.fakes import START_MS
+from tests.log.gaps import HoledLog
+from tests.log.support import end_of, kept_runs_of
+from tests.records.oracle import rendering
 
 VIEWS = list(View)
 SMALL = {"internal.segment.bytes": "600", "index.interval.bytes": "100"}
-Runs = list[tuple[int, bytes]]
+VALUES = (b"a value", b"two\nlines", b"", None, b"x" * 30)
 
 
-def filled(count: int = 40, per_batch: int = 3, **properties: str) -> Bench:
-    """A log of many small segments."""
-    bench = Bench(SMALL | {name.replace("_", "."): text for name, text in properties.items()})
-    add(bench, count, per_batch)
-    return bench
+def records(first: int, count: int) -> list[Record]:
+    """Records whose lengths differ in every view; some values are two lines, some are empty."""
+    return [
+        Record(0, START_MS + n, None if n % 4 else b"k\t%d" % n, VALUES[n % 5], ())
+        for n in range(first, first + count)
+    ]
 
 
-def add(bench: Bench, count: int, per_batch: int = 3) -> None:
-    """Append records whose lengths differ in every view; some values are two lines."""
+def filled(count: int = 40, per_batch: int = 3, **properties: str) -> HoledLog:
+    """A log of several segments."""
+    log = HoledLog(SMALL | {name.replace("_", "."): text for name, text in properties.items()})
     for first in range(0, count, per_batch):
-        bench.append([record(bench, n) for n in range(first, min(first + per_batch, count))])
+        log.append(records(first, min(per_batch, count - first)))
+    return log
 
 
-def record(bench: Bench, number: int) -> Record:
-    value = [b"v%d" % number, b"two\nlines", b"", None, b"x" * (number % 17)][number % 5]
-    key = None if number % 4 else b"k\t%d" % number
-    return Record(0, bench.now_ms + number, key, value, ())
+def dense() -> HoledLog:
+    return filled()
 
 
-def next_kept_of(runs: Runs, position: int, end: int) -> int:
-    for begin, data in runs:
-        if position < begin + len(data):
-            return max(position, begin)
-    return max(position, end)
+def single_records() -> HoledLog:
+    log = filled()
+    log.compact(lambda offset: offset % 3 != 1)
+    return log
 
 
-def bytes_at(runs: Runs, position: int) -> bytes:
-    for begin, data in runs:
-        if begin <= position < begin + len(data):
-            return data[position - begin :]
-    return b""
+def ends_of_batches() -> HoledLog:
+    log = filled()
+    log.compact(lambda offset: offset % 3 == 1)
+    return log
 
 
-def everything(log: PartitionLog) -> dict[View, Runs]:
-    return {view: kept_runs_of(log, view) for view in VIEWS}
+def whole_batches() -> HoledLog:
+    log = filled()
+    log.compact(lambda offset: offset // 3 % 2 == 1)
+    return log
 
 
-def placed_lines(log: PartitionLog, view: View = View.JSONL) -> dict[int, bytes]:
-    """Every line that is kept, by its position."""
-    lines = {}
-    for begin, data in kept_runs_of(log, view):
-        position = begin
-        for line in data.splitlines(keepends=True):
-            lines[position] = line
-            position += len(line)
-    return lines
+def whole_segments() -> HoledLog:
+    log = filled(80)
+    log.compact(lambda offset: offset > 60)
+    return log
 
 
-def check_every_position(log: PartitionLog, before: Runs, view: View, kept: Runs) -> None:
-    """Seek to every position, and a little beyond the end."""
-    reader, out, end = TextReader(view, lambda: log.snapshot), bytearray(1 << 16), end_of(log, view)
-    assert kept_runs_of(log, view) == kept
-    assert all(data in bytes_at(before, begin) for begin, data in kept)
-    for position in range(end + 3):
-        expected = next_kept_of(kept, position, end)
-        assert reader.next_kept(position) == expected
-        assert reader.seek(position) == reader.position == expected
-        got = reader.read_into(memoryview(out), end)
-        assert out[:got] == bytes_at(kept, expected)
-        assert reader.position == expected + got
+def batches_without_records() -> HoledLog:
+    log = filled(80)
+    log.compact(lambda offset: offset % 30 == 4, keep_last_batch=True)
+    return log
 
 
-def without(runs: Runs, holes: list[tuple[int, int]]) -> Runs:
-    """The runs with some positions taken out."""
-    left = {p + i: data[i : i + 1] for p, data in runs for i in range(len(data))}
-    for begin, end in holes:
-        for position in range(begin, end):
-            left.pop(position, None)
-    found: Runs = []
-    for position, byte in sorted(left.items()):
-        if found and sum((found[-1][0], len(found[-1][1]))) == position:
-            found[-1] = (found[-1][0], found[-1][1] + byte)
-        else:
-            found.append((position, byte))
-    return found
+def compacted_twice() -> HoledLog:
+    log = filled()
+    log.compact(lambda offset: offset % 3 != 0)
+    log.compact(lambda offset: offset % 5 != 0)
+    return log
 
 
-def holes_of(log: PartitionLog, view: View, keeps: Callable[[int], bool]) -> list[tuple[int, int]]:
-    """Where the records of the sealed segments that a compaction removes stand. Dense logs only."""
-    holes = []
-    for segment in log.snapshot.segments[:-1]:
-        reader = TextReader(View.JSONL, lambda: log.snapshot)
-        out = memoryview(bytearray(1 << 16))
-        reader.seek(segment.bases.jsonl)
-        reader.read_into(out, segment.ends.jsonl)
-        position = segment.bases[view]
-        for found in records_in(log.disk.read(segment.name)):
-            length = lengths(found)[view]
-            if not keeps(found.offset):
-                holes.append((position, position + length))
-            position += length
-    return holes
+def compressed() -> HoledLog:
+    log = filled(50, 10, compression_type="lz4", internal_segment_bytes="300")
+    log.compact(lambda offset: offset % 7 != 2)
+    return log
+
+
+def deleted_into_a_gap() -> HoledLog:
+    log = filled()
+    log.compact(lambda offset: offset not in (4, 5, 6, 7))
+    log.advance(5)
+    return log
+
+
+def deleted_segments() -> HoledLog:
+    log = filled()
+    log.compact(lambda offset: offset % 4 != 0)
+    log.advance(25)
+    return log
+
+
+def truncated() -> HoledLog:
+    log = filled(20)
+    for offset in (18, 17):  # in the middle of batches
+        log.truncate(offset)
+        log.append(records(0, 3))
+    return log
+
+
+def truncated_to_nothing() -> HoledLog:
+    """Two segments without bytes, one behind the other, and a hole behind each."""
+    log = HoledLog(SMALL)
+    for offset in (1, 2, 3):
+        log.append(records(0, 3))
+        log.truncate(offset)
+    log.append(records(0, 4))
+    return log
+
+
+def truncated_into_gaps() -> HoledLog:
+    """The cut is in a compacted segment: what is left of it has gaps, and they stay."""
+    log = filled()
+    log.compact(lambda offset: offset % 3 != 1)
+    log.truncate(11)
+    log.append(records(0, 4))
+    return log
+
+
+def hole_at_the_end() -> HoledLog:
+    log = filled()
+    log.truncate(35)
+    return log
+
+
+LOGS: tuple[Callable[[], HoledLog], ...] = (
+    dense,
+    single_records,
+    ends_of_batches,
+    whole_batches,
+    whole_segments,
+    batches_without_records,
+    compacted_twice,
+    compressed,
+    deleted_into_a_gap,
+    deleted_segments,
+    truncated,
+    truncated_to_nothing,
+    truncated_into_gaps,
+    hole_at_the_end,
+)
+each_log = pytest.mark.parametrize("make", LOGS)
+each_view = pytest.mark.parametrize("view", VIEWS)
+
+
+def check(log: HoledLog) -> None:
+    for view in VIEWS:
+        assert kept_runs_of(log.log, view) == log.model.runs(view)
+    assert log.log.snapshot.end.positions == log.model.end
+
+
+# Every position
+
+
+def places(log: HoledLog, view: View) -> list[int]:
+    """All positions and two beyond the end; of the long view those around every border."""
+    end = end_of(log.log, view) + 3
+    if view is not View.JSONL:
+        return list(range(end))
+    borders = {at for k in log.model.records for at in (k.positions[view], k.ends[view])}
+    near = {at + step for at in borders for step in (-30, -1, 0, 1, 2)}
+    return sorted(at for at in near | {0, end - 1} if 0 <= at < end)
+
+
+@each_view
+@each_log
+def test_reads_on_from_every_position(make: Callable[[], HoledLog], view: View) -> None:
+    log = make()
+    check(log)
+    end, runs = end_of(log.log, view), log.model.runs(view)
+    reader, out = TextReader(view, lambda: log.log.snapshot), memoryview(bytearray(1 << 14))
+    for position in places(log, view):
+        kept = log.model.next_kept(view, position)
+        kept = max(position, end) if kept is None else kept
+        assert reader.next_kept(position) == kept
+        assert reader.seek(position) == reader.position == kept
+        expected = next((d[kept - at :] for at, d in runs if at <= kept < at + len(d)), b"")
+        got = reader.read_into(out, end)
+        assert bytes(out[:got]) == expected
+        assert reader.position == kept + got
+
+
+@each_view
+@each_log
+def test_small_pieces_are_the_same_bytes(make: Callable[[], HoledLog], view: View) -> None:
+    log = make()
+    for piece in (1, 7, 64):
+        assert kept_runs_of(log.log, view, piece) == log.model.runs(view)
+
+
+def test_a_read_ends_where_it_is_told_to() -> None:
+    log = filled()
+    reader, out = TextReader(View.TSV, lambda: log.log.snapshot), memoryview(bytearray(1000))
+    reader.seek(10)
+    assert reader.read_into(out, 17) == 7
+    assert reader.read_into(out, 17) == 0
+    assert reader.read_into(out, 3) == 0
+    assert bytes(out[:7]) == log.model.runs(View.TSV)[0][1][10:17]
+
+
+def test_a_read_at_a_hole_returns_nothing_until_a_seek() -> None:
+    log = whole_batches()
+    reader, out = TextReader(View.TEXT, lambda: log.log.snapshot), memoryview(bytearray(1000))
+    (begin, data), (second, _) = log.model.runs(View.TEXT)[:2]
+    reader.seek(begin)
+    assert reader.read_into(out, end_of(log.log, View.TEXT)) == len(data)
+    assert reader.read_into(out, end_of(log.log, View.TEXT)) == 0
+    assert reader.seek(reader.position) == second
+
+
+# Positions for ever
+
+
+def lines_at(log: HoledLog, view: View) -> dict[int, bytes]:
+    """Every record that is kept, by its position, as the log itself shows it."""
+    return {
+        kept.positions[view]: log.model.bytes_at(view, kept.positions[view])[
+            : len(rendering(view, kept.record))
+        ]
+        for kept in log.model.visible
+    }
+
+
+def check_lines_at(log: HoledLog, view: View, placed: dict[int, bytes]) -> None:
+    reader = TextReader(view, lambda: log.log.snapshot)
+    for position, line in placed.items():
+        out = bytearray(len(line))
+        assert reader.seek(position) == position
+        assert reader.read_into(memoryview(out), position + len(line)) == len(line)
+        assert out == line
+
+
+@each_view
+@pytest.mark.parametrize("reopen", ["restart", "kill"])
+def test_a_kept_record_stands_where_it_was(view: View, reopen: str) -> None:
+    log = filled(60)
+    first = lines_at(log, view)
+    check_lines_at(log, view, first)
+    log.compact(lambda offset: offset % 4 != 1 and offset // 3 != 7)
+    second = lines_at(log, view)
+    assert len(second) < len(first)
+    assert second.items() <= first.items()
+    getattr(log, reopen)()
+    check_lines_at(log, view, second)
+    log.advance(20)
+    log.append(records(60, 10))
+    third = lines_at(log, view)
+    assert {p: third[p] for p in third if p in first}.items() <= second.items()
+    getattr(log, reopen)()
+    check_lines_at(log, view, third)
+    check(log)
+
+
+@pytest.mark.parametrize("kind", [FileKind.OFFSET_INDEX, FileKind.TIME_INDEX])
+@pytest.mark.parametrize("reopen", ["restart", "kill"])
+def test_a_lost_index_does_not_move_the_records_of_a_compacted_segment(
+    kind: FileKind, reopen: str
+) -> None:
+    log = single_records()
+    log.bench.disk.remove(log.log.snapshot.segments[0].file_name(kind))
+    getattr(log, reopen)()
+    check(log)
+
+
+@pytest.mark.expect_log("the positions in this compacted segment are lost")
+def test_a_lost_text_index_of_a_compacted_segment_is_a_loss() -> None:
+    log = single_records()
+    log.bench.store.close(START_MS)
+    log.bench.disk.remove(log.log.snapshot.segments[0].file_name(FileKind.TEXT_INDEX))
+    log.bench.store = log.bench.open()
+    (first, *_) = log.log.snapshot.segments
+    assert not first.has_gaps
+    assert first.bases == (0, 0, 0)
+    values = b"".join(data for _, data in kept_runs_of(log.log, View.TEXT))
+    assert values == b"".join(data for _, data in log.model.runs(View.TEXT))
+    base = log.log.snapshot.active.bases.text  # what stands behind it does not move
+    reader, out = TextReader(View.TEXT, lambda: log.log.snapshot), bytearray(1000)
+    reader.seek(base)
+    got = reader.read_into(memoryview(out), end_of(log.log, View.TEXT))
+    assert out[:got] == log.model.bytes_at(View.TEXT, base) != b""
+
+
+@pytest.mark.allow_log("")
+def test_a_damaged_text_index_of_a_compacted_segment_is_never_guessed_around() -> None:
+    log = single_records()
+    name = log.log.snapshot.segments[0].file_name(FileKind.TEXT_INDEX)
+    log.bench.disk.open(name, write=True).pwrite(b"?", 0)
+    reader = TextReader(View.TEXT, lambda: log.log.snapshot)
+    with pytest.raises(CorruptRecordError, match="positions in it are lost"):
+        reader.seek(4)
+
+
+# A log that changes under a reader
+
+
+def test_reads_what_is_appended_and_rolled_later() -> None:
+    log = filled(6)
+    reader, out = TextReader(View.JSONL, lambda: log.log.snapshot), memoryview(bytearray(1 << 14))
+    data = b""
+    for first in range(6, 60, 3):
+        got = reader.read_into(out, end_of(log.log, View.JSONL))
+        data += out[:got]
+        log.append(records(first, 3))
+    got = reader.read_into(out, end_of(log.log, View.JSONL))
+    assert [(0, data + bytes(out[:got]))] == log.model.runs(View.JSONL)
+    assert len(log.log.snapshot.segments) > 2
+
+
+def test_after_a_truncation_nothing_old_is_read() -> None:
+    log = filled(12)
+    reader, out = TextReader(View.TEXT, lambda: log.log.snapshot), memoryview(bytearray(5))
+    reader.read_into(out, end_of(log.log, View.TEXT))
+    log.truncate(0)
+    assert reader.read_into(out, end_of(log.log, View.TEXT)) == 0
+    log.append(records(3, 3))
+    reader.seek(reader.position)
+    assert reader.position == log.model.visible[0].positions.text
+    assert reader.read_into(out, end_of(log.log, View.TEXT)) == 5
+
+
+def test_deleted_under_a_reader_is_a_hole() -> None:
+    log = filled(60)
+    reader, out = TextReader(View.TEXT, lambda: log.log.snapshot), memoryview(bytearray(5))
+    reader.read_into(out, end_of(log.log, View.TEXT))
+    log.advance(50)
+    end = end_of(log.log, View.TEXT)
+    while reader.read_into(out, end):
+        assert reader.position <= log.model.runs(View.TEXT)[0][0]  # what was buffered
+    assert reader.seek(reader.position) == log.model.runs(View.TEXT)[0][0]
+
+
+def test_what_is_not_in_the_page_cache_is_read_only_if_it_may_block() -> None:
+    log = single_records()
+    log.bench.disk.cold = ["*.log"]
+    reader = TextReader(View.TEXT, lambda: log.log.snapshot, may_block=False)
+    out = memoryview(bytearray(100))
+    start = reader.seek(20)
+    assert reader.read_into(out, end_of(log.log, View.TEXT)) == 0
+    assert (reader.would_block, reader.position) == (True, start)
+    reader.may_block = True
+    got = reader.read_into(out, end_of(log.log, View.TEXT))
+    assert (reader.would_block, reader.position) == (False, start + got)
+    assert bytes(out[:got]) == log.model.bytes_at(View.TEXT, start)[:got] != b""
+
+
+def test_a_closed_reader_opens_again() -> None:
+    log = filled()
+    reader, out = TextReader(View.TEXT, lambda: log.log.snapshot), memoryview(bytearray(9))
+    reader.seek(11)
+    reader.read_into(out, end_of(log.log, View.TEXT))
+    reader.close()
+    got = reader.read_into(out, end_of(log.log, View.TEXT))
+    assert bytes(out[:got]) == log.model.runs(View.TEXT)[0][1][20 : 20 + got]
+
+
+# Any history
+
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.integers(1, 8)),
+    st.tuples(st.just("compact"), st.sets(st.integers(0, 12), max_size=9)),
+    st.tuples(st.sampled_from(["advance", "truncate"]), st.integers(0, 100)),
+    st.tuples(st.sampled_from(["roll", "restart", "kill"]), st.none()),
+)
+
+
+def step(log: HoledLog, name: str, number: int | set[int] | None) -> None:
+    start, end = log.log.log_start_offset, log.log.log_end_offset
+    if isinstance(number, set):
+        rests = number
+        log.compact(lambda offset: offset % 13 in rests, keep_last_batch=1 in rests)
+    elif number is None:
+        getattr(log, name)()
+    elif name == "append":
+        log.append(records(end, number))
+    else:
+        getattr(log, name)(start + (end - start) * number // 100)
+
+
+@pytest.mark.slow
+@settings(max_examples=60)
+@given(st.lists(STEPS, min_size=3, max_size=15), st.sampled_from(["0", "100", "4096"]))
+def test_any_history(steps: list[tuple[str, int | set[int] | None]], interval: str) -> None:
+    log = HoledLog({"internal.segment.bytes": "400", "index.interval.bytes": interval})
+    log.append(records(0, 5))
+    for name, number in steps:
+        step(log, name, number)
+        check(log)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords as AiokafkaRecords
 
 with warnings.catch_warnings():
@@ -14,7 +15,7 @@ with warnings.catch_warnings():
 
 CODECS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 """Kafka's names in ``compression.type`` -> the number in a batch's attributes."""
-KAFKA_PYTHON_READS = frozenset({"uncompressed", "gzip"})
+KAFKA_PYTHON_READS = ("uncompressed", "gzip")
 """What it reads without further packages."""
 
 
@@ -68,6 +69,14 @@ def make_log(codec: str, records: list[Found], batch_records: int) -> bytes:
         # The base offset is given by the broker; the checksum does not cover it.
         log += batch[0].offset.to_bytes(8, "big") + bytes(builder.build())[8:]
     return log
+
+
+def make_old_log(values: list[bytes]) -> bytes:
+    """Make a ``.log`` file of format v1, as Kafka 0.10 wrote it."""
+    builder = LegacyRecordBatchBuilder(magic=1, compression_type=0, batch_size=1 << 20)
+    for number, value in enumerate(values):
+        assert builder.append(number, timestamp=1_500_000_000_000, key=None, value=value)
+    return bytes(builder.build())
 
 
 def _bytes(data: "bytes | memoryview | None") -> bytes | None:

@@ -61,28 +61,28 @@ def test_programs_that_do_more_than_append_are_refused(topic: Path, command: str
     assert os.listdir(topic) == ["0"]
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        open_with(os.O_WRONLY),
-        open_with(os.O_RDWR),
-        open_with(os.O_WRONLY | os.O_CREAT),
-        open_with(os.O_WRONLY | os.O_TRUNC),
-        open_with(APPEND | os.O_TRUNC),
-        open_with(os.O_RDONLY | os.O_TRUNC),
-        lambda path: os.truncate(path, 0),
-        lambda path: os.truncate(path, 1_000_000),
-        os.unlink,
-        lambda path: os.rename(path, path.with_name("1")),
-        lambda path: os.rename(path.parent, path.parent.with_name("renamed")),
-        lambda path: os.link(path, path.with_name("1")),
-        lambda path: os.symlink("0", path.with_name("1")),
-        lambda path: os.mkfifo(path.with_name("1")),
-        lambda path: os.mkdir(path.with_name("1")),
-        lambda path: os.mkdir(path.parent.parent / ".segments" / "1"),
-        lambda path: os.rmdir(path.parent.parent / ".segments"),
-    ],
-)
+CALLS: dict[str, Call] = {
+    "O_WRONLY": open_with(os.O_WRONLY),
+    "O_RDWR": open_with(os.O_RDWR),
+    "O_CREAT": open_with(os.O_WRONLY | os.O_CREAT),
+    "O_TRUNC": open_with(os.O_WRONLY | os.O_TRUNC),
+    "O_APPEND O_TRUNC": open_with(APPEND | os.O_TRUNC),
+    "O_RDONLY O_TRUNC": open_with(os.O_RDONLY | os.O_TRUNC),
+    "truncate": lambda path: os.truncate(path, 0),
+    "truncate to more": lambda path: os.truncate(path, 1_000_000),
+    "unlink": os.unlink,
+    "rename": lambda path: os.rename(path, path.with_name("1")),
+    "rename a topic": lambda path: os.rename(path.parent, path.parent.with_name("renamed")),
+    "link": lambda path: os.link(path, path.with_name("1")),
+    "symlink": lambda path: os.symlink("0", path.with_name("1")),
+    "mkfifo": lambda path: os.mkfifo(path.with_name("1")),
+    "mkdir in a topic": lambda path: os.mkdir(path.with_name("1")),
+    "mkdir in .segments": lambda path: os.mkdir(path.parent.parent / ".segments" / "1"),
+    "rmdir of .segments": lambda path: os.rmdir(path.parent.parent / ".segments"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_system_calls_that_do_more_than_append(topic: Path, call: Call) -> None:
     """A partition only takes appends: everything else is refused with EPERM, as after
     `chattr +a`.

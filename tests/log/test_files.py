@@ -1,0 +1,334 @@
+"""Open files: the rule around holes against plain bytes, what programs make of it, fixed files."""
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from logfs.errors import DeletedError
+from logfs.log.address import AtByte, Earliest, Latest, PartitionAddress, Suffix
+from logfs.log.files import FixedFile, GrowingFile, RawFile
+from logfs.log.resolve import Resolved, resolve, resolve_segment
+from logfs.records.record import Record
+from logfs.types import View
+from tests.fakes import START_MS
+from tests.log.gaps import HoledLog
+from tests.log.readings import Program, Rule
+from tests.log.support import end_of, read_all
+from tests.records.oracle import rendering
+
+VIEWS = list(View)
+SUFFIXES = {View.TEXT: Suffix.TEXT, View.TSV: Suffix.TSV, View.JSONL: Suffix.JSONL}
+SMALL = {"internal.segment.bytes": "900", "index.interval.bytes": "150"}
+each_view = pytest.mark.parametrize("view", VIEWS)
+
+
+def filled(count: int, per_batch: int = 3, **properties: str) -> HoledLog:
+    """A log of several segments; every value is one line, so that lines are records."""
+    log = HoledLog(SMALL | {name.replace("_", "."): text for name, text in properties.items()})
+    for first in range(0, count, per_batch):
+        add(log, first, per_batch)
+    return log
+
+
+def add(log: HoledLog, first: int, count: int = 3) -> None:
+    numbers = range(first, first + count)
+    values = [b"line %d%s" % (n, b"." * (n * 7 % 31)) if n % 6 else b"" for n in numbers]
+    log.append([Record(0, START_MS + n, None, v, ()) for n, v in zip(numbers, values, strict=True)])
+
+
+@cache
+def dense() -> HoledLog:
+    return filled(30)
+
+
+@cache
+def between_segments() -> HoledLog:
+    log = filled(60)
+    log.truncate(50)
+    add(log, 50)
+    log.truncate(52)
+    add(log, 52, 6)
+    log.advance(31)
+    return log
+
+
+@cache
+def inside_segments() -> HoledLog:
+    log = filled(60)
+    log.compact(lambda offset: offset % 3 == 1 or 20 < offset < 24)
+    return log
+
+
+@cache
+def everywhere() -> HoledLog:
+    """Deleted, compacted and truncated; nearly nothing is left in the middle."""
+    log = filled(90)
+    log.truncate(80)
+    add(log, 80, 9)
+    log.compact(lambda offset: offset % 5 != 0 and not 25 < offset < 60)
+    log.advance(7)
+    return log
+
+
+@cache
+def after_a_lease() -> HoledLog:
+    log = filled(20)
+    log.lose_power()
+    add(log, 20)
+    return log
+
+
+LOGS: tuple[Callable[[], HoledLog], ...] = (dense, between_segments, inside_segments, everywhere)
+each_log = pytest.mark.parametrize("make", [*LOGS, after_a_lease])
+
+
+def lines_of(log: HoledLog, view: View) -> list[bytes]:
+    return [rendering(view, kept.record) for kept in log.model.visible]
+
+
+# Growing files
+
+READS = st.lists(
+    st.one_of(
+        st.tuples(st.just("go on"), st.integers(1, 700)),
+        st.tuples(st.just("go on"), st.integers(1, 9)),
+        st.tuples(st.integers(0, 100_000), st.integers(1, 700)),
+        st.tuples(st.integers(0, 100_000), st.integers(1, 9)),
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+@given(st.sampled_from(LOGS), st.sampled_from(VIEWS), READS, st.none() | st.integers(0, 4000))
+@example(inside_segments, View.TEXT, [(0, 700)], None)
+def test_every_read_follows_the_rule(
+    make: Callable[[], HoledLog], view: View, reads: list[tuple[int | str, int]], start: int | None
+) -> None:
+    log = make()
+    end = end_of(log.log, view)
+    begin = 0 if start is None else start % (end + 1)
+    file, rule, offset = GrowingFile(log.log, view, begin), Rule(log.model, view, begin), 0
+    assert file.size() == end - begin
+    for at, size in reads:
+        offset = at % (file.size() + 2) if isinstance(at, int) else offset
+        out = bytearray(size)
+        got = file.read_into(memoryview(out), offset)
+        assert out[:got] == rule.read(offset, size)
+        offset += got
+
+
+@each_view
+@pytest.mark.parametrize("make", LOGS)
+def test_a_seek_to_every_position_follows_the_rule(
+    make: Callable[[], HoledLog], view: View
+) -> None:
+    log = make()
+    file, rule = GrowingFile(log.log, view, 0), Rule(log.model, view)
+    for offset in range(0, file.size() + 2, 1 if view is View.TEXT else 13):
+        for at in (offset, offset + 20):  # and now and then where the last one ended
+            out = bytearray(20)
+            got = file.read_into(memoryview(out), at)
+            assert out[:got] == rule.read(at, 20)
+
+
+def test_a_seek_into_a_hole_returns_the_next_record_without_its_newline() -> None:
+    log = filled(30)
+    log.compact(lambda offset: offset in (0, 6, 7, 13))  # the values of 0 and 6 are empty
+    places = {k.record.offset: k.positions.text for k in log.model.visible}
+    file, out = GrowingFile(log.log, View.TEXT, 0), memoryview(bytearray(4))
+    assert file.read_into(out, places[6] - 10) == 1
+    assert bytes(out[:1]) == b"\n"
+    assert file.read_into(out, places[6] - 9) == 4  # goes on
+    assert bytes(out) == b"line"
+    wide = memoryview(bytearray(50))
+    assert file.read_into(wide, places[13] - 60) == len(b"line 13" + b"." * (13 * 7 % 31))
+    assert file.read_into(wide, places[13] - 60) < 50  # a seek again, so the same
+    assert bytes(wide[:7]) == b"line 13"
+
+
+@each_view
+@each_log
+def test_programs_that_read_on_print_what_is_kept(make: Callable[[], HoledLog], view: View) -> None:
+    log = make()
+    lines = lines_of(log, view)
+    for buffer in (13, 256, 1 << 17):
+        assert Program(log, view, buffer).cat() == b"".join(lines)
+        for count in (1, 2, len(lines) // 2, len(lines), len(lines) + 5):
+            assert Program(log, view, buffer).head(count) == b"".join(lines[:count])
+
+
+@each_view
+@pytest.mark.parametrize("make", LOGS)
+@pytest.mark.parametrize("buffer", [32, 200, 8192])
+def test_tail_prints_the_last_lines_that_are_kept(
+    make: Callable[[], HoledLog], view: View, buffer: int
+) -> None:
+    log = make()
+    lines = lines_of(log, view)
+    for count in range(1, len(lines) + 3):
+        assert Program(log, view, buffer).tail(count) == b"".join(lines[-count:])
+
+
+def test_tail_prints_the_last_lines_behind_a_lease() -> None:
+    log = after_a_lease()
+    lines = lines_of(log, View.TEXT)
+    for count in (1, 3, 4, 10, 100):
+        assert Program(log, View.TEXT, 1 << 20).tail(count) == b"".join(lines[-count:])
+
+
+def test_tail_goes_on_with_what_is_appended() -> None:
+    log = filled(30)
+    log.compact(lambda offset: offset % 2 == 0)
+    program = Program(log, View.TEXT, 100)
+    program.tail(3)
+    assert program.offset == program.size
+    before = len(log.model.records)
+    add(log, 30)
+    expected = [rendering(View.TEXT, kept.record) for kept in log.model.records[before:]]
+    assert program.cat() == b"".join(expected)
+
+
+def test_a_file_that_is_read_while_its_records_are_deleted() -> None:
+    log = filled(60)
+    program = Program(log, View.TEXT, 40)
+    head = program.read(40)
+    log.advance(50)
+    lines = b"".join(lines_of(log, View.TEXT))
+    assert program.cat().endswith(lines)
+    assert program.read_at(40, 20) == lines[:20].split(b"\n")[0]
+    assert head
+
+
+def test_a_limit_that_is_reached_stays_where_it_is() -> None:
+    log = filled(30)
+    end = end_of(log.log, View.TEXT)
+    file = GrowingFile(log.log, View.TEXT, 0, AtByte(end + 10))
+    assert file.size() == end
+    add(log, 30, 9)
+    assert file.size() == end + 10
+    assert read_all(file) == b"".join(lines_of(log, View.TEXT))[: end + 10]
+    log.advance(39)
+    assert file.size() == end + 10
+    assert read_all(GrowingFile(log.log, View.TEXT, 0, AtByte(end))) == b""
+
+
+def test_a_read_that_would_block_is_made_again() -> None:
+    log = filled(60)
+    log.compact(lambda offset: offset % 3 == 1)
+    log.bench.disk.cold = ["*.log"]
+    program, printed = Program(log, View.TEXT, 50), b""
+    file = program.file
+    file.may_block = False
+    while True:
+        out = bytearray(50)
+        got = file.read_into(memoryview(out), len(printed))
+        if file.would_block:
+            file.may_block = True
+            got = file.read_into(memoryview(out), len(printed))
+            file.may_block = False
+        printed += out[:got]
+        if not got:
+            break
+    assert printed == b"".join(lines_of(log, View.TEXT))
+
+
+# Fixed files
+
+
+def everything(log: HoledLog, view: View) -> Resolved:
+    return resolve(log.log, PartitionAddress(0, Earliest(), Latest(), SUFFIXES[view]), START_MS)
+
+
+def check_fixed(resolved: Resolved, expected: bytes) -> None:
+    """Read in order, backwards, in pieces: always the same bytes."""
+    file = FixedFile(resolved)
+    assert file.size() == resolved.size == len(expected)
+    assert read_all(file) == read_all(file, 7) == expected
+    for offset in range(len(expected) + 1, -1, -max(len(expected) // 40, 1)):
+        out = bytearray(50)
+        got = file.read_into(memoryview(out), offset)
+        assert out[:got] == expected[offset : offset + 50]
+    file.close()
+
+
+@each_view
+@each_log
+def test_a_fixed_file_is_what_is_kept(make: Callable[[], HoledLog], view: View) -> None:
+    log = make()
+    resolved = everything(log, view)
+    assert [(a, b) for a, b in resolved.runs] == [
+        (begin, begin + len(data)) for begin, data in log.model.runs(view)
+    ]
+    check_fixed(resolved, b"".join(lines_of(log, view)))
+
+
+@each_view
+def test_a_fixed_file_begins_and_ends_anywhere(view: View) -> None:
+    log = everywhere()
+    end, rule = end_of(log.log, view), Rule(log.model, view)
+    for start in range(0, end, end // 12):
+        for stop in range(start, end, end // 9):
+            address = PartitionAddress(0, AtByte(start), AtByte(stop), SUFFIXES[view])
+            expected = rule.text(rule.kept(start, stop))
+            assert read_all(FixedFile(resolve(log.log, address, START_MS))) == expected
+
+
+@each_view
+def test_a_fixed_file_stays_while_the_log_changes(view: View) -> None:
+    log = filled(60)
+    log.compact(lambda offset: offset % 4 != 2)
+    resolved = everything(log, view)
+    expected = b"".join(lines_of(log, view))
+    log.log.pin(resolved.segments)
+    file = FixedFile(resolved)
+    add(log, 60)
+    check_fixed(resolved, expected)
+    log.roll()
+    add(log, 63)
+    check_fixed(resolved, expected)
+    log.advance(65)
+    assert log.bench.names(".log.deleted")
+    check_fixed(resolved, expected)
+    assert read_all(file) == expected
+    log.log.unpin(resolved.segments)
+    log.log.remove_due_files(START_MS + log.log.config.file_delete_delay_ms)
+    assert not log.bench.names(".log.deleted")
+    with pytest.raises(DeletedError):
+        log.log.pin(resolved.segments)
+
+
+@each_view
+def test_a_sealed_segment_is_a_fixed_file(view: View) -> None:
+    log = inside_segments()
+    segments = log.log.snapshot.segments
+    printed = b""
+    for segment in segments[:-1]:
+        resolved = resolve_segment(log.log, segment, view)
+        assert not resolved.grows
+        assert resolved.size == segment.kept[view]
+        printed += read_all(FixedFile(resolved))
+    last = resolve_segment(log.log, segments[-1], view)
+    assert last.grows
+    printed += read_all(GrowingFile(log.log, view, last.start))
+    assert printed == b"".join(lines_of(log, view))
+
+
+def test_a_growing_name_is_no_fixed_file() -> None:
+    with pytest.raises(ValueError, match="growing"):
+        FixedFile(resolve(dense().log, PartitionAddress(0), START_MS))
+
+
+def test_a_raw_file_is_the_bytes_on_the_disk() -> None:
+    log = dense()
+    name = log.log.snapshot.segments[0].name
+    file, data = RawFile(log.bench.disk, name), log.bench.disk.read(name)
+    out = memoryview(bytearray(100))
+    assert file.size() == len(data)
+    assert bytes(out[: file.read_into(out, 50)]) == data[50:150]
+    assert file.read_into(out, len(data) - 3) == 3
+    assert file.read_into(out, len(data) + 3) == 0
+    file.close()
