@@ -218,7 +218,11 @@ def _scan(
                     f"{segment.name}: the batch at byte {position} ({size} bytes) cannot be read: "
                     f"{why}; it stays where it is")  # fmt: skip
     if scan.valid_bytes < scan.file_size:
-        _handle_tail(loader, segment, scan, log, behind)
+        if entry is None or entry.size_bytes != scan.valid_bytes:
+            _handle_tail(loader, segment, scan, log, behind)
+        elif not loading.read_only:
+            log.truncate(scan.valid_bytes)  # left by a write that failed, never part of the log
+            log.sync()
     elif entry is not None and (entry.size_bytes or 0) > scan.file_size:
         missing = (entry.size_bytes or 0) - scan.file_size
         loader.lose("cut", segment.name, scan.file_size, missing,

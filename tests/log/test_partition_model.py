@@ -251,7 +251,7 @@ class PartitionMachine(RuleBasedStateMachine):
     def come_back(self) -> None:
         """A log start that was not noted may be forgotten if its segment is still there."""
         start = self.bench.log.log_start_offset
-        assert self.model.noted_start <= start <= self.model.start
+        assert self.model.noted_start <= start <= self.model.start, start
         self.model.start = start
 
     def go_on_behind_the_lease(self, offset: int) -> None:
@@ -326,8 +326,12 @@ class PartitionMachine(RuleBasedStateMachine):
 
     def records_from(self, offset: int) -> list[Record]:
         """What the segments hold, as they lie on the disk."""
-        segments = self.bench.log.snapshot.segments
-        found = [r for s in segments for r in records_in(self.bench.disk.read(s.name))]
+        snapshot = self.bench.log.snapshot
+        logs = [
+            self.bench.disk.read(segment.name)[: snapshot.end_of(number)[2]]
+            for number, segment in enumerate(snapshot.segments)
+        ]
+        found = [record for data in logs for record in records_in(data)]
         return [record for record in found if record.offset >= offset]
 
     def lines_set_aside(self) -> int:

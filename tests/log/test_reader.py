@@ -213,6 +213,8 @@ def test_a_read_at_a_hole_returns_nothing_until_a_seek() -> None:
     reader.seek(begin)
     assert reader.read_into(out, end_of(log.log, View.TEXT)) == len(data)
     assert reader.read_into(out, end_of(log.log, View.TEXT)) == 0
+    reader.close()  # so that it looks its place up anew
+    assert reader.read_into(out, end_of(log.log, View.TEXT)) == 0
     assert reader.seek(reader.position) == second
 
 

@@ -97,7 +97,33 @@ def started_late() -> HoledLog:
     return log
 
 
-LOGS = (empty, dense, compacted, emptied_and_truncated, started_late)
+@cache
+def started_inside_a_batch() -> HoledLog:
+    """Of the batch 24, 25, 26 the first record is not shown any more, but it is there."""
+    log = filled()
+    log.advance(25)
+    return log
+
+
+@cache
+def ahead_of_time() -> HoledLog:
+    """The first segment has a larger timestamp than most behind it: maxima are not monotone."""
+    log = HoledLog(SMALL)
+    for first in range(0, 120, 3):
+        late = 700 if first == 6 else 0
+        log.append([r._replace(timestamp=r.timestamp + late) for r in records(first, 3)])
+    return log
+
+
+LOGS = (
+    empty,
+    dense,
+    compacted,
+    emptied_and_truncated,
+    started_late,
+    started_inside_a_batch,
+    ahead_of_time,
+)
 
 
 # The model
