@@ -1,16 +1,11 @@
 """What loading makes of damaged directories: cut where Kafka cuts, copied, reported, once."""
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from logfs.errors import CorruptRecordError
 from logfs.log import checkpoints
-from logfs.log.lookup import offset_for_time, positions_of_offset
-from logfs.log.reader import TextReader
-from logfs.log.table import ENTRY_BYTES
-from logfs.types import Positions, TopicPartition, View
-from tests.fakes import START_MS, FakeDisk
+from logfs.types import TopicPartition, View
+from tests.fakes import FakeDisk
+from tests.log.damage import GARBAGE, LINES, cut_copies, filled, kinds_of_losses, segmented, start
 from tests.log.support import (
     DIRECTORY,
     TP,
@@ -23,65 +18,27 @@ from tests.log.support import (
     records_in,
     text_of,
 )
-from tests.records.oracle import Batch, IndexModel
 
 pytestmark = pytest.mark.allow_log("")
-
-LINES = [b"line %02d" % n + b"." * (n % 7) for n in range(12)]
-GARBAGE = bytes(range(7, 107))
-TABLE = "logfs.segments"
-
-
-def filled(properties: dict[str, str] | None = None, lines: list[bytes] | None = None) -> Bench:
-    """A partition whose store was killed after some lines, one batch each."""
-    bench = Bench(properties)
-    bench.write(*(LINES if lines is None else lines))
-    bench.disk.kill()
-    return bench
-
-
-def last_log(bench: Bench) -> str:
-    return max(bench.names(".log"))
-
-
-def start(bench: Bench, disk: FakeDisk | None = None) -> Bench:
-    """Start the store of a bench on a disk, its own or another."""
-    bench.disk = disk or bench.disk
-    bench.store = bench.open()
-    assert bench.log.offline is None
-    return bench
-
-
-def cut_copies(bench: Bench) -> dict[str, bytes]:
-    return {name: bench.file(name) for name in bench.names(".cut")}
-
-
-def kinds_of_losses(bench: Bench) -> list[str]:
-    return [loss.kind for loss in bench.log.losses]
-
 
 # The end of the log
 
 
 def test_every_length_of_the_log_leaves_the_whole_batches() -> None:
     bench = filled()
-    name = log_name(0)
+    pristine, name = bench.disk, log_name(0)
     data = bench.file(name)
     ends = [position + batch.size_bytes for position, batch in batches_in(data)]
     for size in range(ends[-4], len(data)):
-        bench.disk = bench.disk.after_kill()
+        bench.disk = pristine.after_kill()
         bench.put(name, data[:size])
-        start(bench, bench.disk.after_kill())
+        start(bench)
         whole = [end for end in ends if end <= size]
         assert bench.file(name) == data[: whole[-1]]
         assert lines_of(bench.log) == LINES[: len(whole)]
         rest = data[whole[-1] : size]
         assert list(cut_copies(bench).values()) == ([rest] if rest.strip(b"\0") else [])
         assert kinds_of_losses(bench) == (["cut"] if rest else [])
-        bench.disk = bench.disk.after_kill()
-        for leftover in (*bench.names(".cut"), "logfs.losses"):
-            if leftover in bench.names():
-                bench.disk.remove(f"{DIRECTORY}/{leftover}")
 
 
 def test_a_flipped_byte_anywhere_cuts_in_front_of_its_batch() -> None:
@@ -137,11 +94,6 @@ def test_losses_are_noted_once() -> None:
     assert bench.restart().losses == before
 
 
-def segmented() -> Bench:
-    """A killed partition with several segments, none of them known to be durable."""
-    return filled({"internal.segment.bytes": "250"})
-
-
 def test_segments_behind_a_cut_are_set_aside() -> None:
     bench = segmented()
     logs = {name: bench.file(name) for name in bench.names(".log")}
@@ -179,255 +131,6 @@ def test_a_stop_anywhere_in_recovery_changes_nothing() -> None:
         wanted = wanted or found
         assert found == wanted
         assert bench.log.snapshot.end.positions.text >= shown
-
-
-# Indexes
-
-
-@pytest.fixture
-def indexed() -> Bench:
-    """Three segments with an index entry for nearly every batch; closed cleanly."""
-    lines = [b"%03d" % n + b"x" * (n % 11) for n in range(40)]
-    bench = Bench({"internal.segment.bytes": "1200", "index.interval.bytes": "0"})
-    for line in lines:
-        bench.now_ms += 10
-        bench.write(line)
-    bench.restart()
-    return bench
-
-
-def everything(bench: Bench) -> list[object]:
-    """Whole views, and look-ups of every offset."""
-    log = bench.log
-    offsets = range(log.log_end_offset + 1)
-    return [
-        [kept_runs_of(log, view) for view in View],
-        [positions_of_offset(log.snapshot, offset) for offset in offsets],
-        [offset_for_time(log.snapshot, START_MS + ms) for ms in range(0, 420, 5)],
-        [read_at(bench, position) for position in range(0, 400, 7)],
-    ]
-
-
-def read_at(bench: Bench, position: int) -> bytes:
-    reader = TextReader(View.TEXT, lambda: bench.log.snapshot)
-    out = memoryview(bytearray(12))
-    reader.seek(position)
-    return bytes(out[: reader.read_into(out, 1 << 40)])
-
-
-INDEXES = [".index", ".timeindex", ".textindex"]
-
-
-@pytest.mark.parametrize("suffix", INDEXES)
-@pytest.mark.parametrize("damage", [None, b"", b"\xff" * 24, b"\x7f" * 96, b"ab"])
-@pytest.mark.parametrize("stop", [Bench.restart, Bench.kill])
-def test_indexes_are_hints(
-    indexed: Bench, suffix: str, damage: bytes | None, stop: Callable[[Bench], object]
-) -> None:
-    wanted = everything(indexed)
-    indexed.store.close(indexed.now_ms)
-    for name in indexed.names(suffix):
-        if damage is None:
-            indexed.disk.remove(f"{DIRECTORY}/{name}")
-        else:
-            indexed.put(name, damage)
-    indexed.store = indexed.open()
-    assert everything(indexed) == wanted
-    stop(indexed)
-    assert everything(indexed) == wanted
-    assert indexed.log.losses == []
-
-
-@pytest.mark.parametrize(
-    ("suffix", "header", "size"), [(".index", 0, 8), (".timeindex", 0, 12), (".textindex", 16, 32)]
-)
-def test_an_entry_that_points_to_another_batch_is_passed_over(
-    indexed: Bench, suffix: str, header: int, size: int
-) -> None:
-    wanted = everything(indexed)
-    indexed.store.close(indexed.now_ms)
-    place = slice(8, 12) if suffix == ".timeindex" else slice(4, 8)
-    for name in indexed.names(suffix):
-        data = bytearray(indexed.file(name))
-        for at in range(header, len(data) - size, size):
-            here = slice(at + place.start, at + place.stop)
-            data[here] = data[here.start + size : here.stop + size]
-        indexed.put(name, bytes(data))
-    indexed.store = indexed.open()
-    assert everything(indexed) == wanted
-
-
-def predicted(data: bytes, base_offset: int) -> dict[str, bytes]:
-    """The index files of a segment, by sections 3 and 4 of the format."""
-    model = IndexModel(base_offset, 0)
-    records = records_in(data)
-    for position, b in batches_in(data):
-        visible = [r for r in records if b.base_offset <= r.offset <= b.last_offset]
-        part = data[position : position + b.size_bytes]
-        epoch = b.partition_leader_epoch
-        model.add(Batch(part, b.base_offset, b.last_offset, b.max_timestamp, epoch, visible))
-    header = b"LFTI" + (1).to_bytes(4, "big") + bytes(8)
-    return {
-        ".index": model.offset_index,
-        ".timeindex": model.time_index + model.time_entry(),
-        ".textindex": header + model.text_index,
-    }
-
-
-def index_files(bench: Bench) -> dict[str, bytes]:
-    return {name: bench.file(name) for suffix in INDEXES for name in bench.names(suffix)}
-
-
-def test_a_clean_stop_leaves_indexes_as_kafka_would(indexed: Bench) -> None:
-    indexed.store.close(indexed.now_ms)
-    wanted = {}
-    for name in indexed.names(".log"):
-        files = predicted(indexed.file(name), int(name[:20]))
-        wanted |= {name[:20] + suffix: data for suffix, data in files.items()}
-    assert index_files(indexed) == wanted
-    assert len(wanted) >= 9
-
-
-def test_a_rebuild_gives_the_indexes_that_appends_gave(indexed: Bench) -> None:
-    indexed.store.close(indexed.now_ms)
-    before = index_files(indexed)
-    indexed.disk.remove(".kafka_cleanshutdown")
-    for name in before:
-        indexed.disk.remove(f"{DIRECTORY}/{name}")
-    indexed.store = indexed.open()
-    assert index_files(indexed) == before
-
-
-# The segment table
-
-
-def lost_table(bench: Bench) -> str:
-    (loss,) = [loss for loss in bench.log.losses if loss.kind == "positions"]
-    assert bench.log.snapshot.segments[0].bases == Positions()
-    return loss.detail
-
-
-def test_positions_start_anew_without_a_table() -> None:
-    bench = segmented()
-    start(bench)
-    bench.log.advance_log_start_offset(7, bench.now_ms)
-    generation, lines = bench.log.generation, lines_of(bench.log)
-    bench.store.close(bench.now_ms)
-    bench.disk.remove(f"{DIRECTORY}/{TABLE}")
-    start(bench)
-    assert "is gone" in lost_table(bench)
-    assert bench.log.generation != generation
-    assert lines_of(bench.log) == lines
-    generation = bench.log.generation
-    bench.kill()
-    assert bench.log.generation == generation
-    assert len(bench.log.losses) == 1
-
-
-def test_a_table_that_does_not_decode_is_a_lost_one() -> None:
-    bench = filled()
-    bench.put(TABLE, b"XX" + bench.file(TABLE)[2:])
-    start(bench)
-    assert "does not decode" in lost_table(bench)
-    assert lines_of(bench.log) == LINES
-
-
-def test_a_damaged_entry_after_a_clean_stop_is_a_lost_table() -> None:
-    bench = segmented()
-    start(bench).store.close(bench.now_ms)
-    data = bytearray(bench.file(TABLE))
-    data[-3 * ENTRY_BYTES // 2] ^= 1
-    bench.put(TABLE, bytes(data))
-    start(bench)
-    assert "has lost entries" in lost_table(bench)
-    assert lines_of(bench.log) == LINES
-
-
-@pytest.mark.parametrize("size", range(1, 2 * ENTRY_BYTES, 45))
-def test_a_torn_entry_costs_nothing(size: int) -> None:
-    bench = segmented()
-    whole = bench.file(TABLE)
-    bench.put(TABLE, whole[:-size])
-    bench.new_boot()
-    start(bench)
-    assert lines_of(bench.log) == LINES
-    begin = kept_runs_of(bench.log, View.TEXT)
-    assert b"".join(data for _, data in begin) == b"".join(line + b"\n" for line in LINES)
-    assert begin[0][0] == 0
-    assert bench.log.snapshot.end.positions.text >= sum(len(line) + 1 for line in LINES)
-    assert kinds_of_losses(bench) == []
-
-
-def test_a_newer_table_keeps_the_partition_offline() -> None:
-    bench = filled()
-    table = bench.file(TABLE)
-    bench.put(TABLE, table[:4] + (2).to_bytes(4, "big") + table[8:])
-    bench.store = bench.open()
-    assert "version 2" in str(bench.log.offline)
-    assert bench.file(TABLE)[4:8] == (2).to_bytes(4, "big")
-
-
-# A corrupt sealed segment
-
-
-def damaged_inside(at: int) -> tuple[Bench, int]:
-    """A clean partition with one bad batch in its first segment; returns its offset too."""
-    bench = Bench({"internal.segment.bytes": "1000", "index.interval.bytes": "300"})
-    bench.write(*LINES, *LINES)
-    bench.store.close(bench.now_ms)
-    data = bytearray(bench.file(log_name(0)))
-    position, batch = batches_in(bytes(data))[5]
-    data[position + at] ^= 0x10
-    bench.put(log_name(0), bytes(data))
-    return start(bench), batch.base_offset
-
-
-@pytest.mark.parametrize("at", [65, 17, 10], ids=["record", "crc", "length"])
-def test_a_corrupt_batch_stays_and_everything_else_is_read(at: int) -> None:
-    bench, bad = damaged_inside(at)
-    lines = [line + b"\n" for line in LINES + LINES]
-    begin = sum(map(len, lines[:bad]))
-    end = begin + len(lines[bad])
-    text = b"".join(lines)
-    reader = TextReader(View.TEXT, lambda: bench.log.snapshot)
-    out = memoryview(bytearray(len(text)))
-    assert reader.read_into(out, len(text)) == begin
-    assert out[:begin] == text[:begin]
-    for position in range(begin, end):
-        reader.seek(position)
-        with pytest.raises(CorruptRecordError):
-            reader.read_into(out, len(text))
-    for position in behind_damage(at, end, text):
-        reader.seek(position)
-        got = reader.read_into(out[:20], len(text))
-        assert out[:got] == text[position : position + 20]
-
-
-def behind_damage(at: int, end: int, text: bytes) -> Iterator[int]:
-    """Positions that can be told; where a length is damaged, from the next index entry on."""
-    yield from range(end if at != 10 else end + 60, len(text))
-
-
-@pytest.mark.parametrize("at", [65, 17], ids=["record", "crc"])
-def test_offsets_behind_a_corrupt_batch_are_found(at: int) -> None:
-    bench, bad = damaged_inside(at)
-    position = 0
-    for offset, line in enumerate(LINES + LINES):
-        found = positions_of_offset(bench.log.snapshot, offset)[View.TEXT]
-        assert found == position, f"offset {offset}, {bad} is bad"
-        position += len(line) + 1
-
-
-def test_a_corrupt_batch_is_reported_and_keeps_its_place_when_indexes_are_rebuilt() -> None:
-    bench, bad = damaged_inside(65)
-    before = [positions_of_offset(bench.log.snapshot, o) for o in range(bad + 1, 24)]
-    bench.store.close(bench.now_ms)
-    for suffix in INDEXES:
-        bench.disk.remove(f"{DIRECTORY}/{log_name(0)[:20]}{suffix}")
-    start(bench)
-    assert kinds_of_losses(bench) == ["corrupt"]
-    assert [positions_of_offset(bench.log.snapshot, o) for o in range(bad + 1, 24)] == before
-    assert bench.names(".cut") == []
 
 
 # Read-only
