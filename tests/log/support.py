@@ -117,7 +117,7 @@ class Bench:
 
 def contents(disk: FakeDisk, directory: str = "") -> dict[str, bytes]:
     """Everything below a directory: names and bytes."""
-    found = {}
+    found: dict[str, bytes] = {}
     for name, is_directory in disk.list(directory):
         path = f"{directory}/{name}" if directory else name
         found |= contents(disk, path) if is_directory else {path: disk.read(path)}

@@ -74,13 +74,6 @@ def test_one_byte_at_a_time(bench: Bench) -> None:
     assert lines_of(bench.log) == [b"slow", b"", b"and steady", b"end"]
 
 
-def test_writing_nothing_does_nothing(bench: Bench) -> None:
-    writer = bench.writer()
-    assert writer.write(b"", bench.now_ms) == 0
-    writer.close(bench.now_ms)
-    assert bench.log.log_end_offset == 0
-
-
 def test_writers_never_mix(bench: Bench) -> None:
     writers = [bench.writer() for _ in range(3)]
     names = [b"A", b"B", b"C"]

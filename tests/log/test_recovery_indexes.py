@@ -130,7 +130,7 @@ def index_files(bench: Bench) -> dict[str, bytes]:
 
 def test_a_clean_stop_leaves_indexes_as_kafka_would(indexed: Bench) -> None:
     indexed.store.close(indexed.now_ms)
-    wanted = {}
+    wanted: dict[str, bytes] = {}
     for name in indexed.names(".log"):
         files = predicted(indexed.file(name), int(name[:20]))
         wanted |= {name[:20] + suffix: data for suffix, data in files.items()}
