@@ -162,7 +162,8 @@ class Model:
             count += 1
         behind = [kept.record for kept in found[count:]]
         first = behind[0].offset if behind else end_offset
-        assert first >= self.flushed, f"what stands from {first} on is lost, but was flushed"
+        lost = [k.record.offset for k in visible[count:] if k.record.offset < self.flushed]
+        assert not lost, f"{lost} are lost, but were flushed"
         self.records = [k for k in self.records if k.record.offset < self.start] + visible[:count]
         self.end_offset = first
         return behind
