@@ -1,6 +1,7 @@
 """What only the machine knows: clocks, random identifiers, the boot, the time zone."""
 
 import os
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from logfs.log.host import Host
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _EPOCH = datetime(1970, 1, 1)
 _NO_TIME = timedelta(0)
+_DESCRIPTORS_A_SEGMENT = 8
+"""Twice what a segment takes, so that half of the limit is left for everything else."""
+_MOST_OPEN_SEGMENTS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +37,17 @@ def system_clock() -> Clock:
 
 
 def current_host() -> Host:
-    """Return the identity of the running machine and its source of identifiers."""
-    return Host(boot_id=_BOOT_ID.read_text().strip(), new_id=_new_id)
+    """Return the identity of the running machine, its source of identifiers, what it lets open."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_segments = min(max(descriptors // _DESCRIPTORS_A_SEGMENT, 16), _MOST_OPEN_SEGMENTS)
+    return Host(_BOOT_ID.read_text().strip(), _new_id, open_segments)
+
+
+def raise_descriptor_limit() -> None:
+    """Let this process open as many files as it may: every partition in use takes a few."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class LocalZone(tzinfo):

@@ -9,6 +9,7 @@ the mount stays, dead: an empty directory in its place would look like deleted d
 """
 
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -24,7 +25,13 @@ import trio
 from logfs.disk.posix import PosixDisk
 from logfs.fs import mountpoints
 from logfs.fs.errnos import MountError
-from logfs.fs.host import LOCAL_ZONE, Clock, current_host, system_clock
+from logfs.fs.host import (
+    LOCAL_ZONE,
+    Clock,
+    current_host,
+    raise_descriptor_limit,
+    system_clock,
+)
 from logfs.fs.nodes import Ownership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions
@@ -72,6 +79,7 @@ def run_mount(
     """
     data, point = os.path.realpath(data), os.path.realpath(mountpoint)
     _check_before(data, point)
+    raise_descriptor_limit()
     clock = system_clock()
     store = LogStore.open(
         PosixDisk(data),
@@ -81,6 +89,9 @@ def run_mount(
         read_only=options.read_only,
         progress=progress,
     )
+    # What has been loaded stays: a collection that looks at ten thousand segments is a long pause.
+    gc.collect()
+    gc.freeze()
     try:
         return _mount(store, data, point, options, clock, ready)
     finally:

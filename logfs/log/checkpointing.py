@@ -10,6 +10,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log import checkpoints, names
 from logfs.log.partition import PartitionLog
+from logfs.log.recoverypoint import WRITING
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -26,7 +27,11 @@ def read_checkpoint(disk: Disk, name: str) -> dict[TopicPartition, int]:
 
 def write_checkpoints(disk: Disk, logs: Iterable[PartitionLog]) -> None:
     """Write the files; a partition that could not be loaded keeps the rows it has."""
-    logs = list(logs)
+    with WRITING:
+        _write_checkpoints(disk, list(logs))
+
+
+def _write_checkpoints(disk: Disk, logs: list[PartitionLog]) -> None:
     readable = {log.topic_partition: log for log in logs if not log.is_unreadable}
     unreadable = {log.topic_partition for log in logs if log.is_unreadable}
     rows = {

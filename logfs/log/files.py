@@ -22,29 +22,15 @@ from logfs.log.resolve import Limit, Resolved, growing_end
 from logfs.types import View
 
 
-class GrowingFile:
-    """One open growing name. One read at a time.
-
-    Args:
-        log: The partition.
-        view: The rendering.
-        start: Position at which the file begins.
-        limit: Where it ends once that is reached; None: nowhere.
+class _RenderedFile:
+    """What both kinds of file share: a reader, and whether it may wait for the disk.
 
     Attributes:
         would_block: The last read needs the disk: set ``may_block`` and make it again.
     """
 
-    def __init__(
-        self, log: PartitionLog, view: View, start: int, limit: Limit | None = None
-    ) -> None:
-        self._log = log
-        self._view = view
-        self._start = start
-        self._limit = limit
-        self._reader = TextReader(view, lambda: log.snapshot)
-        self._next_offset = 0
-        self._position = start
+    def __init__(self, reader: TextReader) -> None:
+        self._reader = reader
         self.would_block = False
 
     @property
@@ -55,6 +41,32 @@ class GrowingFile:
     @may_block.setter
     def may_block(self, may_block: bool) -> None:
         self._reader.may_block = may_block
+
+    def close(self) -> None:
+        """Let go of files and buffers."""
+        self._reader.close()
+
+
+class GrowingFile(_RenderedFile):
+    """One open growing name. One read at a time.
+
+    Args:
+        log: The partition.
+        view: The rendering.
+        start: Position at which the file begins.
+        limit: Where it ends once that is reached; None: nowhere.
+    """
+
+    def __init__(
+        self, log: PartitionLog, view: View, start: int, limit: Limit | None = None
+    ) -> None:
+        super().__init__(TextReader(view, lambda: log.snapshot))
+        self._log = log
+        self._view = view
+        self._start = start
+        self._limit = limit
+        self._next_offset = 0
+        self._position = start
 
     def end(self) -> int:
         """Return the position at which the file ends now."""
@@ -92,10 +104,6 @@ class GrowingFile:
         if not self.would_block:
             self._next_offset, self._position = offset + done, position
         return done
-
-    def close(self) -> None:
-        """Let go of files and buffers."""
-        self._reader.close()
 
     def _fill_inside(self, out: memoryview, position: int, end: int) -> tuple[int, int]:
         """Read what is kept inside the window a seek went to, or begin the next kept record."""
@@ -139,26 +147,16 @@ class GrowingFile:
         return True
 
 
-class FixedFile:
+class FixedFile(_RenderedFile):
     """One open fixed name. One read at a time; pin its segments while it is open."""
 
     def __init__(self, resolved: Resolved) -> None:
         snapshot = resolved.snapshot
         if snapshot is None:
             raise ValueError("a growing name is not a fixed file")
+        super().__init__(TextReader(resolved.view, lambda: snapshot))
         self._runs = resolved.runs
         self._ends = list(accumulate(end - start for start, end in resolved.runs))
-        self._reader = TextReader(resolved.view, lambda: snapshot)
-        self.would_block = False
-
-    @property
-    def may_block(self) -> bool:
-        """Whether a read may wait for the disk."""
-        return self._reader.may_block
-
-    @may_block.setter
-    def may_block(self, may_block: bool) -> None:
-        self._reader.may_block = may_block
 
     def size(self) -> int:
         """Return the length of the file."""
@@ -186,10 +184,6 @@ class FixedFile:
             if got == 0:
                 break
         return done
-
-    def close(self) -> None:
-        """Let go of files and buffers."""
-        self._reader.close()
 
 
 def _read_good(reader: TextReader, out: memoryview, done: int, end: int) -> int:

@@ -51,6 +51,10 @@ class Flusher:
         """Return the lock that keeps flushes out: hold it while the log is being cut."""
         return self._lock
 
+    def lower(self, offset: int) -> None:
+        """Nothing from an offset on counts as durable any more. While paused."""
+        self.recovery_point = min(self.recovery_point, offset)
+
     def truncated(self, offset: int) -> None:
         """The log was cut to an offset, what is left of it made durable. While paused."""
         self._sealed = [row for row in self._sealed if row[0].next_offset <= offset]

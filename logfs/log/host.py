@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from logfs.log.segment import OPEN_SEGMENTS
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -12,10 +14,12 @@ class Host:
         boot_id: Changes with every start of the machine (``/proc/sys/kernel/random/boot_id``): if
             it is the same, the page cache has survived and nothing written can be lost.
         new_id: Gives 16 random bytes.
+        open_segments: Sealed segments to keep open; each takes up to four descriptors.
     """
 
     boot_id: str
     new_id: Callable[[], bytes]
+    open_segments: int = OPEN_SEGMENTS
 
     @property
     def boot(self) -> bytes:

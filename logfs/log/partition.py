@@ -16,6 +16,7 @@ from logfs.log import lookup, names
 from logfs.log.active import ActiveSegment, remove_segment_files
 from logfs.log.deletion import DeletedSegments, remove_files, unpin
 from logfs.log.losses import Loss
+from logfs.log.recoverypoint import lower_recovery_point
 from logfs.log.segment import Segment
 from logfs.log.snapshot import LogEnd, LogStart, Snapshot
 from logfs.log.standing import DISK_FULL, LogStanding
@@ -296,6 +297,9 @@ class PartitionLog(LogStanding):
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         old = self.snapshot
+        # First: what is appended at these offsets is not what the recovery point speaks of.
+        self._flusher.lower(offset)
+        lower_recovery_point(self.disk, self.topic_partition, offset)
         # Until the entry of the new segment is there: a stop must not give a position twice.
         self.lease.distrust(old.active)
         kept = cut_segments(self.disk, self._config, old, offset)

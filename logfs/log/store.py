@@ -64,7 +64,7 @@ class LogStore:
         self.read_only = read_only
         self.attributes = Attributes(disk)
         self._host = host
-        self._opened = OpenSegments(disk)
+        self._opened = OpenSegments(disk, host.open_segments)
         self._defaults = TopicConfig.from_properties(config.topic_defaults())
         self._topics: dict[str, dict[int, PartitionLog]] = {}
         self._lock: Lock | None = None

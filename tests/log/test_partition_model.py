@@ -251,7 +251,8 @@ class PartitionMachine(RuleBasedStateMachine):
     def come_back(self) -> None:
         """A log start that was not noted may be forgotten if its segment is still there."""
         start = self.bench.log.log_start_offset
-        assert self.model.noted_start <= start <= self.model.start, start
+        highest = self.model.start if self.model.visible else self.model.end_offset
+        assert self.model.noted_start <= start <= highest, start
         self.model.start = start
 
     def go_on_behind_the_lease(self, offset: int) -> None:
