@@ -132,10 +132,9 @@ def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool
     """Whether the entries that decode say enough; those of a torn write may be missing."""
     if not table.is_damaged:
         return bool(table.entries)
-    known = table.entries.keys() | table.state.dropped
-    if any(base_offset not in known for base_offset in bases[:-1]):
-        return False
-    return not is_clean and bool(table.state.boots)
+    # The first entry was durable before anything was appended, so it cannot be torn.
+    oldest = min(table.entries.keys() | table.state.dropped, default=bases[0] + 1)
+    return not is_clean and bool(table.state.boots) and oldest <= bases[0]
 
 
 def _store_table(loader: Loader, lease: Positions) -> SegmentTable:

@@ -307,6 +307,7 @@ class PartitionLog(LogStanding):
         sealed = [s.entry(SegmentState.SEALED) for s in kept]
         self.table.rewrite([*sealed, self.lease.open_entry(segment)])
         ActiveSegment.create(self.disk, segment, self._config, now_ms).close_empty()
+        self.disk.sync_directory(self.directory)
         end = LogEnd(offset, segment.bases, 0, -1)
         start = old.start if kept else LogStart(offset, segment.bases)
         self.snapshot = Snapshot.of((*kept, segment), start, end, old.cuts + 1)

@@ -166,6 +166,7 @@ class Model:
         assert not lost, f"{lost} are lost, but were flushed"
         self.records = [k for k in self.records if k.record.offset < self.start] + visible[:count]
         self.end_offset = first
+        self.flushed = min(self.flushed, first)
         return behind
 
     def resume_lines(self, behind: Sequence[Record], now_ms: int) -> None:

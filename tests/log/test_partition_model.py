@@ -23,7 +23,7 @@ from tests.log.model import Kept, Line, Model
 from tests.log.support import Bench, batches_in, end_of, kept_runs_of, records_in
 from tests.records.oracle import rendering
 
-EXAMPLES = int(os.environ.get("LOGFS_MODEL_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("LOGFS_MODEL_EXAMPLES", "150"))
 STEPS = int(os.environ.get("LOGFS_MODEL_STEPS", "40"))
 
 pytestmark = [pytest.mark.slow, pytest.mark.allow_log("")]
