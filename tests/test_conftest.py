@@ -15,7 +15,7 @@ import logging, pytest
 from hypothesis import given, strategies
 
 def warn():
-    logging.getLogger("logfs.log.recovery").warning("dropped %d bytes", 7)
+    logging.getLogger("logfs.log.loading.recovery").warning("dropped %d bytes", 7)
 
 """
 
@@ -69,7 +69,10 @@ def test_a_test_that_logs_what_it_declares_passes(project: pytest.Pytester, test
 @pytest.mark.parametrize(
     ("test", "message"),
     [
-        ("def test_it(): warn()", "*not declared: WARNING logfs.log.recovery: dropped 7 bytes"),
+        (
+            "def test_it(): warn()",
+            "*not declared: WARNING logfs.log.loading.recovery: dropped 7 bytes",
+        ),
         ("async def test_it(): warn()", "*not declared: *dropped 7 bytes"),
         ("@pytest.mark.expect_log('cut')\ndef test_it(): pass", "*expected, not logged: cut"),
         ("@pytest.mark.allow_log('cut')\ndef test_it(): warn()", "*not declared: *dropped 7*"),

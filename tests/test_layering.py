@@ -238,7 +238,7 @@ def test_no_file_names_a_private_path() -> None:
         ("log", "from trio import run"),
         ("log", "def f():\n    import pyfuse3"),
         ("fs", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pyspark.sql"),
-        ("records", "from logfs.log.segment import Segment"),
+        ("records", "from logfs.log.segments.segment import Segment"),
         ("records", "from logfs import log"),
         ("records", "from logfs import __version__"),
         ("disk", "import logfs.records.batch"),
@@ -264,7 +264,7 @@ def test_a_wrong_use_is_seen(layer: str, source: str) -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "from logfs.log.segment cimport Segment",
+        "from logfs.log.segments.segment cimport Segment",
         "cimport cython, trio",
         "    import pyfuse3 as fuse",
         "from logfs.fs.views import (\n    Node,\n)",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.log.address import SELECTOR_TABLE, VIEW_TABLE
+from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
 from tests.mounting import ROOT, Mount, environment, is_mounted, run, take_away
 from tests.transcripts import Shell, steps_of
 

@@ -11,7 +11,7 @@ from logfs.cli.places import locate
 class _CatCommand(click.Command):
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the tables of selectors and views."""
-        from logfs.log.address import SELECTOR_TABLE, VIEW_TABLE
+        from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
 
         with formatter.section("Selectors, @FROM[..TO]"):
             formatter.write_dl(SELECTOR_TABLE)

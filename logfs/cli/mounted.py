@@ -24,8 +24,8 @@ from logfs.errors import (
     TopicExistsError,
     UnknownNameError,
 )
-from logfs.log.address import SEGMENTS_NAME, parse_topic_name
 from logfs.log.names import parse_partition_directory
+from logfs.log.reading.address import SEGMENTS_NAME, parse_topic_name
 
 _PREFIX = "user.logfs."
 _TOPIC_ID = "topic_id"

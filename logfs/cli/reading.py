@@ -15,11 +15,11 @@ from logfs.errors import (
 )
 from logfs.fs.host import LOCAL_ZONE, system_clock
 from logfs.log import names
-from logfs.log.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
-from logfs.log.files import FixedFile, GrowingFile, RawFile
 from logfs.log.meta import partition_meta
 from logfs.log.partition import PartitionLog
-from logfs.log.resolve import Resolved, resolve, resolve_segment
+from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
+from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
 from logfs.types import TopicPartition, View
 
 _BUFFER_BYTES = 1 << 20

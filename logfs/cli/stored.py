@@ -15,7 +15,7 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoSuchTopicError
 from logfs.fs.host import current_host, system_clock
-from logfs.log.loading import list_partitions
+from logfs.log.loading.loader import list_partitions
 from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
 from logfs.types import TopicPartition

@@ -194,7 +194,7 @@ def _topic_of(place: Place) -> str:
     Raises:
         UnknownNameError, IllegalTopicNameError: The path is not that of a topic.
     """
-    from logfs.log.address import parse_topic_name
+    from logfs.log.reading.address import parse_topic_name
 
     if len(place.address) == 1:
         return parse_topic_name(place.address[0])

@@ -20,9 +20,9 @@ from logfs.fs.nodes import (
     RawNode,
 )
 from logfs.fs.partitions import Partition
-from logfs.log.files import FixedFile, GrowingFile, RawFile
-from logfs.log.lines import LineWriter
-from logfs.log.resolve import Resolved
+from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.resolve import Resolved
+from logfs.log.writing.lines import LineWriter
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from logfs.fs.errnos import StaleError
 from logfs.fs.partitions import Partition
 from logfs.log.attributes import Attributes as Remembered
 from logfs.log.meta import partition_meta
-from logfs.log.resolve import Resolved, growing_end
+from logfs.log.reading.resolve import Resolved, growing_end
 from logfs.types import View
 
 CACHED_S = 60.0

@@ -6,7 +6,7 @@ that knows the partition (inodes, open files, the lane) stays.
 
 from logfs.fs.lanes import Lane
 from logfs.log.partition import PartitionLog
-from logfs.log.segment import Segment
+from logfs.log.segments.segment import Segment
 from logfs.types import TopicPartition
 
 _NO_FLUSH = 2**63 - 1

@@ -38,7 +38,7 @@ from logfs.fs.nodes import (
 from logfs.fs.partitions import Partition
 from logfs.fs.recent import RecentAnswers
 from logfs.log import names
-from logfs.log.address import (
+from logfs.log.reading.address import (
     SEGMENTS_NAME,
     AtByte,
     Latest,
@@ -46,7 +46,7 @@ from logfs.log.address import (
     Suffix,
     parse_partition_name,
 )
-from logfs.log.resolve import resolve, resolve_segment
+from logfs.log.reading.resolve import resolve, resolve_segment
 from logfs.log.store import LogStore
 from logfs.types import View
 

@@ -1,11 +1,12 @@
 """What one can ask of a partition without changing it: its identity, its offsets, its losses."""
 
 from logfs.config import TopicConfig
-from logfs.log import lookup, options
-from logfs.log.flushing import Flusher
+from logfs.log import options
 from logfs.log.losses import Loss
-from logfs.log.snapshot import Snapshot
+from logfs.log.reading import lookup
+from logfs.log.segments.snapshot import Snapshot
 from logfs.log.state import PartitionState
+from logfs.log.writing.flushing import Flusher
 from logfs.records.encoded import EncodeOptions
 
 

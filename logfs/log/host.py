@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from logfs.log.segment import OPEN_SEGMENTS
+from logfs.log.segments.segment import OPEN_SEGMENTS
 
 
 @dataclass(frozen=True, slots=True)

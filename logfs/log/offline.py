@@ -1,13 +1,13 @@
 """A partition that could not be loaded: it is listed, says why, and refuses everything else."""
 
 from logfs.config import TopicConfig
+from logfs.log.loading.recovery import Loading
 from logfs.log.losses import LossFile
 from logfs.log.partition import PartitionLog
-from logfs.log.recovery import Loading
-from logfs.log.segment import Segment
-from logfs.log.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.segments.table import SegmentTable
 from logfs.log.state import PartitionState
-from logfs.log.table import SegmentTable
 from logfs.types import Positions, TopicPartition
 
 

@@ -12,17 +12,18 @@ import logging
 from collections.abc import Callable, Sequence
 
 from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
-from logfs.log import lookup, names
-from logfs.log.active import ActiveSegment, remove_segment_files
-from logfs.log.deletion import DeletedSegments, remove_files, unpin
+from logfs.log import names
 from logfs.log.losses import Loss
+from logfs.log.reading import lookup
 from logfs.log.recoverypoint import lower_recovery_point
-from logfs.log.segment import Segment
-from logfs.log.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.segments.deletion import DeletedSegments, remove_files, unpin
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.segments.table import SegmentState
 from logfs.log.standing import DISK_FULL, LogStanding
 from logfs.log.state import PartitionState
-from logfs.log.table import SegmentState
-from logfs.log.truncation import cut_segments
+from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.log.writing.truncation import cut_segments
 from logfs.records.encoded import EncodedBatch
 from logfs.types import Positions
 

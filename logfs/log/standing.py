@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
 from logfs.log.facts import LogFacts
-from logfs.log.lease import Lease
-from logfs.log.segment import Segment
+from logfs.log.segments.segment import Segment
 from logfs.log.state import PartitionState
+from logfs.log.writing.lease import Lease
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.host import Host
 from logfs.log.losses import LossFile
-from logfs.log.segment import OpenSegments
-from logfs.log.snapshot import Snapshot
-from logfs.log.table import SegmentTable
+from logfs.log.segments.segment import OpenSegments
+from logfs.log.segments.snapshot import Snapshot
+from logfs.log.segments.table import SegmentTable
 from logfs.types import Positions, TopicPartition
 
 

@@ -32,16 +32,16 @@ from logfs.errors import (
     TopicExistsError,
 )
 from logfs.log import checkpoints, names, topics
-from logfs.log.address import parse_topic_name
 from logfs.log.attributes import Attributes
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.host import Host
-from logfs.log.lines import adopt_unfinished
-from logfs.log.loading import list_partitions, load_partition
+from logfs.log.loading.loader import list_partitions, load_partition
+from logfs.log.loading.recovery import Loading
 from logfs.log.offline import offline_partition
 from logfs.log.partition import PartitionLog
-from logfs.log.recovery import Loading
-from logfs.log.segment import OpenSegments
+from logfs.log.reading.address import parse_topic_name
+from logfs.log.segments.segment import OpenSegments
+from logfs.log.writing.lines import adopt_unfinished
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

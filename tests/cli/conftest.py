@@ -15,8 +15,8 @@ from logfs.cli.main import main
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.fs.host import current_host, system_clock
-from logfs.log.lines import LineWriter
 from logfs.log.store import LogStore
+from logfs.log.writing.lines import LineWriter
 from logfs.types import View
 
 ROOT = Path(__file__).parents[2]

@@ -93,7 +93,7 @@ def test_help_everywhere(logfs: Call, arguments: list[str]) -> None:
 
 def test_help_tells_what_there_is_to_know(logfs: Call) -> None:
     from logfs.config import TOPIC_KEYS
-    from logfs.log.address import SELECTOR_TABLE, VIEW_TABLE
+    from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
 
     text = logfs("cat", "--help").out.decode()
     assert all(example in text for example, _ in SELECTOR_TABLE + VIEW_TABLE)

@@ -4,7 +4,7 @@
 
 The ``.log`` of every sealed segment is written anew with the batches that still hold something;
 a batch keeps its base and last offset. The text index has a pair of entries for each gap, as
-``logfs.log.textindex`` describes them, and the segment table says what is kept.
+``logfs.log.indexes.textindex`` describes them, and the segment table says what is kept.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,12 +13,12 @@ from functools import reduce
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
+from logfs.log.indexes.textindex import TEXT_INDEX, decode_text_entry, encode_text_entry, find_gaps
+from logfs.log.loading.scan import Scan, rebuild_indexes, scan_segment
 from logfs.log.names import FileKind
 from logfs.log.partition import PartitionLog
-from logfs.log.scan import Scan, rebuild_indexes, scan_segment
-from logfs.log.segment import OpenSegments, Segment
-from logfs.log.table import SegmentState, SegmentTable, TableEntry
-from logfs.log.textindex import TEXT_INDEX, decode_text_entry, encode_text_entry, find_gaps
+from logfs.log.segments.segment import OpenSegments, Segment
+from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.records.batch import BatchFields, BatchHeader, decode_records, encode_batch
 from logfs.records.record import Record
 from logfs.types import Positions

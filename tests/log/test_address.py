@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import BadSelectorError, IllegalTopicNameError, UnknownNameError
-from logfs.log.address import (
+from logfs.log.reading.address import (
     SELECTOR_TABLE,
     VIEW_TABLE,
     Ago,

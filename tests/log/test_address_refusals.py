@@ -3,7 +3,7 @@ from datetime import UTC
 import pytest
 
 from logfs.errors import BadSelectorError, UnknownNameError
-from logfs.log.address import parse_partition_name, parse_point
+from logfs.log.reading.address import parse_partition_name, parse_point
 
 MAX_INT64 = 2**63 - 1
 

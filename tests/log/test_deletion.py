@@ -7,8 +7,8 @@ import pytest
 
 from logfs.config import StoreConfig
 from logfs.errors import DeletedError
-from logfs.log.reader import TextReader
-from logfs.log.snapshot import Snapshot
+from logfs.log.reading.reader import TextReader
+from logfs.log.segments.snapshot import Snapshot
 from logfs.types import View
 from tests.log.looking import directories
 from tests.log.support import DIRECTORY, Bench, lines_of, log_name, text_of

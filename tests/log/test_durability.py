@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from logfs.errors import DeletedError, LogOfflineError
-from logfs.log.lookup import positions_of_offset
 from logfs.log.names import SEGMENT_TABLE, FileKind
 from logfs.log.partition import PartitionLog
-from logfs.log.table import SegmentState, SegmentTable
+from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, end_of, lines_of, log_name

@@ -8,9 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from logfs.errors import DeletedError
-from logfs.log.address import AtByte, Earliest, Latest, PartitionAddress, Suffix
-from logfs.log.files import FixedFile, GrowingFile, RawFile
-from logfs.log.resolve import Resolved, resolve, resolve_segment
+from logfs.log.reading.address import AtByte, Earliest, Latest, PartitionAddress, Suffix
+from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS

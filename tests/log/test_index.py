@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptIndexError, UnsupportedFormatError
-from logfs.log import index
-from logfs.log.index import IndexFormat, OffsetPosition, TimestampOffset
+from logfs.log.indexes import index
+from logfs.log.indexes.index import IndexFormat, OffsetPosition, TimestampOffset
 
 BASE = 50
 

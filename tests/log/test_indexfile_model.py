@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from logfs.log.indexfile import IndexFile
-from logfs.log.textindex import TEXT_INDEX
+from logfs.log.indexes.indexfile import IndexFile
+from logfs.log.indexes.textindex import TEXT_INDEX
 from tests.fakes import FakeDisk
 
 NAME = "orders-0/00000000000000000000.textindex"

@@ -4,9 +4,9 @@ import errno
 
 import pytest
 
-from logfs.log import lease
 from logfs.log.names import SEGMENT_TABLE
-from logfs.log.table import SegmentTable
+from logfs.log.segments.table import SegmentTable
+from logfs.log.writing import lease
 from logfs.types import Positions, View
 from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, end_of, lines_of, text_of

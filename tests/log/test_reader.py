@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
 from logfs.log.names import FileKind
-from logfs.log.reader import TextReader
+from logfs.log.reading.reader import TextReader
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS

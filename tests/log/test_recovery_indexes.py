@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from logfs.errors import CorruptRecordError
-from logfs.log.lookup import offset_for_time, positions_of_offset
-from logfs.log.reader import TextReader
-from logfs.log.table import ENTRY_BYTES
+from logfs.log.reading.lookup import offset_for_time, positions_of_offset
+from logfs.log.reading.reader import TextReader
+from logfs.log.segments.table import ENTRY_BYTES
 from logfs.types import Positions, View
 from tests.fakes import START_MS
 from tests.log.damage import (

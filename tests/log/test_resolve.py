@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logfs.log.address import (
+from logfs.log.reading.address import (
     Ago,
     AtByte,
     AtOffset,
@@ -22,10 +22,10 @@ from logfs.log.address import (
     Suffix,
     parse_partition_name,
 )
-from logfs.log.files import FixedFile, GrowingFile
-from logfs.log.lookup import offset_for_time, positions_of_offset
-from logfs.log.reader import TextReader
-from logfs.log.resolve import Resolved, kept_runs, resolve
+from logfs.log.reading.files import FixedFile, GrowingFile
+from logfs.log.reading.lookup import offset_for_time, positions_of_offset
+from logfs.log.reading.reader import TextReader
+from logfs.log.reading.resolve import Resolved, kept_runs, resolve
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS

@@ -3,8 +3,8 @@
 import pytest
 
 from logfs.config import TopicConfig
-from logfs.log.roll import MAX_RELATIVE_OFFSET, SegmentFill, should_roll
-from logfs.log.snapshot import Snapshot
+from logfs.log.segments.snapshot import Snapshot
+from logfs.log.writing.roll import MAX_RELATIVE_OFFSET, SegmentFill, should_roll
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record

@@ -7,7 +7,8 @@ import pytest
 
 from logfs.config import StoreConfig
 from logfs.errors import LogfsError, LogOfflineError
-from logfs.log import names, table
+from logfs.log import names
+from logfs.log.segments import table
 from logfs.log.store import LogStore
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions

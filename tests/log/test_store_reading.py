@@ -3,12 +3,12 @@
 import pytest
 
 from logfs.config import StoreConfig
-from logfs.log.lookup import offset_for_time
+from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.names import FileKind, format_segment_file
-from logfs.log.reader import TextReader
+from logfs.log.reading.lookup import offset_for_time
+from logfs.log.reading.reader import TextReader
+from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.store import LogStore
-from logfs.log.table import SegmentState, SegmentTable, TableEntry
-from logfs.log.textindex import TEXT_INDEX
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record

@@ -8,8 +8,8 @@ from hypothesis import find, given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptIndexError
-from logfs.log import textindex
-from logfs.log.textindex import ZERO, TextEntry
+from logfs.log.indexes import textindex
+from logfs.log.indexes.textindex import ZERO, TextEntry
 from logfs.types import View
 
 

@@ -8,18 +8,18 @@ import logging
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log import names
-from logfs.log.active import remove_segment_files
 from logfs.log.checkpoints import read_leader_epochs, read_partition_metadata
-from logfs.log.lookup import positions_of_offset
+from logfs.log.loading.recovery import Loader, Loading, begin_behind_what_was_lost, load_segments
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind, FileSuffix
 from logfs.log.partition import PartitionLog
-from logfs.log.recovery import Loader, Loading, begin_behind_what_was_lost, load_segments
-from logfs.log.segment import Segment
-from logfs.log.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.state import PartitionState
-from logfs.log.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.topics import effective_config, read_properties
+from logfs.log.writing.active import remove_segment_files
 from logfs.types import Positions, TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -9,12 +9,12 @@ import logging
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
-from logfs.log.index import TIME_INDEX, decode_time_entry
-from logfs.log.indexfile import IndexFile
-from logfs.log.roll import SegmentFill, should_roll
-from logfs.log.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles, active_indexes
-from logfs.log.snapshot import LogEnd
-from logfs.log.table import SegmentState, TableEntry
+from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
+from logfs.log.indexes.indexfile import IndexFile
+from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles, active_indexes
+from logfs.log.segments.snapshot import LogEnd
+from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.writing.roll import SegmentFill, should_roll
 from logfs.records._native import IndexBuilder
 from logfs.records.compression import decompress
 from logfs.records.encoded import EncodedBatch

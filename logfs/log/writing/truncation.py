@@ -8,13 +8,13 @@ Source: Kafka UnifiedLog.truncateTo, LocalLog.truncateTo.
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
-from logfs.log import textindex
-from logfs.log.active import remove_segment_files
+from logfs.log.indexes import textindex
+from logfs.log.loading.scan import rebuild_indexes, scan_segment
 from logfs.log.names import FileKind
-from logfs.log.scan import rebuild_indexes, scan_segment
-from logfs.log.segment import Segment
-from logfs.log.snapshot import Snapshot
-from logfs.log.window import LOOKUP_BYTES, Window
+from logfs.log.reading.window import LOOKUP_BYTES, Window
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.log.writing.active import remove_segment_files
 from logfs.records._native import find_offset, measure
 from logfs.records.compression import decompress
 from logfs.types import Positions

@@ -2,7 +2,7 @@
 
 from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk, File
 from logfs.log import names
-from logfs.log.segment import Segment
+from logfs.log.segments.segment import Segment
 
 _CHUNK_BYTES = 1024 * 1024
 

@@ -15,10 +15,10 @@ from itertools import accumulate
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
-from logfs.log.address import AtByte
 from logfs.log.partition import PartitionLog
-from logfs.log.reader import TextReader
-from logfs.log.resolve import Limit, Resolved, growing_end
+from logfs.log.reading.address import AtByte
+from logfs.log.reading.reader import TextReader
+from logfs.log.reading.resolve import Limit, Resolved, growing_end
 from logfs.types import View
 
 

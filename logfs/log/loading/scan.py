@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import UnsupportedFormatError
-from logfs.log.active import fill_segment, new_builder
-from logfs.log.index import OFFSET_INDEX, TIME_INDEX, IndexFormat
+from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat
+from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.names import FileKind
-from logfs.log.segment import Segment
-from logfs.log.textindex import TEXT_INDEX
+from logfs.log.segments.segment import Segment
+from logfs.log.writing.active import fill_segment, new_builder
 from logfs.records._native import IndexBuilder, header_ok
 from logfs.types import Positions
 

@@ -6,8 +6,8 @@ be given to other records, so the log goes on at the lease after such a stop. Th
 costs an fsync.
 """
 
-from logfs.log.segment import Segment
-from logfs.log.table import SegmentState, SegmentTable, TableEntry
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.types import Positions
 
 LEASE_BYTES = 256 * 1024 * 1024

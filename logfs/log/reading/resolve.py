@@ -8,7 +8,8 @@ end. Every other name is *fixed*: its bytes are decided now and never change.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from logfs.log.address import (
+from logfs.log.partition import PartitionLog
+from logfs.log.reading.address import (
     Ago,
     AtByte,
     AtOffset,
@@ -20,10 +21,9 @@ from logfs.log.address import (
     Point,
     Suffix,
 )
-from logfs.log.lookup import offset_for_time, positions_of_offset
-from logfs.log.partition import PartitionLog
-from logfs.log.segment import Segment
-from logfs.log.snapshot import Snapshot
+from logfs.log.reading.lookup import offset_for_time, positions_of_offset
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
 from logfs.types import View
 
 Limit: TypeAlias = Moment | AtOffset | AtByte

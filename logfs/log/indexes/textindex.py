@@ -31,7 +31,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from logfs.errors import CorruptIndexError
-from logfs.log.index import Entries, IndexFormat, count_up_to
+from logfs.log.indexes.index import Entries, IndexFormat, count_up_to
 from logfs.types import Positions, View
 
 TEXT_INDEX = IndexFormat(entry_bytes=32, magic=b"LFTI", version=1)

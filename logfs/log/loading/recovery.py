@@ -20,16 +20,16 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import LogfsError
 from logfs.log import names
-from logfs.log.active import ActiveSegment, remove_segment_files
-from logfs.log.cutting import copy_tail, free_cut_name, rewrite
 from logfs.log.host import Host
-from logfs.log.lease import NO_BOOT
+from logfs.log.indexes.memoryindex import memory_files
+from logfs.log.loading.cutting import copy_tail, free_cut_name, rewrite
+from logfs.log.loading.scan import Scan, rebuild_indexes, scan_segment
 from logfs.log.losses import Loss, LossFile
-from logfs.log.memoryindex import memory_files
 from logfs.log.names import FileKind
-from logfs.log.scan import Scan, rebuild_indexes, scan_segment
-from logfs.log.segment import OpenSegments, Segment
-from logfs.log.table import SegmentState, SegmentTable, TableEntry
+from logfs.log.segments.segment import OpenSegments, Segment
+from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
+from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.log.writing.lease import NO_BOOT
 from logfs.types import Positions, TopicPartition
 
 logger = logging.getLogger(__name__)

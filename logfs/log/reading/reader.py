@@ -11,12 +11,12 @@ that follows it, counting back, so every address behind a corrupt batch can stil
 from collections.abc import Callable
 
 from logfs.errors import CorruptRecordError
-from logfs.log import textindex
-from logfs.log.behind import place_behind
-from logfs.log.segment import Segment
-from logfs.log.snapshot import Snapshot
-from logfs.log.textindex import ZERO, TextEntry
-from logfs.log.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
+from logfs.log.indexes import textindex
+from logfs.log.indexes.textindex import ZERO, TextEntry
+from logfs.log.reading.behind import place_behind
+from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import Renderer
 from logfs.records.compression import decompress
 from logfs.types import Positions, View

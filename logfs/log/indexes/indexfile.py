@@ -13,7 +13,7 @@ from enum import Enum
 
 from logfs.disk.vfs import Disk, File, ReadableBuffer
 from logfs.errors import CorruptIndexError
-from logfs.log.index import IndexFormat
+from logfs.log.indexes.index import IndexFormat
 
 _MAP_FROM_BYTES = 4097
 """Smaller files are read: a mapping takes a page, too, and until Python 3.13 a descriptor."""

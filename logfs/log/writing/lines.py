@@ -10,9 +10,9 @@ import struct
 
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.log import names
-from logfs.log.cutting import free_cut_name
+from logfs.log.loading.cutting import free_cut_name
 from logfs.log.partition import PartitionLog
-from logfs.log.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
+from logfs.log.writing.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
 from logfs.records._native import encode_lines, unfinished_fits
 from logfs.records.encoded import Encoded
 from logfs.types import View

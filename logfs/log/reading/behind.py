@@ -7,9 +7,9 @@ corrupt batch and there is measured and taken off.
 
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
-from logfs.log import textindex
-from logfs.log.segment import Segment
-from logfs.log.textindex import TEXT_INDEX, TextEntry
+from logfs.log.indexes import textindex
+from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry
+from logfs.log.segments.segment import Segment
 from logfs.records._native import header_ok, measure
 from logfs.records.compression import decompress
 from logfs.types import Positions

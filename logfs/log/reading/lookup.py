@@ -8,11 +8,11 @@ batch stands is passed over and the scan begins with the segment.
 import struct
 
 from logfs.errors import CorruptRecordError
-from logfs.log import index, textindex
-from logfs.log.behind import place_behind
-from logfs.log.segment import Segment
-from logfs.log.snapshot import Snapshot
-from logfs.log.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
+from logfs.log.indexes import index, textindex
+from logfs.log.reading.behind import place_behind
+from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import find_offset, find_timestamp, header_ok, measure
 from logfs.records.batch import HEADER_BYTES, decode_header, decode_records
 from logfs.records.compression import decompress

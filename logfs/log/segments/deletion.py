@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from logfs.disk.vfs import Disk
 from logfs.errors import DeletedError
-from logfs.log.segment import SEGMENT_FILE_KINDS, Segment
+from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
 
 
 class DeletedSegments:

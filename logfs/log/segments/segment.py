@@ -13,11 +13,11 @@ from functools import cached_property
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptIndexError, CorruptRecordError
-from logfs.log import textindex
-from logfs.log.index import OFFSET_INDEX, TIME_INDEX
-from logfs.log.indexfile import IndexFile, IndexMode
+from logfs.log.indexes import textindex
+from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
+from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
-from logfs.log.table import SegmentState, TableEntry
+from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.types import Positions, View
 
 logger = logging.getLogger(__name__)

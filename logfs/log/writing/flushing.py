@@ -13,9 +13,9 @@ import threading
 from collections.abc import Callable, Iterator
 
 from logfs.disk.vfs import Disk
-from logfs.log.segment import Segment, SegmentFiles
-from logfs.log.snapshot import Snapshot
-from logfs.log.table import SegmentTable
+from logfs.log.segments.segment import Segment, SegmentFiles
+from logfs.log.segments.snapshot import Snapshot
+from logfs.log.segments.table import SegmentTable
 
 
 class Flusher:

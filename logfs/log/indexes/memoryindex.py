@@ -1,8 +1,8 @@
 """Indexes that exist only in memory, for a directory that must not be written."""
 
 from logfs.disk.vfs import Disk
-from logfs.log.scan import Scan
-from logfs.log.segment import Segment, SegmentFiles, sealed_indexes
+from logfs.log.loading.scan import Scan
+from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes
 
 
 class MemoryFiles(SegmentFiles):

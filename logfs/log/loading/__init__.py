@@ -1,0 +1,1 @@
+"""From the files of a partition directory to a partition; recovery after an unclean stop."""

@@ -1,0 +1,1 @@
+"""From an address to bytes: grammar, look-ups, cursors, open files."""
