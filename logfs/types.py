@@ -5,7 +5,7 @@ An *offset* counts records and a *file position* counts bytes of a ``.log`` file
 ``.jsonl``) sees. Offsets and positions are never renumbered.
 """
 
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import NamedTuple, NewType
 
 Offset = NewType("Offset", int)
@@ -22,6 +22,17 @@ class View(IntEnum):
     TEXT = 0
     TSV = 1
     JSONL = 2
+
+
+class IsolationLevel(StrEnum):
+    """Up to where, and what, a reader sees. The first two are Kafka's ``isolation.level``."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    """Everything up to the log end."""
+    READ_COMMITTED = "read_committed"
+    """Up to the last stable offset, without the records of aborted transactions."""
+    HIGH_WATERMARK = "high_watermark"
+    """Everything up to the high watermark that was noted last."""
 
 
 class Positions(NamedTuple):

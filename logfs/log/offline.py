@@ -5,7 +5,7 @@ from logfs.log.loading.recovery import Loading
 from logfs.log.losses import LossFile
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
-from logfs.log.segments.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentTable
 from logfs.log.state import PartitionState
 from logfs.types import Positions, TopicPartition
@@ -17,7 +17,7 @@ def offline_partition(
     """Stand in for a partition that could not be loaded; its log is empty and unreadable."""
     directory, nothing = topic_partition.directory, Positions()
     segment = Segment(loading.opened, directory, 0, nothing)
-    snapshot = Snapshot((segment,), LogStart(0, nothing), LogEnd(0, nothing, 0, -1))
+    snapshot = Snapshot((segment,), LogPoint(0, nothing), LogEnd(0, nothing, 0, -1))
     log = PartitionLog(
         PartitionState(
             loading.disk,

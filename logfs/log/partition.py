@@ -14,13 +14,12 @@ from collections.abc import Callable, Sequence
 from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.losses import Loss
-from logfs.log.reading import lookup
 from logfs.log.recoverypoint import lower_recovery_point
-from logfs.log.segments.deletion import DeletedSegments, remove_files, unpin
+from logfs.log.removing import RemovableLog
 from logfs.log.segments.segment import Segment
-from logfs.log.segments.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.segments.snapshot import LogEnd, LogPoint
 from logfs.log.segments.table import SegmentState
-from logfs.log.standing import DISK_FULL, LogStanding
+from logfs.log.standing import DISK_FULL
 from logfs.log.state import PartitionState
 from logfs.log.writing.active import ActiveSegment, remove_segment_files
 from logfs.log.writing.truncation import cut_segments
@@ -30,7 +29,7 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 
-class PartitionLog(LogStanding):
+class PartitionLog(RemovableLog):
     """One partition of a store."""
 
     def __init__(self, state: PartitionState) -> None:
@@ -39,7 +38,6 @@ class PartitionLog(LogStanding):
         self._opened = state.opened
         self._active: ActiveSegment | None = None
         self._jitter_ms = 0
-        self._deleted = DeletedSegments(state.disk)
         self._outlived: list[tuple[int, str]] = []
 
     # Appending
@@ -159,64 +157,6 @@ class PartitionLog(LogStanding):
             with self._flusher.paused(), self.offline_on_failure("truncation"):
                 self._truncate(offset, now_ms)
 
-    def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
-        """Give up the records below an offset; segments that hold nothing else are deleted.
-
-        Their positions become a hole. Files are renamed, and removed once
-        ``file.delete.delay.ms`` has passed and no fixed name reads them any more.
-
-        Raises:
-            OffsetOutOfRangeError: ``offset`` is above the log end offset.
-
-        Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, deleteLogStartOffsetBreachedSegments.
-        """
-        with self._lock:
-            self.check_writable()
-            if offset > self.log_end_offset:
-                raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
-            if offset <= self.log_start_offset:
-                return
-            snapshot = self.snapshot
-            start = LogStart(offset, lookup.positions_of_offset(snapshot, offset))
-            first = max(snapshot.index_of_offset(offset), 0)
-            gone, kept = snapshot.segments[:first], snapshot.segments[first:]
-            if gone:
-                # First, and durable: a power cut must not bring some of them back.
-                with self.offline_on_failure("write", but_not_full=True):
-                    self.table.put(*(s.entry(SegmentState.DROPPED) for s in gone))
-                with self.offline_on_failure("fsync"):
-                    self.table.sync()
-            self.snapshot = Snapshot.of(kept, start, snapshot.end, snapshot.cuts)
-            due_ms = now_ms + self._config.file_delete_delay_ms
-            for segment in gone:
-                self._deleted.add(segment, due_ms)
-
-    def remove_due_files(self, now_ms: int) -> None:
-        """Remove the files of deleted segments whose time has come and that nobody reads."""
-        with self._lock:
-            due = self._deleted.take_due(now_ms)
-        for segment in due:
-            remove_files(self.disk, segment)
-
-    def pin(self, segments: Sequence[Segment]) -> None:
-        """Keep the files of segments until ``unpin``, deleted or not.
-
-        Raises:
-            DeletedError: The files of one are gone already.
-        """
-        with self._lock:
-            self._deleted.pin(segments, self.snapshot.segments)
-
-    def unpin(self, segments: Sequence[Segment]) -> None:
-        """Undo ``pin``."""
-        with self._lock:
-            unpin(segments)
-
-    @property
-    def is_pinned(self) -> bool:
-        """Whether an open file will still read a segment of it, deleted or not."""
-        return any(s.pins for s in (*self.snapshot.segments, *self._deleted.segments))
-
     # The rest
 
     def close(self) -> None:
@@ -310,8 +250,8 @@ class PartitionLog(LogStanding):
         ActiveSegment.create(self.disk, segment, self._config, now_ms).close_empty()
         self.disk.sync_directory(self.directory)
         end = LogEnd(offset, segment.bases, 0, -1)
-        start = old.start if kept else LogStart(offset, segment.bases)
-        self.snapshot = Snapshot.of((*kept, segment), start, end, old.cuts + 1)
+        start = old.start if kept else LogPoint(offset, segment.bases)
+        self.snapshot = old.changed((*kept, segment), start, end, old.cuts + 1)
         self._flusher.truncated(offset)
         self._remove_outlived(lambda announced: announced >= (kept[-1].next_offset if kept else 0))
 
@@ -348,9 +288,7 @@ class PartitionLog(LogStanding):
         old = self.snapshot
         builder = active.builder
         end = LogEnd(builder.next_offset, active.ends, builder.file_position, builder.max_timestamp)
-        self.snapshot = Snapshot(
-            old.segments, old.start, end, old.holes, old.maxima, old.gapped, old.cuts
-        )
+        self.snapshot = old._replace(end=end)
         self.last_modified_ms = now_ms
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
@@ -380,11 +318,8 @@ class PartitionLog(LogStanding):
         self._active = new
         self._jitter_ms = self._draw_jitter()
         snapshot = self.snapshot
-        self.snapshot = Snapshot.of(
-            (*snapshot.segments, segment),
-            snapshot.start,
-            LogEnd(base_offset, bases, 0, -1),
-            snapshot.cuts,
+        self.snapshot = snapshot.changed(
+            (*snapshot.segments, segment), snapshot.start, LogEnd(base_offset, bases, 0, -1)
         )
         return new
 

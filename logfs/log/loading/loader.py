@@ -15,7 +15,7 @@ from logfs.log.names import FileKind, FileSuffix
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.segment import Segment
-from logfs.log.segments.snapshot import LogEnd, LogStart, Snapshot
+from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.state import PartitionState
 from logfs.log.topics import effective_config, read_properties
@@ -172,7 +172,7 @@ def _snapshot(loader: Loader) -> Snapshot:
     segments = tuple(loader.segments)
     last = segments[-1]
     end = LogEnd(last.next_offset, last.ends, last.size_bytes, last.max_timestamp)
-    start = LogStart(segments[0].base_offset, segments[0].bases)
+    start = LogPoint(segments[0].base_offset, segments[0].bases)
     snapshot = Snapshot.of(segments, start, end)
     offset = loader.start_offset
     if offset <= start.offset:
@@ -183,7 +183,7 @@ def _snapshot(loader: Loader) -> Snapshot:
     except CorruptRecordError as error:
         logger.warning("%s: no log start at %d: %s", loader.topic_partition, offset, error)
         return snapshot
-    return Snapshot.of(segments, LogStart(offset, positions), end)
+    return snapshot.changed(segments, LogPoint(offset, positions), end)
 
 
 def _last_modified_ms(disk: Disk, active: Segment) -> int:

@@ -8,12 +8,13 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
+from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.segments.segment import Segment
-from logfs.types import Positions, View
+from logfs.types import IsolationLevel, Positions, View
 
 
-class LogStart(NamedTuple):
-    """The first record that is kept."""
+class LogPoint(NamedTuple):
+    """A place between two records: the offset of the one behind it, and where that stands."""
 
     offset: int
     positions: Positions
@@ -45,24 +46,49 @@ class Snapshot(NamedTuple):
     ``gapped`` are those segments. ``maxima`` are the largest timestamps up to each sealed segment:
     timestamps are not monotone, these are. ``cuts`` counts truncations: a reader that saw another
     number looks its place up anew.
+
+    ``aborted`` are the aborted transactions whose markers are kept, by last offset. ``unstable`` is
+    the first record of the oldest open transaction, None if none is open; ``watermark`` the high
+    watermark, None if it is the log end.
     """
 
     segments: tuple[Segment, ...]
-    start: LogStart
+    start: LogPoint
     end: LogEnd
     holes: tuple[Hole, ...] = ()
     maxima: tuple[int, ...] = ()
     gapped: tuple[Segment, ...] = ()
     cuts: int = 0
+    aborted: tuple[AbortedTransaction, ...] = ()
+    unstable: LogPoint | None = None
+    watermark: LogPoint | None = None
 
     @classmethod
-    def of(
-        cls, segments: tuple[Segment, ...], start: LogStart, end: LogEnd, cuts: int = 0
-    ) -> "Snapshot":
+    def of(cls, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd) -> "Snapshot":
         """Derive holes, maxima and gapped segments from the segments."""
         maxima = tuple(accumulate((s.max_timestamp for s in segments[:-1]), max))
         gapped = tuple(s for s in segments if s.has_gaps)
-        return cls(segments, start, end, holes_between(segments), maxima, gapped, cuts)
+        return cls(segments, start, end, holes_between(segments), maxima, gapped)
+
+    def changed(
+        self, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd, cuts: int | None = None
+    ) -> "Snapshot":
+        """Return this one with other segments; what is derived from them is derived anew."""
+        return Snapshot.of(segments, start, end)._replace(
+            cuts=self.cuts if cuts is None else cuts,
+            aborted=self.aborted,
+            unstable=self.unstable,
+            watermark=self.watermark,
+        )
+
+    def visible_end(self, level: IsolationLevel) -> LogPoint:
+        """Return where what a reader sees ends."""
+        point = None
+        if level is IsolationLevel.READ_COMMITTED:
+            point = self.unstable
+        elif level is IsolationLevel.HIGH_WATERMARK:
+            point = self.watermark
+        return point or LogPoint(self.end.offset, self.end.positions)
 
     @property
     def active(self) -> Segment:

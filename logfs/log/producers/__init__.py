@@ -1,0 +1,1 @@
+"""Idempotent and transactional producers: their state, its snapshots, the transaction index."""

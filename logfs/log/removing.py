@@ -1,0 +1,78 @@
+"""The records a partition gives up at its begin, and the files that go with them."""
+
+from collections.abc import Sequence
+
+from logfs.errors import OffsetOutOfRangeError
+from logfs.log.reading import lookup
+from logfs.log.segments.deletion import DeletedSegments, remove_files, unpin
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import LogPoint
+from logfs.log.segments.table import SegmentState
+from logfs.log.standing import LogStanding
+from logfs.log.state import PartitionState
+
+
+class RemovableLog(LogStanding):
+    """A partition whose oldest records can go; their positions become a hole."""
+
+    def __init__(self, state: PartitionState) -> None:
+        super().__init__(state)
+        self._deleted = DeletedSegments(state.disk)
+
+    def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
+        """Give up the records below an offset; segments that hold nothing else are deleted.
+
+        Their positions become a hole. Files are renamed, and removed once
+        ``file.delete.delay.ms`` has passed and no fixed name reads them any more.
+
+        Raises:
+            OffsetOutOfRangeError: ``offset`` is above the log end offset.
+
+        Source: Kafka UnifiedLog.maybeIncrementLogPointOffset, deleteLogPointOffsetBreachedSegments.
+        """
+        with self._lock:
+            self.check_writable()
+            if offset > self.log_end_offset:
+                raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
+            if offset <= self.log_start_offset:
+                return
+            snapshot = self.snapshot
+            start = LogPoint(offset, lookup.positions_of_offset(snapshot, offset))
+            first = max(snapshot.index_of_offset(offset), 0)
+            gone, kept = snapshot.segments[:first], snapshot.segments[first:]
+            if gone:
+                # First, and durable: a power cut must not bring some of them back.
+                with self.offline_on_failure("write", but_not_full=True):
+                    self.table.put(*(s.entry(SegmentState.DROPPED) for s in gone))
+                with self.offline_on_failure("fsync"):
+                    self.table.sync()
+            self.snapshot = snapshot.changed(kept, start, snapshot.end)
+            due_ms = now_ms + self._config.file_delete_delay_ms
+            for segment in gone:
+                self._deleted.add(segment, due_ms)
+
+    def remove_due_files(self, now_ms: int) -> None:
+        """Remove the files of deleted segments whose time has come and that nobody reads."""
+        with self._lock:
+            due = self._deleted.take_due(now_ms)
+        for segment in due:
+            remove_files(self.disk, segment)
+
+    def pin(self, segments: Sequence[Segment]) -> None:
+        """Keep the files of segments until ``unpin``, deleted or not.
+
+        Raises:
+            DeletedError: The files of one are gone already.
+        """
+        with self._lock:
+            self._deleted.pin(segments, self.snapshot.segments)
+
+    def unpin(self, segments: Sequence[Segment]) -> None:
+        """Undo ``pin``."""
+        with self._lock:
+            unpin(segments)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether an open file will still read a segment of it, deleted or not."""
+        return any(s.pins for s in (*self.snapshot.segments, *self._deleted.segments))
