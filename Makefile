@@ -23,7 +23,7 @@ test: system-packages $(VENV)/.installed ## all tests
 	@$(WITH_VENV) python -m pytest $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
-	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not broker" $(ARGS)
+	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka" $(ARGS)
 
 check: $(VENV)/.installed ## lint, formatting, types
 	$(VENV)/bin/ruff check .
