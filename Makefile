@@ -11,7 +11,7 @@ WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
 
-.PHONY: help demo test test-fast check format bench clean system-packages
+.PHONY: help demo test test-fast check format bench clean system-packages kafka
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,7 +19,7 @@ help: ## list the targets
 demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 	@$(WITH_VENV) bash examples/demo.sh
 
-test: system-packages $(VENV)/.installed ## all tests
+test: kafka ## all tests, those with a Kafka broker too
 	@$(WITH_VENV) python -m pytest $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
@@ -44,6 +44,11 @@ clean: ## remove all that was built, the virtual environment too
 
 system-packages:
 	@.ci/system-packages
+
+# Java, and the jars of a broker and its tools in a cache outside this tree.
+kafka: $(VENV)/.installed
+	@.ci/system-packages kafka
+	@$(PYTHON) -m tests.kafka.jars
 
 # The package is installed editable: what changes in Python counts at once, these need a new build.
 $(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records/*., pyx pxd h))

@@ -1,7 +1,7 @@
 """What holds for every test.
 
 * A ``fuse`` test fails where nothing can be mounted. It is not skipped: a green run would hide that
-  the file system was not tested at all.
+  the file system was not tested at all. Nor is a ``kafka`` test where Java or the jars are missing.
 * A warning or error that logfs logs fails the test, unless the test declares a part of its text:
   ``@pytest.mark.expect_log("part")``, then it has to come, or ``allow_log``, then it may.
 * Garbage is collected after a ``fuse`` test, so that what a lost reference breaks (a file closed

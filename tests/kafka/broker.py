@@ -1,0 +1,226 @@
+"""A Kafka broker of one's own on loopback, beside the tests.
+
+    with Broker(tmp_path / "kafka") as broker:
+        client = Client(broker.bootstrap)
+        ...
+        broker.stop()                     # SIGTERM; kill() is kill -9
+        broker.copy_data(tmp_path / "copy")
+        broker.start()
+
+It is broker and controller in one process. Its ports are free ones, drawn at each start; its times
+are short ones, so that retention, cleaning and checkpoints come within a second or two. It dies
+with the thread that started it, whatever becomes of that. What it logs is in ``Broker.log``.
+
+A broker changes whatever directory it is started on: let it have a copy.
+"""
+
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.kafka import jars, tools
+from tests.mounting import PATIENCE_S, wait_until
+
+CLUSTER_ID = "bG9nZnMtdGVzdC1jbHVzdA"
+"""22 characters of base64, as Kafka wants it; directories may be exchanged between brokers."""
+STARTED = "Kafka Server started"
+_ADDRESS_IN_USE = "Address already in use"
+_ATTEMPTS = 5
+
+SETTINGS: Mapping[str, str] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.listener.names": "CONTROLLER",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+    # One node, and small internal topics.
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.create.topics.enable": "false",
+    # Soon after the start, and often.
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "500",
+    "log.cleaner.backoff.ms": "200",
+    "log.segment.delete.delay.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "log.flush.start.offset.checkpoint.interval.ms": "1000",
+    "replica.high.watermark.checkpoint.interval.ms": "500",
+    # The default would come out of a small heap.
+    "log.cleaner.dedupe.buffer.size": "16777216",
+    # Records of times to come are welcome, and those of times long gone stay.
+    "log.message.timestamp.after.max.ms": str(2**63 - 1),
+    "log.retention.ms": "-1",
+    # After kill -9 a start waits until the registration of the one before has expired.
+    "broker.session.timeout.ms": "1000",
+    "broker.heartbeat.interval.ms": "200",
+}
+"""server.properties but for what a directory and ports of its own make of it."""
+
+
+class Broker:
+    """A broker and its directory.
+
+    Args:
+        directory: Its own folder, made if it is missing: ``data`` is what it serves (log.dirs).
+        settings: Changes of its ``SETTINGS``.
+        heap: What Java may have; 128m does for small topics.
+
+    Attributes:
+        data: Its log.dirs.
+        bootstrap: Where clients connect; another address after each start.
+    """
+
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str] | None = None, *, heap: str = "192m"
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory = directory
+        self.data = directory / "data"
+        self.bootstrap = ""
+        self.settings = {**SETTINGS, **(settings or {})}
+        self._heap = heap
+        self._log_path = directory / "broker-log"
+        self._properties = directory / "server.properties"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+
+    @property
+    def log(self) -> str:
+        """What it has logged since its last start."""
+        return self._log_path.read_bytes()[self._log_start :].decode(errors="replace")
+
+    def partition(self, topic: str, number: int = 0) -> Path:
+        """Return the directory of a partition."""
+        return self.data / f"{topic}-{number}"
+
+    def start(self) -> None:
+        """Start, formatting a directory that is not, and return when it serves."""
+        assert self._process is None, "the broker runs already"
+        for _ in range(_ATTEMPTS):
+            self._write_properties()
+            if not (self.data / "meta.properties").exists():
+                self._format()
+            if self._launch():
+                return
+        raise AssertionError(f"no free port in {_ATTEMPTS} attempts\n{self.log}")
+
+    def stop(self) -> None:
+        """Stop cleanly, and return when it has stopped."""
+        process = self._running()
+        process.send_signal(signal.SIGTERM)
+        # 143 is what Java ends with after a SIGTERM that it has obeyed.
+        status = process.wait(PATIENCE_S)
+        self._process = None
+        assert status in {0, 143}, f"the broker ended with {status}\n{self.log}"
+
+    def kill(self) -> None:
+        """Kill it with ``kill -9``."""
+        process, self._process = self._running(), None
+        process.kill()
+        process.wait(PATIENCE_S)
+
+    def restart(self) -> None:
+        """Stop cleanly and start again; at another address."""
+        self.stop()
+        self.start()
+
+    def copy_data(self, to: Path) -> Path:
+        """Copy its data directory, sparse files as such, to a path that does not exist."""
+        return copy_directory(self.data, to)
+
+    def wait_for_log(self, text: str) -> None:
+        """Wait until it has logged something since its last start."""
+        self.wait_until(lambda: text in self.log, f"the broker logged {text!r}")
+
+    def wait_until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait for something that has to become true while it runs."""
+
+        def holds_or_died() -> object:
+            assert self._running().poll() is None, f"the broker died\n{self.log}"
+            return holds()
+
+        wait_until(holds_or_died, what)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # Nobody looks at what it leaves, so it need not take the time to leave it clean.
+        if self._process is not None:
+            self.kill()
+        if kind is not None:
+            sys.stderr.write(f"the broker of {self.data}:\n{self.log}")
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "the broker does not run"
+        return self._process
+
+    def _write_properties(self) -> None:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            second.bind(("127.0.0.1", 0))
+            port, controller_port = first.getsockname()[1], second.getsockname()[1]
+        self.bootstrap = f"127.0.0.1:{port}"
+        settings = self.settings | {
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": str(self.data),
+        }
+        text = "".join(f"{key}={value}\n" for key, value in settings.items())
+        self._properties.write_text(text)
+
+    def _format(self) -> None:
+        got = tools.run(tools.STORAGE, "format", "-t", CLUSTER_ID, "-c", self._properties)
+        assert got.status == 0, got
+
+    def _launch(self) -> bool:
+        """Start the process; False if another one has taken a port in between."""
+        command = jars.command("kafka.Kafka", [self._properties], heap=self._heap)
+        with self._log_path.open("ab") as log:
+            self._log_start = log.seek(0, 2)
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig=KILL", "--", *command],
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        wait_until(self._has_started_or_ended, "the broker started")
+        if self._process.poll() is None:
+            return True
+        self._process = None
+        assert _ADDRESS_IN_USE in self.log, f"the broker ended at once\n{self.log}"
+        return False
+
+    def _has_started_or_ended(self) -> bool:
+        return STARTED in self.log or self._running().poll() is not None
+
+
+def copy_directory(directory: Path, to: Path) -> Path:
+    """Copy a directory, sparse files as such, to a path that does not exist; return the path.
+
+    Of a running broker's directory some files may vanish meanwhile: stop it first.
+    """
+    assert not to.exists(), to
+    to.parent.mkdir(parents=True, exist_ok=True)
+    cp = shutil.which("cp")
+    assert cp is not None
+    subprocess.run([cp, "-a", "--sparse=always", directory, to], check=True)
+    return to

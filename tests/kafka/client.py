@@ -1,0 +1,239 @@
+"""What a program does with a broker: topics, producers, consumers, offsets; by librdkafka.
+
+Records are ``logfs.records.record.Record``, so what a consumer reads compares with what logfs
+reads. Source of names: Kafka Admin, Producer, Consumer.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from logfs.records.record import Record
+from tests.mounting import PATIENCE_S
+
+READ_UNCOMMITTED = "read_uncommitted"
+READ_COMMITTED = "read_committed"
+
+
+class Client:
+    """A client of one broker.
+
+    Args:
+        bootstrap: ``Broker.bootstrap``; after a restart of the broker make another client.
+    """
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+
+    # Topics
+
+    def create_topic(self, name: str, partitions: int = 1, **config: str) -> None:
+        """Make a topic and wait until it can be written; ``segment_ms`` is ``segment.ms``."""
+        self.create_topics({name: config}, partitions)
+
+    def create_topics(self, configs: Mapping[str, Mapping[str, str]], partitions: int = 1) -> None:
+        """Make topics, each with its configuration, and wait until they can be written.
+
+        A topic that says nothing of ``retention.ms`` keeps its records whatever their times are.
+        """
+        topics = [
+            NewTopic(name, partitions, 1, config=_properties({"retention.ms": "-1"} | {**config}))
+            for name, config in configs.items()
+        ]
+        for future in self._admin.create_topics(topics).values():
+            future.result(PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
+        for name in configs:
+            while not self._has_leaders(name, partitions):
+                assert time.monotonic() < deadline, f"topic {name} has no leaders"
+                time.sleep(0.01)
+
+    def alter_topic(self, name: str, **config: str) -> None:
+        """Change the configuration of a topic."""
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in _properties(config).items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        for future in self._admin.incremental_alter_configs([resource]).values():
+            future.result(PATIENCE_S)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        for future in self._admin.delete_topics([name]).values():
+            future.result(PATIENCE_S)
+
+    def delete_records(self, topic: str, before: int, partition: int = 0) -> None:
+        """Move the log start offset, as kafka-delete-records does."""
+        where = TopicPartition(topic, partition, before)
+        for future in self._admin.delete_records([where]).values():
+            future.result(PATIENCE_S)
+
+    # Writing
+
+    def producer(self, **config: str) -> "RecordProducer":
+        """Return a producer; ``compression_type`` is ``compression.type``."""
+        return RecordProducer({"bootstrap.servers": self.bootstrap} | _properties(config))
+
+    def produce(
+        self, topic: str, records: Iterable[Record], partition: int = 0, **config: str
+    ) -> None:
+        """Write records with a producer of their own, in as few batches as it makes of them."""
+        producer = self.producer(**config)
+        producer.send(topic, records, partition)
+        producer.flush()
+
+    # Reading
+
+    def consume(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        isolation: str = READ_UNCOMMITTED,
+        start: int = OFFSET_BEGINNING,
+    ) -> list[Record]:
+        """Read a partition from an offset to its end as an isolation level shows it."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "group.id": "tests",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "auto.offset.reset": "earliest",
+                "isolation.level": isolation,
+                "check.crcs": True,
+                "fetch.wait.max.ms": 10,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(topic, partition, start)])
+            return _read_to_the_end(consumer, topic)
+        finally:
+            consumer.close()
+
+    def earliest(self, topic: str, partition: int = 0) -> int:
+        """Return the log start offset."""
+        return self._offset(topic, partition, OffsetSpec.earliest())
+
+    def latest(self, topic: str, partition: int = 0) -> int:
+        """Return the high watermark, which with one replica is the log end offset."""
+        return self._offset(topic, partition, OffsetSpec.latest())
+
+    def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        """Return what the broker answers for a time; None if it knows no such record."""
+        offset = self._offset(topic, partition, OffsetSpec.for_timestamp(timestamp_ms))
+        return None if offset < 0 else offset
+
+    # Inside
+
+    def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+        where = TopicPartition(topic, partition)
+        [future] = self._admin.list_offsets({where: spec}).values()
+        return int(future.result(PATIENCE_S).offset)
+
+    def _has_leaders(self, name: str, partitions: int) -> bool:
+        topics = self._admin.list_topics(name, timeout=PATIENCE_S).topics
+        topic = topics[name]
+        found = topic.partitions.values()
+        return len(found) == partitions and all(p.leader >= 0 for p in found)
+
+
+class RecordProducer:
+    """One producer; with ``transactional_id`` it has transactions."""
+
+    def __init__(self, config: Mapping[str, str]) -> None:
+        # What is sent together is meant to be a batch: flush sends at once what has gathered.
+        self._producer = Producer({"linger.ms": "1000", "partitioner": "consistent"} | {**config})
+        if "transactional.id" in config:
+            self._producer.init_transactions(PATIENCE_S)
+
+    def send(self, topic: str, records: Iterable[Record], partition: int = 0) -> None:
+        """Take records to send; their offsets are ignored. Needs ``flush`` or ``commit``."""
+        for record in records:
+            self._producer.produce(
+                topic,
+                record.value,
+                record.key,
+                partition,
+                timestamp=max(record.timestamp, 0),
+                headers=[(name.decode(), value) for name, value in record.headers],
+                on_delivery=_check_delivery,
+            )
+            self._producer.poll(0)
+
+    def batches(self, topic: str, batches: Iterable[Sequence[Record]], partition: int = 0) -> None:
+        """Send batches, one after the other."""
+        for batch in batches:
+            self.send(topic, batch, partition)
+            self.flush()
+
+    def flush(self) -> None:
+        """Send what was taken, and wait until the broker has it."""
+        assert self._producer.flush(PATIENCE_S) == 0, "the broker does not take them"
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._producer.begin_transaction()
+
+    def commit(self) -> None:
+        """Send what was taken, and commit."""
+        self._producer.commit_transaction(PATIENCE_S)
+
+    def abort(self) -> None:
+        """Abort; what was taken and not flushed is not sent."""
+        self._producer.abort_transaction(PATIENCE_S)
+
+
+def _properties(names: Mapping[str, str]) -> dict[str, str]:
+    return {name.replace("_", "."): value for name, value in names.items()}
+
+
+def _check_delivery(error: KafkaError | None, _: Message) -> None:
+    if error is not None:
+        raise KafkaException(error)
+
+
+def _read_to_the_end(consumer: Consumer, topic: str) -> list[Record]:
+    records = []
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        for message in consumer.consume(10_000, 0.05):
+            error = message.error()
+            if error is None:
+                records.append(_record(message))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return records
+            else:
+                raise AssertionError(f"reading topic {topic}: {error}")
+        assert time.monotonic() < deadline, f"topic {topic}: no end after {len(records)} records"
+
+
+def _record(message: Message) -> Record:
+    headers = message.headers() or []
+    return Record(
+        message.offset(),
+        message.timestamp()[1],
+        message.key(),
+        message.value(),
+        tuple((name.encode(), value) for name, value in headers),
+    )

@@ -1,0 +1,21 @@
+"""Brokers for the tests of this folder, which are all marked ``kafka``."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.kafka.broker import Broker
+from tests.kafka.client import Client
+
+
+@pytest.fixture(scope="session")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker for tests that have topics of their own and do not stop it."""
+    with Broker(tmp_path_factory.mktemp("kafka")) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def client(shared_broker: Broker) -> Client:
+    """A client of the shared broker."""
+    return Client(shared_broker.bootstrap)

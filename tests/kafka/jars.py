@@ -1,0 +1,111 @@
+"""The jars of Kafka, and Java to run them.
+
+    python -m tests.kafka.jars      fetch the jars that pom.xml names, unless they are there
+
+They are kept outside the tree, in ``$XDG_CACHE_HOME/logfs`` (``~/.cache/logfs``), in a folder whose
+name holds the version and the checksum of the pom: another pom is another folder, and one that is
+there is whole, for it is filled under another name. ``make test`` calls this. A test finds nothing
+by itself: where the jars or Java are missing it fails and says what to run.
+"""
+
+import functools
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+HERE = Path(__file__).parent
+POM = HERE / "pom.xml"
+LOG4J = HERE / "log4j2.properties"
+OLDEST_JAVA = 17
+
+
+class MissingError(Exception):
+    """Java, Maven or the jars are not there; the text says what to do."""
+
+
+def version() -> str:
+    """Return the version of Kafka that the pom names."""
+    found = re.search(r"<kafka\.version>(.+)</kafka\.version>", POM.read_text())
+    assert found is not None
+    return found[1]
+
+
+def jars_directory() -> Path:
+    """Return where the jars are, or will be."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    checksum = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
+    return cache / "logfs" / f"kafka-{version()}-{checksum}"
+
+
+def install() -> Path:
+    """Fetch the jars unless they are there, and return their folder.
+
+    Raises:
+        MissingError: Maven is missing or could not fetch them.
+    """
+    directory = jars_directory()
+    if directory.is_dir():
+        return directory
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise MissingError("mvn is missing: run .ci/system-packages kafka")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="kafka-", dir=directory.parent) as folder:
+        filled = Path(folder) / "jars"
+        command = [maven, "--batch-mode", "--quiet", "--file", str(POM)]
+        command += ["dependency:copy-dependencies", f"-DoutputDirectory={filled}"]
+        result = subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
+        if result.returncode:
+            raise MissingError(f"{' '.join(command)} ended with {result.returncode}")
+        try:
+            filled.rename(directory)
+        except OSError:
+            # Somebody else was quicker; what is there is whole.
+            if not directory.is_dir():
+                raise
+    return directory
+
+
+@functools.cache
+def java() -> str:
+    """Return the Java to use.
+
+    Raises:
+        MissingError: There is none, or it is too old for Kafka.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which(f"{home}/bin/java" if home else "java")
+    if found is None:
+        raise MissingError("java is missing: run .ci/system-packages kafka")
+    shown = subprocess.run([found, "-version"], check=True, capture_output=True, text=True).stderr
+    number = re.search(r'version "(\d+)', shown)
+    if number is None or int(number[1]) < OLDEST_JAVA:
+        raise MissingError(f"Kafka needs Java {OLDEST_JAVA} or newer, {found} says: {shown}")
+    return found
+
+
+def command(main: str, arguments: Sequence[str | Path] = (), *, heap: str = "256m") -> list[str]:
+    """Return the command that runs a Java class of Kafka in a small, quickly started machine.
+
+    Raises:
+        MissingError: Java or the jars are missing.
+    """
+    jars = jars_directory()
+    if not jars.is_dir():
+        raise MissingError(f"{jars} is missing: run make test, or python -m tests.kafka.jars")
+    small = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
+    logging = f"-Dlog4j2.configurationFile={LOG4J}"
+    return [java(), *small, logging, "-cp", f"{jars}/*", main, *map(str, arguments)]
+
+
+if __name__ == "__main__":
+    try:
+        install()
+    except MissingError as error:
+        sys.exit(f"logfs: {error}")

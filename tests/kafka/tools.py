@@ -1,0 +1,70 @@
+"""Kafka's command-line tools, each a Java class of its own.
+
+``Found.problems`` is what kafka-dump-log complains about, which its exit status does not tell: a
+bad checksum is ``isvalid: false``, a torn tail a line on stdout, a wrong index lines on stderr.
+
+Source: Kafka DumpLogSegments, StorageTool.
+"""
+
+import re
+import subprocess
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kafka import jars
+from tests.mounting import PATIENCE_S
+
+DUMP_LOG = "kafka.tools.DumpLogSegments"
+STORAGE = "kafka.tools.StorageTool"
+
+_COMPLAINTS = re.compile(
+    r"isvalid: false|invalid bytes|mismatch|Exception|out of order|Non-consecutive|"
+    r"doesn't match|not found|[Cc]orrupt|Error|error"
+)
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a tool printed."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True)
+class Dump(Result):
+    """What kafka-dump-log printed of some files."""
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything it says that it does not say of sound files; [] if they are sound.
+
+        Payloads must not be printed: they could hold anything.
+        """
+        lines = [line for line in self.stdout.splitlines() if _COMPLAINTS.search(line)]
+        lines += self.stderr.splitlines()
+        return lines if self.status == 0 else [f"status {self.status}", *lines]
+
+
+def run(main: str, *arguments: str | Path, heap: str = "256m") -> Result:
+    """Run a Java class, which may fail."""
+    command = jars.command(main, arguments, heap=heap)
+    got = subprocess.run(
+        command,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="surrogateescape",
+        timeout=PATIENCE_S,
+    )
+    return Result(got.returncode, got.stdout, got.stderr)
+
+
+def dump_log(files: Iterable[Path], *options: str) -> Dump:
+    """Run kafka-dump-log on files, all in one Java machine."""
+    names = ",".join(str(file) for file in files)
+    got = run(DUMP_LOG, *options, "--files", names)
+    return Dump(got.status, got.stdout, got.stderr)
