@@ -1,6 +1,6 @@
 """Settings that are valid and probably not meant: what Kafka's operators have learned to avoid."""
 
-from logfs.config.topic import DAY_MS, TOPIC_KEYS, CleanupPolicy, TopicConfig
+from logfs.config.topic import DAY_MS, TOPIC_KEYS, TopicConfig
 
 NEVER_ROLLS_MS = 365 * DAY_MS
 """A compacted topic whose segments may last longer is warned about."""
@@ -18,13 +18,8 @@ def warnings(config: TopicConfig) -> list[str]:
             "cleanup.policy is empty: nothing is ever removed; set cleanup.policy=delete, or "
             "retention.ms=-1 if that is meant"
         )
-    is_deleted = CleanupPolicy.DELETE in config.cleanup_policy
-    if is_deleted and 0 <= config.retention_ms < config.max_segment_ms:
-        found.append(
-            f"segment.ms={config.segment_ms} is longer than retention.ms={config.retention_ms}: "
-            "a segment goes as a whole, so its first records may stay for both times together; set "
-            f"segment.ms={max(1, config.retention_ms)} or less"
-        )
+    if config.is_expiring and config.retention_ms < config.segment_ms:
+        found.extend(_outlived_retention(config))
     if config.is_compacted and config.max_segment_ms > NEVER_ROLLS_MS:
         found.append(
             f"segment.ms={config.segment_ms}: the active segment is never compacted, and it is not "
@@ -41,3 +36,20 @@ def warnings(config: TopicConfig) -> list[str]:
             f"set {name}={config.max_message_bytes} or more, or max.message.bytes to less"
         )
     return found
+
+
+def _outlived_retention(config: TopicConfig) -> list[str]:
+    """Return what to say of a segment.ms that is longer than retention.ms."""
+    shortest = max(1, config.retention_ms)
+    text = f"segment.ms={config.segment_ms} is longer than retention.ms={config.retention_ms}: "
+    if config.is_given("segment.ms"):
+        if config.max_segment_ms <= config.retention_ms:
+            return []  # rolled in time by max.compaction.lag.ms
+        return [
+            f"{text}a segment goes as a whole, so its first records may stay for both times "
+            f"together; set segment.ms={shortest} or less, or leave it out"
+        ]
+    return [
+        f"{text}since nobody has set it, segments are rolled after {config.max_segment_ms} ms "
+        f"instead, so that records go in time; to say so, set segment.ms={shortest} or less"
+    ]

@@ -22,6 +22,11 @@ from logfs.config.settings import ConfigKey, Settings, config_keys, setting
 from logfs.errors import InvalidConfigError
 
 DAY_MS = 86_400_000
+SHORTEST_ROLL_MS = 60_000
+"""No segment is rolled on account of ``retention.ms`` before it is so old.
+
+Retention does not look more often than that, and every segment has files of its own.
+"""
 
 _NOT_REPLICATED = "logfs does not replicate"
 _NOT_TIERED = "logfs has no tiered storage"
@@ -319,10 +324,27 @@ class TopicConfig(Settings):
 
     @property
     def max_segment_ms(self) -> int:
-        """Age at which the active segment is rolled. Source: Kafka LogConfig.maxSegmentMs."""
+        """Age at which the active segment is rolled. Source: Kafka LogConfig.maxSegmentMs.
+
+        A ``segment.ms`` that nobody has set does not exceed ``retention.ms``: a segment goes as a
+        whole, and its first records would stay for both times together. But no segment is rolled
+        for that before it is ``SHORTEST_ROLL_MS`` old.
+        """
+        limits = [self.segment_ms]
         if self.is_compacted:
-            return min(self.segment_ms, self.max_compaction_lag_ms)
-        return self.segment_ms
+            limits.append(self.max_compaction_lag_ms)
+        if self.is_expiring and not self.is_given("segment.ms"):
+            limits.append(max(self.retention_ms, SHORTEST_ROLL_MS))
+        return min(limits)
+
+    @property
+    def is_expiring(self) -> bool:
+        """Whether records go because of their age."""
+        return CleanupPolicy.DELETE in self.cleanup_policy and self.retention_ms >= 0
+
+    def is_given(self, key: str) -> bool:
+        """Whether a key was given, to the topic or to what it falls back to."""
+        return key in self.explicit or (self.base is not None and self.base.is_given(key))
 
     @property
     def compression_level(self) -> int | None:

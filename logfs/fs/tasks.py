@@ -4,6 +4,7 @@
     flush         partitions whose flush.ms has passed
     checkpoint    every log.flush.offset.checkpoint.interval.ms
     remove        files of deleted topics and segments whose file.delete.delay.ms has passed
+    retention     every log.retention.check.interval.ms; see ``retention``
 
 Every task runs beside the others, and every partition's beside those of other partitions, so a slow
 disk holds up nobody but its own.
@@ -17,6 +18,7 @@ import trio
 from logfs.errors import LogfsError
 from logfs.fs.host import Clock
 from logfs.fs.partitions import Partition
+from logfs.fs.retention import Retention
 from logfs.fs.tree import Tree
 from logfs.log.store import LogStore
 
@@ -36,6 +38,9 @@ class Upkeep:
         tree: Knows the lanes of its partitions.
         changes: Taken for whatever changes the store as a whole.
         clock: The clocks.
+
+    Attributes:
+        retention: Deletes what the rules of topics no longer keep.
     """
 
     def __init__(self, store: LogStore, tree: Tree, changes: trio.Lock, clock: Clock) -> None:
@@ -46,6 +51,7 @@ class Upkeep:
         self._due: set[Partition] = set()
         self._busy: set[Partition] = set()
         self._something_due = trio.Event()
+        self.retention = Retention(store, tree, clock)
 
     def want_maintenance(self, partition: Partition) -> None:
         """Have ``maintain`` called for a partition, soon and in a thread."""
@@ -63,6 +69,7 @@ class Upkeep:
             nursery.start_soon(self._flush_what_is_due, nursery)
             nursery.start_soon(self._every, checkpoint_s, self._store.checkpoint)
             nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_due_files)
+            nursery.start_soon(self.retention.run)
 
     async def _maintain_what_is_due(self, nursery: trio.Nursery) -> None:
         while True:

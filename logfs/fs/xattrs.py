@@ -11,6 +11,7 @@ content, and ENOTSUP to write.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 
 from logfs.config import TOPIC_KEYS
@@ -28,6 +29,8 @@ from logfs.fs.nodes import (
 )
 from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "user.logfs."
 
@@ -61,6 +64,8 @@ def list_attributes(node: Node, store: LogStore) -> list[bytes]:
 def change_attribute(store: LogStore, node: Node, name: bytes, value: bytes | None) -> None:
     """Set an extended attribute, or remove it with None.
 
+    What is allowed and probably not meant goes to the log: there is no other way to say it.
+
     Raises:
         ForeignAttributeError: logfs does not keep attributes of this name.
         RefusedError: It can only be read.
@@ -78,7 +83,11 @@ def change_attribute(store: LogStore, node: Node, name: bytes, value: bytes | No
         raise InvalidConfigError(f"{name!r}={value!r} is not text") from None
     if text is None and key not in store.topic_properties(node.name):
         raise NoSuchAttributeError(f"{key} is not set")
+    known = store.config_warnings(node.name)
     store.alter_topic(node.name, {key: text})
+    for warning in store.config_warnings(node.name):
+        if warning not in known:
+            logger.warning("topic %s: %s", node.name, warning)
 
 
 def _key(name: bytes) -> str:

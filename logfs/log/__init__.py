@@ -3,6 +3,7 @@
 From the outside in::
 
     store          a data directory: topics, lock, checkpoints, clean stop
+      catalog        what can be asked of it
       topics         configuration, id, leader epoch of a topic; attributes, losses: plain files
       loading/       what a partition directory holds; recovery: scan, cutting
     partition      one log: append, roll, truncate, delete

@@ -324,5 +324,5 @@ class PartitionLog(RemovableLog):
         return new
 
     def _draw_jitter(self) -> int:
-        limit = min(self._config.segment_jitter_ms, self._config.segment_ms)
+        limit = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
         return int.from_bytes(self._host.new_id()[:4], "big") % limit if limit else 0

@@ -34,10 +34,11 @@ class RemovableLog(LogStanding):
             self.check_writable()
             if offset > self.log_end_offset:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
-            if offset <= self.log_start_offset:
-                return
             snapshot = self.snapshot
-            start = LogPoint(offset, lookup.positions_of_offset(snapshot, offset))
+            start = snapshot.start
+            if offset > start.offset:
+                start = LogPoint(offset, lookup.positions_of_offset(snapshot, offset))
+            # A directory that a broker left may hold segments below its log start offset.
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
             if gone:

@@ -20,19 +20,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
 
-from logfs import config as configuration
 from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.vfs import Disk, Lock
 from logfs.errors import (
     InvalidConfigError,
     LogfsError,
-    NoSuchPartitionError,
-    NoSuchTopicError,
-    ReadOnlyError,
     TopicExistsError,
 )
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import Attributes
+from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.host import Host
 from logfs.log.loading.loader import list_partitions, load_partition
@@ -48,25 +45,24 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 
+_POLICY_KEYS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes"})
+"""Whoever sets one of them says what is to become of old records."""
 
-class LogStore:
+
+class LogStore(Catalog):
     """The partitions of one data directory. Make it with ``open``.
 
     Attributes:
-        disk: The data directory.
-        read_only: Nothing is written into it, not even its lock.
         attributes: Remembered owners and modes of topics and partitions.
     """
 
     def __init__(self, disk: Disk, config: StoreConfig, host: Host, *, read_only: bool) -> None:
-        self.disk = disk
+        super().__init__(disk, read_only=read_only)
         self.config = config
-        self.read_only = read_only
         self.attributes = Attributes(disk)
         self._host = host
         self._opened = OpenSegments(disk, host.open_segments)
         self._defaults = TopicConfig.from_properties(config.topic_defaults())
-        self._topics: dict[str, dict[int, PartitionLog]] = {}
         self._lock: Lock | None = None
         self._changes = threading.RLock()
         self._deleted: list[tuple[int, PartitionLog]] = []
@@ -105,33 +101,6 @@ class LogStore:
         return store
 
     # Topics
-
-    def topics(self) -> list[str]:
-        """Return the names of all topics, sorted."""
-        return sorted(self._topics)
-
-    def partitions(self, topic: str) -> list[int]:
-        """Return the partition numbers of a topic, sorted.
-
-        Raises:
-            NoSuchTopicError: There is no such topic.
-        """
-        return sorted(self._partitions(topic))
-
-    def partition(self, topic: str, number: int) -> PartitionLog:
-        """Return one partition.
-
-        Raises:
-            NoSuchTopicError, NoSuchPartitionError: It does not exist.
-        """
-        log = self._partitions(topic).get(number)
-        if log is None:
-            raise NoSuchPartitionError(f"topic {topic} has no partition {number}")
-        return log
-
-    def all_partitions(self) -> list[PartitionLog]:
-        """Return every partition."""
-        return [log for topic in list(self._topics.values()) for log in list(topic.values())]
 
     def create_topic(
         self, name: str, partitions: int, properties: Mapping[str, str], now_ms: int
@@ -188,40 +157,23 @@ class LogStore:
             self.attributes.forget(name)
             self.checkpoint()
 
-    def topic_properties(self, name: str) -> dict[str, str]:
-        """Return what was set for a topic."""
-        config = self.topic_config(name)
-        return {key: config.get(key) for key in config.overrides()} if config.explicit else {}
-
-    def topic_config(self, name: str) -> TopicConfig:
-        """Return the configuration of a topic; NoSuchTopicError if there is none."""
-        return self._representative(name).config
-
-    def has_config(self, name: str) -> bool:
-        """Whether a topic has a configuration of its own; one that a broker made has none."""
-        log = self._representative(name)
-        return self.disk.exists(f"{log.directory}/{names.TOPIC_CONFIG}")
-
-    def topic_id(self, name: str) -> str | None:
-        """Return the id of a topic; NoSuchTopicError if there is none."""
-        return self._representative(name).topic_id
-
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configuration of a topic, or with None take it back; in effect when this returns.
+
+        A topic without a configuration of its own keeps its records also then, with an empty
+        ``cleanup.policy``, unless the changes say which are to go.
 
         Raises:
             NoSuchTopicError, InvalidConfigError, LogOfflineError, ReadOnlyError, OSError.
         """
         self._check_writable(name)
         with self._changes:
+            if not (self.has_config(name) or _POLICY_KEYS & changes.keys()):
+                changes = {"cleanup.policy": "", **changes}
             config = self.topic_config(name).with_changes(changes)
             for log in self._partitions(name).values():
                 topics.write_properties(self.disk, log.directory, config.overrides())
                 log.config = config
-
-    def config_warnings(self, name: str) -> list[str]:
-        """Return what is valid in a topic's configuration and probably not meant."""
-        return configuration.warnings(self.topic_config(name))
 
     # Upkeep
 
@@ -293,23 +245,6 @@ class LogStore:
             self._unlock()
 
     # Inside
-
-    def _partitions(self, topic: str) -> dict[int, PartitionLog]:
-        partitions = self._topics.get(topic)
-        if not partitions:
-            raise NoSuchTopicError(f"no topic {topic}")
-        return partitions
-
-    def _representative(self, topic: str) -> PartitionLog:
-        """Return a partition that says what its topic is; one that was loaded, if there is any."""
-        logs = list(self._partitions(topic).values())
-        return next((log for log in logs if not log.is_unreadable), logs[0])
-
-    def _check_writable(self, topic: str | None = None) -> None:
-        if self.read_only:
-            raise ReadOnlyError("the data directory is open read-only")
-        if topic is not None and (log := self._representative(topic)).is_unreadable:
-            log.check_writable()
 
     def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
         is_clean = checkpoints.has_clean_shutdown(self.disk)

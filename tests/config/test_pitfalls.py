@@ -16,12 +16,29 @@ def test_the_defaults_are_fine() -> None:
 
 
 def test_segment_longer_than_retention() -> None:
-    [warning] = warnings(make_topic(retention_ms="3600000"))
+    [warning] = warnings(make_topic(retention_ms="3600000", segment_ms="604800000"))
     assert warning.startswith("segment.ms=604800000 is longer than retention.ms=3600000: ")
-    assert warning.endswith("set segment.ms=3600000 or less")
+    assert warning.endswith("set segment.ms=3600000 or less, or leave it out")
     assert warnings(make_topic(retention_ms="3600000", segment_ms="3600000")) == []
     assert warnings(make_topic(retention_ms="3600000", cleanup_policy="compact")) == []
-    assert warnings(make_topic(retention_ms="0"))[0].endswith("set segment.ms=1 or less")
+    assert "set segment.ms=1 or less" in warnings(make_topic(retention_ms="0", segment_ms="2"))[0]
+    both = {"cleanup.policy": "compact,delete", "max.compaction.lag.ms": "5", "segment.ms": "9"}
+    assert warnings(TopicConfig.from_properties({**both, "retention.ms": "5"})) == []
+
+
+def test_a_segment_ms_that_nobody_set_is_cut_to_the_retention() -> None:
+    config = make_topic(retention_ms="3600000")
+    [warning] = warnings(config)
+    assert warning.startswith("segment.ms=604800000 is longer than retention.ms=3600000: since")
+    assert "rolled after 3600000 ms instead" in warning
+    assert warning.endswith("set segment.ms=3600000 or less")
+    assert config.max_segment_ms == 3_600_000
+    assert config.with_changes({"segment.ms": "604800000"}).max_segment_ms == 604_800_000
+    assert config.with_changes({"cleanup.policy": "compact"}).max_segment_ms == 604_800_000
+    assert config.with_changes({"retention.ms": "-1"}).max_segment_ms == 604_800_000
+    assert make_topic(retention_ms="0").max_segment_ms == 60_000, "or there would be no end of them"
+    base = make_topic(segment_ms="604800000")
+    assert TopicConfig.from_properties({"retention.ms": "5"}, base).max_segment_ms == 604_800_000
 
 
 def test_compacted_and_never_rolled() -> None:

@@ -49,7 +49,7 @@ async def configure(world: World, **settings: str) -> None:
 async def test_a_sealed_segment_is_made_durable_soon(
     kept: World, autojump_clock: MockClock
 ) -> None:
-    await configure(kept, segment_bytes="1048576")
+    await configure(kept, segment_bytes="1048588")
     handle = await kept.open("orders/0", APPEND)
     for _ in range(4):
         await kept.write(handle, b"x" * 400_000 + b"\n")
@@ -62,7 +62,7 @@ async def test_a_sealed_segment_is_made_durable_soon(
 async def test_what_becomes_due_meanwhile_is_done_afterwards(
     kept: World, autojump_clock: MockClock
 ) -> None:
-    await configure(kept, segment_bytes="1048576")
+    await configure(kept, segment_bytes="1048588")
     handle = await kept.open("orders/0", APPEND)
     log = kept.store.partition("orders", 0)
     came, opened = threading.Event(), threading.Event()
@@ -122,7 +122,7 @@ async def test_a_failure_takes_the_partition_offline_and_nothing_else(
     kept: World, autojump_clock: MockClock
 ) -> None:
     await kept.mkdir("bills")
-    await configure(kept, segment_bytes="1048576")
+    await configure(kept, segment_bytes="1048588")
     handle = await kept.open("orders/0", APPEND)
     kept.disk.fail_next_sync("orders-0/*.log")
     for _ in range(4):

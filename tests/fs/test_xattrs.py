@@ -31,6 +31,7 @@ async def test_facts_of_a_partition(orders: World) -> None:
     assert {f"user.logfs.{name}".encode() for name in facts} <= set(names)
 
 
+@pytest.mark.expect_log("topic orders: segment.ms=604800000 is longer than retention.ms=86400000")
 async def test_configuration_of_a_topic(orders: World) -> None:
     operations, user = orders.operations, orders.user
     topic = (await orders.find("orders")).st_ino

@@ -37,13 +37,17 @@ def statements(text: str) -> list[str]:
     return [" ".join(found.split()) for found in _STATEMENT.findall(text)]
 
 
-def quoted(path: Path) -> dict[str, str]:
-    """Return the tests of a file and the sentences they quote."""
-    functions = [x for x in ast.parse(path.read_text()).body if isinstance(x, ast.FunctionDef)]
+def quoted(number: int) -> dict[str, str]:
+    """Return the tests of a promise and the sentences they quote."""
+    functions = [
+        (path.name, node)
+        for path in Path(__file__).parent.glob(f"test_promise_{number}*.py")
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
     return {
-        function.name: " ".join((ast.get_docstring(function) or "").split())
-        for function in functions
-        if function.name.startswith("test_")
+        f"{file}::{function.name}": " ".join((ast.get_docstring(function) or "").split())
+        for file, function in functions
     }
 
 
@@ -55,7 +59,7 @@ def test_the_headings_are_the_promises() -> None:
 @pytest.mark.parametrize("number", range(1, len(PROMISES) + 1))
 def test_statements_and_tests_belong_together(number: int) -> None:
     stated = statements(sections()[number])
-    tests = quoted(Path(__file__).with_name(f"test_promise_{number}.py"))
+    tests = quoted(number)
     assert len(stated) == len(set(stated))
     assert not {name: text for name, text in tests.items() if text not in stated}
     assert not [statement for statement in stated if statement not in tests.values()]

@@ -7,7 +7,11 @@ from collections.abc import Sequence
 
 from logfs.disk.vfs import Disk
 from logfs.errors import DeletedError
+from logfs.log.names import FileKind
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
+
+_GOES_WITH_IT = (*SEGMENT_FILE_KINDS, FileKind.SNAPSHOT)
+"""The files that go with a segment: its own, and the producer snapshot taken where it begins."""
 
 
 class DeletedSegments:
@@ -25,7 +29,7 @@ class DeletedSegments:
     def add(self, segment: Segment, due_ms: int) -> None:
         """Rename the files of a segment; they may be removed from ``due_ms`` on."""
         segment.close_files()
-        for kind in SEGMENT_FILE_KINDS:
+        for kind in _GOES_WITH_IT:
             old = segment.file_name(kind)
             if self._disk.exists(old):
                 self._disk.rename(old, segment.file_name(kind, is_deleted=True))
@@ -58,7 +62,7 @@ class DeletedSegments:
 
 def remove_files(disk: Disk, segment: Segment) -> None:
     """Remove the files of a deleted segment. May take long, so not under the lock."""
-    for kind in SEGMENT_FILE_KINDS:
+    for kind in _GOES_WITH_IT:
         name = segment.file_name(kind)
         if disk.exists(name):
             disk.remove(name)

@@ -1,0 +1,114 @@
+"""Retention at work: every so often each partition gives up what its topic no longer keeps.
+
+The first look is log.initial.task.delay.ms after the start, the next ones follow every
+log.retention.check.interval.ms; a change of a topic counts from the next look on. Each partition is
+dealt with in a thread, one after the other, while its appends go on beside it.
+
+A topic without a configuration of its own was made by a broker, and what its records are worth
+nobody has said here: it is left alone until ``logfs topic alter`` says so.
+"""
+
+import logging
+from datetime import UTC, datetime
+
+import trio
+
+from logfs.errors import DeletedError, LogfsError, NoSuchPartitionError, NoSuchTopicError
+from logfs.fs.host import Clock
+from logfs.fs.partitions import Partition
+from logfs.fs.tree import Tree
+from logfs.log.cleaning.retention import Deletion, apply_retention
+from logfs.log.store import LogStore
+from logfs.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class Retention:
+    """Looks at every partition, again and again. Event loop only."""
+
+    def __init__(self, store: LogStore, tree: Tree, clock: Clock) -> None:
+        self._store = store
+        self._tree = tree
+        self._clock = clock
+        self._told: set[object] = set()
+
+    async def run(self) -> None:
+        """Look for what is to be deleted until cancelled."""
+        config = self._store.config
+        self._warn_of_pitfalls()
+        await trio.sleep(config.log_initial_task_delay_ms / 1000)
+        while True:
+            await self.look()
+            await trio.sleep(config.log_retention_check_interval_ms / 1000)
+
+    async def look(self) -> list[tuple[TopicPartition, Deletion]]:
+        """Look once at every partition; returns what was deleted."""
+        done = []
+        for topic in self._store.topics():
+            if not await trio.to_thread.run_sync(self._is_ours, topic):
+                self._tell(
+                    ("config", topic),
+                    f"topic {topic} has no configuration of its own, as a broker leaves it: nothing"
+                    " is ever deleted from it until 'logfs topic alter' has set its policy",
+                )
+                continue
+            for partition in self._partitions(topic):
+                deletion = await self._look_at(partition)
+                if deletion is not None and deletion.segments:
+                    done.append((partition.topic_partition, deletion))
+        return done
+
+    async def _look_at(self, partition: Partition) -> Deletion | None:
+        log, name = partition.log, partition.topic_partition
+        if log.offline is not None or log.is_deleted:
+            return None
+        try:
+            deletion = await partition.lane.sync(apply_retention, log, self._clock.now_ms())
+        except DeletedError:
+            return None  # with its topic, meanwhile
+        except (LogfsError, OSError) as error:
+            logger.warning("%s: retention: %s", name, error)
+            return None
+        except Exception:
+            logger.exception("a bug in logfs: retention of %s failed", name)
+            return None
+        if deletion.future is not None:
+            base_offset, latest = deletion.future
+            self._tell(
+                ("future", name, base_offset),
+                f"{name}: a record in the segment at offset {base_offset} is of {_moment(latest)}, "
+                "in the future: retention.ms keeps that segment, and all behind it, until then",
+            )
+        return deletion
+
+    def _partitions(self, topic: str) -> list[Partition]:
+        try:
+            return [self._tree.partition(topic, n) for n in self._store.partitions(topic)]
+        except (NoSuchTopicError, NoSuchPartitionError):
+            return []  # deleted meanwhile
+
+    def _is_ours(self, topic: str) -> bool:
+        try:
+            return self._store.has_config(topic)
+        except NoSuchTopicError:
+            return True
+
+    def _warn_of_pitfalls(self) -> None:
+        """Say at the start what is set and probably not meant."""
+        for topic in self._store.topics():
+            for warning in self._store.config_warnings(topic):
+                logger.warning("topic %s: %s", topic, warning)
+
+    def _tell(self, what: object, text: str) -> None:
+        """Log something once."""
+        if what not in self._told:
+            self._told.add(what)
+            logger.warning("%s", text)
+
+
+def _moment(timestamp_ms: int) -> str:
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000, UTC).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return f"{timestamp_ms} ms after the epoch"  # far outside the calendar

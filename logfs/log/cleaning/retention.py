@@ -1,0 +1,192 @@
+"""Retention: which segments a log gives up by itself, and giving them up.
+
+Three rules, in this order; each takes segments from the oldest on, up to the first that stays:
+
+    log start offset   the next segment begins at or below it; under every cleanup.policy
+    retention.bytes    without the segment the log still has that many bytes
+    retention.ms       the segment's latest record is older than that
+
+The last two count if ``cleanup.policy`` has delete and their value is not negative. Ages are those
+of the records: one with a timestamp in the future keeps its segment and all behind it; only a
+segment whose records have no timestamps is as old as its file. The active segment goes like any
+other, with a new one begun before, unless it is empty. Nothing at or beyond the high watermark
+goes.
+
+Source: Kafka UnifiedLog.deleteOldSegments, deletableSegments; LogSegment.largestTimestamp.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from logfs.config import CleanupPolicy, TopicConfig
+from logfs.log.partition import PartitionLog
+from logfs.log.segments.snapshot import Snapshot
+
+logger = logging.getLogger(__name__)
+
+SEGMENTS_AT_ONCE = 64
+"""Deleted without letting go of the partition's lock; appends wait for no more than these."""
+
+
+class Rule(StrEnum):
+    """Why a segment goes."""
+
+    START_OFFSET = "log start offset"
+    SIZE = "retention.bytes"
+    TIME = "retention.ms"
+
+
+class SegmentFacts(NamedTuple):
+    """What the rules know of a segment.
+
+    Attributes:
+        next_base: Where the next segment begins, the log end offset for the active one.
+        latest: Its largest timestamp; -1 if its records have none.
+    """
+
+    next_base: int
+    size_bytes: int
+    latest: int
+
+
+class Plan(NamedTuple):
+    """What is to go.
+
+    Attributes:
+        rules: For each segment to go, from the oldest on, the rule that takes it.
+        future: Index of the segment that a timestamp in the future keeps; None if none does.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    future: int | None = None
+
+
+class Deletion(NamedTuple):
+    """What retention has done to a partition.
+
+    Attributes:
+        segments: How many segments it deleted.
+        size_bytes: Bytes of their ``.log`` files.
+        start: The log start offset before and after.
+        rules: Why, without repetitions.
+        future: Base offset and latest timestamp of a segment that a timestamp in the future keeps.
+    """
+
+    segments: int
+    size_bytes: int
+    start: tuple[int, int]
+    rules: tuple[Rule, ...]
+    future: tuple[int, int] | None = None
+
+
+def plan_retention(
+    segments: Sequence[SegmentFacts],
+    config: TopicConfig,
+    offsets: tuple[int, int],
+    now_ms: int,
+    modified_ms: Callable[[int], int],
+) -> Plan:
+    """Decide which segments go.
+
+    Args:
+        segments: All of them, the last one active.
+        config: The topic's configuration.
+        offsets: The log start offset and the high watermark.
+        now_ms: The clock.
+        modified_ms: Gives the time at which the file of the segment with an index was last written;
+            asked for segments without timestamps only.
+    """
+    start, watermark = offsets
+    candidates = _candidates(segments, watermark)
+    rules: list[Rule] = []
+    while (
+        len(rules) < min(candidates, len(segments) - 1) and segments[len(rules)].next_base <= start
+    ):
+        rules.append(Rule.START_OFFSET)
+    if CleanupPolicy.DELETE not in config.cleanup_policy:
+        return Plan(tuple(rules))
+    excess = sum(s.size_bytes for s in segments[len(rules) :]) - config.retention_bytes
+    while config.retention_bytes >= 0 and len(rules) < candidates:
+        excess -= segments[len(rules)].size_bytes
+        if excess < 0:
+            break
+        rules.append(Rule.SIZE)
+    while config.retention_ms >= 0 and len(rules) < candidates:
+        latest = segments[len(rules)].latest
+        latest = modified_ms(len(rules)) if latest < 0 else latest
+        if now_ms - latest <= config.retention_ms:
+            return Plan(tuple(rules), len(rules) if latest > now_ms else None)
+        rules.append(Rule.TIME)
+    return Plan(tuple(rules))
+
+
+def apply_retention(log: PartitionLog, now_ms: int) -> Deletion:
+    """Delete what the rules take from a partition; durable, and logged.
+
+    Raises:
+        LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
+        OSError: The disk failed; what was deleted before is.
+
+    Source: Kafka UnifiedLog.deleteOldSegments.
+    """
+    count, size_bytes, before = 0, 0, log.log_start_offset
+    rules: dict[Rule, None] = {}
+    while True:
+        with log.exclusive():
+            log.check_writable()
+            snapshot = log.snapshot
+            plan = _plan(log, snapshot, now_ms)
+            part = plan.rules[:SEGMENTS_AT_ONCE]
+            _delete_first(log, len(part), now_ms)
+        count += len(part)
+        size_bytes += sum(snapshot.end_of(number)[2] for number in range(len(part)))
+        rules |= dict.fromkeys(part)
+        if len(part) == len(plan.rules):
+            break
+    future = None
+    if plan.future is not None:
+        future = snapshot.segments[plan.future].base_offset, _latest(snapshot, plan.future)
+    done = Deletion(count, size_bytes, (before, log.log_start_offset), tuple(rules), future)
+    if count:
+        logger.info(
+            "%s: deleted %d segments of %d bytes because of %s; the log starts at offset %d, "
+            "it started at %d",
+            log.topic_partition, count, size_bytes, " and ".join(rules), done.start[1], before,
+        )  # fmt: skip
+    return done
+
+
+def _candidates(segments: Sequence[SegmentFacts], watermark: int) -> int:
+    """Return how many segments, from the oldest on, may go at all."""
+    last = len(segments) - (segments[-1].size_bytes == 0)
+    return next((n for n in range(last) if segments[n].next_base > watermark), last)
+
+
+def _plan(log: PartitionLog, snapshot: Snapshot, now_ms: int) -> Plan:
+    segments = snapshot.segments
+    next_bases = [*(s.base_offset for s in segments[1:]), snapshot.end.offset]
+    facts = [
+        SegmentFacts(next_bases[n], snapshot.end_of(n)[2], _latest(snapshot, n))
+        for n in range(len(segments))
+    ]
+
+    def modified_ms(number: int) -> int:
+        return log.disk.stat(segments[number].name).mtime_ms
+
+    offsets = snapshot.start.offset, log.high_watermark
+    return plan_retention(facts, log.config, offsets, now_ms, modified_ms)
+
+
+def _latest(snapshot: Snapshot, number: int) -> int:
+    is_active = number == len(snapshot.segments) - 1
+    return snapshot.end.max_timestamp if is_active else snapshot.segments[number].max_timestamp
+
+
+def _delete_first(log: PartitionLog, count: int, now_ms: int) -> None:
+    if not count:
+        return
+    if count == len(log.snapshot.segments):
+        log.roll(now_ms)
+    log.advance_log_start_offset(log.snapshot.segments[count].base_offset, now_ms)

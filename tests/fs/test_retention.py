@@ -1,0 +1,108 @@
+"""When retention is looked after in a mount; time is trio's, and passes at once."""
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from logfs.log import names
+from tests.fs.test_tasks import until
+from tests.fs.world import START_MS, World
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def world() -> World:
+    return World(options="log.initial.task.delay.ms=30000,log.retention.check.interval.ms=300000")
+
+
+async def make(world: World, name: str, **settings: str) -> None:
+    properties = {key.replace("_", "."): value for key, value in settings.items()}
+    world.store.create_topic(name, 1, {"internal.segment.bytes": "100", **properties}, START_MS)
+    await world.append(f"{name}/0", b"a\nb\n")
+
+
+def start(world: World, name: str = "orders") -> int:
+    return world.store.partition(name, 0).log_start_offset
+
+
+@pytest.mark.allow_log("a batch that exceeds a segment is refused")
+async def test_the_first_look_comes_late_and_others_follow(
+    world: World, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await make(world, "orders", retention_bytes="0")
+    began = trio.current_time()
+    nursery.start_soon(world.operations.upkeep.run)
+    await trio.sleep(29)
+    assert start(world) == 0
+    await until(lambda: start(world) == 2)
+    assert trio.current_time() - began >= 30
+    await world.append("orders/0", b"c\n")
+    await until(lambda: start(world) == 3)
+    assert trio.current_time() - began >= 330
+
+
+async def test_a_change_counts_from_the_next_look_on(world: World) -> None:
+    await make(world, "orders", retention_ms="-1")
+    world.clock.advance(3600)
+    look = world.operations.upkeep.retention.look
+    assert await look() == []
+    world.store.alter_topic("orders", {"retention.ms": "3600000"})
+    assert await look() == []
+    world.clock.advance(0.001)
+    [(topic_partition, done)] = await look()
+    assert (str(topic_partition), done.segments, done.start) == ("orders/0", 1, (0, 2))
+
+
+@pytest.mark.expect_log("is of 2023-11-15T22:13:20+00:00, in the future: retention.ms keeps")
+async def test_a_record_of_the_future_is_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await make(world, "orders", retention_ms="0", message_timestamp_after_max_ms=str(2 * DAY_MS))
+    line = f'{{"timestamp":{START_MS + DAY_MS},"value":"v"}}\n'
+    await world.append("orders/0.jsonl", line.encode())
+    world.clock.advance(1)
+    for _ in range(3):
+        await world.operations.upkeep.retention.look()
+    assert start(world) == 2
+    assert len([r for r in caplog.records if "in the future" in r.message]) == 1
+
+
+@pytest.mark.expect_log("topic broker has no configuration of its own")
+async def test_a_topic_without_configuration_is_left_alone_and_told_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await make(world, "broker")
+    await make(world, "orders", retention_bytes="0")
+    world.disk.remove(f"broker-0/{names.TOPIC_CONFIG}")
+    world.restart(world.options + ",log.retention.bytes=0")
+    look = world.operations.upkeep.retention.look
+    assert len(await look()) == 1
+    assert await look() == []
+    assert (start(world, "broker"), start(world)) == (0, 2)
+    assert len([r for r in caplog.records if "no configuration" in r.message]) == 1
+    world.store.alter_topic("broker", {"flush.ms": "5"})
+    assert world.store.topic_config("broker").cleanup_policy == frozenset()
+    assert await look() == []
+    world.store.alter_topic("broker", {"cleanup.policy": "delete"})
+    assert len(await look()) == 1
+
+
+@pytest.mark.expect_log("orders/0: retention: [Errno 5]")
+@pytest.mark.allow_log("is offline")
+async def test_a_failure_is_that_of_one_partition(world: World) -> None:
+    await make(world, "orders", retention_bytes="0")
+    await make(world, "other", retention_bytes="0")
+    world.disk.fail_next_sync("orders-0/logfs.segments")
+    [(topic_partition, _)] = await world.operations.upkeep.retention.look()
+    assert topic_partition.topic == "other"
+
+
+@pytest.mark.allow_log("a batch that exceeds a segment is refused")
+@pytest.mark.expect_log("topic orders: segment.ms=9000 is longer than retention.ms=5")
+async def test_pitfalls_are_told_at_the_start(
+    world: World, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    await make(world, "orders", retention_ms="5", segment_ms="9000")
+    nursery.start_soon(world.operations.upkeep.run)
+    await trio.sleep(1)
