@@ -32,6 +32,9 @@ from tests.mounting import PATIENCE_S
 READ_UNCOMMITTED = "read_uncommitted"
 READ_COMMITTED = "read_committed"
 
+_QUIET = {"log_level": "0", "log.connection.close": "false"}
+"""Else librdkafka tells stderr of each broker that stops; errors come as errors all the same."""
+
 
 class Client:
     """A client of one broker.
@@ -42,7 +45,8 @@ class Client:
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._common = {"bootstrap.servers": bootstrap, **_QUIET}
+        self._admin = AdminClient(self._common)
 
     # Topics
 
@@ -92,7 +96,7 @@ class Client:
 
     def producer(self, **config: str) -> "RecordProducer":
         """Return a producer; ``compression_type`` is ``compression.type``."""
-        return RecordProducer({"bootstrap.servers": self.bootstrap} | _properties(config))
+        return RecordProducer(self._common | _properties(config))
 
     def produce(
         self, topic: str, records: Iterable[Record], partition: int = 0, **config: str
@@ -113,23 +117,20 @@ class Client:
         start: int = OFFSET_BEGINNING,
     ) -> list[Record]:
         """Read a partition from an offset to its end as an isolation level shows it."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.bootstrap,
-                "group.id": "tests",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "auto.offset.reset": "earliest",
-                "isolation.level": isolation,
-                "check.crcs": True,
-                "fetch.wait.max.ms": 10,
-            }
-        )
-        try:
-            consumer.assign([TopicPartition(topic, partition, start)])
-            return _read_to_the_end(consumer, topic)
-        finally:
-            consumer.close()
+        where = TopicPartition(topic, partition, start)
+        return self._consume([where], isolation)[topic]
+
+    def consume_all(
+        self,
+        topics: Iterable[str],
+        *,
+        isolation: str = READ_UNCOMMITTED,
+        starts: Mapping[str, int] | None = None,
+    ) -> dict[str, list[Record]]:
+        """Read partition 0 of many topics in the time of one, each from its begin or its start."""
+        begin = starts or {}
+        where = [TopicPartition(name, 0, begin.get(name, OFFSET_BEGINNING)) for name in topics]
+        return self._consume(where, isolation)
 
     def earliest(self, topic: str, partition: int = 0) -> int:
         """Return the log start offset."""
@@ -145,6 +146,25 @@ class Client:
         return None if offset < 0 else offset
 
     # Inside
+
+    def _consume(self, where: list[TopicPartition], isolation: str) -> dict[str, list[Record]]:
+        consumer = Consumer(
+            {
+                **self._common,
+                "group.id": "tests",
+                "enable.auto.commit": "false",
+                "enable.partition.eof": "true",
+                "auto.offset.reset": "earliest",
+                "isolation.level": isolation,
+                "check.crcs": "true",
+                "fetch.wait.max.ms": "10",
+            }
+        )
+        try:
+            consumer.assign(where)
+            return _read_to_the_ends(consumer, {each.topic for each in where})
+        finally:
+            consumer.close()
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
         where = TopicPartition(topic, partition)
@@ -213,19 +233,20 @@ def _check_delivery(error: KafkaError | None, _: Message) -> None:
         raise KafkaException(error)
 
 
-def _read_to_the_end(consumer: Consumer, topic: str) -> list[Record]:
-    records = []
+def _read_to_the_ends(consumer: Consumer, unfinished: set[str]) -> dict[str, list[Record]]:
+    records: dict[str, list[Record]] = {topic: [] for topic in unfinished}
     deadline = time.monotonic() + PATIENCE_S
-    while True:
-        for message in consumer.consume(10_000, 0.05):
-            error = message.error()
+    while unfinished:
+        assert time.monotonic() < deadline, f"no end of {sorted(unfinished)}"
+        for message in consumer.consume(10_000, 0.01):
+            error, topic = message.error(), message.topic()
             if error is None:
-                records.append(_record(message))
+                records[topic].append(_record(message))
             elif error.code() == KafkaError._PARTITION_EOF:
-                return records
+                unfinished.discard(topic)
             else:
                 raise AssertionError(f"reading topic {topic}: {error}")
-        assert time.monotonic() < deadline, f"topic {topic}: no end after {len(records)} records"
+    return records
 
 
 def _record(message: Message) -> Record:
