@@ -10,7 +10,7 @@ setup(
         Extension(
             "logfs.records._native",
             ["logfs/records/_native.pyx"],
-            depends=["logfs/records/_bytes.h", *map(str, Path("logfs/records").glob("*.pxi"))],
+            depends=[str(p) for s in ("h", "pxi") for p in Path("logfs/records").glob(f"*.{s}")],
             extra_compile_args=["-O3"],
         ),
     ),

@@ -58,6 +58,7 @@ cdef class IndexBuilder:
     cdef readonly int64_t records
     cdef readonly str problem
     cdef readonly int64_t wanted
+    cdef bint skips_text    # the next batch begins behind a gap, which has entries of its own
     cdef object decompress
     cdef bytearray offset_entries
     cdef bytearray time_entries
@@ -177,7 +178,8 @@ cdef class IndexBuilder:
         lf_put64(entry + 8, self.text)
         lf_put64(entry + 16, self.tsv)
         lf_put64(entry + 24, self.jsonl)
-        self.text_entries += PyBytes_FromStringAndSize(<char *>entry, 32)
+        if not self.skips_text:
+            self.text_entries += PyBytes_FromStringAndSize(<char *>entry, 32)
         self.time_entries += self.final_time_entry()
         return 0
 

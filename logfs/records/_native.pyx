@@ -3,8 +3,8 @@
 """Every loop over the bytes of records: lines to batches, batches to renderings, the index rules.
 
 This file reads and renders single records; its parts, included at the end, are ``_search``,
-``_decode``, ``_index`` (IndexBuilder), ``_render`` (Renderer), ``_lines`` and ``_encode``. The layout
-of a batch stands in ``logfs.records.batch``.
+``_decode``, ``_index`` (IndexBuilder), ``_render`` (Renderer), ``_lines``, ``_encode`` and ``_clean``
+(OffsetMap, BatchFilter). The layout of a batch stands in ``logfs.records.batch``.
 
 Renderings of one record, each ended by one LF:
 
@@ -27,7 +27,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
-from libc.stdint cimport int64_t, uint8_t, uint32_t
+from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy
 
@@ -82,6 +82,15 @@ cdef extern from "_bytes.h" nogil:
     uint8_t *lf_put_json(uint8_t *, const uint8_t *, size_t)
     uint8_t *lf_put_base64(uint8_t *, const uint8_t *, size_t)
 
+cdef extern from "_hash.h" nogil:
+    ctypedef struct lf_hash:
+        uint64_t low
+        uint64_t high
+    lf_hash lf_hash_bytes(const uint8_t *, size_t, uint64_t, uint64_t)
+    uint64_t lf_share_of(uint64_t, uint64_t)
+    void *lf_zeroed(size_t)
+    void lf_prefetch(const void *)
+
 ctypedef const uint8_t *bytes_t
 
 cdef enum:
@@ -109,6 +118,7 @@ cdef struct Span:
 cdef struct Rec:
     int64_t offset
     int64_t timestamp
+    bytes_t fields          # key, value and headers
     Span key
     Span value
     bytes_t headers         # behind their count, already checked
@@ -206,6 +216,7 @@ cdef int next_record(Batch *b, Rec *r) noexcept nogil:
     if p == NULL:
         return -1
     r.offset = lf_add(b.base_offset, number)
+    r.fields = p
     p = skip_bytes(p, r.end, &r.key, -1)
     if p == NULL:
         return -1
@@ -497,3 +508,4 @@ include "_index.pxi"
 include "_render.pxi"
 include "_lines.pxi"
 include "_encode.pxi"
+include "_clean.pxi"

@@ -1,0 +1,314 @@
+"""The native half of compaction: which key stands where last, and what is left of a batch."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logfs.errors import CorruptRecordError
+from logfs.log.indexes.textindex import decode_text_entry, find_gaps
+from logfs.records._native import BatchFilter, IndexBuilder, OffsetMap, find_special
+from logfs.records.batch import BatchFields, decode_header, decode_records, encode_batch
+from logfs.records.compression import Compression, decompress
+from logfs.records.record import Record
+from logfs.types import Positions
+from tests.records.compacting import Keys, Round
+from tests.records.oracle import lengths
+
+NOW_MS = 1_700_000_000_000
+KEY = bytes(range(16))
+ROOMY = 1 << 20
+
+keys = st.sampled_from([None, b"", b"a", b"b", b"c", b"a longer key, of more than 8 bytes"])
+values = st.sampled_from([None, b"", b"v", b"two\nlines\t\\", b"x" * 50])
+
+
+def offset_map(memory_bytes: int = ROOMY, load_factor: float = 0.9) -> OffsetMap:
+    return OffsetMap(memory_bytes, load_factor, KEY)
+
+
+def batch_of(*records: Record, fields: BatchFields | None = None) -> bytes:
+    return encode_batch(records, fields or BatchFields())
+
+
+def record(offset: int, key: bytes | None, value: bytes | None = b"v") -> Record:
+    return Record(offset, NOW_MS + offset, key, value, ())
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[bytes]:
+    """A log of plain batches, some as an earlier compaction leaves them."""
+    made, offset = [], 0
+    for _ in range(draw(st.integers(1, 5))):
+        records = []
+        base_offset = offset + draw(st.integers(0, 2))
+        offset = base_offset
+        for _ in range(draw(st.integers(0, 40))):
+            offset += draw(st.sampled_from([0, 0, 0, 1]))
+            timestamp = NOW_MS + draw(st.integers(-5, 5))
+            headers = draw(st.sampled_from([(), ((b"h", None),)]))
+            records.append(Record(offset, timestamp, draw(keys), draw(values), headers))
+            offset += 1
+        last_offset = max(offset - 1 + draw(st.integers(0, 1)), base_offset)
+        offset = last_offset + 1
+        is_log_append_time = draw(st.booleans())
+        fields = BatchFields(
+            compression=draw(st.sampled_from([Compression.NONE, *Compression])),
+            producer_id=draw(st.sampled_from([-1, 7])),
+            is_log_append_time=is_log_append_time,
+            delete_horizon_ms=draw(st.sampled_from([None, NOW_MS - 1, NOW_MS + 1])),
+            base_offset=base_offset,
+            last_offset=last_offset,
+            max_timestamp=NOW_MS + 9 if is_log_append_time else None,
+        )
+        made.append(encode_batch(records, fields))
+    return made
+
+
+def positions_of(log: bytes, text_index: bytes) -> list[tuple[Record, Positions]]:
+    """The records of a segment, each with its positions, which gaps say anew."""
+    gaps = find_gaps(text_index)
+    assert not set(gaps) & {number + 1 for number in gaps}, "three entries for one place"
+    behind = {
+        decode_text_entry(text_index, number + 1).relative_offset: decode_text_entry(
+            text_index, number + 1
+        ).lengths
+        for number in find_gaps(text_index)
+    }
+    placed, at, position = [], Positions(), 0
+    while position < len(log):
+        header = decode_header(log, position)
+        for found in [] if header.is_control else decode_records(log, position):
+            at = behind.pop(found.offset, at)
+            placed.append((found, at))
+            at = at.plus(lengths([found]))
+        position += header.size_bytes
+    assert not behind, "a gap in front of no record"
+    return placed
+
+
+def clean(
+    log: bytes, round_: Round, text_index: bytes | None, interval: int = 100
+) -> tuple[bytes, bytes, BatchFilter]:
+    """Clean a segment; its log, its text index and what the filter says."""
+    table = offset_map()
+    table.put_batches(log, 0, len(log), 0, decompress)
+    builder = IndexBuilder(0, interval, decompress)
+    sieve = BatchFilter(
+        table,
+        builder,
+        now_ms=round_.now_ms,
+        delete_retention_ms=round_.delete_retention_ms,
+        upper_bound=round_.upper_bound,
+        retained=dict(round_.retained),
+        decompress=decompress,
+    )
+    sieve.begin_segment(0, 0, 0, 0, text_index)
+    assert sieve.filter_batches(log, 0, len(log)) == len(log)
+    data, offset_entries, time_entries, text_entries = sieve.take()
+    again = IndexBuilder(0, interval, decompress)
+    assert again.feed(data, 0, len(data), True) == len(data), again.problem
+    assert (offset_entries, time_entries) == again.take()[:2], "not the index of a recovery scan"
+    return data, text_entries, sieve
+
+
+@given(batches(), st.integers(0, 200), st.integers(0, 200))
+def test_what_is_left_is_what_the_plain_rules_leave(
+    log: list[bytes], upper_bound: int, retained: int
+) -> None:
+    known = Keys()
+    for batch in log:
+        known.put_batch(batch)
+    round_ = Round(known, NOW_MS, upper_bound=upper_bound, retained={retained: 7})
+    filtered = [round_.filtered(batch) for batch in log]
+    data, text_index, sieve = clean(b"".join(log), round_, None)
+    assert data == b"".join(batch for batch, _, _ in filtered if batch is not None)
+    survivors = [found for _, _, kept in filtered for found in kept]
+    assert sieve.kept_lengths == lengths(survivors)
+    at, places = Positions(), {}
+    for found in [found for _, seen, _ in filtered for found in seen]:
+        places[found.offset] = at
+        at = at.plus(lengths([found]))
+    expected = [(found, places[found.offset]) for found in survivors]
+    assert positions_of(data, text_index) == expected
+    assert sieve.has_gaps == bool(find_gaps(text_index))
+    if survivors:
+        last = lengths(survivors[-1:])
+        assert sieve.ends == places[survivors[-1].offset].plus(last)
+    # Once more, with other keys: positions stay where they are, old gaps included.
+    known.offsets.update(dict.fromkeys([b"a", b""], 1 << 40))
+    table = offset_map()
+    for key in (b"a", b""):
+        newer = batch_of(record(1 << 40, key))
+        table.put_batches(newer, 0, len(newer), 0, decompress)
+    builder = IndexBuilder(0, 100, decompress)
+    second = BatchFilter(
+        table,
+        builder,
+        now_ms=NOW_MS,
+        delete_retention_ms=0,
+        upper_bound=-1,
+        retained={},
+        decompress=decompress,
+    )
+    second.begin_segment(0, 0, 0, 0, text_index if sieve.has_gaps else None)
+    second.filter_batches(data, 0, len(data))
+    left, _, _, index = second.take()
+    assert [row for row in expected if row in positions_of(left, index)] == positions_of(
+        left, index
+    )
+    assert not {b"a", b""} & {found.key for found, _ in positions_of(left, index)}
+
+
+def test_a_segment_of_a_group_begins_where_it_says() -> None:
+    first, second = batch_of(record(0, b"a"), record(1, b"b")), batch_of(record(5, b"c"))
+    table = offset_map()
+    table.put_batches(first + second, 0, len(first + second), 0, decompress)
+    sieve = BatchFilter(
+        table,
+        IndexBuilder(0, 0, decompress),
+        now_ms=NOW_MS,
+        delete_retention_ms=0,
+        upper_bound=-1,
+        retained={},
+        decompress=decompress,
+    )
+    sieve.begin_segment(0, 0, 0, 0, None)
+    sieve.filter_batches(first, 0, len(first))
+    sieve.begin_segment(5, 1000, 2000, 3000, None)
+    sieve.filter_batches(second, 0, len(second))
+    data, _, _, text_index = sieve.take()
+    assert data == first + second
+    assert positions_of(data, text_index)[-1] == (record(5, b"c"), (1000, 2000, 3000))
+
+
+@pytest.mark.parametrize("codec", list(Compression))
+def test_the_map_knows_the_last_offset_of_many_keys(codec: Compression) -> None:
+    table = offset_map(64 << 20)
+    known = Keys()
+    for number in range(0, 40_000, 2_000):
+        records = [
+            record(offset, b"%d" % (offset * 7919 % 25_000))
+            for offset in range(number, number + 2_000)
+        ]
+        batch = encode_batch(records, BatchFields(compression=codec))
+        known.put_batch(batch)
+        assert table.put_batches(batch, 0, len(batch), 0, decompress) == len(batch)
+    assert table.size == len(known.offsets) == 25_000
+    assert table.records_read == 40_000
+    assert {key: table.get(key) for key in known.offsets} == known.offsets
+    assert table.get(b"25000") == -1
+    assert table.latest_offset == 39_999
+
+
+@pytest.mark.parametrize(("slots", "limit"), [(10, 9), (5, 4), (2, 1)])
+def test_a_full_map_stops_at_the_next_keyed_record(slots: int, limit: int) -> None:
+    table, known = offset_map(24 * slots + 23), Keys(limit)
+    batch = batch_of(
+        *[record(offset, b"%d" % offset) for offset in range(limit)],
+        record(limit, None),
+        record(limit + 1, b"0"),
+        record(limit + 2, b"0"),
+    )
+    known.put_batch(batch)
+    assert table.limit == limit
+    assert table.put_batches(batch, 0, len(batch), 0, decompress) == 0
+    assert table.is_full
+    assert table.latest_offset == known.latest_offset == limit - 1
+    assert table.get(b"0") == 0
+    assert table.put_batches(batch, 0, len(batch), 0, decompress) == 0, "a full map goes on"
+
+
+def test_a_map_can_be_filled_to_its_last_slot() -> None:
+    table = offset_map(24 * 100, 1.0)
+    batch = batch_of(*[record(offset, b"%d" % offset) for offset in range(100)])
+    assert table.put_batches(batch, 0, len(batch), 0, decompress) == len(batch)
+    assert not table.is_full
+    assert table.get(b"100") == -1
+
+
+def test_records_below_the_start_are_not_noted() -> None:
+    table = offset_map()
+    first, second = batch_of(record(0, b"a"), record(1, b"b")), batch_of(record(2, b"a"))
+    log = first + second
+    assert table.put_batches(log, 0, len(log), 1, decompress) == len(log)
+    assert (table.get(b"a"), table.get(b"b"), table.size) == (2, 1, 2)
+    table = offset_map()
+    table.put_batches(log, 0, len(first), 2, decompress)
+    assert table.latest_offset == -1
+    table.pass_to(9)
+    assert table.latest_offset == 9
+
+
+def test_transactions_are_left_to_the_caller() -> None:
+    plain = batch_of(record(0, b"a"))
+    inside = batch_of(record(1, b"a"), fields=BatchFields(producer_id=1, is_transactional=True))
+    marker = batch_of(
+        Record(2, NOW_MS, b"\0\0\0\0", b"\0" * 6, ()),
+        fields=BatchFields(producer_id=1, is_transactional=True, is_control=True),
+    )
+    log = plain + inside + marker
+    table = offset_map()
+    assert find_special(log, 0, len(log)) == len(plain)
+    assert table.put_batches(log, 0, len(log), 0, decompress) == len(plain)
+    behind = table.put_batch(log, len(plain), len(log), 0, decompress, True)
+    assert (behind, table.get(b"a"), table.latest_offset) == (len(plain + inside), 0, 1)
+    assert table.put_batch(log, len(plain), len(log), 0, decompress, False) == behind
+    assert table.get(b"a") == 1
+    assert table.put_batch(log, behind, len(log), 0, decompress, False) == len(log)
+    assert table.get(b"\0\0\0\0") == -1, "a marker has no key"
+    for discard, is_empty, retain in [
+        (False, False, False),
+        (False, True, False),
+        (True, False, False),
+        (True, False, True),
+    ]:
+        sieve = BatchFilter(
+            offset_map(),
+            IndexBuilder(0, 0, decompress),
+            now_ms=NOW_MS,
+            delete_retention_ms=5,
+            upper_bound=-1,
+            retained={},
+            decompress=decompress,
+        )
+        sieve.begin_segment(0, 0, 0, 0, None)
+        round_ = Round(Keys(), NOW_MS, 5)
+        for batch in (inside, marker):
+            at = log.index(batch)
+            stop = sieve.filter_batch(
+                log, at, len(log), discard=discard, is_empty=is_empty, retain=retain
+            )
+            assert stop == at + len(batch)
+            expected, _, _ = round_.filtered(
+                batch, discard=discard, is_empty=is_empty, retain=retain
+            )
+            assert sieve.take()[0] == (expected or b"")
+
+
+def test_damage_is_not_passed_over() -> None:
+    batch = batch_of(record(0, b"a"), record(1, b"a"))
+    damaged = bytearray(batch)
+    damaged[-1] ^= 1
+    legacy = bytearray(batch)
+    legacy[16] = 1
+    for bad, problem in ((damaged, "checksum differs"), (legacy, "unsupported magic 1")):
+        with pytest.raises(CorruptRecordError, match=problem):
+            offset_map().put_batches(bad, 0, len(bad), 0, decompress)
+        sieve = clean(b"", Round(Keys(), 0), None)[2]
+        with pytest.raises(CorruptRecordError, match=problem):
+            sieve.filter_batches(bad, 0, len(bad))
+        assert sieve.take()[0] == b""
+    sieve = clean(b"", Round(Keys(), 0), None)[2]
+    with pytest.raises(CorruptRecordError, match="base offset 0 is below 2"):
+        sieve.filter_batches(batch + batch, 0, 2 * len(batch))
+
+
+@pytest.mark.parametrize(
+    ("memory_bytes", "load_factor", "key"),
+    [(24, 0.9, KEY), (0, 1, KEY), (99, 2, KEY), (99, 1, b"")],
+)
+def test_a_map_that_can_hold_nothing_is_refused(
+    memory_bytes: int, load_factor: float, key: bytes
+) -> None:
+    with pytest.raises(ValueError, match=r"hold no key|expected 16"):
+        OffsetMap(memory_bytes, load_factor, key)
