@@ -112,6 +112,10 @@ class InvalidConfigError(LogfsError):
     """A configuration key is unknown or its value out of bounds."""
 
 
+class PolicyViolationError(LogfsError):
+    """The cleanup policy of the topic does not allow what was asked for."""
+
+
 class ReadOnlyError(LogfsError):
     """A change was asked of a store that was opened read-only."""
 

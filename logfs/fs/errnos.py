@@ -57,6 +57,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.NoSuchPartitionError: errno.ENOENT,
     errors.TopicExistsError: errno.EEXIST,
     errors.InvalidConfigError: errno.EINVAL,
+    errors.PolicyViolationError: errno.EPERM,
     errors.ReadOnlyError: errno.EROFS,
     errors.LogOfflineError: errno.EIO,
     errors.DeletedError: errno.ESTALE,

@@ -1,5 +1,6 @@
 """The records a partition gives up at its begin, and the files that go with them."""
 
+import contextlib
 from collections.abc import Sequence
 
 from logfs.errors import OffsetOutOfRangeError
@@ -9,6 +10,7 @@ from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint
 from logfs.log.segments.table import SegmentState
 from logfs.log.standing import LogStanding
+from logfs.log.startoffset import noted_start_offset
 from logfs.log.state import PartitionState
 
 
@@ -23,16 +25,19 @@ class RemovableLog(LogStanding):
         """Give up the records below an offset; segments that hold nothing else are deleted.
 
         Their positions become a hole. Files are renamed, and removed once
-        ``file.delete.delay.ms`` has passed and no fixed name reads them any more.
+        ``file.delete.delay.ms`` has passed and no fixed name reads them any more. Durable when this
+        returns, other than in Kafka.
 
         Raises:
-            OffsetOutOfRangeError: ``offset`` is above the log end offset.
+            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
+            OffsetOutOfRangeError: ``offset`` is above the high watermark.
+            OSError: With ENOSPC the log is as before; anything else takes it offline.
 
         Source: Kafka UnifiedLog.maybeIncrementLogPointOffset, deleteLogPointOffsetBreachedSegments.
         """
         with self._lock:
             self.check_writable()
-            if offset > self.log_end_offset:
+            if offset > self.high_watermark:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
             snapshot = self.snapshot
             start = snapshot.start
@@ -41,16 +46,34 @@ class RemovableLog(LogStanding):
             # A directory that a broker left may hold segments below its log start offset.
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
-            if gone:
-                # First, and durable: a power cut must not bring some of them back.
-                with self.offline_on_failure("write", but_not_full=True):
-                    self.table.put(*(s.entry(SegmentState.DROPPED) for s in gone))
-                with self.offline_on_failure("fsync"):
-                    self.table.sync()
-            self.snapshot = snapshot.changed(kept, start, snapshot.end)
+            with self._noted(start, kept[0]):
+                self._drop(gone)
+                self.snapshot = snapshot.changed(kept, start, snapshot.end)
             due_ms = now_ms + self._config.file_delete_delay_ms
             for segment in gone:
                 self._deleted.add(segment, due_ms)
+
+    def _noted(self, start: LogPoint, first: Segment) -> contextlib.AbstractContextManager[None]:
+        if start.offset in (first.base_offset, self.log_start_offset):
+            return contextlib.nullcontext()
+        return noted_start_offset(self.disk, self.topic_partition, start.offset)
+
+    def _drop(self, segments: Sequence[Segment]) -> None:
+        """Note in the table that segments are gone; durable: a power cut must bring none back."""
+        if segments:
+            with self.offline_on_failure("write", but_not_full=True):
+                self.table.put(*(s.entry(SegmentState.DROPPED) for s in segments))
+            with self.offline_on_failure("fsync"):
+                self.table.sync()
+
+    def hasten_removal(self, now_ms: int) -> tuple[int, int]:
+        """Let the time of all deleted segments have come; see ``remove_due_files``.
+
+        Returns:
+            Bytes of the ``.log`` files that can go now, and of those that open fixed names read.
+        """
+        with self._lock:
+            return self._deleted.hasten(now_ms)
 
     def remove_due_files(self, now_ms: int) -> None:
         """Remove the files of deleted segments whose time has come and that nobody reads."""

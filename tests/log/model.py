@@ -69,7 +69,6 @@ class Model:
     Attributes:
         records: Everything that was not truncated or lost; what is below ``start`` is not seen.
         end, end_offset: Where the next record stands.
-        noted_start: The log start offset of the last checkpoint.
         shown: The largest sizes ever seen.
         flushed: Offsets below it are durable.
         lines: Every line that was ever unfinished.
@@ -80,7 +79,6 @@ class Model:
     end: Positions = ZERO
     end_offset: int = 0
     start: int = 0
-    noted_start: int = 0
     shown: Positions = ZERO
     flushed: int = 0
     lines: list[Line] = field(default_factory=list)

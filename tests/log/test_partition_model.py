@@ -184,12 +184,6 @@ class PartitionMachine(RuleBasedStateMachine):
     @rule()
     def checkpoint(self) -> None:
         self.bench.store.checkpoint()
-        self.note_start()
-
-    def note_start(self) -> None:
-        """As in Kafka, a log start is only noted if it lies inside the first segment."""
-        is_inside = self.model.start > self.bench.log.snapshot.segments[0].base_offset
-        self.model.noted_start = self.model.start if is_inside else 0
 
     @rule(data=st.data())
     def truncate(self, data: st.DataObject) -> None:
@@ -223,7 +217,6 @@ class PartitionMachine(RuleBasedStateMachine):
         while self.writers:
             self.close_one(self.writers[0])
         self.bench.restart()
-        self.note_start()
         self.model.flushed = self.model.end_offset
 
     @rule()
@@ -249,11 +242,8 @@ class PartitionMachine(RuleBasedStateMachine):
         self.model.flushed = max(self.model.flushed, log.recovery_point)
 
     def come_back(self) -> None:
-        """A log start that was not noted may be forgotten if its segment is still there."""
-        start = self.bench.log.log_start_offset
-        highest = self.model.start if self.model.visible else self.model.end_offset
-        assert self.model.noted_start <= start <= highest, start
-        self.model.start = start
+        """What was given up does not come back."""
+        assert self.bench.log.log_start_offset == self.model.start
 
     def go_on_behind_the_lease(self, offset: int) -> None:
         """No position is given twice: what comes next stands behind all that was ever shown."""

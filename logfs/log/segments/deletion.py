@@ -36,6 +36,14 @@ class DeletedSegments:
         segment.is_deleted = True
         self._waiting.append((due_ms, segment))
 
+    def hasten(self, now_ms: int) -> tuple[int, int]:
+        """Make all of them due; returns the bytes of those not pinned and of those pinned."""
+        self._waiting = [(min(at, now_ms), segment) for at, segment in self._waiting]
+        sizes = [0, 0]
+        for _, segment in self._waiting:
+            sizes[segment.pins > 0] += segment.size_bytes
+        return sizes[0], sizes[1]
+
     def take_due(self, now_ms: int) -> list[Segment]:
         """Take the segments that are due and that no open file has pinned; see ``remove_files``."""
         due = [s for at, s in self._waiting if at <= now_ms and not s.pins]

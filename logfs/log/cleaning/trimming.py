@@ -1,0 +1,227 @@
+"""Trim: giving up the records before a point because somebody says so. Kafka: DeleteRecords.
+
+The point is the FROM of an address, ``orders/0@FROM``: what a name with this selector would show is
+kept. As in Kafka only topics whose ``cleanup.policy`` has delete can be trimmed, and nothing beyond
+the end is a point. A time that has not come yet is refused too: no record has reached it, so the
+whole log would go, and that is more likely a typing mistake.
+
+The log start offset may come to lie inside a batch: what is in front of it is not shown any more,
+but stays in the file as long as the batch does.
+
+Source: Kafka Partition.deleteRecordsOnLeader.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from datetime import tzinfo
+from typing import NamedTuple
+
+from logfs.config import CleanupPolicy
+from logfs.errors import (
+    BadSelectorError,
+    OffsetOutOfRangeError,
+    PolicyViolationError,
+    UnknownNameError,
+)
+from logfs.log.partition import PartitionLog
+from logfs.log.reading.address import (
+    Ago,
+    AtByte,
+    AtOffset,
+    Earliest,
+    Latest,
+    Moment,
+    Now,
+    PartitionAddress,
+    parse_partition_name,
+    parse_topic_name,
+)
+from logfs.log.reading.lookup import offset_for_time, positions_of_offset
+from logfs.log.reading.resolve import VIEWS
+from logfs.log.segments.snapshot import Snapshot
+from logfs.types import View
+
+
+class Trimmed(NamedTuple):
+    """What trimming has done to a partition.
+
+    Attributes:
+        partition: Its number.
+        log_start_offset: Where it starts now.
+        offsets: By how many offsets that is more than before.
+        segments: How many segments were deleted.
+        removed_bytes: Bytes of ``.log`` files that are gone, or with ``--now`` about to go.
+        held_bytes: Bytes that wait: for file.delete.delay.ms, or until nobody reads them any more.
+    """
+
+    partition: int
+    log_start_offset: int
+    offsets: int
+    segments: int
+    removed_bytes: int
+    held_bytes: int
+
+
+class TrimAddress(NamedTuple):
+    """What is to be trimmed.
+
+    Attributes:
+        partition: Its number; None for all of the topic.
+        keep: Its FROM is the first record to keep; its partition means nothing.
+    """
+
+    topic: str
+    partition: int | None
+    keep: PartitionAddress
+
+
+def parse_trim_address(names: Sequence[str], time_zone: tzinfo) -> TrimAddress:
+    """Parse what is behind the data directory: ``orders/0@FROM``, or ``orders@FROM`` for all.
+
+    Args:
+        names: The names below the data directory.
+        time_zone: Zone of dates and times that name none.
+
+    Raises:
+        BadSelectorError, IllegalTopicNameError, UnknownNameError: It does not parse.
+    """
+    topic, at, selector = (names[0] if names else "").partition("@")
+    if len(names) == 1 and at:
+        return TrimAddress(
+            parse_topic_name(topic), None, parse_partition_name(f"0@{selector}", time_zone)
+        )
+    if len(names) != 2:
+        raise UnknownNameError(
+            "expected a partition, TOPIC/PARTITION@FROM, or all of a topic, TOPIC@FROM; "
+            "what lies before FROM is given up"
+        )
+    keep = parse_partition_name(names[1], time_zone)
+    return TrimAddress(parse_topic_name(names[0]), keep.partition, keep)
+
+
+def check_trimmable(log: PartitionLog) -> None:
+    """Refuse to trim a topic whose policy does not say that records are deleted.
+
+    Raises:
+        PolicyViolationError: The message says what to do.
+        LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
+    """
+    log.check_writable()
+    policy = log.config.get("cleanup.policy")
+    if CleanupPolicy.DELETE not in log.config.cleanup_policy:
+        both = f"{policy},delete" if policy else "delete"
+        raise PolicyViolationError(
+            f"{log.topic_partition}: its cleanup.policy is {policy or 'empty'}, so records are not "
+            f"given up from the start on; 'logfs topic alter TOPIC --config cleanup.policy={both}' "
+            "allows that"
+        )
+
+
+def offset_to_keep(log: PartitionLog, address: PartitionAddress, now_ms: int) -> int:
+    """Return the offset of the first record that an address keeps.
+
+    Raises:
+        BadSelectorError: The address has no FROM, has a TO, or a FROM that lies ahead.
+        OffsetOutOfRangeError: An offset beyond the high watermark.
+    """
+    snapshot = log.snapshot
+    end = log.high_watermark
+    if address.start is None or address.end is not None or address.view not in VIEWS:
+        raise BadSelectorError("expected one @FROM, the first record to keep, as in orders/0@-7d")
+    match address.start:
+        case Earliest():
+            return snapshot.start.offset
+        case Latest():
+            return end
+        case AtOffset(n):
+            if n > end:
+                raise OffsetOutOfRangeError(n, snapshot.start.offset, end)
+            return max(n if n >= 0 else end + n, snapshot.start.offset)
+        case AtByte(n):
+            return _offset_at_byte(snapshot, VIEWS[address.view], n)
+    found = offset_for_time(snapshot, _moment(address.start, now_ms))
+    return end if found is None else min(found, end)
+
+
+def _moment(point: Moment | Ago | Now, now_ms: int) -> int:
+    match point:
+        case Moment(timestamp_ms):
+            if timestamp_ms > now_ms:
+                raise BadSelectorError(
+                    f"{timestamp_ms} ms after the epoch has not come yet, so every record lies "
+                    "before it; to give up all of them say @latest"
+                )
+            return timestamp_ms
+        case Ago(duration_ms):
+            return now_ms - duration_ms
+        case Now():
+            return now_ms
+
+
+def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) -> Trimmed:
+    """Give up the records of a partition below an offset; durable when this returns.
+
+    Args:
+        log: The partition; see ``check_trimmable``.
+        offset: The first one to keep.
+        now_ms: The clock.
+        at_once: Remove the files of all its deleted segments now, not when file.delete.delay.ms is
+            over. Those that open fixed names read go when these are closed.
+
+    Raises:
+        OffsetOutOfRangeError: ``offset`` is above the high watermark.
+        LogOfflineError, DeletedError, ReadOnlyError, OSError: It could not be done.
+    """
+    with log.exclusive():
+        check_trimmable(log)
+        before = log.snapshot
+        if offset == log.log_end_offset and before.end.file_size:
+            log.roll(now_ms)  # so that the active segment goes as well, as by retention
+        log.advance_log_start_offset(offset, now_ms)
+        gone = _deleted(before, log.snapshot)
+        removed, held = 0, gone[1]
+        if at_once:
+            removed, held = log.hasten_removal(now_ms)
+    if at_once:
+        log.remove_due_files(now_ms)
+    start = log.log_start_offset
+    number = log.topic_partition.partition
+    return Trimmed(number, start, start - before.start.offset, gone[0], removed, held)
+
+
+def trim_all(
+    logs: Sequence[PartitionLog], keep: PartitionAddress, now_ms: int, *, at_once: bool = False
+) -> list[Trimmed]:
+    """Trim partitions, all of them or, if one cannot be, none.
+
+    Raises:
+        See ``check_trimmable``, ``offset_to_keep``, ``trim``.
+    """
+    for log in logs:
+        check_trimmable(log)
+    offsets = [offset_to_keep(log, keep, now_ms) for log in logs]
+    return [
+        trim(log, offset, now_ms, at_once=at_once)
+        for log, offset in zip(logs, offsets, strict=True)
+    ]
+
+
+def _deleted(before: Snapshot, after: Snapshot) -> tuple[int, int]:
+    """Return how many segments were deleted between two snapshots, and their bytes."""
+    first = after.segments[0].base_offset
+    gone = [n for n, segment in enumerate(before.segments) if segment.base_offset < first]
+    return len(gone), sum(before.end_of(n)[2] for n in gone)
+
+
+def _offset_at_byte(snapshot: Snapshot, view: View, n: int) -> int:
+    """Return the offset of the record that holds a byte, or begins behind a hole around it."""
+    start, end = snapshot.start.offset, snapshot.end.offset
+    size = snapshot.end.positions[view]
+    if n > size:
+        raise BadSelectorError(f"byte {n} lies beyond the end, which is byte {size}")
+    position = max(n if n >= 0 else size + n, snapshot.start.positions[view])
+    if position >= size:
+        return end
+    offsets: Sequence[int] = range(start, end)
+    behind = bisect_right(offsets, position, key=lambda o: positions_of_offset(snapshot, o)[view])
+    return max(start, start + behind - 1)
