@@ -165,7 +165,8 @@ class Broker:
         if self._process is not None:
             self.kill()
         if kind is not None:
-            sys.stderr.write(f"the broker of {self.data}:\n{self.log}")
+            end = "\n".join(self.log.splitlines()[-40:])
+            sys.stderr.write(f"the end of {self._log_path}:\n{end}\n")
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the broker does not run"

@@ -14,17 +14,15 @@ from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import GrowingFile
 from logfs.log.store import LogStore
 from logfs.records.record import Record
-from logfs.types import View
+from logfs.types import TopicPartition, View
 from tests.log.support import read_all
 from tests.mounting import now_ms
 
 
 @contextlib.contextmanager
-def opened(data: Path, *, read_only: bool = False, clean: bool = True) -> Iterator[LogStore]:
+def opened(data: Path, *, clean: bool = True) -> Iterator[LogStore]:
     """Open a data directory; ``clean=False`` leaves it as ``kill -9`` does, but for the lock."""
-    store = LogStore.open(
-        PosixDisk(str(data)), StoreConfig(), current_host(), now_ms=now_ms(), read_only=read_only
-    )
+    store = LogStore.open(PosixDisk(str(data)), StoreConfig(), current_host(), now_ms=now_ms())
     try:
         yield store
     finally:
@@ -32,6 +30,19 @@ def opened(data: Path, *, read_only: bool = False, clean: bool = True) -> Iterat
             store.close(now_ms())
         else:
             store._unlock()
+
+
+def seen(data: Path, topic: str, partition: int = 0) -> PartitionLog:
+    """Load one partition of a data directory read-only."""
+    store = LogStore.open(
+        PosixDisk(str(data)),
+        StoreConfig(),
+        current_host(),
+        now_ms=now_ms(),
+        read_only=True,
+        only=[TopicPartition(topic, partition)],
+    )
+    return store.partition(topic, partition)
 
 
 def read(log: PartitionLog) -> list[Record]:
@@ -46,12 +57,6 @@ def read(log: PartitionLog) -> list[Record]:
 def parse(text: bytes) -> list[Record]:
     """Parse what a ``.jsonl`` file holds."""
     return [_record(json.loads(line)) for line in text.split(b"\n")[:-1]]
-
-
-def read_data(data: Path, topic: str, partition: int = 0) -> list[Record]:
-    """Read a partition of a directory that is opened read-only for it."""
-    with opened(data, read_only=True) as store:
-        return read(store.partition(topic, partition))
 
 
 def _record(fields: dict[str, Any]) -> Record:
