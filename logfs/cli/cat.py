@@ -1,11 +1,16 @@
 """``logfs cat``: records to stdout, with a mount or without."""
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from logfs.cli import failures
+from logfs.cli.parameters import isolation_option
 from logfs.cli.places import locate
+
+if TYPE_CHECKING:
+    from logfs.types import IsolationLevel
 
 
 class _CatCommand(click.Command):
@@ -21,14 +26,16 @@ class _CatCommand(click.Command):
 
 @click.command(cls=_CatCommand)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@isolation_option("What is shown; without it, as the daemon's mount shows it, else everything.")
 @click.pass_obj
-def cat(session: object, paths: tuple[str, ...]) -> None:
+def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None") -> None:
     """Print what addresses stand for, one after the other.
 
     PATH is DATA/TOPIC/PARTITION[@FROM[..TO]][.VIEW], with the data directory or a mount point in
     front: the same path that any program reads in a mount. Without a daemon the data directory is
     read directly, without its lock and without changing anything; what recovery would cut after a
-    crash is not shown. If a daemon serves it, the daemon reads.
+    crash is not shown. If a daemon serves it, the daemon reads, unless it was mounted with another
+    isolation level than the one asked for.
 
     If something cannot be read, what is before it is printed, then an error; the next PATH follows,
     and the exit status is 1.
@@ -39,6 +46,7 @@ def cat(session: object, paths: tuple[str, ...]) -> None:
         logfs cat /var/lib/logfs/orders/0@-1h.jsonl
         logfs cat /var/lib/logfs/orders/0@2026-11-20..2026-11-21 | grep refused
         logfs cat /var/lib/logfs/orders/0@offset=-10.tsv
+        logfs cat --isolation-level read_committed /var/lib/logfs/payments/0
         logfs cat /var/lib/logfs/.segments/orders-0/00000000000000000000.log | xxd | less
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.cli.reading import copy
@@ -49,7 +57,7 @@ def cat(session: object, paths: tuple[str, ...]) -> None:
     for path in paths:
         try:
             with failures.about(path):
-                copy(locate(path), out)
+                copy(locate(path), out, level)
         except failures.AboutError as error:
             out.flush()
             status = failures.report(error, debug=is_debug)

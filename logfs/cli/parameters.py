@@ -5,6 +5,8 @@ from typing import Any, TypeVar
 
 import click
 
+from logfs.types import IsolationLevel
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
@@ -18,6 +20,23 @@ def settings_option(meaning: str) -> Callable[[Command], Command]:
         callback=_take_apart,
         help=meaning,
     )
+
+
+def isolation_option(meaning: str) -> Callable[[Command], Command]:
+    """Return the decorator for ``--isolation-level``; the command gets ``level``, None without."""
+    return click.option(
+        "--isolation-level",
+        "level",
+        type=click.Choice(list(IsolationLevel)),
+        callback=_as_level,
+        help=meaning,
+    )
+
+
+def _as_level(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> IsolationLevel | None:
+    return None if text is None else IsolationLevel(text)
 
 
 def _take_apart(

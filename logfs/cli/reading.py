@@ -1,6 +1,7 @@
 """What ``logfs cat`` prints: an address copied to a stream, through a mount or from the files."""
 
 import json
+import os
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -20,10 +21,12 @@ from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
-from logfs.types import TopicPartition, View
+from logfs.types import IsolationLevel, TopicPartition, View
 
 _BUFFER_BYTES = 1 << 20
 _TEXT_SUFFIX = ".txt"
+_DATA_ATTRIBUTE = "user.logfs.data"
+_LEVEL_ATTRIBUTE = "user.logfs.isolation_level"
 
 
 class _File(Protocol):
@@ -38,8 +41,13 @@ class _File(Protocol):
         ...
 
 
-def copy(place: Place, out: BinaryIO) -> None:
+def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> None:
     """Copy what an address stands for to a stream: up to its end as it is now.
+
+    Args:
+        place: The address.
+        out: The stream.
+        level: What is shown; None for what the mount shows if a daemon serves it, else everything.
 
     Raises:
         LogfsError: It is no file, does not exist or cannot be read; what is before a corrupt record
@@ -47,12 +55,23 @@ def copy(place: Place, out: BinaryIO) -> None:
         OSError: The disk or the mount failed; or BrokenPipeError, nobody reads the stream.
     """
     point = place.root if place.is_mount else served_at(place.root)
+    if point is not None and level is not None:
+        point, place = _beside(point, place, level)
+    level = level or IsolationLevel.READ_UNCOMMITTED
     if point is not None:
         _copy_from_mount(point, place, out)
     elif len(place.address) == 3 and place.address[0] == SEGMENTS_NAME:
-        _copy_raw(place.root, *place.address[1:], out)
+        _copy_raw(place, out, level)
     else:
-        _copy_partition(place, out)
+        _copy_partition(place, out, level)
+
+
+def _beside(point: str, place: Place, level: IsolationLevel) -> tuple[str | None, Place]:
+    """Leave a mount that shows another isolation level for the data directory behind it."""
+    if os.getxattr(point, _LEVEL_ATTRIBUTE).decode() == level:
+        return point, place
+    data = os.getxattr(point, _DATA_ATTRIBUTE).decode()
+    return None, Place(data, place.address, is_mount=False)
 
 
 def _copy_from_mount(point: str, place: Place, out: BinaryIO) -> None:
@@ -86,7 +105,7 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
     return _no_directory(topic, name) if any(more) else None
 
 
-def _copy_partition(place: Place, out: BinaryIO) -> None:
+def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
     topic, name, *more = *place.address, "", ""
     if topic and topic != SEGMENTS_NAME and topic not in partitions_of(place.root):
         raise _no_topic(topic)
@@ -97,13 +116,13 @@ def _copy_partition(place: Place, out: BinaryIO) -> None:
     address = parse_partition_name(name, LOCAL_ZONE)
     log = _load(place.root, TopicPartition(topic, address.partition))
     if address.view is Suffix.META and not address.has_selector:
-        text = json.dumps(partition_meta(log), indent=2, ensure_ascii=False)
+        text = json.dumps(partition_meta(log, level), indent=2, ensure_ascii=False)
         out.write(f"{text}\n".encode())
         return
-    _copy_file(_open(log, address, name), out)
+    _copy_file(_open(log, address, name, level), out)
 
 
-def _open(log: PartitionLog, address: PartitionAddress, name: str) -> _File:
+def _open(log: PartitionLog, address: PartitionAddress, name: str, level: IsolationLevel) -> _File:
     if address.view is Suffix.META:
         raise UnknownNameError(f"{name!r}: .meta goes without a selector")
     if address.view is Suffix.FOLLOW:
@@ -111,17 +130,20 @@ def _open(log: PartitionLog, address: PartitionAddress, name: str) -> _File:
             f"{name!r} waits for records to come, which only a mount can show: "
             "'logfs mount', then read it there"
         )
-    return _open_resolved(resolve(log, address, system_clock().now_ms()))
+    return _open_resolved(resolve(log, address, system_clock().now_ms(), level))
 
 
 def _open_resolved(resolved: Resolved) -> _File:
     if resolved.grows:
-        return GrowingFile(resolved.log, resolved.view, resolved.start, resolved.limit)
+        return GrowingFile(
+            resolved.log, resolved.view, resolved.start, resolved.limit, resolved.level
+        )
     return FixedFile(resolved)
 
 
-def _copy_raw(data: str, directory: str, name: str, out: BinaryIO) -> None:
+def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
     """Copy a file of ``.segments``: one of a partition directory, or a segment as text."""
+    data, (_, directory, name) = place.root, place.address
     parsed = names.parse_partition_directory(directory)
     if parsed is None or parsed.state is not names.DirectoryState.NONE:
         raise UnknownNameError(f"{directory!r}: expected TOPIC-PARTITION, as orders-0")
@@ -130,7 +152,7 @@ def _copy_raw(data: str, directory: str, name: str, out: BinaryIO) -> None:
     if dot and name == f"{base}{_TEXT_SUFFIX}" and base.isdecimal() and len(base) == 20:
         segment = next((s for s in log.snapshot.segments if s.base_offset == int(base)), None)
         if segment is not None:
-            _copy_file(_open_resolved(resolve_segment(log, segment, View.TEXT)), out)
+            _copy_file(_open_resolved(resolve_segment(log, segment, View.TEXT, level)), out)
             return
     path = f"{log.directory}/{name}"
     if not log.disk.exists(path) or log.disk.stat(path).is_directory:

@@ -97,9 +97,9 @@ def open_reader(node: FileNode) -> Reader:
         raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
     match node:
         case PlainNode():
-            reader: Reader = GrowingFile(log, node.view, 0)
+            reader: Reader = GrowingFile(log, node.view, 0, level=node.partition.level)
         case RangeNode(resolved=resolved):
-            reader = GrowingFile(log, resolved.view, resolved.start, resolved.limit)
+            reader = GrowingFile(log, resolved.view, resolved.start, resolved.limit, resolved.level)
         case FixedNode():
             reader = PinnedFile(node.resolved)
         case MetaNode():

@@ -131,7 +131,8 @@ def make_operations(
         os.getgid() if options.gid is None else options.gid,
         DEFAULT_UMASK if options.umask is None else options.umask,
     )
-    return Operations(store, Tree(store, ownership, time_zone, clock), options, clock)
+    tree = Tree(store, ownership, time_zone, clock, options.isolation_level)
+    return Operations(store, tree, options, clock)
 
 
 def kernel_options(data: str, options: MountOptions) -> set[str]:
@@ -172,7 +173,11 @@ def _mount(
         raise MountError(f"{point}: {error}; libfuse has said why") from error
     is_served = False
     try:
-        operations.tree.root.facts = {"data": data, "pid": str(os.getpid())}
+        operations.tree.root.facts = {
+            "data": data,
+            "pid": str(os.getpid()),
+            "isolation_level": options.isolation_level,
+        }
         _note_daemon(store, point)
         trio.run(_serve, operations, point, ready)
         is_served = True

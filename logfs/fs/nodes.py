@@ -247,7 +247,8 @@ class PlainNode(FileNode):
 
     def size(self) -> int:
         """Return the end of what readers see, holes included."""
-        return self._partition.log.snapshot.end.positions[self.view]
+        partition = self._partition
+        return partition.log.snapshot.end_position(partition.level, self.view)
 
 
 class RangeNode(FileNode):
@@ -262,7 +263,9 @@ class RangeNode(FileNode):
     def size(self) -> int:
         """Return the distance from the start to the end, or to the limit once it is reached."""
         resolved = self.resolved
-        end = growing_end(self._partition.log.snapshot, resolved.view, resolved.limit)
+        end = growing_end(
+            self._partition.log.snapshot, resolved.view, resolved.limit, resolved.level
+        )
         return max(end - resolved.start, 0)
 
 
@@ -314,7 +317,7 @@ class MetaNode(FileNode):
 
     def text(self) -> bytes:
         """Return the JSON."""
-        meta = partition_meta(self._partition.log)
+        meta = partition_meta(self._partition.log, self._partition.level)
         return (json.dumps(meta, indent=2, ensure_ascii=False) + "\n").encode()
 
     def size(self) -> int:

@@ -5,6 +5,9 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
     umask=OCTAL        bits missing in the mode of everything that nobody has chmodded; default 022
     create             >> on a missing partition makes it
     ro                 read-only: nothing is written, what recovery would leave is shown
+    isolation.level=L  what readers see: read_uncommitted (default), everything; read_committed, up
+                       to the first record of an open transaction and without aborted records;
+                       high_watermark, up to the high watermark
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
     KEY=VALUE          a setting of a Kafka broker: num.partitions=3, log.retention.hours=24
@@ -21,6 +24,7 @@ from dataclasses import dataclass, field
 
 from logfs.config import StoreConfig
 from logfs.errors import InvalidConfigError
+from logfs.types import IsolationLevel
 
 _KERNEL = frozenset({
     "atime", "noatime", "dev", "nodev", "diratime", "nodiratime", "exec", "noexec", "lazytime",
@@ -52,6 +56,7 @@ class MountOptions:
         create: ``>>`` on a missing partition makes it.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
+        isolation_level: What readers are shown.
         fsname: The device that /proc/mounts shows; None for the data directory.
         kernel: Options of the kernel's own.
         store: The settings of the store.
@@ -64,6 +69,7 @@ class MountOptions:
     create: bool = False
     read_only: bool = False
     sync: bool = False
+    isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     fsname: str | None = None
     kernel: tuple[str, ...] = ()
     store: StoreConfig = field(default_factory=lambda: StoreConfig.from_properties({}))
@@ -84,7 +90,7 @@ def parse_options(texts: Iterable[str]) -> MountOptions:
     for option in (o for text in texts for o in _split(text)):
         name, equals, value = option.partition("=")
         if name in _VALUES and equals:
-            fields[name] = _parse_value(name, value)
+            fields[_FIELDS.get(name, name)] = _parse_value(name, value)
         elif option in _FLAGS:
             fields[_FLAGS[option]] = True
         elif option in _KERNEL or option.startswith("context="):
@@ -122,11 +128,20 @@ def _parse_text(text: str) -> str:
     return text
 
 
+def _parse_level(text: str) -> IsolationLevel:
+    try:
+        return IsolationLevel(text)
+    except ValueError:
+        raise ValueError(f"expected one of {', '.join(IsolationLevel)}") from None
+
+
+_FIELDS = {"isolation.level": "isolation_level"}
 _VALUES: dict[str, Callable[[str], object]] = {
     "uid": _parse_id,
     "gid": _parse_id,
     "umask": _parse_octal,
     "fsname": _parse_text,
+    "isolation.level": _parse_level,
 }
 
 

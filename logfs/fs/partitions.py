@@ -7,7 +7,7 @@ that knows the partition (inodes, open files, the lane) stays.
 from logfs.fs.lanes import Lane
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
-from logfs.types import TopicPartition
+from logfs.types import IsolationLevel, TopicPartition
 
 _NO_FLUSH = 2**63 - 1
 
@@ -17,6 +17,7 @@ class Partition:
 
     Attributes:
         topic_partition: Its names.
+        level: What readers of the mount are shown.
         log: The log; see ``replace_log``.
         lane: Where its calls run.
         open_files: Files of it that are open, for reading or writing.
@@ -27,14 +28,21 @@ class Partition:
         "_held",
         "identity",
         "lane",
+        "level",
         "log",
         "open_files",
         "reload_after_s",
         "topic_partition",
     )
 
-    def __init__(self, log: PartitionLog, lane: Lane) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        lane: Lane,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> None:
         self.topic_partition: TopicPartition = log.topic_partition
+        self.level = level
         self.lane = lane
         self.open_files = 0
         self.reload_after_s = 0.0

@@ -48,7 +48,7 @@ from logfs.log.reading.address import (
 )
 from logfs.log.reading.resolve import resolve, resolve_segment
 from logfs.log.store import LogStore
-from logfs.types import View
+from logfs.types import IsolationLevel, View
 
 T = TypeVar("T")
 
@@ -72,6 +72,13 @@ class Question(NamedTuple, Generic[T]):
 class Tree:
     """The names over a store. Event loop only, but for what a ``Question`` asks.
 
+    Args:
+        store: The store.
+        ownership: Who owns what.
+        time_zone: Zone of dates and times that name none.
+        clock: The clocks.
+        level: What readers are shown.
+
     Attributes:
         ownership: Who owns what.
         root: The directory of the topics.
@@ -79,12 +86,18 @@ class Tree:
     """
 
     def __init__(
-        self, store: LogStore, ownership: Ownership, time_zone: tzinfo, clock: Clock
+        self,
+        store: LogStore,
+        ownership: Ownership,
+        time_zone: tzinfo,
+        clock: Clock,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
         self._store = store
         self.ownership = ownership
         self._time_zone = time_zone
         self._clock = clock
+        self._level = level
         self._started_ms = clock.now_ms()
         self.root = RootNode(ownership, self._started_ms)
         self.segments = DirectoryNode("segments", ownership, self.root, self._started_ms)
@@ -126,7 +139,7 @@ class Tree:
         log = self._store.partition(topic, number)
         known = self._partitions.get((topic, number))
         if known is None or (known.log is not log and known.log.is_deleted):
-            known = Partition(log, Lane(self._clock.monotonic_s))
+            known = Partition(log, Lane(self._clock.monotonic_s), self._level)
             self._partitions[topic, number] = known
         elif known.log is not log:
             known.replace_log(log)
@@ -215,7 +228,7 @@ class Tree:
         return node
 
     def _answer(self, partition: Partition, address: PartitionAddress) -> FileNode:
-        resolved = resolve(partition.log, address, self._clock.now_ms())
+        resolved = resolve(partition.log, address, self._clock.now_ms(), self._level)
         if resolved.grows:
             return RangeNode(partition, resolved, self.ownership)
         return FixedNode(partition, resolved, self.ownership)
@@ -228,11 +241,11 @@ class Tree:
             raise UnknownNameError(f"{log.topic_partition}: no segment begins at {base_offset}")
         segment = snapshot.segments[index]
         if segment is not snapshot.active:
-            resolved = resolve_segment(log, segment, View.TEXT)
+            resolved = resolve_segment(log, segment, View.TEXT, self._level)
         else:
             number = log.topic_partition.partition
             address = PartitionAddress(number, AtByte(segment.bases[View.TEXT]), Latest())
-            resolved = resolve(log, address, self._clock.now_ms())
+            resolved = resolve(log, address, self._clock.now_ms(), self._level)
         return FixedNode(partition, resolved, self.ownership)
 
     def _raw_file(self, partition: Partition, name: str) -> FileNode:

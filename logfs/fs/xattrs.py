@@ -4,7 +4,7 @@
                      positions, in the view, of the first kept and behind the last byte of the name
     on a topic       topic_id, and its configuration under Kafka's keys; listed are those that were
                      set, any key answers; setfattr sets one, removexattr takes it back
-    on the mount     data, the data directory; pid, the process that serves it
+    on the mount     data, the data directory; pid, the process that serves it; isolation_level
 
 Nothing else can be stored: other names answer ENODATA to read, so that ``ls -l`` and ``cp -a`` are
 content, and ENOTSUP to write.
@@ -111,11 +111,14 @@ def _facts(node: Node) -> Mapping[str, str]:
         return node.facts
     if not isinstance(node, FileNode) or isinstance(node, RawNode):
         return {}
-    facts = {key: _text(value) for key, value in partition_meta(node.partition.log).items()}
-    snapshot = node.partition.log.snapshot
+    partition = node.partition
+    meta = partition_meta(partition.log, partition.level)
+    facts = {key: _text(value) for key, value in meta.items()}
+    snapshot = partition.log.snapshot
     match node:
         case PlainNode(view=view):
-            start, end = snapshot.start.positions[view], snapshot.end.positions[view]
+            start = snapshot.start.positions[view]
+            end = snapshot.end_position(partition.level, view)
         case RangeNode(resolved=resolved):
             start, end = resolved.start, resolved.start + node.size()
         case FixedNode(resolved=resolved):

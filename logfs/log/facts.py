@@ -8,6 +8,7 @@ from logfs.log.segments.snapshot import Snapshot
 from logfs.log.state import PartitionState
 from logfs.log.writing.flushing import Flusher
 from logfs.records.encoded import EncodeOptions
+from logfs.types import IsolationLevel
 
 
 class LogFacts:
@@ -73,13 +74,13 @@ class LogFacts:
 
     @property
     def high_watermark(self) -> int:
-        """Equal to the log end offset: there is one replica."""
-        return self.snapshot.end.offset
+        """Where readers of that level end: the log end, but in a running broker's directory."""
+        return self.snapshot.visible_end(IsolationLevel.HIGH_WATERMARK).offset
 
     @property
     def last_stable_offset(self) -> int:
-        """Equal to the log end offset: there are no transactions."""
-        return self.snapshot.end.offset
+        """The first offset of the oldest open transaction; the log end if none is open."""
+        return self.snapshot.visible_end(IsolationLevel.READ_COMMITTED).offset
 
     @property
     def recovery_point(self) -> int:

@@ -3,11 +3,16 @@
 from typing import Any
 
 from logfs.log.partition import PartitionLog
-from logfs.types import View
+from logfs.types import IsolationLevel, View
 
 
-def partition_meta(log: PartitionLog) -> dict[str, Any]:
-    """Return the facts about a partition, ready for JSON: offsets, positions, sizes, losses."""
+def partition_meta(
+    log: PartitionLog, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+) -> dict[str, Any]:
+    """Return the facts about a partition, ready for JSON: offsets, positions, sizes, losses.
+
+    ``level`` says what readers are shown: the positions are of that, all else is of the log.
+    """
     snapshot = log.snapshot
     sealed = snapshot.segments[:-1]
     highest = max([snapshot.end.max_timestamp, *snapshot.maxima[-1:]])
@@ -19,11 +24,12 @@ def partition_meta(log: PartitionLog) -> dict[str, Any]:
         "log_end_offset": snapshot.end.offset,
         "last_stable_offset": log.last_stable_offset,
         "high_watermark": log.high_watermark,
+        "isolation_level": level,
         "max_timestamp": None if highest < 0 else highest,
         "positions": {
             view.name.lower(): {
                 "start": snapshot.start.positions[view],
-                "end": snapshot.end.positions[view],
+                "end": snapshot.end_position(level, view),
             }
             for view in View
         },

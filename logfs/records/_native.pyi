@@ -14,8 +14,16 @@ def measure(
     buf: Buffer, start: int, stop: int, offset: int, decompress: Decompress
 ) -> tuple[int, int, int]: ...
 def find_timestamp(
-    buf: Buffer, start: int, stop: int, timestamp: int, decompress: Decompress
+    buf: Buffer,
+    start: int,
+    stop: int,
+    timestamp: int,
+    decompress: Decompress,
+    aborted: Buffer = b"",
 ) -> tuple[int, int] | None: ...
+def aborted_ranges(
+    buf: Buffer, start: int, stop: int, aborted: Buffer
+) -> list[tuple[int, int, int, int]]: ...
 def decode_payload(
     payload: Buffer,
     count: int,

@@ -1,4 +1,8 @@
-# Part of _native.pyx: finding places in a log by offset and by time.
+# Part of _native.pyx: finding places in a log by offset and by time, and what was aborted.
+
+cdef enum:
+    TRANSACTIONAL = 0x10
+
 
 def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
     """Whether a batch header that makes sense stands at a position: an index entry is a hint.
@@ -89,7 +93,9 @@ def measure(buf, Py_ssize_t start, Py_ssize_t stop, int64_t offset, decompress):
         start += size
 
 
-def find_timestamp(buf, Py_ssize_t start, Py_ssize_t stop, int64_t timestamp, decompress):
+def find_timestamp(
+    buf, Py_ssize_t start, Py_ssize_t stop, int64_t timestamp, decompress, aborted=b""
+):
     """Find the first record at or after a moment that a reader can see.
 
     Args:
@@ -98,10 +104,11 @@ def find_timestamp(buf, Py_ssize_t start, Py_ssize_t stop, int64_t timestamp, de
         stop: Where to end; a batch cut there is left out.
         timestamp: Epoch milliseconds.
         decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        aborted: Transactions whose records the reader does not see, as in ``aborted_ranges``.
 
     Returns:
         ``(offset, timestamp)`` of the first record whose timestamp is >= ``timestamp``, control
-        batches aside; None if there is none.
+        and aborted batches aside; None if there is none.
 
     Raises:
         CorruptRecordError: A header makes no sense, or a batch that had to be opened is damaged.
@@ -109,6 +116,7 @@ def find_timestamp(buf, Py_ssize_t start, Py_ssize_t stop, int64_t timestamp, de
     Source: Kafka FileRecords.searchForTimestamp, which counts control batches as well.
     """
     cdef _View view = window(buf, start, stop)
+    cdef _View table = _View(aborted, False)
     cdef Batch b
     cdef Rec r
     cdef int64_t size
@@ -116,11 +124,71 @@ def find_timestamp(buf, Py_ssize_t start, Py_ssize_t stop, int64_t timestamp, de
         size = whole_batch(view.p + start, stop - start, start, &b)
         if size == 0:
             return None
-        if b.max_timestamp >= timestamp:
+        if b.max_timestamp >= timestamp and not is_aborted(view.p + start, &b, table):
             plain = verified_records(view.p + start, size, start, &b, decompress)
             while b.left > 0:
                 if next_record(&b, &r) < 0:
                     raise corrupt("a record does not decode", start)
                 if r.timestamp >= timestamp:
                     return r.offset, r.timestamp
+        start += size
+
+
+cdef bint is_aborted(bytes_t p, Batch *b, _View table) noexcept:
+    """Whether a batch, whose header b is, belongs to one of the transactions of a table."""
+    cdef const int64_t *rows = <const int64_t *>table.p
+    cdef Py_ssize_t low = 0, high = table.n // (3 * sizeof(int64_t)), middle
+    cdef int64_t producer
+    if high == 0 or b.attributes & (TRANSACTIONAL | CONTROL) != TRANSACTIONAL:
+        return False
+    producer = lf_get64(p + 43)
+    while low < high:       # transactions of one producer follow one another
+        middle = (low + high) // 2
+        if rows[3 * middle] < producer or (
+            rows[3 * middle] == producer and rows[3 * middle + 1] <= b.base_offset
+        ):
+            low = middle + 1
+        else:
+            high = middle
+    return low > 0 and rows[3 * low - 3] == producer and b.last_offset < rows[3 * low - 1]
+
+
+def aborted_ranges(buf, Py_ssize_t start, Py_ssize_t stop, aborted):
+    """Find the batches of aborted transactions. Headers only: no CRC, no records.
+
+    Args:
+        buf: A part of a log; a batch begins at ``start``.
+        start: Where to begin.
+        stop: Where to end; a batch cut there is left out.
+        aborted: The transactions: (producer id, first offset, offset of the marker) each, as int64
+            of this machine, 8-byte aligned (``array("q")``), in ascending order.
+
+    Returns:
+        ``(start, stop, base offset, last offset)`` of each run of batches that hold nothing but
+        aborted records; batches without records do not end one.
+
+    Raises:
+        CorruptRecordError: A header makes no sense.
+    """
+    cdef _View view = window(buf, start, stop)
+    cdef _View table = _View(aborted, False)
+    cdef Batch b
+    cdef int64_t size, base_offset = 0, last_offset = 0
+    cdef Py_ssize_t begin = -1, end = -1
+    cdef list found = []
+    while True:
+        size = whole_batch(view.p + start, stop - start, start, &b)
+        if size and (b.count == 0 or b.attributes & CONTROL):
+            pass
+        elif size and is_aborted(view.p + start, &b, table):
+            if begin < 0:
+                begin = start
+                base_offset = b.base_offset
+            end = start + size
+            last_offset = b.last_offset
+        elif begin >= 0:
+            found.append((begin, end, base_offset, last_offset))
+            begin = -1
+        if size == 0:
+            return found
         start += size

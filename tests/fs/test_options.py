@@ -3,6 +3,7 @@ import pytest
 from logfs.errors import InvalidConfigError
 from logfs.fs.mount import kernel_options
 from logfs.fs.options import MountOptions, parse_options
+from logfs.types import IsolationLevel
 
 
 def test_nothing_given() -> None:
@@ -12,13 +13,18 @@ def test_nothing_given() -> None:
 
 def test_every_option() -> None:
     options = parse_options(
-        ["allow_other,create,ro", "sync,uid=33,gid=44,umask=077,fsname=logs,nosuid,noatime"]
+        [
+            "allow_other,create,ro",
+            "sync,uid=33,gid=44,umask=077,fsname=logs,nosuid,noatime",
+            "isolation.level=read_committed",
+        ]
     )
     assert options == MountOptions(
         allow_other=True,
         create=True,
         read_only=True,
         sync=True,
+        isolation_level=IsolationLevel.READ_COMMITTED,
         uid=33,
         gid=44,
         umask=0o77,
@@ -62,6 +68,8 @@ def test_what_only_mount_understands_is_passed_over(text: str) -> None:
         ("umask=9", "octal"),
         ("umask=77777", "octal"),
         ("fsname=", "printable"),
+        ("isolation.level=committed", "expected one of read_uncommitted, read_committed"),
+        ("isolation.level", "it needs a value"),
         ("xyzzy", "has a dot in its name"),
         ("num.partitionz=3", "num.partitions"),
         ("num.partitions=0", "num.partitions"),

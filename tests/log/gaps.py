@@ -21,7 +21,7 @@ from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.records.batch import BatchFields, BatchHeader, decode_records, encode_batch
 from logfs.records.record import Record
-from logfs.types import Positions
+from logfs.types import IsolationLevel, Positions
 from tests.log.model import Model
 from tests.log.support import DIRECTORY, Bench, batches_in, lengths_of
 
@@ -46,14 +46,20 @@ class _Placed:
 @dataclass
 class _Batch:
     header: BatchHeader
+    data: bytes
     records: list[_Placed]
 
     def encoded(self) -> bytes:
         header = self.header
-        assert not header.is_control, "control batches are not carried over"
+        if header.is_control:
+            return self.data
         fields = BatchFields(
             compression=header.compression,
             leader_epoch=header.partition_leader_epoch,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
             is_log_append_time=header.is_log_append_time,
             base_offset=header.base_offset,
             last_offset=header.last_offset,
@@ -68,11 +74,13 @@ class HoledLog:
     Attributes:
         bench: The store.
         model: Every record that is kept, at the positions it was given when it was appended.
+        level: What readers are shown of it.
     """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.bench = Bench(properties)
         self.model = Model()
+        self.level = IsolationLevel.READ_UNCOMMITTED
 
     @property
     def log(self) -> PartitionLog:
@@ -171,8 +179,8 @@ def _filtered(
     found = list(_placed_batches(disk, segment))
     for batch in found:
         kept = [placed for placed in batch.records if keeps(placed.record.offset)]
-        if kept or (keep_last_batch and batch is found[-1]):
-            yield _Batch(batch.header, kept)
+        if kept or batch.header.is_control or (keep_last_batch and batch is found[-1]):
+            yield _Batch(batch.header, batch.data, kept)
 
 
 def _placed_batches(disk: Disk, segment: Segment) -> Iterator[_Batch]:
@@ -186,8 +194,8 @@ def _placed_batches(disk: Disk, segment: Segment) -> Iterator[_Batch]:
     data = disk.read(segment.name)
     lengths = _ZERO
     for position, header in batches_in(data):
-        batch = _Batch(header, [])
-        for record in decode_records(data, position):
+        batch = _Batch(header, data[position : position + header.size_bytes], [])
+        for record in () if header.is_control else decode_records(data, position):
             batch.records.append(_Placed(record, behind_gaps.get(record.offset, lengths)))
             lengths = batch.records[-1].end
         yield batch

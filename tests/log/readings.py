@@ -28,6 +28,12 @@ class Rule:
         self.next_offset = offset + len(data)
         return self.text(data)
 
+    def seek_text(self, offset: int, size: int) -> bytes:
+        """What a read after a seek returns."""
+        data = self.seek_and_read(self.start + offset, size)
+        self.next_offset = offset + len(data)
+        return self.text(data)
+
     def seek_and_read(self, window: int, size: int) -> list[int]:
         data = self.kept(window, window + size)
         if data:
@@ -50,14 +56,18 @@ class Program:
     """What a program does with an open growing file: seek, read, print."""
 
     def __init__(self, log: HoledLog, view: View, buffer: int) -> None:
-        self.file = GrowingFile(log.log, view, 0)
+        self.file = GrowingFile(log.log, view, 0, level=log.level)
         self.size = self.file.size()
         self.buffer = buffer
         self.offset = 0
 
     def read(self, size: int) -> bytes:
         out = bytearray(size)
+        self.file.may_block = False
         got = self.file.read_into(memoryview(out), self.offset)
+        if self.file.would_block:
+            self.file.may_block = True
+            got = self.file.read_into(memoryview(out), self.offset)
         self.offset += got
         return bytes(out[:got])
 

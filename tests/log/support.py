@@ -47,7 +47,7 @@ class Bench:
 
     def open(self, disk: FakeDisk | None = None, *, read_only: bool = False) -> LogStore:
         """Open a store: of this bench, or of another disk on the same machine."""
-        host = Host(f"{self._boot:08}", self._new_id)
+        host = Host(self.boot, self._new_id)
         config = StoreConfig(num_recovery_threads_per_data_dir=1)
         return LogStore.open(
             disk or self.disk, config, host, now_ms=self.now_ms, read_only=read_only
@@ -75,6 +75,11 @@ class Bench:
         self.new_boot()
         self.store = self.open()
         return self.log
+
+    @property
+    def boot(self) -> str:
+        """The boot of the machine."""
+        return f"{self._boot:08}"
 
     def new_boot(self) -> None:
         self._boot += 1

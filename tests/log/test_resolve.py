@@ -179,14 +179,17 @@ def address(view: View, start: Point | None, end: Point | None = None) -> Partit
 def content(resolved: Resolved) -> bytes:
     if resolved.grows:
         return read_all(
-            GrowingFile(resolved.log, resolved.view, resolved.start, resolved.limit), 333
+            GrowingFile(
+                resolved.log, resolved.view, resolved.start, resolved.limit, resolved.level
+            ),
+            333,
         )
     return read_all(FixedFile(resolved), 333)
 
 
 def check(log: HoledLog, view: View, start: Point, end: Point | None) -> Resolved:
     """Resolve an address and compare what it is and shows with the model."""
-    resolved = resolve(log.log, address(view, start, end), NOW_MS)
+    resolved = resolve(log.log, address(view, start, end), NOW_MS, log.level)
     first = position_of(log, view, start, NOW_MS)
     last = log.model.end[view] if end is None else position_of(log, view, end, NOW_MS)
     assert resolved.grows == lies_ahead(log, view, end, NOW_MS)

@@ -17,9 +17,9 @@ from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtByte
-from logfs.log.reading.reader import TextReader
+from logfs.log.reading.reader import TextReader, WouldBlockError
 from logfs.log.reading.resolve import Limit, Resolved, growing_end
-from logfs.types import View
+from logfs.types import IsolationLevel, View
 
 
 class _RenderedFile:
@@ -55,14 +55,21 @@ class GrowingFile(_RenderedFile):
         view: The rendering.
         start: Position at which the file begins.
         limit: Where it ends once that is reached; None: nowhere.
+        level: What is seen: up to where, and whether aborted records are.
     """
 
     def __init__(
-        self, log: PartitionLog, view: View, start: int, limit: Limit | None = None
+        self,
+        log: PartitionLog,
+        view: View,
+        start: int,
+        limit: Limit | None = None,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
-        super().__init__(TextReader(view, lambda: log.snapshot))
+        super().__init__(TextReader(view, lambda: log.snapshot, level))
         self._log = log
         self._view = view
+        self._level = level
         self._start = start
         self._limit = limit
         self._next_offset = 0
@@ -71,10 +78,10 @@ class GrowingFile(_RenderedFile):
     def end(self) -> int:
         """Return the position at which the file ends now."""
         snapshot = self._log.snapshot
-        end = snapshot.end.positions[self._view]
+        end = snapshot.end_position(self._level, self._view)
         if self._limit is None:
             return end
-        found = growing_end(snapshot, self._view, self._limit)
+        found = growing_end(snapshot, self._view, self._limit, self._level)
         if found < end:
             self._limit = AtByte(found)  # reached: from now on it stays, whatever is removed
         return found
@@ -97,10 +104,15 @@ class GrowingFile(_RenderedFile):
             CorruptRecordError: The first byte to return cannot be decoded.
         """
         end = self.end()
-        if offset == self._next_offset:
-            position, done = self._fill(out, self._position, end)
-        else:
-            position, done = self._fill_inside(out, self._start + offset, end)
+        self.would_block = False
+        try:
+            if offset == self._next_offset:
+                position, done = self._fill(out, self._position, end)
+            else:
+                position, done = self._fill_inside(out, self._start + offset, end)
+        except WouldBlockError:
+            self.would_block = True
+            return 0
         if not self.would_block:
             self._next_offset, self._position = offset + done, position
         return done
@@ -125,7 +137,6 @@ class GrowingFile(_RenderedFile):
     def _fill(self, out: memoryview, position: int, end: int) -> tuple[int, int]:
         """Fill a buffer with kept bytes of [position, end), across holes."""
         reader, done, room = self._reader, 0, len(out)
-        self.would_block = False
         if reader.position != position:
             reader.seek(position)
         while done < room and reader.position < end:

@@ -11,12 +11,19 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes import index, textindex
 from logfs.log.reading.behind import place_behind
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
+from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import find_offset, find_timestamp, header_ok, measure
+from logfs.records._native import (
+    aborted_ranges,
+    find_offset,
+    find_timestamp,
+    header_ok,
+    measure,
+)
 from logfs.records.batch import HEADER_BYTES, decode_header, decode_records
 from logfs.records.compression import decompress
-from logfs.types import Positions
+from logfs.types import IsolationLevel, Positions
 
 _BASE_OFFSET = struct.Struct(">q")
 _CRC = struct.Struct(">I")
@@ -50,23 +57,31 @@ def positions_of_offset(
     return segment.bases.plus(behind if past_corrupt else lengths)
 
 
-def offset_for_time(snapshot: Snapshot, timestamp: int) -> int | None:
+def offset_for_time(
+    snapshot: Snapshot,
+    timestamp: int,
+    level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> int | None:
     """Return the offset of the first record a reader can see at or after a moment.
 
-    None if there is none. Unlike Kafka's own answer it is never a control record's, and an empty
-    segment does not hide the ones behind it.
+    None if there is none. Unlike Kafka's own answer it is never a control record's, nor, under
+    read_committed, an aborted one's; and an empty segment does not hide the ones behind it.
 
     Source: Kafka UnifiedLog.fetchOffsetByTimestamp, with the differences above.
     """
-    last = len(snapshot.segments) - 1
+    last, end = len(snapshot.segments) - 1, snapshot.visible_end(level).offset
+    hides_aborted = level is IsolationLevel.READ_COMMITTED and bool(snapshot.aborted)
     for number in range(snapshot.index_of_time(timestamp), last + 1):
         segment = snapshot.segments[number]
         highest = snapshot.end.max_timestamp if number == last else segment.max_timestamp
         if highest < timestamp:
             continue
-        found = _find_time(snapshot, number, timestamp)
+        if segment.base_offset >= end:
+            return None
+        table = transaction_table(snapshot.aborted_in(number)) if hides_aborted else b""
+        found = _find_time(snapshot, number, timestamp, table)
         if found is not None:
-            return found
+            return found if found < end else None
     return None
 
 
@@ -80,7 +95,7 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
     if number < 0 or offset >= snapshot.end_of(number)[1]:
         return None
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
-    window, position = Window(), _offset_hint(segment, offset, file_end)
+    window, position = Window(), offset_hint(segment, offset, file_end)
     while position < file_end:
         window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
         at = find_offset(window.buffer, 0, window.stop, offset)
@@ -90,6 +105,18 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
             return int(_CRC.unpack_from(window.buffer, at + _CRC_AT)[0])
         position = window.file_end
     return None
+
+
+def lengths_behind(segment: Segment, offset: int, ends: Positions, file_end: int) -> Positions:
+    """Return the lengths in front of the first record of a segment at or after an offset.
+
+    Args:
+        segment: The segment.
+        offset: If a corrupt batch holds it, the lengths are those up to behind that batch.
+        ends: Positions at which the segment ends.
+        file_end: Bytes of its ``.log`` that hold batches.
+    """
+    return _lengths_at(segment, offset, ends, file_end)[1]
 
 
 def _lengths_at(
@@ -153,7 +180,7 @@ def _base_offset_at(segment: Segment, position: int) -> int:
     return int(_BASE_OFFSET.unpack(segment.files().log.pread(8, position))[0])
 
 
-def _find_time(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
+def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) -> int | None:
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     start = snapshot.start.offset
     position = _time_hint(segment, timestamp, start, file_end)
@@ -161,7 +188,7 @@ def _find_time(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
     while position < file_end:
         window.load(segment.files().log, position, file_end, chunk, True)
         try:
-            found = find_timestamp(window.buffer, 0, window.stop, timestamp, decompress)
+            found = find_timestamp(window.buffer, 0, window.stop, timestamp, decompress, aborted)
         except CorruptRecordError as error:
             # Nothing says that the record is not in there, so that is the place.
             at = error.position or 0
@@ -169,25 +196,28 @@ def _find_time(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
         if found is not None and found[0] >= start:
             return int(found[0])
         if found is not None:
-            return _first_from(snapshot, number, timestamp)
+            return _first_from(snapshot, number, timestamp, aborted)
         position, chunk = window.file_end, SEQUENTIAL_BYTES
     return None
 
 
-def _first_from(snapshot: Snapshot, number: int, timestamp: int) -> int | None:
+def _first_from(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) -> int | None:
     """Search record by record: the log start lies inside the batch that was found."""
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     window = Window()
     start = snapshot.start.offset
-    position = _offset_hint(segment, start, file_end)
+    position = offset_hint(segment, start, file_end)
     while position < file_end:
         window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
         at = find_offset(window.buffer, 0, window.stop, start)
         while at < window.stop:
-            for record in decode_records(window.buffer, at):
-                if record.offset >= start and record.timestamp >= timestamp:
-                    return record.offset
-            at += int.from_bytes(window.buffer[at + 8 : at + 12], "big") + 12
+            header = decode_header(window.buffer, at)
+            end = at + header.size_bytes
+            if not header.is_control and not aborted_ranges(window.buffer, at, end, aborted):
+                for record in decode_records(window.buffer, at):
+                    if record.offset >= start and record.timestamp >= timestamp:
+                        return record.offset
+            at = end
         position = window.file_end
     return None
 
@@ -200,10 +230,10 @@ def _time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> i
     """
     base = segment.base_offset
     hint = index.lookup_timestamp(segment.files().time_entries(), base, timestamp)
-    position = _offset_hint(segment, start, file_end)
+    position = offset_hint(segment, start, file_end)
     if hint.offset <= max(start, base):
         return position
-    behind = _offset_hint(segment, hint.offset, file_end)
+    behind = offset_hint(segment, hint.offset, file_end)
     window = Window()
     while behind < file_end:
         window.load(segment.files().log, behind, file_end, LOOKUP_BYTES, True)
@@ -216,7 +246,7 @@ def _time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> i
     return position
 
 
-def _offset_hint(segment: Segment, offset: int, file_end: int) -> int:
+def offset_hint(segment: Segment, offset: int, file_end: int) -> int:
     """Return a file position at or in front of the batch that holds an offset."""
     entries, base = segment.files().offset_entries(), segment.base_offset
     count = index.count_offsets_up_to(entries, base, offset)

@@ -2,7 +2,8 @@
 
 The reader finds its place through the segment table and a text index, reads windows of whole
 batches, and renders them natively. It stops at holes, so that what it returns in one call stands at
-consecutive positions; which bytes a program sees around a hole is decided in ``files``.
+consecutive positions; which bytes a program sees around a hole is decided in ``files``. Under
+read_committed aborted records are holes like those that compaction leaves.
 
 A corrupt batch ends a read in front of it. Positions behind it are found from the text index entry
 that follows it, counting back, so every address behind a corrupt batch can still be read.
@@ -12,16 +13,22 @@ from collections.abc import Callable
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
-from logfs.log.indexes.textindex import ZERO, TextEntry
+from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
+from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.reading.aborted import aborted_runs, known_runs
 from logfs.log.reading.behind import place_behind
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import Renderer
 from logfs.records.compression import decompress
-from logfs.types import Positions, View
+from logfs.types import IsolationLevel, Positions, View
 
 _NO_STOP = 2**63 - 1
+
+
+class WouldBlockError(Exception):
+    """Where aborted records lie is not known yet, and finding out may wait for the disk."""
 
 
 class TextReader:
@@ -30,18 +37,28 @@ class TextReader:
     Args:
         view: The rendering to read.
         snapshot: Gives the present state of the partition; a fixed name gives the same one always.
+        level: What is seen; aborted records are holes under read_committed.
         may_block: False: only what is in the page cache is read; ``would_block`` says that a call
-            stopped for that reason and goes on when it is made again with True.
+            stopped for that reason and goes on when it is made again with True. So does a
+            ``WouldBlockError``, which only read_committed knows.
 
     Attributes:
         position: Position of the next byte.
     """
 
     def __init__(
-        self, view: View, snapshot: Callable[[], Snapshot], may_block: bool = True
+        self,
+        view: View,
+        snapshot: Callable[[], Snapshot],
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        *,
+        may_block: bool = True,
     ) -> None:
         self._view = view
         self._snapshot = snapshot
+        self._level = level
+        self._hides_aborted = level is IsolationLevel.READ_COMMITTED
+        self._aborted: tuple[AbortedTransaction, ...] = ()
         self._renderer = Renderer(view, decompress)
         self._window = Window()
         self._segment: Segment | None = None
@@ -52,37 +69,43 @@ class TextReader:
         self.position = 0
 
     def seek(self, position: int) -> int:
-        """Go to the first kept byte at or after a position, or to the end of the log.
+        """Go to the first kept byte at or after a position, or to the end of what is seen.
 
         Returns:
             That position, also in ``self.position``.
+
+        Raises:
+            WouldBlockError: See ``may_block``.
         """
         self._segment = None
         self.position = self.next_kept(position)
         return self.position
 
     def next_kept(self, position: int) -> int:
-        """Return the first kept position at or after one; the end of the log if there is none.
+        """Return the first kept position at or after one; the end of what is seen if none is.
 
         A position beyond the end is returned as it is: it is the place of a record to come.
+
+        Raises:
+            WouldBlockError: See ``may_block``.
         """
         snapshot, view = self._snapshot(), self._view
+        end = snapshot.end_position(self._level, view)
         position = max(position, snapshot.start.positions[view])
-        if position >= snapshot.end.positions[view]:
+        if position >= end:
             return position
-        index = snapshot.index_of_position(view, position)
-        while position >= snapshot.end_of(index)[0][view]:  # the next one may be empty
-            index += 1
-            position = snapshot.segments[index].bases[view]
-            if index == len(snapshot.segments) - 1:
+        index, last = snapshot.index_of_position(view, position), len(snapshot.segments) - 1
+        while True:
+            while index < last and position >= snapshot.end_of(index)[0][view]:
+                index += 1  # the next one may be empty
+                position = max(position, snapshot.segments[index].bases[view])
+            if position >= end:
                 return position
-        segment = snapshot.segments[index]
-        if segment.has_gaps:
-            base = segment.bases[view]
-            gap = segment.next_gap(view, position - base)
-            if gap is not None and gap.end_of_run <= position - base:
-                return base + gap.next_start
-        return position
+            base = snapshot.segments[index].bases[view]
+            gap = self._next_gap(snapshot, index, position - base)
+            if gap is None or gap.end_of_run > position - base:
+                return position
+            position = base + gap.next_start
 
     def read_into(self, out: memoryview, stop: int) -> int:
         """Read consecutive bytes from ``self.position`` on.
@@ -96,10 +119,13 @@ class TextReader:
 
         Raises:
             CorruptRecordError: The record at the position cannot be decoded.
+            WouldBlockError: See ``may_block``.
         """
         self.would_block = False
-        if self._segment is not None and self._snapshot().cuts != self._cuts:
-            self._segment = None
+        if self._segment is not None and (
+            self._hides_aborted or self._snapshot().cuts != self._cuts
+        ):
+            self._follow(self._snapshot())
         done, room = 0, min(len(out), stop - self.position)
         while done < room:
             try:
@@ -135,6 +161,38 @@ class TextReader:
         self.position += got
         return got
 
+    def _next_gap(self, snapshot: Snapshot, index: int, length: int) -> Gap | None:
+        """Find what is not shown of a segment around a length or next behind it."""
+        segment, view = snapshot.segments[index], self._view
+        gap = segment.next_gap(view, length) if segment.has_gaps else None
+        if not self._hides_aborted or not snapshot.aborted:
+            return gap
+        runs = known_runs(snapshot, index)
+        if runs is None:
+            if not self.may_block:
+                raise WouldBlockError
+            runs = aborted_runs(snapshot, index)
+        run = runs.next_run(view, length)
+        return gap if run is None or (gap is not None and gap < run) else run
+
+    def _find_run_end(self, snapshot: Snapshot, index: int) -> None:
+        """Note where in the segment that was entered the run of shown bytes ends."""
+        base = snapshot.segments[index].bases[self._view]
+        gap = self._next_gap(snapshot, index, self.position - base)
+        self._run_end = _NO_STOP if gap is None else base + gap.end_of_run
+        self._aborted = snapshot.aborted  # behind what may have to be done again
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        """See to it that what was found out about the segment still holds."""
+        if self._segment is None or snapshot.cuts != self._cuts:
+            self._segment = None
+        elif self._hides_aborted and snapshot.aborted is not self._aborted:
+            index = snapshot.index_of_offset(self._segment.base_offset)
+            if index < 0 or snapshot.segments[index] is not self._segment:
+                self._segment = None  # deleted, or compacted
+            else:
+                self._find_run_end(snapshot, index)
+
     def _locate(self) -> bool:
         """Go to the position; False at a hole, at the end, or if it would block."""
         snapshot, view = self._snapshot(), self._view
@@ -148,6 +206,9 @@ class TextReader:
             return False
         segment = snapshot.segments[index]
         try:
+            self._find_run_end(snapshot, index)
+            if self._run_end <= position:
+                return False
             return self._enter(segment, position - segment.bases[view], ends, file_end)
         except FileNotFoundError:
             if segment.is_deleted:
@@ -183,8 +244,6 @@ class TextReader:
                     raise
                 entry, is_loaded = place, False
         self._segment = segment
-        gap = segment.next_gap(view, length) if segment.has_gaps else None
-        self._run_end = _NO_STOP if gap is None else segment.bases[view] + gap.end_of_run
         return True
 
     def _fits(self, segment: Segment, entry: TextEntry, file_end: int) -> bool:

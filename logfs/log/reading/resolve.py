@@ -3,12 +3,17 @@
 FROM is the first record at or after a point, TO the first one that is not shown any more. A name
 *grows* if it has no TO, or one that lies ahead: a time later than now, an offset or byte beyond the
 end. Every other name is *fixed*: its bytes are decided now and never change.
+
+The end is that of the isolation level: what is behind it has not been reached. What the level does
+not show in front of it, aborted records, is no more there than what was compacted away; nothing is
+moved by it.
 """
 
 from dataclasses import dataclass
 from typing import TypeAlias
 
 from logfs.log.partition import PartitionLog
+from logfs.log.reading.aborted import aborted_runs
 from logfs.log.reading.address import (
     Ago,
     AtByte,
@@ -24,7 +29,7 @@ from logfs.log.reading.address import (
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.types import View
+from logfs.types import IsolationLevel, View
 
 Limit: TypeAlias = Moment | AtOffset | AtByte
 """The TO of a growing name: absolute, and not reached yet."""
@@ -48,6 +53,7 @@ class Resolved:
         runs: Kept positions of a fixed name, half open, in order; its bytes one after the other.
         snapshot: The state of the log that a fixed name shows.
         segments: The segments a fixed name reads, to be pinned while it is open.
+        level: What is seen of the log.
     """
 
     log: PartitionLog
@@ -58,6 +64,7 @@ class Resolved:
     runs: tuple[tuple[int, int], ...] = ()
     snapshot: Snapshot | None = None
     segments: tuple[Segment, ...] = ()
+    level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 
     @property
     def grows(self) -> bool:
@@ -70,54 +77,78 @@ class Resolved:
         return sum(end - start for start, end in self.runs)
 
 
-def resolve(log: PartitionLog, address: PartitionAddress, now_ms: int) -> Resolved:
+def resolve(
+    log: PartitionLog,
+    address: PartitionAddress,
+    now_ms: int,
+    level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Resolved:
     """Resolve the address of one of the views of a partition.
 
     Args:
         log: The partition.
         address: What is asked for; its view is text, tsv or jsonl.
         now_ms: The time of the look-up.
+        level: What is seen of the log.
 
     Raises:
         CorruptRecordError: The place cannot be found behind a corrupt batch.
     """
     view = VIEWS[address.view]
     if address.start is None:
-        return Resolved(log, view, 0)
-    snapshot = log.snapshot
-    start = _position(snapshot, view, address.start, now_ms)
+        return Resolved(log, view, 0, level=level)
+    seen = _Seen(log.snapshot, view, level)
+    start = seen.position(address.start, now_ms)
     if address.end is None:
-        return Resolved(log, view, start)
-    limit = _limit_ahead(snapshot, view, address.end, now_ms)
+        return Resolved(log, view, start, level=level)
+    limit = seen.limit_ahead(address.end, now_ms)
     if limit is not None:
-        return Resolved(log, view, start, limit=limit)
-    end = max(start, _position(snapshot, view, address.end, now_ms, past_corrupt=True))
-    return _fixed(log, view, snapshot, start, end)
+        return Resolved(log, view, start, limit=limit, level=level)
+    end = max(start, seen.position(address.end, now_ms, past_corrupt=True))
+    return _fixed(log, seen, start, end)
 
 
-def resolve_segment(log: PartitionLog, segment: Segment, view: View) -> Resolved:
+def resolve_segment(
+    log: PartitionLog,
+    segment: Segment,
+    view: View,
+    level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> Resolved:
     """Resolve one segment as text: fixed if it is sealed, else it grows."""
     snapshot = log.snapshot
     if segment is snapshot.active:
-        return Resolved(log, view, segment.bases[view])
-    return _fixed(log, view, snapshot, segment.bases[view], segment.ends[view])
+        return Resolved(log, view, segment.bases[view], level=level)
+    seen = _Seen(snapshot, view, level)
+    start = segment.bases[view]
+    return _fixed(log, seen, start, max(start, min(segment.ends[view], seen.end)))
 
 
-def growing_end(snapshot: Snapshot, view: View, limit: Limit | None) -> int:
+def growing_end(
+    snapshot: Snapshot,
+    view: View,
+    limit: Limit | None,
+    level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> int:
     """Return the position at which a growing name ends now."""
-    end = snapshot.end.positions[view]
+    seen = _Seen(snapshot, view, level)
     if limit is None:
-        return end
+        return seen.end
     if isinstance(limit, AtByte):
-        return min(limit.n, end)  # wherever the log starts by now
-    return _position(snapshot, view, limit, 0, past_corrupt=True)
+        return min(limit.n, seen.end)  # wherever the log starts by now
+    return seen.position(limit, 0, past_corrupt=True)
 
 
-def kept_runs(snapshot: Snapshot, view: View, start: int, end: int) -> tuple[tuple[int, int], ...]:
-    """Return what is kept of a range of positions: half-open runs in order."""
+def kept_runs(
+    snapshot: Snapshot,
+    view: View,
+    start: int,
+    end: int,
+    level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> tuple[tuple[int, int], ...]:
+    """Return what is kept, and shown, of a range of positions: half-open runs in order."""
     runs = []
     position = max(start, snapshot.start.positions[view])
-    for hole_start, hole_end in _holes(snapshot, view, position, end):
+    for hole_start, hole_end in _holes(snapshot, view, position, end, level):
         if hole_start > position:
             runs.append((position, min(hole_start, end)))
         position = max(position, hole_end)
@@ -126,56 +157,80 @@ def kept_runs(snapshot: Snapshot, view: View, start: int, end: int) -> tuple[tup
     return tuple(runs)
 
 
-def _holes(snapshot: Snapshot, view: View, start: int, end: int) -> list[tuple[int, int]]:
+def _holes(
+    snapshot: Snapshot, view: View, start: int, end: int, level: IsolationLevel
+) -> list[tuple[int, int]]:
     holes = [(hole.begin[view], hole.end[view]) for hole in snapshot.holes]
     for segment in snapshot.gapped:
         base = segment.bases[view]
         holes += [(base + gap.end_of_run, base + gap.next_start) for gap in segment.gaps(view)]
+    if level is IsolationLevel.READ_COMMITTED and snapshot.aborted and start < end:
+        first = max(snapshot.index_of_position(view, start), 0)
+        for index in range(first, snapshot.index_of_position(view, end - 1) + 1):
+            base = snapshot.segments[index].bases[view]
+            runs = aborted_runs(snapshot, index).runs(view)
+            holes += [(base + run.end_of_run, base + run.next_start) for run in runs]
     return sorted(hole for hole in holes if hole[0] < end and hole[1] > start)
 
 
-def _fixed(log: PartitionLog, view: View, snapshot: Snapshot, start: int, end: int) -> Resolved:
-    runs = kept_runs(snapshot, view, start, end)
+def _fixed(log: PartitionLog, seen: "_Seen", start: int, end: int) -> Resolved:
+    snapshot, view = seen.snapshot, seen.view
+    runs = kept_runs(snapshot, view, start, end, seen.level)
     segments: tuple[Segment, ...] = ()
     if runs:
         first = max(snapshot.index_of_position(view, runs[0][0]), 0)
         last = snapshot.index_of_position(view, runs[-1][1] - 1)
         segments = snapshot.segments[first : last + 1]
-    return Resolved(log, view, start, end, None, runs, snapshot, segments)
+    return Resolved(log, view, start, end, None, runs, snapshot, segments, seen.level)
 
 
-def _limit_ahead(snapshot: Snapshot, view: View, point: Point, now_ms: int) -> Limit | None:
-    """Return TO if it lies ahead, None if it can be resolved now."""
-    match point:
-        case Moment(timestamp_ms) if timestamp_ms > now_ms:
-            return point
-        case AtOffset(n) if n > snapshot.end.offset:
-            return point
-        case AtByte(n) if n > snapshot.end.positions[view]:
-            return point
-    return None
+class _Seen:
+    """One view of a log as a reader of an isolation level sees it.
 
+    Attributes:
+        end: The position at which it ends.
+    """
 
-def _position(
-    snapshot: Snapshot, view: View, point: Point, now_ms: int, *, past_corrupt: bool = False
-) -> int:
-    start, end = snapshot.start.positions[view], snapshot.end.positions[view]
-    offset: int | None
-    match point:
-        case Earliest():
-            return start
-        case Latest():
+    def __init__(self, snapshot: Snapshot, view: View, level: IsolationLevel) -> None:
+        self.snapshot = snapshot
+        self.view = view
+        self.level = level
+        self._end = snapshot.visible_end(level)
+        self.end = self._end.positions[view]
+
+    def limit_ahead(self, point: Point, now_ms: int) -> Limit | None:
+        """Return TO if it lies ahead, None if it can be resolved now."""
+        match point:
+            case Moment(timestamp_ms) if timestamp_ms > now_ms:
+                return point
+            case AtOffset(n) if n > self._end.offset:
+                return point
+            case AtByte(n) if n > self.end:
+                return point
+        return None
+
+    def position(self, point: Point, now_ms: int, *, past_corrupt: bool = False) -> int:
+        """Return where a point is; the end if nothing has reached it."""
+        start, end = self.snapshot.start.positions[self.view], self.end
+        match point:
+            case Earliest():
+                return start
+            case Latest():
+                return end
+            case AtByte(n):
+                return min(max(n if n >= 0 else end + n, start), end)
+        offset = self._offset(point, now_ms)
+        if offset is None or offset >= self._end.offset:
             return end
-        case AtByte(n):
-            return min(max(n if n >= 0 else end + n, start), end)
-        case AtOffset(n):
-            offset = n if n >= 0 else snapshot.end.offset + n
-        case Moment(timestamp_ms):
-            offset = offset_for_time(snapshot, timestamp_ms)
-        case Ago(duration_ms):
-            offset = offset_for_time(snapshot, now_ms - duration_ms)
-        case Now():
-            offset = offset_for_time(snapshot, now_ms)
-    if offset is None:
-        return end
-    return positions_of_offset(snapshot, offset, past_corrupt=past_corrupt)[view]
+        found = positions_of_offset(self.snapshot, offset, past_corrupt=past_corrupt)
+        return min(found[self.view], end)
+
+    def _offset(self, point: Moment | Ago | Now | AtOffset, now_ms: int) -> int | None:
+        if isinstance(point, AtOffset):
+            return point.n if point.n >= 0 else self._end.offset + point.n
+        timestamp = now_ms
+        if isinstance(point, Moment):
+            timestamp = point.timestamp_ms
+        elif isinstance(point, Ago):
+            timestamp = now_ms - point.duration_ms
+        return offset_for_time(self.snapshot, timestamp, self.level)

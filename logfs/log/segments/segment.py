@@ -17,6 +17,7 @@ from logfs.log.indexes import textindex
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
+from logfs.log.segments.abortedruns import AbortedRuns
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.types import Positions, View
 
@@ -180,11 +181,13 @@ class Segment:
         kept: Lengths of what is kept in it (sealed).
         pinned_files: Set while the segment is active, or its indexes are only in memory.
         pins: How many open fixed names will still read it.
+        aborted_runs: Where aborted records lie in it, as far as that was asked.
     """
 
     __slots__ = (
         "_gaps",
         "_opened",
+        "aborted_runs",
         "base_offset",
         "bases",
         "directory",
@@ -220,6 +223,7 @@ class Segment:
         self.is_writable = False
         self.pinned_files: SegmentFiles | None = None
         self.pins = 0
+        self.aborted_runs: AbortedRuns | None = None
 
     @classmethod
     def from_entry(cls, opened: OpenSegments, directory: str, entry: TableEntry) -> "Segment":

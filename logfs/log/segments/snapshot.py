@@ -82,13 +82,24 @@ class Snapshot(NamedTuple):
         )
 
     def visible_end(self, level: IsolationLevel) -> LogPoint:
-        """Return where what a reader sees ends."""
+        """Return where what a reader sees ends; never in front of the log start.
+
+        Source: Kafka UnifiedLog.fetchLastStableOffsetMetadata, maybeIncrementFirstUnstableOffset.
+        """
         point = None
         if level is IsolationLevel.READ_COMMITTED:
             point = self.unstable
         elif level is IsolationLevel.HIGH_WATERMARK:
             point = self.watermark
-        return point or LogPoint(self.end.offset, self.end.positions)
+        if point is None:
+            return LogPoint(self.end.offset, self.end.positions)
+        return point if point.offset > self.start.offset else self.start
+
+    def end_position(self, level: IsolationLevel, view: View) -> int:
+        """Return where what a reader sees of a view ends."""
+        if level is IsolationLevel.READ_UNCOMMITTED:  # asked by every read
+            return self.end.positions[view]
+        return self.visible_end(level).positions[view]
 
     @property
     def active(self) -> Segment:
@@ -110,6 +121,12 @@ class Snapshot(NamedTuple):
         """
         return bisect_left(self.maxima, timestamp)
 
+    def aborted_in(self, index: int) -> frozenset[AbortedTransaction]:
+        """Return the aborted transactions that may have records in a segment."""
+        first = bisect_left(self.aborted, self.segments[index].base_offset, key=_last_offset)
+        _, next_offset, _ = self.end_of(index)
+        return frozenset(t for t in self.aborted[first:] if t.first_offset < next_offset)
+
     def end_of(self, index: int) -> tuple[Positions, int, int]:
         """Return where a segment ends: positions, next offset, bytes of its ``.log``."""
         if index == len(self.segments) - 1:
@@ -121,6 +138,10 @@ class Snapshot(NamedTuple):
 def holes_between(segments: tuple[Segment, ...]) -> tuple[Hole, ...]:
     """Return the holes between neighbouring segments."""
     return tuple(Hole(a.ends, b.bases) for a, b in pairwise(segments) if a.ends != b.bases)
+
+
+def _last_offset(transaction: AbortedTransaction) -> int:
+    return transaction.last_offset
 
 
 def _base_offset(segment: Segment) -> int:

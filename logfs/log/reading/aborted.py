@@ -1,0 +1,124 @@
+"""Which records belong to aborted transactions, and which positions those take.
+
+A batch was aborted if it is transactional, no control batch, and lies between the first offset and
+the marker of an aborted transaction of its producer. Aborted records keep their positions: to a
+reader that is not shown them they are holes. Where those are is looked up once for each transaction
+and segment, by the batch headers between its first record and its marker; only the records of a
+window in which aborted ones were found are measured.
+
+Source: Kafka CompletedFetch.nextFetchedRecord, by which a consumer leaves them out.
+"""
+
+import contextlib
+from collections.abc import Collection
+
+from logfs.errors import CorruptRecordError
+from logfs.log.indexes import textindex
+from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.reading.lookup import lengths_behind, offset_hint
+from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
+from logfs.log.segments.abortedruns import AbortedRuns, Run, transaction_table
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.records._native import aborted_ranges, find_offset, measure
+from logfs.records.compression import decompress
+from logfs.types import Positions
+
+_NO_OFFSET = 2**63 - 1
+
+
+def known_runs(snapshot: Snapshot, index: int) -> AbortedRuns | None:
+    """Return the runs of aborted records in a segment if they are known; reads memory only."""
+    runs = snapshot.segments[index].aborted_runs
+    if runs is None or runs.cuts != snapshot.cuts:
+        return None
+    if runs.source is snapshot.aborted:
+        return runs
+    return None if snapshot.aborted_in(index) - runs.known else _kept(snapshot, index, runs)
+
+
+def aborted_runs(snapshot: Snapshot, index: int) -> AbortedRuns:
+    """Return the runs of aborted records in a segment; looks up those that are not known yet.
+
+    Raises:
+        CorruptRecordError: The segment has gaps and its text index is damaged.
+    """
+    segment = snapshot.segments[index]
+    runs = segment.aborted_runs
+    if runs is None or runs.cuts != snapshot.cuts:
+        runs = AbortedRuns(snapshot.cuts)
+    new = snapshot.aborted_in(index) - runs.known
+    if new:
+        found = _Scan(segment, snapshot.end_of(index)).runs_of(new)
+        runs = runs.with_runs(snapshot.aborted, runs.known | new, found)
+        segment.aborted_runs = runs
+        return runs
+    return _kept(snapshot, index, runs)
+
+
+def _kept(snapshot: Snapshot, index: int, runs: AbortedRuns) -> AbortedRuns:
+    """Note that runs hold for the aborted transactions of a snapshot as well."""
+    noted = AbortedRuns(runs.cuts, snapshot.aborted, runs.known, runs.begins, runs.ends)
+    snapshot.segments[index].aborted_runs = noted
+    return noted
+
+
+class _Scan:
+    """A search for the records of aborted transactions in one segment."""
+
+    def __init__(self, segment: Segment, end: tuple[Positions, int, int]) -> None:
+        self._segment = segment
+        self._ends, _, self._file_end = end
+        self._window = Window()
+        # The lengths in front of a place in the window, once they are known.
+        self._place: int | None = None
+        self._lengths = Positions()
+
+    def runs_of(self, transactions: Collection[AbortedTransaction]) -> list[Run]:
+        """Find where the records of transactions lie."""
+        segment, window, file_end = self._segment, self._window, self._file_end
+        table = transaction_table(transactions)
+        first = min(transaction.first_offset for transaction in transactions)
+        last = max(transaction.last_offset for transaction in transactions)
+        position = offset_hint(segment, max(first, segment.base_offset), file_end)
+        runs: list[Run] = []
+        while position < file_end:
+            try:
+                window.load(segment.files().log, position, file_end, SEQUENTIAL_BYTES, True)
+                ranges = aborted_ranges(window.buffer, 0, window.stop, table)
+            except CorruptRecordError:
+                position = self._behind(position)
+                continue
+            self._place = None
+            for begin, end, base_offset, last_offset in ranges:
+                run = self._lengths_at(begin, base_offset), self._lengths_at(end, last_offset + 1)
+                if run[0] != run[1]:
+                    runs.append(run)
+            if find_offset(window.buffer, 0, window.stop, last) < window.stop:
+                break
+            position = window.file_end
+        return runs
+
+    def _lengths_at(self, place: int, offset: int) -> Positions:
+        """Return the lengths in front of a place in the window; called for places in order.
+
+        Args:
+            place: Where a batch begins, or the one before it ends.
+            offset: Of the first record behind it, or smaller.
+        """
+        lengths = None
+        if self._place is not None and not self._segment.has_gaps:
+            # What lies behind a corrupt batch has to be counted back from the index.
+            with contextlib.suppress(CorruptRecordError):
+                buffer = self._window.buffer
+                between = measure(buffer, self._place, place, _NO_OFFSET, decompress)
+                lengths = self._lengths.plus(between)
+        if lengths is None:
+            lengths = lengths_behind(self._segment, offset, self._ends, self._file_end)
+        self._place, self._lengths = place, lengths
+        return lengths
+
+    def _behind(self, corrupt: int) -> int:
+        """Return where batches can be found again behind a header that makes no sense."""
+        entry = textindex.first_behind(self._segment.files().text_entries(), corrupt)
+        return self._file_end if entry is None else entry.file_position

@@ -1,0 +1,349 @@
+"""Isolation levels: where each ends, and that aborted records are holes and nothing moves."""
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logfs.log.reading.address import AtByte, AtOffset, Earliest, Latest, Moment, Now, Point
+from logfs.log.reading.files import FixedFile, GrowingFile
+from logfs.log.reading.lookup import offset_for_time
+from logfs.log.reading.resolve import resolve, resolve_segment
+from logfs.records.compression import Compression
+from logfs.records.record import Record
+from logfs.types import IsolationLevel, View
+from tests.fakes import START_MS
+from tests.log import test_resolve
+from tests.log.readings import Program, Rule
+from tests.log.support import read_all
+from tests.log.transactions import ABORT, COMMIT, TransactionLog
+from tests.records.oracle import rendering
+
+SMALL = {
+    "internal.segment.bytes": "1500",
+    "index.interval.bytes": "200",
+    "segment.ms": "1000000000",
+}
+LEVELS = list(IsolationLevel)
+VIEWS = list(View)
+COMMITTED = IsolationLevel.READ_COMMITTED
+each_view = pytest.mark.parametrize("view", VIEWS)
+each_level = pytest.mark.parametrize("level", LEVELS)
+
+
+def records(log: TransactionLog, count: int) -> list[Record]:
+    """Records with times that do not always grow, some of them empty lines."""
+    first = log.model.end_offset
+    return [
+        Record(
+            0,
+            START_MS + n + (n * 37 % 11),
+            b"k%d" % n,
+            b"record %d%s" % (n, b"." * (n * 7 % 31)) if n % 6 else b"",
+            (),
+        )
+        for n in range(first, first + count)
+    ]
+
+
+def put(log: TransactionLog, producer: int, count: int = 3, codec: int = 0) -> None:
+    """Append records: without a transaction (producer 0), or to one."""
+    if producer == 0:
+        log.append(records(log, count))
+        log.publish()
+    else:
+        log.produce(producer, records(log, count), Compression(codec))
+
+
+def finish(log: TransactionLog, producer: int, kind: int) -> None:
+    """End a transaction; the marker has a time of its own, ahead of the records'."""
+    log.end(producer, kind, START_MS + log.model.end_offset + 40)
+
+
+@cache
+def interleaved() -> TransactionLog:
+    """Batches of several producers between each other, over many segments."""
+    log = TransactionLog(SMALL)
+    for turn in range(15):
+        for producer in (1, 0, 2, 3):
+            put(log, producer, 1 + (turn + producer) % 3, (turn + producer) % 5)
+        for producer in (1, 2, 3):
+            if turn % (producer + 2) == producer:
+                finish(log, producer, ABORT if (turn + producer) % 2 else COMMIT)
+    for producer in (1, 2, 3):
+        finish(log, producer, ABORT)
+    put(log, 0)
+    return log
+
+
+@cache
+def spanning() -> TransactionLog:
+    """One aborted transaction fills several segments; another begins and ends the log."""
+    log = TransactionLog(SMALL)
+    put(log, 2)
+    finish(log, 2, ABORT)
+    put(log, 0, 4)
+    for turn in range(30):
+        put(log, 1, 4)
+        if turn in (10, 11, 26):
+            put(log, 0, 2)
+    finish(log, 1, ABORT)
+    put(log, 0, 5)
+    put(log, 2, 5)
+    finish(log, 2, ABORT)
+    return log
+
+
+@cache
+def held_back() -> TransactionLog:
+    """Transactions that are still open, one of them since some segments ago."""
+    log = TransactionLog(SMALL)
+    for turn in range(10):
+        put(log, 1)
+        put(log, 0)
+        finish(log, 1, ABORT if turn % 2 else COMMIT)
+    put(log, 1)
+    for _ in range(20):
+        put(log, 2, 4)
+        put(log, 0)
+        finish(log, 2, ABORT)
+    put(log, 2)
+    log.watermark = log.stable_offset + 20
+    log.publish()
+    return log
+
+
+@cache
+def nothing_but_aborted() -> TransactionLog:
+    log = TransactionLog(SMALL)
+    for _ in range(30):
+        put(log, 1)
+        finish(log, 1, ABORT)
+    return log
+
+
+@cache
+def open_from_the_first_record() -> TransactionLog:
+    log = TransactionLog(SMALL)
+    for _ in range(30):
+        put(log, 1)
+        put(log, 0)
+    log.watermark = 0
+    log.publish()
+    return log
+
+
+@cache
+def compacted() -> TransactionLog:
+    """Gaps in front of, inside and behind aborted batches."""
+    log = TransactionLog(SMALL)
+    for turn in range(18):
+        put(log, 1, 3, turn % 5)
+        put(log, 0, 3)
+        put(log, 2, 2)
+        finish(log, 1, ABORT if turn % 3 else COMMIT)
+        if turn % 7 == 6:
+            finish(log, 2, ABORT)
+    finish(log, 2, COMMIT)
+    log.compact(lambda offset: offset % 5 > 1 and not 60 < offset < 90)
+    log.publish()
+    return log
+
+
+@cache
+def started_late() -> TransactionLog:
+    """The log starts inside an aborted batch."""
+    log = TransactionLog(SMALL)
+    put(log, 0, 5)
+    for _ in range(20):
+        put(log, 1, 4)
+        put(log, 0)
+    finish(log, 1, ABORT)
+    put(log, 0)
+    log.advance(log.transactions[0].first_offset + 30)
+    log.publish()
+    return log
+
+
+LOGS = (
+    interleaved,
+    spanning,
+    held_back,
+    nothing_but_aborted,
+    open_from_the_first_record,
+    compacted,
+    started_late,
+)
+each_log = pytest.mark.parametrize("make", LOGS)
+
+
+@each_log
+@each_level
+def test_the_end_is_that_of_the_level(
+    make: Callable[[], TransactionLog], level: IsolationLevel
+) -> None:
+    log = make()
+    seen = log.seen(level)
+    assert log.log.snapshot.visible_end(level) == (seen.model.end_offset, seen.model.end)
+    for view in VIEWS:
+        file = GrowingFile(log.log, view, 0, level=level)
+        assert file.size() == file.end() == seen.model.end[view]
+
+
+@each_log
+@each_level
+@each_view
+def test_what_is_read_is_what_the_level_shows(
+    make: Callable[[], TransactionLog], level: IsolationLevel, view: View
+) -> None:
+    seen = make().seen(level)
+    expected = b"".join(rendering(view, kept.record) for kept in seen.model.visible)
+    for buffer in (13, 200, 1 << 17):
+        assert Program(seen, view, buffer).cat() == expected
+    for count in (1, 2, 5, 40):
+        lines = expected.splitlines(keepends=True)
+        assert Program(seen, view, 64).head(count) == b"".join(lines[:count])
+        # tail looks for newlines backwards: from a hole at the end it sees nothing, and it takes
+        # holes in front of empty lines for empty lines.
+        ends = [kept.ends[view] for kept in seen.model.visible]
+        if ends[-1:] == [seen.model.end[view]] and b"\n" not in lines:
+            assert Program(seen, view, 64).tail(count) == b"".join(lines[-count:])
+
+
+@each_log
+@each_level
+@each_view
+def test_a_seek_to_every_position_follows_the_rule(
+    make: Callable[[], TransactionLog], level: IsolationLevel, view: View
+) -> None:
+    seen = make().seen(level)
+    file, rule = GrowingFile(seen.log, view, 0, level=level), Rule(seen.model, view)
+    for offset in range(0, file.size() + 2, 5 if view is View.TEXT else 53):
+        for at in (offset, offset + 20):
+            out = bytearray(20)
+            got = file.read_into(memoryview(out), at)
+            assert out[:got] == rule.read(at, 20), (at, offset)
+
+
+def points(log: TransactionLog, view: View) -> list[Point]:
+    found: list[Point] = [Earliest(), Latest(), Now(), AtOffset(-7), AtByte(-50)]
+    for offset in range(0, log.model.end_offset + 3, 2):
+        found += [AtOffset(offset), Moment(START_MS + offset + offset % 13)]
+    found += [AtByte(n) for n in range(0, log.model.end[view] + 60, 157)]
+    return found
+
+
+@each_log
+@each_level
+def test_selectors_at_every_record(
+    make: Callable[[], TransactionLog], level: IsolationLevel
+) -> None:
+    log = make()
+    seen = log.seen(level)
+    for number, point in enumerate(points(log, View.TEXT)):
+        view, others = VIEWS[number % 3], ((point, None), (point, Latest()), (Earliest(), point))
+        test_resolve.check(seen, view, *others[number // 3 % 3])
+
+
+@each_log
+@each_level
+def test_a_moment_is_the_first_record_that_is_shown(
+    make: Callable[[], TransactionLog], level: IsolationLevel
+) -> None:
+    log = make()
+    seen = log.seen(level)
+    for timestamp in range(START_MS - 1, START_MS + log.model.end_offset + 60, 2):
+        found = offset_for_time(log.log.snapshot, timestamp, level)
+        assert found == seen.model.offset_for_time(timestamp)
+
+
+@each_log
+@each_level
+@each_view
+def test_segments_as_text(
+    make: Callable[[], TransactionLog], level: IsolationLevel, view: View
+) -> None:
+    seen, data = make().seen(level), b""
+    *sealed, active = seen.log.snapshot.segments
+    for segment in sealed:
+        resolved = resolve_segment(seen.log, segment, view, level)
+        assert not resolved.grows
+        data += read_all(FixedFile(resolved), 100)
+    last = resolve_segment(seen.log, active, view, level)
+    data += read_all(GrowingFile(seen.log, view, last.start, level=level))
+    assert data == b"".join(rendering(view, kept.record) for kept in seen.model.visible)
+
+
+def test_what_a_fixed_name_shows_stands_still_when_transactions_end() -> None:
+    log = TransactionLog(SMALL)
+    put(log, 0)
+    put(log, 1)
+    put(log, 0)
+    address = test_resolve.address(View.TEXT, Earliest(), Latest())
+    resolved = resolve(log.log, address, START_MS, COMMITTED)
+    file = FixedFile(resolved)
+    before = read_all(file)
+    assert before == log.text(COMMITTED)
+    finish(log, 1, ABORT)
+    put(log, 0)
+    assert read_all(file) == read_all(FixedFile(resolved)) == before
+    assert resolve(log.log, address, START_MS, COMMITTED).size > len(before)
+
+
+def test_where_aborted_records_lie_is_looked_up_once_and_may_wait_for_a_thread() -> None:
+    log = interleaved()
+    log.restart()
+    log.publish()
+    file, out = GrowingFile(log.log, View.TEXT, 0, level=COMMITTED), memoryview(bytearray(100))
+    file.may_block = False
+    assert (file.read_into(out, 0), file.would_block) == (0, True)
+    file.may_block = True
+    first = bytes(out[: file.read_into(out, 0)])
+    assert not file.would_block
+    again = GrowingFile(log.log, View.TEXT, 0, level=COMMITTED)
+    again.may_block = False
+    assert (bytes(out[: again.read_into(out, 0)]), again.would_block) == (first, False)
+
+
+# Step by step
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("put"), st.integers(0, 3), st.integers(1, 4)),
+        st.tuples(st.just("end"), st.integers(1, 3), st.sampled_from([ABORT, COMMIT])),
+        st.tuples(st.just("roll"), st.just(0), st.just(0)),
+        st.tuples(st.just("read"), st.integers(0, 3000), st.integers(1, 400)),
+    ),
+    max_size=40,
+)
+
+
+@settings(deadline=None)
+@given(STEPS, st.sampled_from(VIEWS), st.sampled_from(Compression))
+def test_a_follower_sees_every_committed_record_once_and_in_order(
+    steps: list[tuple[str, int, int]], view: View, codec: Compression
+) -> None:
+    log = TransactionLog({"internal.segment.bytes": "700", "index.interval.bytes": "100"})
+    follower = Program(log.seen(COMMITTED), view, 70)
+    seeking = GrowingFile(log.log, view, 0, level=COMMITTED)
+    followed = b""
+    for what, number, other in steps:
+        if what == "put":
+            put(log, number, other, codec)
+        elif what == "end":
+            finish(log, number, other)
+        elif what == "roll":
+            log.roll()
+        elif what == "read":
+            at, rule = number % (seeking.size() + 2), Rule(log.seen(COMMITTED).model, view)
+            out = bytearray(other)
+            seeking.read_into(memoryview(bytearray(1)), at + 500)
+            rule.read(at + 500, 1)
+            got = seeking.read_into(memoryview(out), at)
+            assert out[:got] == rule.seek_text(at, other)
+        followed += follower.cat()
+        assert followed == log.text(COMMITTED, view)
+        assert follower.file.size() == log.seen(COMMITTED).model.end[view]
+    assert Program(log.seen(COMMITTED), view, 33).cat() == followed
