@@ -1,7 +1,6 @@
 # Part of _native.pyx: compaction. Which key stands where last, and what is left of a batch.
 
 cdef enum:
-    TRANSACTIONAL = 0x10
     DELETE_HORIZON = 0x40
     KNOWN_ATTRIBUTES = 0x7f
     GROUP = 32              # records whose slots are fetched together

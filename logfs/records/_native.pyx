@@ -103,6 +103,7 @@ cdef enum:
     JSONL = 2
     CODEC_MASK = 0x07
     LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
     CONTROL = 0x20
     RELEASE_GIL_BYTES = 65536   # below, giving up the GIL and taking it back costs more than it frees
 

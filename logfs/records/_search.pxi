@@ -1,8 +1,5 @@
 # Part of _native.pyx: finding places in a log by offset and by time, and what was aborted.
 
-cdef enum:
-    TRANSACTIONAL = 0x10
-
 
 def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
     """Whether a batch header that makes sense stands at a position: an index entry is a hint.
