@@ -260,6 +260,7 @@ cdef class _Builder:
         """Measure what was written: one definition of the lengths for all ways in."""
         cdef Batch b
         cdef int status
+        b.magic = 2
         b.base_offset = self.d.base_offset
         b.base_timestamp = self.d.base_timestamp
         b.max_timestamp = max_timestamp

@@ -232,7 +232,7 @@ cdef class IndexBuilder:
             code = read_header(p, b)
         if code != WHOLE:
             self.problem = frame_problem(code, p)
-        elif b.base_offset < self.next_offset:
+        elif b.base_offset < self.next_offset and not is_unopened(b):
             self.problem = f"base offset {b.base_offset} is below {self.next_offset}"
         elif b.last_offset - self.base_offset > INT32_LAST:
             self.problem = f"last offset {b.last_offset} is too far from {self.base_offset}"
@@ -248,6 +248,9 @@ cdef class IndexBuilder:
             plain = open_records(p, size, b, self.decompress)
         except CorruptRecordError as error:
             self.problem = f"undecodable: {error}"
+            return -1
+        if b.base_offset < self.next_offset:
+            self.problem = f"base offset {b.base_offset} is below {self.next_offset}"
             return -1
         if b.end - b.p >= RELEASE_GIL_BYTES:
             with nogil:

@@ -2,9 +2,10 @@
 # cython: cdivision=True
 """Every loop over the bytes of records: lines to batches, batches to renderings, the index rules.
 
-This file reads and renders single records; its parts, included at the end, are ``_search``,
-``_decode``, ``_index`` (IndexBuilder), ``_render`` (Renderer), ``_lines``, ``_encode`` and ``_clean``
-(OffsetMap, BatchFilter). The layout of a batch stands in ``logfs.records.batch``.
+This file reads and renders single records; its parts, included at the end, are ``_legacy``,
+``_search``, ``_decode``, ``_index`` (IndexBuilder), ``_render`` (Renderer), ``_lines``, ``_encode`` and
+``_clean`` (OffsetMap, BatchFilter). The layout of a batch stands in ``logfs.records.batch``, that of a
+message of formats v0 and v1, which every reader here takes for a batch, in ``logfs.records.legacy``.
 
 Renderings of one record, each ended by one LF:
 
@@ -31,12 +32,15 @@ from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy
 
+from zlib import crc32 as _crc32
+
 from crc32c import crc32c as _crc32c
 
 from logfs.errors import CorruptRecordError, RecordTooLargeError, UnparsableLineError
-from logfs.records.compression import compress as _compress
+from logfs.records.compression import compress as _compress, decompress as _decompress
 from logfs.records.encoded import Encoded, EncodedBatch
 from logfs.records.jsonl import parse_line
+from logfs.records.legacy import mend_lz4 as _mend_lz4
 from logfs.records.record import Record
 
 cdef extern from "Python.h":
@@ -133,7 +137,8 @@ cdef struct Lens:
     int64_t jsonl
 
 cdef struct Batch:
-    int64_t base_offset
+    int magic
+    int64_t base_offset     # 0 as long as is_unopened
     int64_t last_offset
     int64_t base_timestamp
     int64_t max_timestamp
@@ -143,6 +148,7 @@ cdef struct Batch:
     bytes_t p               # next record; records are left while left > 0
     bytes_t end
     int64_t left
+    int64_t shift           # magic < 2: to be added to the offsets of the messages
 
 
 # ---- reading records ----------------------------------------------------------------------------
@@ -165,17 +171,21 @@ cdef int peek(bytes_t p, int64_t available, int64_t *size) noexcept nogil:
     cdef int64_t length = lf_get32(p + 8)
     if length < SHORTEST:
         return BAD_SIZE
-    if p[16] != 2:
+    if p[16] > 2:
         return BAD_MAGIC
-    if length < HEADER - LOG_OVERHEAD:
+    if length < (HEADER - LOG_OVERHEAD if p[16] == 2 else message_overhead(p[16])):
         return BAD_SIZE
     size[0] = LOG_OVERHEAD + length
     return INCOMPLETE if size[0] > available else WHOLE
 
 
 cdef int read_header(bytes_t p, Batch *b) noexcept nogil:
-    """Read the 61 bytes of a batch header that peek has accepted."""
-    cdef int64_t last_delta = lf_get32(p + 23)
+    """Read the header of a batch that peek has accepted."""
+    cdef int64_t last_delta
+    b.magic = p[16]
+    if b.magic < 2:
+        return read_message_header(p, b)
+    last_delta = lf_get32(p + 23)
     b.base_offset = lf_get64(p)
     b.epoch = lf_get32(p + 12)
     b.attributes = lf_get16(p + 21)
@@ -202,7 +212,10 @@ cdef int next_record(Batch *b, Rec *r) noexcept nogil:
     """Take the next record; -1 if its bytes do not decode. Source: Kafka DefaultRecord.readFrom."""
     cdef int64_t length, number, i
     cdef Span skipped
-    cdef bytes_t p = lf_get_varint(b.p, b.end, &length)
+    cdef bytes_t p
+    if b.magic < 2:
+        return next_message(b, r)
+    p = lf_get_varint(b.p, b.end, &length)
     if p == NULL or length < 1 or length > b.end - p:
         return -1
     r.end = p + length
@@ -428,7 +441,7 @@ cdef inline object borrowed(bytes_t p, Py_ssize_t n):
 
 
 cdef inline uint32_t checksum(bytes_t p, int64_t size) except? 0:
-    """CRC-32C of a whole batch: from its attributes to its end."""
+    """CRC-32C of a whole v2 batch: from its attributes to its end."""
     return _crc32c(borrowed(p + 21, size - 21))
 
 
@@ -437,6 +450,8 @@ cdef str frame_problem(int code, bytes_t p):
         return f"unsupported magic {p[16]}"
     if code == BAD_SIZE:
         return f"batch length {lf_get32(p + 8)} is too small"
+    if p[16] < 2:
+        return f"batch header is impossible: offset {lf_get64(p)}"
     return (
         f"batch header is impossible: base offset {lf_get64(p)}, last offset delta "
         f"{lf_get32(p + 23)}, {lf_get32(p + 57)} records"
@@ -445,8 +460,13 @@ cdef str frame_problem(int code, bytes_t p):
 
 cdef str checksum_problem(bytes_t p, int64_t size):
     """Why the checksum does not fit, None if it does."""
-    cdef uint32_t stored = <uint32_t>lf_get32(p + 17)
-    cdef uint32_t computed = checksum(p, size)
+    cdef uint32_t stored, computed
+    if p[16] < 2:
+        stored = <uint32_t>lf_get32(p + 12)
+        computed = _crc32(borrowed(p + 16, size - 16))
+    else:
+        stored = <uint32_t>lf_get32(p + 17)
+        computed = checksum(p, size)
     if stored == computed:
         return None
     return f"checksum differs: stored {stored:#010x}, computed {computed:#010x}"
@@ -463,6 +483,8 @@ cdef object open_records(bytes_t p, int64_t size, Batch *b, decompress):
     """
     cdef int codec = b.attributes & CODEC_MASK
     cdef bytes plain
+    if b.magic < 2:
+        return open_messages(p, size, b, decompress)
     if b.count == 0 or b.attributes & CONTROL:
         return None
     if codec == 0:
@@ -487,6 +509,8 @@ cdef int64_t whole_batch(bytes_t p, int64_t available, Py_ssize_t position, Batc
         code = read_header(p, b)
     if code != WHOLE:
         raise corrupt(frame_problem(code, p), position)
+    if b.magic == 1 and b.last_offset == 0:
+        learn_offsets(p, b)
     return size
 
 
@@ -503,6 +527,7 @@ cdef object verified_records(bytes_t p, int64_t size, Py_ssize_t position, Batch
 
 # ---- the parts ----------------------------------------------------------------------------------
 
+include "_legacy.pxi"
 include "_search.pxi"
 include "_decode.pxi"
 include "_index.pxi"

@@ -182,7 +182,7 @@ cdef class Renderer:
         cdef int64_t last_delta = 0
         cdef bint plain_runs = (
             self.view == TEXT and out != NULL and self.b.last_offset < self.stop_offset
-            and not self.b.attributes & CONTROL
+            and self.b.magic == 2 and not self.b.attributes & CONTROL
         )
         while True:
             if not self.have:
@@ -296,5 +296,7 @@ cdef class Renderer:
             return max(self.behind, self.b.base_offset)
         behind = max(self.behind, self.b.last_offset + 1) if self.entered else self.behind
         if self.peek_next(&b) == WHOLE:
+            if is_unopened(&b):
+                learn_offsets(self.window.p + self.cursor, &b)
             return max(behind, b.base_offset)
         return behind

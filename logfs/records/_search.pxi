@@ -12,12 +12,16 @@ def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
     cdef _View view = _View(buf, False)
     cdef int64_t size
     cdef Batch b
-    if position < 0 or view.n - position < HEADER:
+    if position < 0 or view.n - position <= UP_TO_MAGIC:
         return False
     peek(view.p + position, view.n - position, &size)
     if size == 0 or size > limit - position:
         return False
-    return read_header(view.p + position, &b) == WHOLE and (b.attributes & CODEC_MASK) <= 4
+    if view.n - position < (HEADER if view.p[position + 16] == 2 else MESSAGE_HEADER):
+        return False
+    if read_header(view.p + position, &b) != WHOLE:
+        return False
+    return (b.attributes & CODEC_MASK) <= (4 if b.magic == 2 else 3)
 
 
 def next_batch(buf, Py_ssize_t position, Py_ssize_t stop):
@@ -29,6 +33,27 @@ def next_batch(buf, Py_ssize_t position, Py_ssize_t stop):
     cdef _View view = window(buf, position, stop)
     cdef Batch b
     return whole_batch(view.p + position, stop - position, position, &b)
+
+
+def first_offset(buf, Py_ssize_t position, Py_ssize_t stop):
+    """Base offset of the whole batch at a position.
+
+    That of a compressed message of format v0 or v1 stands in what was compressed.
+
+    Raises:
+        CorruptRecordError: No whole batch stands there, or it cannot be decompressed.
+    """
+    cdef _View view = window(buf, position, stop)
+    cdef Batch b
+    cdef int64_t size = whole_batch(view.p + position, stop - position, position, &b)
+    if size == 0:
+        raise corrupt("it is cut", position)
+    if is_unopened(&b):
+        try:
+            open_records(view.p + position, size, &b, _decompress)
+        except CorruptRecordError as error:
+            raise corrupt(str(error), position) from error
+    return b.base_offset
 
 
 def find_offset(buf, Py_ssize_t start, Py_ssize_t stop, int64_t offset):
@@ -77,16 +102,18 @@ def measure(buf, Py_ssize_t start, Py_ssize_t stop, int64_t offset, decompress):
     cdef Lens lens = Lens(0, 0, 0)
     cdef Batch b
     cdef int64_t size
+    cdef int64_t behind = 0
     cdef int status
     while True:
         size = whole_batch(view.p + start, stop - start, start, &b)
-        if size == 0 or b.base_offset >= offset:
+        if size == 0 or max(b.base_offset, behind) >= offset:
             return lens.text, lens.tsv, lens.jsonl
         plain = verified_records(view.p + start, size, start, &b, decompress)
         with nogil:
             status = measure_batch(&b, offset, &lens)
         if status < 0:
             raise corrupt("a record does not decode", start)
+        behind = b.last_offset + 1
         start += size
 
 

@@ -21,15 +21,18 @@ A record: length varint, attributes int8 (0), timestamp delta varlong, offset de
 value, header count varint, headers; bytes are a varint length (-1: null) and that many bytes.
 Varints are zig-zag. The loops over records are in ``_native``.
 
+Messages of formats v0 and v1 are read as batches as well: see ``legacy``.
+
 Source: Kafka DefaultRecordBatch, DefaultRecord.
 """
 
 import struct
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import decode_payload, encode_payload
+from logfs.records._native import decode_messages, decode_payload, encode_payload
 from logfs.records.checksum import crc32c
 from logfs.records.compression import Buffer, Compression, compress, decompress
 from logfs.records.record import Record
@@ -49,16 +52,29 @@ DELETE_HORIZON_MASK = 0x40
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
+NO_LEADER_EPOCH = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
 _CRC_POSITION = 17
 _CRC_START = 21
 
+_MESSAGE = struct.Struct(">qiIbb")
+_MESSAGE_TIMESTAMP = struct.Struct(">q")
+_MESSAGE_OVERHEAD_BYTES = (26, 34)
+_MESSAGE_CRC_START = 16
+_MESSAGE_ATTRIBUTES = (COMPRESSION_MASK, COMPRESSION_MASK | LOG_APPEND_TIME_MASK)
+UNKNOWN_COUNT = -1
+
 
 @dataclass(frozen=True, slots=True)
 class BatchHeader:
-    """The 61 bytes of a batch header, as they stand there; see the module for the fields."""
+    """The 61 bytes of a batch header, as they stand there; see the module for the fields.
+
+    Of a message of format v0 or v1 (see ``magic``) the fields that it does not have are -1. Of a
+    compressed one the base offset is that of the last message inside, and the record count is
+    ``UNKNOWN_COUNT``.
+    """
 
     base_offset: int
     batch_length: int
@@ -181,8 +197,14 @@ def decode_header(buf: Buffer, position: int = 0) -> BatchHeader:
     Raises:
         CorruptRecordError: It is cut, too short for a v2 batch, or of another magic.
     """
-    if position < 0 or len(buf) - position < HEADER_BYTES:
+    if position < 0 or len(buf) - position <= _MESSAGE_CRC_START:
         raise CorruptRecordError(f"batch header at position {position} is cut", position)
+    magic = buf[position + _MESSAGE_CRC_START]
+    least = _MESSAGE_OVERHEAD_BYTES[0] if magic < MAGIC else HEADER_BYTES
+    if len(buf) - position < least:
+        raise CorruptRecordError(f"batch header at position {position} is cut", position)
+    if magic < MAGIC:
+        return _decode_message_header(buf, position)
     header = BatchHeader(*_HEADER.unpack_from(buf, position))
     if header.magic != MAGIC:
         raise CorruptRecordError(
@@ -194,6 +216,33 @@ def decode_header(buf: Buffer, position: int = 0) -> BatchHeader:
             position,
         )
     return header
+
+
+def _decode_message_header(buf: Buffer, position: int) -> BatchHeader:
+    offset, length, crc, magic, attributes = _MESSAGE.unpack_from(buf, position)
+    if length + LOG_OVERHEAD_BYTES < _MESSAGE_OVERHEAD_BYTES[magic]:
+        raise CorruptRecordError(
+            f"batch at position {position}: batch length {length} is too small", position
+        )
+    attributes &= _MESSAGE_ATTRIBUTES[magic]
+    timestamp = NO_TIMESTAMP
+    if magic:
+        (timestamp,) = _MESSAGE_TIMESTAMP.unpack_from(buf, position + _MESSAGE.size)
+    return BatchHeader(
+        offset,
+        length,
+        NO_LEADER_EPOCH,
+        magic,
+        crc,
+        attributes,
+        0,
+        timestamp,
+        timestamp,
+        NO_PRODUCER_ID,
+        NO_PRODUCER_EPOCH,
+        NO_SEQUENCE,
+        UNKNOWN_COUNT if attributes & COMPRESSION_MASK else 1,
+    )
 
 
 def decode_records(buf: Buffer, position: int = 0) -> list[Record]:
@@ -217,11 +266,14 @@ def decode_records(buf: Buffer, position: int = 0) -> list[Record]:
 def _decode_batch(header: BatchHeader, batch: memoryview) -> list[Record]:
     if len(batch) < header.size_bytes:
         raise CorruptRecordError(f"cut after {len(batch)} of {header.size_bytes} bytes")
-    computed = crc32c(batch[_CRC_START:])
+    is_message = header.magic < MAGIC
+    computed = zlib.crc32(batch[_MESSAGE_CRC_START:]) if is_message else crc32c(batch[_CRC_START:])
     if computed != header.crc:
         raise CorruptRecordError(
             f"checksum differs: stored {header.crc:#010x}, computed {computed:#010x}"
         )
+    if is_message:
+        return decode_messages(batch, decompress)
     if header.record_count < 0:
         raise CorruptRecordError(f"{header.record_count} records")
     if header.record_count == 0:

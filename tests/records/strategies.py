@@ -7,6 +7,7 @@ from logfs.records.checksum import crc32c
 from logfs.records.compression import Compression
 from logfs.records.record import Header, Record
 from logfs.types import View
+from tests.records.messages import message, wrapper
 from tests.records.oracle import Batch
 
 NOW_MS = 1_700_000_000_000
@@ -91,7 +92,7 @@ HEADERS: list[tuple[Header, ...]] = [(), (), ((b"h", b"x"), (b"", None)), ((b"\x
 
 record_numbers = st.integers(0, len(FIELDS) * len(KEYS) * len(TIMES) * len(HEADERS) * len(GAPS) - 1)
 recipes = st.lists(
-    st.tuples(st.integers(0, 2**16 - 1), st.lists(record_numbers, max_size=6)), max_size=6
+    st.tuples(st.integers(0, 2**18 - 1), st.lists(record_numbers, max_size=6)), max_size=6
 )
 
 
@@ -106,6 +107,8 @@ def make_record(offset: int, number: int) -> Record:
 
 def make_batch(base_offset: int, number: int, numbers: list[int]) -> Batch:
     """The batch that some numbers stand for, of any kind that a log may hold."""
+    if numbers and number >> 17:
+        return make_message_set(base_offset, number, numbers)
     records = []
     offset = base_offset
     for one in numbers:
@@ -137,6 +140,26 @@ def make_batch(base_offset: int, number: int, numbers: list[int]) -> Batch:
         fields.leader_epoch,
         visible,
     )
+
+
+def make_message_set(base_offset: int, number: int, numbers: list[int]) -> Batch:
+    """The message of format v0 or v1 that some numbers stand for; several records if compressed."""
+    magic, codec = number >> 16 & 1, Compression((number >> 1 & 7) % 4)
+    fixed = TIMES[number >> 10 & 7] if magic and number >> 7 & 7 == 7 else None
+    records: list[Record] = []
+    for one in numbers if codec else numbers[:1]:
+        record = make_record(records[-1].offset + 1 if records else base_offset, one)
+        timestamp = record.timestamp if magic else -1
+        records.append(record._replace(headers=(), timestamp=timestamp))
+    visible = records
+    if fixed is not None:
+        visible = [record._replace(timestamp=fixed) for record in records]
+    if codec:
+        data = wrapper(magic, codec, records, fixed)
+    else:
+        data = message(magic, visible[0], 8 if fixed is not None else 0)
+    max_timestamp = max(record.timestamp for record in visible)
+    return Batch(data, records[0].offset, records[-1].offset, max_timestamp, -1, visible)
 
 
 def make_log(recipe: list[tuple[int, list[int]]]) -> list[Batch]:

@@ -172,7 +172,7 @@ def damaged(position: int, *new: int) -> bytes:
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (damaged(16, 1), "unsupported magic 1"),
+        (damaged(16, 3), "unsupported magic 3"),
         (damaged(8, 0, 0, 0, 13), "batch length 13 is too small"),
         (damaged(8, 0, 0, 0, 48), "batch length 48 is too small"),
         (damaged(8, 255), "batch length -16777159 is too small"),

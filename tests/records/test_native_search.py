@@ -102,10 +102,10 @@ def test_next_batch() -> None:
     with pytest.raises(CorruptRecordError, match="batch length 0 is too small") as caught:
         next_batch(bytes(28), 10, 28)
     assert caught.value.position == 10
-    old = bytearray(ONE)
-    old[16] = 1
-    with pytest.raises(CorruptRecordError, match="unsupported magic 1"):
-        next_batch(old, 0, 20)
+    new = bytearray(ONE)
+    new[16] = 3
+    with pytest.raises(CorruptRecordError, match="unsupported magic 3"):
+        next_batch(new, 0, 20)
 
 
 def test_header_ok() -> None:
@@ -117,7 +117,7 @@ def test_header_ok() -> None:
     assert not header_ok(ONE, 1, 10**6)
     assert not header_ok(ONE, -1, 10**6)
     assert not header_ok(ONE, 10**6, 10**7)
-    for position, new in [(0, 255), (8, 255), (11, 48), (16, 1), (22, 5), (23, 255), (57, 255)]:
+    for position, new in [(0, 255), (8, 255), (11, 48), (16, 3), (22, 5), (23, 255), (57, 255)]:
         bad = bytearray(ONE)
         bad[position] = new
         assert not header_ok(bad, 0, 10**6)

@@ -71,12 +71,21 @@ def make_log(codec: str, records: list[Found], batch_records: int) -> bytes:
     return log
 
 
-def make_old_log(values: list[bytes]) -> bytes:
-    """Make a ``.log`` file of format v1, as Kafka 0.10 wrote it."""
-    builder = LegacyRecordBatchBuilder(magic=1, compression_type=0, batch_size=1 << 20)
-    for number, value in enumerate(values):
-        assert builder.append(number, timestamp=1_500_000_000_000, key=None, value=value)
-    return bytes(builder.build())
+def make_old_log(magic: int, codec: str, records: list[Found]) -> bytes:
+    """Make a ``.log`` file of format v0 or v1, as Kafka before 0.10 and before 0.11 wrote them."""
+    builder = LegacyRecordBatchBuilder(
+        magic=magic, compression_type=CODECS[codec], batch_size=1 << 20
+    )
+    first = 0 if codec == "uncompressed" or magic == 0 else records[0].offset
+    for record in records:
+        assert builder.append(
+            record.offset - first, timestamp=record.timestamp, key=record.key, value=record.value
+        )
+    log = bytes(builder.build())
+    if codec == "uncompressed":
+        return log
+    # The offset of a compressed message is given by the broker; the checksum does not cover it.
+    return records[-1].offset.to_bytes(8, "big") + log[8:]
 
 
 def _bytes(data: "bytes | memoryview | None") -> bytes | None:

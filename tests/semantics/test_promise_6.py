@@ -16,6 +16,7 @@ from tests.semantics.kafka_files import (
     KAFKA_PYTHON_READS,
     Found,
     make_log,
+    make_old_log,
     read_log,
 )
 from tests.semantics.programs import (
@@ -172,6 +173,34 @@ def test_what_others_wrote_can_be_mounted(mount: Mount, codec: str) -> None:
     found = read_log("aiokafka", log)
     assert found[:-1] == written
     assert (found[-1].offset, found[-1].value) == (1000, b"appended")
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4"])
+def test_old_formats_are_read_and_not_written(mount: Mount, codec: str) -> None:
+    """Formats v0 and v1, which Kafka wrote before 0.11, are read like any other and never written:
+    what is appended behind them is v2.
+    """
+    mount.stop()
+    written = [
+        Found(n, -1 if n < 50 else 1_500_000_000_000 + n, b"k%d" % n if n % 3 else None,
+              None if n % 7 == 1 else b"value %d" % n, ())
+        for n in range(100)
+    ]  # fmt: skip
+    directory = mount.data / "old-0"
+    directory.mkdir()
+    log = make_old_log(0, "gzip" if codec == "lz4" else codec, written[:50])
+    log += make_old_log(1, codec, written[50:])
+    (directory / f"{0:020}.log").write_bytes(log)
+    mount.start()
+    path = mount.point / "old" / "0"
+    assert as_found(path) == written
+    assert path.read_bytes() == b"".join((r.value or b"") + b"\n" for r in written)
+    append(path, b"appended\n")
+    mount.restart()
+    assert (directory / f"{0:020}.log").read_bytes().startswith(log)
+    new = b"".join(x.read_bytes() for x in sorted(directory.glob("*.log")))[len(log) :]
+    assert [(r.offset, r.value) for r in read_log("aiokafka", new)] == [(100, b"appended")]
+    assert [r.value for r in as_found(path)] == [*(r.value for r in written), b"appended"]
 
 
 def test_segments_shows_the_raw_files(mount: Mount) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tests.mounting import Mount, now_ms, opened_store, run
-from tests.semantics.kafka_files import make_old_log
 from tests.semantics.programs import (
     append,
     attribute,
@@ -210,12 +209,6 @@ def _garbage_config(directory: Path) -> None:
     (directory / "logfs.config").write_text("retention.ms=soon\n")
 
 
-def _old_format(directory: Path) -> None:
-    (directory / f"{0:020}.log").write_bytes(make_old_log([b"written long ago"] * 3))
-    for name in ("logfs.segments", f"{0:020}.textindex"):
-        (directory / name).unlink()
-
-
 def _no_log(directory: Path) -> None:
     name = f"{0:020}.log"
     (directory / name).rename(directory / "elsewhere")
@@ -224,7 +217,7 @@ def _no_log(directory: Path) -> None:
 
 @pytest.mark.parametrize(
     "damage",
-    [_garbage_metadata, _garbage_epochs, _garbage_config, _newer_table, _old_format, _no_log],
+    [_garbage_metadata, _garbage_epochs, _garbage_config, _newer_table, _no_log],
 )
 def test_the_mount_always_comes_up(mount: Mount, damage: Callable[[Path], None]) -> None:
     """The mount always comes up: a partition that cannot be loaded is listed, says why in `.meta`

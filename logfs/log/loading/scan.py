@@ -6,27 +6,26 @@ broker wrote. The scan is native and lets other threads run.
 Source: Kafka LogSegment.recover.
 """
 
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
-from logfs.errors import UnsupportedFormatError
+from logfs.errors import CorruptRecordError
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import fill_segment, new_builder
-from logfs.records._native import IndexBuilder, header_ok
+from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.types import Positions
 
 _CHUNK_BYTES = 1024 * 1024
 _LOG_OVERHEAD_BYTES = 12
-_HEADER_BYTES = 61
 _MAGIC_AT = 16
-_MESSAGE_BYTES = 26
-"""Of the shortest message of format v0."""
+_HEADER_BYTES = 61
+_SHORTEST_BYTES = 26
+"""A message of format v0 without key and value."""
 INCOMPLETE = "incomplete"
 _MAX_RECORDS = 1 << 20
 """Records believed of a corrupt header, at most."""
@@ -94,9 +93,6 @@ def scan_segment(
 
     Returns:
         What was found; the scan stops in front of the first batch that cannot be used.
-
-    Raises:
-        UnsupportedFormatError: There is a whole message of format v0 or v1.
     """
     scan = Scan(new_builder(segment, config), log.size())
     builder, buffer = scan.builder, bytearray(_CHUNK_BYTES)
@@ -110,17 +106,12 @@ def scan_segment(
         if builder.problem is None:
             continue
         if builder.problem == INCOMPLETE:
-            wanted = max(builder.wanted, _HEADER_BYTES)
+            wanted = max(builder.wanted, _MAGIC_AT + 2)
             if builder.file_position + wanted <= scan.file_size:
                 if wanted > len(buffer):
                     view.release()
                     buffer = bytearray(wanted)
                 continue
-        elif _is_message_set(log, builder.file_position):
-            raise UnsupportedFormatError(
-                f"{segment.name}: {builder.problem} at byte {builder.file_position}: this logfs "
-                "does not read message sets v0 and v1; nothing of it is changed"
-            )
         elif pass_over_corrupt and (used or _pass_over(scan, log, lengths_of_corrupt)):
             continue
         scan.problem = builder.problem
@@ -157,33 +148,19 @@ def _take(scan: Scan) -> None:
     scan.text_entries += text
 
 
-def _is_message_set(log: File, position: int) -> bool:
-    """Whether a whole message of format v0 or v1 stands there: no bad bytes, but not for us.
-
-    Source: Kafka LegacyRecord (offset, size, CRC-32 from the magic on, magic).
-    """
-    header = log.pread(_MESSAGE_BYTES, position)
-    if len(header) < _MESSAGE_BYTES or header[_MAGIC_AT] > 1:
-        return False
-    size = int.from_bytes(header[8:12], "big", signed=True)
-    crc = int.from_bytes(header[12:_MAGIC_AT], "big")
-    message = log.pread(max(size - 4, 0), position + _MAGIC_AT)
-    return len(message) == size - 4 and zlib.crc32(message) == crc
-
-
 def _pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     """Account a corrupt batch whose length leads to the end of the file or to a batch."""
     builder = scan.builder
     position, base_offset = builder.file_position, builder.next_offset
     header = log.pread(_HEADER_BYTES, position)
-    if len(header) < _HEADER_BYTES:
+    if len(header) < _SHORTEST_BYTES:
         return False
     total = int.from_bytes(header[8:12], "big", signed=True) + _LOG_OVERHEAD_BYTES
-    follower = log.pread(_HEADER_BYTES, position + total) if total >= _HEADER_BYTES else b""
+    follower = log.pread(_HEADER_BYTES, position + total) if total >= _SHORTEST_BYTES else b""
     if header_ok(follower, 0, scan.file_size - position - total):
-        last_offset = int.from_bytes(follower[:8], "big") - 1
-    elif total >= _HEADER_BYTES and position + total == scan.file_size:
-        last_offset = base_offset + min(int.from_bytes(header[23:27], "big"), _MAX_RECORDS)
+        last_offset = _first_offset(log, position + total, follower, base_offset) - 1
+    elif total >= _SHORTEST_BYTES and position + total == scan.file_size:
+        last_offset = base_offset + _records_claimed(header, base_offset) - 1
     else:
         return False
     if last_offset < base_offset:
@@ -194,3 +171,22 @@ def _pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     builder.add(total, base_offset, last_offset, builder.max_timestamp, 0, *length)
     _take(scan)
     return True
+
+
+def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
+    """Return the base offset of a batch; of one that cannot be opened the smallest it may have."""
+    size = int.from_bytes(header[8:12], "big") + _LOG_OVERHEAD_BYTES
+    if header[_MAGIC_AT] > 1:
+        return int.from_bytes(header[:8], "big")
+    try:
+        return first_offset(log.pread(size, position), 0, size)
+    except CorruptRecordError:
+        return behind + 1
+
+
+def _records_claimed(header: bytes, base_offset: int) -> int:
+    """Return how many offsets the last batch says it takes, as far as that can be believed."""
+    last_delta = int.from_bytes(header[23:27], "big")
+    if header[_MAGIC_AT] < 2:
+        last_delta = int.from_bytes(header[:8], "big") - base_offset
+    return 1 + min(max(last_delta, 0), _MAX_RECORDS)

@@ -15,7 +15,10 @@ from logfs.records.compression import decompress
 from logfs.types import Positions
 
 _HEADER_BYTES = 61
+_SHORTEST_BYTES = 26
+"""A message of format v0 without key and value."""
 _LOG_OVERHEAD_BYTES = 12
+_MAGIC_AT = 16
 _NO_OFFSET = 2**63 - 1
 
 
@@ -66,7 +69,7 @@ def _next_batch(log: File, position: int, stop: int) -> int:
     """Return where the batch behind a corrupt one begins; ``stop`` if that cannot be told."""
     size = int.from_bytes(log.pread(4, position + 8), "big", signed=True) + _LOG_OVERHEAD_BYTES
     follower = position + size
-    if size < _HEADER_BYTES or follower >= stop:
+    if size < _SHORTEST_BYTES or follower >= stop:
         return stop
     return follower if header_ok(log.pread(_HEADER_BYTES, follower), 0, stop - follower) else stop
 
@@ -77,7 +80,7 @@ def _measure_begin(segment: Segment, log: File, entry: TextEntry, file_end: int)
         return Positions()
     head = log.pread(_HEADER_BYTES, entry.file_position)
     offset = segment.base_offset + entry.relative_offset
-    if int.from_bytes(head[:8], "big") >= offset:
+    if head[_MAGIC_AT] > 1 and int.from_bytes(head[:8], "big") >= offset:
         return Positions()
     size = int.from_bytes(head[8:12], "big") + _LOG_OVERHEAD_BYTES
     batch = log.pread(min(size, file_end - entry.file_position), entry.file_position)

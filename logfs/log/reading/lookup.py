@@ -5,6 +5,7 @@ at most an index interval in front of the target. An index is a hint: a place at
 batch stands is passed over and the scan begins with the segment.
 """
 
+import contextlib
 import struct
 
 from logfs.errors import CorruptRecordError
@@ -18,16 +19,18 @@ from logfs.records._native import (
     aborted_ranges,
     find_offset,
     find_timestamp,
+    first_offset,
     header_ok,
     measure,
 )
-from logfs.records.batch import HEADER_BYTES, decode_header, decode_records
+from logfs.records.batch import HEADER_BYTES, MAGIC, decode_header, decode_records
 from logfs.records.compression import decompress
 from logfs.types import IsolationLevel, Positions
 
 _BASE_OFFSET = struct.Struct(">q")
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
+_MAGIC_AT = 16
 _TRIED_ENTRIES = 8
 """Index entries tried one after the other before the segment is scanned from its begin."""
 
@@ -141,7 +144,7 @@ def _lengths_at(
         place = place_behind(segment, corrupt, ends, file_end)
         if place is None:
             return lengths, ends.minus(segment.bases)
-        if _base_offset_at(segment, place.file_position) > offset:
+        if _base_offset_at(segment, place.file_position, file_end) > offset:
             return lengths, place.lengths
         entry = place
 
@@ -176,8 +179,14 @@ def _measure(
     return lengths, None
 
 
-def _base_offset_at(segment: Segment, position: int) -> int:
-    return int(_BASE_OFFSET.unpack(segment.files().log.pread(8, position))[0])
+def _base_offset_at(segment: Segment, position: int, file_end: int) -> int:
+    log = segment.files().log
+    head, window = log.pread(HEADER_BYTES, position), Window()
+    if head[_MAGIC_AT] < MAGIC:
+        with contextlib.suppress(CorruptRecordError):
+            window.load(log, position, file_end, LOOKUP_BYTES, True)
+            return first_offset(window.buffer, 0, window.stop)
+    return int(_BASE_OFFSET.unpack_from(head)[0])
 
 
 def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) -> int | None:
@@ -267,4 +276,6 @@ def _fits(
     if not header_ok(head, 0, file_end - position):
         return False
     header = decode_header(head, 0)
-    return (header.base_offset if is_first else header.last_offset) == offset
+    if not is_first:
+        return header.last_offset == offset
+    return _base_offset_at(segment, position, file_end) == offset

@@ -20,7 +20,7 @@ from logfs.log.reading.behind import place_behind
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import Renderer
+from logfs.records._native import Renderer, first_offset
 from logfs.records.compression import decompress
 from logfs.types import IsolationLevel, Positions, View
 
@@ -255,7 +255,10 @@ class TextReader:
                 return False
         except CorruptRecordError:
             return False
-        base_offset = int.from_bytes(self._window.buffer[:8], "big")
+        try:
+            base_offset = first_offset(self._window.buffer, 0, self._window.stop)
+        except CorruptRecordError:
+            return False
         return base_offset == segment.base_offset + entry.relative_offset
 
     def _go(self, segment: Segment, place: TextEntry, length: int, file_end: int) -> bool:

@@ -18,7 +18,9 @@ LOOKUP_BYTES = 16 * 1024
 _BATCH_LENGTH = struct.Struct(">i")
 _LENGTH_AT = 8
 _LOG_OVERHEAD_BYTES = 12
-_HEADER_BYTES = 61
+_UP_TO_MAGIC_BYTES = 17
+_SHORTEST_BYTES = 26
+"""A message of format v0 without key and value."""
 _NO_OFFSET = 2**63 - 1
 
 
@@ -108,11 +110,11 @@ def _whole_batches(buffer: bytearray, size: int, position: int) -> int:
 
 
 def _first_batch_bytes(buffer: bytearray, size: int, position: int, file_end: int) -> int:
-    if size < _HEADER_BYTES:
+    if size < _UP_TO_MAGIC_BYTES:
         raise CorruptRecordError(f"a batch header is cut at byte {position}", position)
     (length,) = _BATCH_LENGTH.unpack_from(buffer, _LENGTH_AT)
     total = int(length) + _LOG_OVERHEAD_BYTES
-    if not _HEADER_BYTES <= total <= file_end - position:
+    if not _SHORTEST_BYTES <= total <= file_end - position:
         raise CorruptRecordError(
             f"batch at byte {position} claims {total} bytes, {file_end - position} are there",
             position,

@@ -1,0 +1,113 @@
+"""Messages of formats v0 and v1: made by hand, and some that Kafka 4.1.1 made."""
+
+import struct
+import zlib
+from collections.abc import Sequence
+
+from logfs.records.compression import Compression, compress
+from logfs.records.record import Record
+
+KAFKA_RECORDS = [
+    Record(5, 1_700_000_000_000, None, b"first"),
+    Record(6, 1_700_000_000_007, b"k", b"second"),
+    Record(7, 1_700_000_000_003, b"k", None),
+    Record(8, 1_700_000_000_001, b"", b""),
+]
+APPEND_TIME = 1_700_000_000_900
+
+KAFKA_SETS = {
+    # MemoryRecordsBuilder of kafka-clients 4.1.1: magic, codec, LogAppendTime
+    (0, "none", False): """
+        00000000000000050000001323c632630000ffffffff00000005666972737400000000000000060000001545
+        b2295e0000000000016b000000067365636f6e6400000000000000070000000f908204f60000000000016bff
+        ffffff00000000000000080000000ee38a687600000000000000000000""",
+    (0, "gzip", False): """
+        00000000000000080000006801df57af0001ffffffff0000005a1f8b08000000000000ff6360000356201656
+        3e6694ccc0f01f084022699945c52510590636201675dda41907e6316683848a5393f3f352a00ad881987f42
+        13cb37a802a82120c001c47c8fbb32ca18e0000052d36d3d75000000""",
+    (0, "snappy", False): """
+        000000000000000800000087d9a2d2c60002ffffffff0000007982534e415050590000000001000000010000
+        006575000009015c050000001323c632630000ffffffff000000056669727374091e2400060000001545b229
+        5e05102c016b000000067365636f6e640511280000070000000f908204f6051004016b0d4501014808000000
+        0ee38a687600000000000000000000""",
+    (0, "lz4", False): """
+        00000000000000080000008472bffd200003ffffffff0000007604224d1860401a6700000012000100f20905
+        0000001323c632630000ffffffff0000000566697273741e00a100060000001545b2295e100020016b130061
+        7365636f6e641100b00000070000000f908204f60d003300016b4500000200f004080000000ee38a68760000
+        000000000000000000000000""",
+    (1, "none", False): """
+        00000000000000050000001b2a82436b01000000018bcfe56800ffffffff0000000566697273740000000000
+        0000060000001d579013cd01000000018bcfe56807000000016b000000067365636f6e640000000000000007
+        0000001768de2ac501000000018bcfe56803000000016bffffffff000000000000000800000016f3fc1a2d01
+        000000018bcfe568010000000000000000""",
+    (1, "none", True): """
+        00000000000000050000001b18636feb01080000018bcfe56b84ffffffff0000000566697273740000000000
+        0000060000001da3322df101080000018bcfe56b84000000016b000000067365636f6e640000000000000007
+        00000017e2b4f0b001080000018bcfe56b84000000016bffffffff000000000000000800000016d219abb001
+        080000018bcfe56b840000000000000000""",
+    (1, "gzip", False): """
+        00000000000000080000007c6bd773bb01010000018bcfe56807ffffffff000000661f8b08000000000000ff
+        6360800369ad26e76c462083b1fbfcd30c86ff4000e4b0a6651615974095806465c327089f852b630731b281
+        045b716a727e5e0a542113108b67dcd33a0a57c80c56083514044002629fff48e9c29530c25c02009627f354
+        95000000""",
+    (1, "gzip", True): """
+        000000000000000800000078b5d7840c01090000018bcfe56b84ffffffff000000621f8b08000000000000ff
+        636080036989e4fcd78c1c0c0c8cdde79f66b7fc0702a0286b5a6651710954092310cb2e36d2fd88500612cd
+        06126cc5a9c9f9792950854c402cfe68cb870d680aa186820033108b5d925c8daa040c00e801e22495000000""",
+    (1, "snappy", False): """
+        000000000000000800000096241fd5fb01020000018bcfe56807ffffffff0000008082534e41505059000000
+        0001000000010000006c9501000019016c1b2a82436b01000000018bcfe56800ffffffff0000000566697273
+        740d26011e101d579013cd010905273c07000000016b000000067365636f6e640d2920020000001768de2ac5
+        1529000305290d55010101111016f3fc1a2d152320010000000000000000""",
+    (1, "snappy", True): """
+        000000000000000800000093ca6b2225010a0000018bcfe56b84ffffffff0000007d82534e41505059000000
+        000100000001000000699501000019016c1b18636feb01080000018bcfe56b84ffffffff0000000566697273
+        740d2624010000001da3322df101152738000000016b000000067365636f6e640d29200200000017e2b4f0b0
+        3a290000ff095501011c0300000016d219ab362300100000000000""",
+    (1, "lz4", False): """
+        000000000000000800000094863c1c9b01030000018bcfe56807ffffffff0000007e04224d186040826f0000
+        0016000100f30d1b2a82436b01000000018bcfe56800ffffffff0000000566697273742600001e00501d5790
+        13cd090001270010073000b36b000000067365636f6e64290095020000001768de2ac5290011032900035500
+        0002000011005516f3fc1a2d23009001000000000000000000000000""",
+    (1, "lz4", True): """
+        00000000000000080000008bb6def19f010b0000018bcfe56b84ffffffff0000007504224d18604082660000
+        0016000100f30d1b18636feb01080000018bcfe56b84ffffffff000000056669727374260096010000001da3
+        322df12700f300000000016b000000067365636f6e6429009b0200000017e2b4f0b029000355000002008a03
+        00000016d219ab230050000000000000000000""",
+}
+
+
+def kafka_set(magic: int, codec: str, *, append_time: bool = False) -> bytes:
+    """The four records as Kafka writes them."""
+    return bytes.fromhex(KAFKA_SETS[magic, codec, append_time])
+
+
+def kafka_records(magic: int, *, append_time: bool = False) -> list[Record]:
+    """What a consumer gets of them."""
+    if magic == 0:
+        return [record._replace(timestamp=-1) for record in KAFKA_RECORDS]
+    if append_time:
+        return [record._replace(timestamp=APPEND_TIME) for record in KAFKA_RECORDS]
+    return KAFKA_RECORDS
+
+
+def message(magic: int, record: Record, attributes: int = 0) -> bytes:
+    """One message at a record's offset, its headers aside."""
+    body = bytes([magic, attributes])
+    if magic:
+        body += struct.pack(">q", record.timestamp)
+    for field in (record.key, record.value):
+        body += struct.pack(">i", -1 if field is None else len(field)) + (field or b"")
+    return struct.pack(">qiI", record.offset, 4 + len(body), zlib.crc32(body)) + body
+
+
+def wrapper(
+    magic: int, codec: Compression, records: Sequence[Record], append_time: int | None = None
+) -> bytes:
+    """A compressed message as a broker stores it."""
+    first = records[0].offset if magic else 0
+    payload = b"".join(message(magic, r._replace(offset=r.offset - first)) for r in records)
+    timestamp = max(record.timestamp for record in records) if append_time is None else append_time
+    attributes = codec | (8 if append_time is not None and magic else 0)
+    outer = Record(records[-1].offset, timestamp, None, compress(codec, payload))
+    return message(magic, outer, attributes)
