@@ -475,6 +475,37 @@ static uint8_t *lf_put_base64(uint8_t *out, const uint8_t *p, size_t n) {
     return out;
 }
 
+/* Write a run as Java prints a string made of it: what is no UTF-8 becomes U+FFFD, a byte or a
+ * sequence that breaks off at a time. Up to 3 bytes for one. Source: Java String, decoding UTF-8. */
+static uint8_t *lf_put_java(uint8_t *out, const uint8_t *p, size_t n) {
+    const uint8_t *end = p + n;
+    while (p < end) {
+        uint8_t a = *p;
+        size_t left = (size_t)(end - p), size = 1;
+        uint8_t b = left > 1 ? p[1] : 0, c = left > 2 ? p[2] : 0, d = left > 3 ? p[3] : 0;
+        int good = 0;
+        if (a < 0x80) {
+            good = 1;
+        } else if (a >= 0xc2 && a < 0xe0) {
+            good = (b & 0xc0) == 0x80;
+            size = good ? 2 : 1;
+        } else if (a >= 0xe0 && a < 0xf0) {
+            if ((b & 0xc0) == 0x80 && !(a == 0xe0 && b < 0xa0)) {
+                good = (c & 0xc0) == 0x80 && !(a == 0xed && b >= 0xa0);
+                size = (c & 0xc0) == 0x80 ? 3 : 2; /* a surrogate goes as a whole */
+            }
+        } else if (a >= 0xf0 && a <= 0xf4) {
+            if ((b & 0xc0) == 0x80 && !(a == 0xf0 && b < 0x90) && !(a == 0xf4 && b >= 0x90)) {
+                size = (c & 0xc0) != 0x80 ? 2 : (d & 0xc0) != 0x80 ? 3 : 4;
+                good = size == 4;
+            }
+        }
+        out = good ? lf_put(out, p, size) : LF_PUT(out, "\xef\xbf\xbd");
+        p += size;
+    }
+    return out;
+}
+
 /* ---- runs of plain records ----------------------------------------------------------------- */
 
 /* Renders records as text as long as they are plain (null key, no headers, lengths of two bytes at

@@ -1,11 +1,12 @@
 from collections.abc import Callable, Iterable
-from typing import final
+from typing import final, overload
 
 from logfs.records.compression import Buffer
 from logfs.records.encoded import Encoded, EncodeOptions
 from logfs.records.record import Record
 
 Decompress = Callable[[int, Buffer], bytes]
+Parse = Callable[[int, bytes | None, bytes | None], tuple[bytes | None, bytes | None]]
 
 def header_ok(buf: Buffer, position: int, limit: int) -> bool: ...
 def next_batch(buf: Buffer, position: int, stop: int) -> int: ...
@@ -215,3 +216,31 @@ class Renderer:
     def render(self, out: bytearray | memoryview, start: int, limit: int) -> int: ...
     def skip(self, n: int) -> int: ...
     def skip_to_offset(self, offset: int) -> int: ...
+
+@overload
+def java_text(text: None) -> None: ...
+@overload
+def java_text(text: Buffer) -> bytes: ...
+@overload
+def java_text(text: Buffer | None) -> bytes | None: ...
+def largest_timestamp(buf: Buffer, start: int, stop: int, decompress: Decompress) -> int: ...
+
+@final
+class Dumper:
+    position: int
+    last_offset: int
+    invalid: int
+    def __init__(
+        self,
+        *,
+        records: bool,
+        metadata: bool,
+        payloads: bool,
+        decompress: Decompress,
+        control: Callable[[bytes | None, bytes | None], bytes],
+        parse: Parse | None = None,
+    ) -> None: ...
+    @property
+    def gaps(self) -> list[tuple[int, int]]: ...
+    def feed(self, buf: Buffer, start: int, stop: int) -> int: ...
+    def take(self) -> bytes: ...

@@ -3,9 +3,10 @@
 """Every loop over the bytes of records: lines to batches, batches to renderings, the index rules.
 
 This file reads and renders single records; its parts, included at the end, are ``_legacy``,
-``_search``, ``_decode``, ``_index`` (IndexBuilder), ``_render`` (Renderer), ``_lines``, ``_encode`` and
-``_clean`` (OffsetMap, BatchFilter). The layout of a batch stands in ``logfs.records.batch``, that of a
-message of formats v0 and v1, which every reader here takes for a batch, in ``logfs.records.legacy``.
+``_search``, ``_decode``, ``_index`` (IndexBuilder), ``_render`` (Renderer), ``_lines``, ``_encode``,
+``_clean`` (OffsetMap, BatchFilter) and ``_dump`` (Dumper). The layout of a batch stands in
+``logfs.records.batch``, that of a message of formats v0 and v1, which every reader here takes for a
+batch, in ``logfs.records.legacy``.
 
 Renderings of one record, each ended by one LF:
 
@@ -28,9 +29,9 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
-from libc.stdint cimport int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcpy
+from libc.string cimport memchr, memcpy, strlen
 
 from zlib import crc32 as _crc32
 
@@ -85,6 +86,7 @@ cdef extern from "_bytes.h" nogil:
     uint8_t *lf_put_tsv(uint8_t *, const uint8_t *, size_t)
     uint8_t *lf_put_json(uint8_t *, const uint8_t *, size_t)
     uint8_t *lf_put_base64(uint8_t *, const uint8_t *, size_t)
+    uint8_t *lf_put_java(uint8_t *, const uint8_t *, size_t)
 
 cdef extern from "_hash.h" nogil:
     ctypedef struct lf_hash:
@@ -109,6 +111,7 @@ cdef enum:
     LOG_APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
+    DELETE_HORIZON = 0x40
     RELEASE_GIL_BYTES = 65536   # below, giving up the GIL and taking it back costs more than it frees
 
 cdef int64_t INT32_LAST = 0x7fffffff
@@ -535,3 +538,4 @@ include "_render.pxi"
 include "_lines.pxi"
 include "_encode.pxi"
 include "_clean.pxi"
+include "_dump.pxi"

@@ -1,0 +1,230 @@
+"""``logfs dump``: what kafka-dump-log prints, line for line."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from logfs.cli import failures
+
+if TYPE_CHECKING:
+    from logfs.log.dumping.options import DumpOptions, Parse
+    from logfs.log.dumping.source import Source
+
+_STRING = "org.apache.kafka.tools.api.StringDecoder"
+_MAX_INT32 = 2**31 - 1
+
+
+@click.command()
+@click.argument("paths", metavar="FILES...", nargs=-1)
+@click.option("--files", "listed", metavar="A,B", help="More files, with commas between them.")
+@click.option(
+    "--print-data-log",
+    "is_printed",
+    is_flag=True,
+    help="Print keys and values of the records of a log.",
+)
+@click.option(
+    "--deep-iteration",
+    "is_deep",
+    is_flag=True,
+    help="Print a line for every record; --print-data-log and the decoders do it as well.",
+)
+@click.option(
+    "--skip-record-metadata",
+    "is_bare",
+    is_flag=True,
+    help="Print of a record only key and value.",
+)
+@click.option(
+    "--verify-index-only", "verify_only", is_flag=True, help="Check indexes without printing them."
+)
+@click.option(
+    "--index-sanity-check",
+    "sanity_only",
+    is_flag=True,
+    help="Check only that an index is not obviously wrong.",
+)
+@click.option(
+    "--max-message-size",
+    "max_message_bytes",
+    type=click.IntRange(0, _MAX_INT32),
+    default=5 * 1024 * 1024,
+    show_default=True,
+    metavar="BYTES",
+    help="Largest batch an index is expected to point to.",
+)
+@click.option(
+    "--max-bytes",
+    type=click.IntRange(0, _MAX_INT32),
+    default=_MAX_INT32,
+    metavar="BYTES",
+    help="Read only so much of every log.",
+)
+@click.option(
+    "--key-decoder-class",
+    "key_class",
+    is_flag=False,
+    flag_value=_STRING,
+    metavar="CLASS",
+    help="Type of the keys: String (the default), Integer, Long, Short, Float, Double or UUID, as "
+    "a name of Kafka's decoders or deserializers.",
+)
+@click.option(
+    "--value-decoder-class",
+    "value_class",
+    is_flag=False,
+    flag_value=_STRING,
+    metavar="CLASS",
+    help="Type of the values.",
+)
+@click.option(
+    "--offsets-decoder",
+    "log_kind",
+    flag_value="offsets",
+    help="Print records of __consumer_offsets as JSON.",
+)
+@click.option(
+    "--transaction-log-decoder",
+    "log_kind",
+    flag_value="transactions",
+    help="Print records of __transaction_state as JSON.",
+)
+@click.option(
+    "--cluster-metadata-decoder",
+    "log_kind",
+    flag_value="metadata",
+    help="Print records of __cluster_metadata as JSON.",
+)
+@click.option(
+    "--share-group-state-decoder",
+    "log_kind",
+    flag_value="shares",
+    help="Print records of __share_group_state as JSON.",
+)
+@click.option(
+    "--remote-log-metadata-decoder",
+    "log_kind",
+    flag_value="remote",
+    help="Not offered: logfs has no tiered storage.",
+)
+@click.pass_obj
+def dump(
+    session: object,
+    /,
+    paths: tuple[str, ...],
+    listed: str | None,
+    **chosen: object,
+) -> None:
+    """Print logs, indexes, snapshots and checkpoints as kafka-dump-log does, line for line.
+
+    FILES are those of a partition directory, or copies of them anywhere: .log, .index, .timeindex,
+    .txnindex, .snapshot, .checkpoint (of KRaft), leader-epoch-checkpoint and the checkpoints of a
+    data directory. An index is checked against the .log beside it. A directory stands for all such
+    files in it. Nothing is locked or changed, so they may belong to a running broker.
+
+    A .log is printed by its batches, their checksums checked; with --print-data-log by its records.
+    What the checks have found goes to stderr at the end. The exit status is 1 if something is
+    damaged (kafka-dump-log's is 0) or a file cannot be read; the next file follows then.
+
+    \b
+    Examples:
+        logfs dump /var/lib/logfs/orders-0/00000000000000000000.log
+        logfs dump --print-data-log /var/lib/logfs/orders-0/*.log | less
+        logfs dump --verify-index-only /var/lib/logfs/orders-0
+        logfs dump --offsets-decoder /tmp/kafka-logs/__consumer_offsets-0
+    """  # noqa: D301 - click's mark for text it does not fill
+    named = [*paths, *([] if listed is None else listed.split(","))]
+    if not named:
+        raise click.UsageError("expected FILES, as logfs dump orders-0/*.log")
+    failures.give_up(
+        _dump(named, _options(chosen), is_debug=bool(getattr(session, "debug", False)))
+    )
+
+
+def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> int:
+    from logfs.log.dumping.dump import dump_file
+    from logfs.log.dumping.findings import Findings
+    from logfs.log.dumping.source import Streams
+
+    streams = Streams(sys.stdout.buffer, sys.stderr.buffer)
+    findings = Findings()
+    status = 0
+    for path in named:
+        for source in _sources(path):
+            try:
+                with failures.about(source.path):
+                    dump_file(source, options, streams, findings)
+            except failures.AboutError as error:
+                streams.out.flush()
+                status = failures.report(error, debug=is_debug)
+    for line in findings.lines():
+        streams.complain(line)
+    streams.out.flush()
+    return failures.FAILED if findings.is_damaged else status
+
+
+def _sources(path: str) -> "Iterator[Source]":
+    """Yield the file of a path, or the files of a directory by name."""
+    from logfs.disk.posix import PosixDisk
+    from logfs.log.dumping.dump import is_known
+    from logfs.log.dumping.source import Source
+
+    shown = re.sub("/+", "/", path)
+    shown = shown.rstrip("/") or shown
+    if os.path.isdir(shown):  # noqa: PTH112 - a path as it was given
+        files = [name for name, is_directory in PosixDisk(shown).list("") if not is_directory]
+        for name in filter(is_known, files):
+            yield from _sources(f"{shown}/{name}")
+        return
+    directory, _, name = shown.rpartition("/")
+    disk = PosixDisk(directory or ("/" if shown.startswith("/") else "."))
+    absolute = shown if shown.startswith("/") else f"{os.getcwd()}/{shown}"  # noqa: PTH109
+    yield Source(disk, name, shown, absolute)
+
+
+def _options(chosen: dict[str, object]) -> "DumpOptions":
+    from logfs.log.dumping.options import DumpOptions
+
+    kind, classes = chosen["log_kind"], (chosen["key_class"], chosen["value_class"])
+    is_printed = bool(chosen["is_printed"] or kind or any(classes))
+    return DumpOptions(
+        records=is_printed or bool(chosen["is_deep"]),
+        payloads=is_printed,
+        metadata=not chosen["is_bare"],
+        parse=_parse(kind, *classes),
+        verify_only=bool(chosen["verify_only"]),
+        sanity_only=bool(chosen["sanity_only"]),
+        max_message_bytes=int(str(chosen["max_message_bytes"])),
+        max_bytes=int(str(chosen["max_bytes"])),
+    )
+
+
+def _parse(kind: object, key_class: object, value_class: object) -> "Parse | None":
+    if kind is None and key_class is None and value_class is None:
+        return None
+    from logfs.log.dumping import decoders
+
+    match kind:
+        case "offsets":
+            return decoders.consumer_offsets()
+        case "transactions":
+            return decoders.transaction_log()
+        case "metadata":
+            return decoders.cluster_metadata
+        case "shares":
+            return decoders.share_group_state()
+        case "remote":
+            raise click.UsageError(
+                "--remote-log-metadata-decoder: logfs has no tiered storage; print its log with "
+                "--print-data-log, or with kafka-dump-log"
+            )
+        case _:
+            key, value = (
+                None if name is None else decoders.decoder_named(str(name))
+                for name in (key_class, value_class)
+            )
+            return decoders.typed(key, value)

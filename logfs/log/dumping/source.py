@@ -1,0 +1,192 @@
+"""The files of a dump and the way they are read: in windows, front to back, whole batches.
+
+    bytes of any batch or message
+    0-7    offset   int64   v2: of the first record; v0, v1: of the (last) record
+    8-11   length   int32   bytes behind it, at least 14
+    16     magic    int8
+
+Source: Kafka FileLogInputStream, FileRecords.slice.
+"""
+
+import struct
+from typing import BinaryIO, NamedTuple
+
+from logfs.disk.vfs import Disk, File
+from logfs.errors import CorruptRecordError
+
+LOG_OVERHEAD_BYTES = 12
+UP_TO_MAGIC_BYTES = 17
+HEADER_BYTES = 61
+SHORTEST_LENGTH = 14
+MAX_FILE_BYTES = 2**31 - 1
+
+_FRAME = struct.Struct(">qiib")
+_LAST_OFFSET_DELTA = struct.Struct(">i")
+_LAST_OFFSET_DELTA_POSITION = 23
+_WINDOW_BYTES = 1 << 20
+
+
+class Source(NamedTuple):
+    """A file to print.
+
+    Attributes:
+        disk: Where it lies.
+        name: Its name there.
+        path: As the user gave it.
+        absolute: Absolute path, for what the checks find.
+    """
+
+    disk: Disk
+    name: str
+    path: str
+    absolute: str
+
+    @property
+    def directory(self) -> str:
+        """The folder on the disk, with a slash; empty for its root."""
+        return self.name[: self.name.rfind("/") + 1]
+
+    @property
+    def file_name(self) -> str:
+        """The name without folders."""
+        return self.name.rpartition("/")[2]
+
+    @property
+    def base_offset(self) -> int:
+        """Base offset of the segment, by the file's name.
+
+        Raises:
+            CorruptRecordError: The name does not begin with a number.
+        """
+        text = self.file_name.split(".")[0]
+        if not (text.isascii() and text.isdecimal()):
+            raise CorruptRecordError(
+                f"{self.path}: expected a base offset in the name, as 00000000000000000000.log"
+            )
+        return int(text)
+
+    def sibling(self, suffix: str) -> str:
+        """Name, on the disk, of the file of the same segment with another suffix."""
+        return f"{self.directory}{self.file_name.split('.')[0]}{suffix}"
+
+
+class Streams(NamedTuple):
+    """Where a dump goes; what is printed is buffered, so flush it before an error."""
+
+    out: BinaryIO
+    err: BinaryIO
+
+    def print(self, line: str) -> None:
+        """Print a line to ``out``."""
+        self.out.write(encoded(line) + b"\n")
+
+    def complain(self, line: str) -> None:
+        """Print a line to ``err``, behind all that was printed before."""
+        self.out.flush()
+        self.err.write(encoded(line) + b"\n")
+        self.err.flush()
+
+
+def encoded(text: str) -> bytes:
+    """Return the bytes of a text; those of a path come back as they were."""
+    return text.encode("utf-8", "surrogateescape")
+
+
+class Frame(NamedTuple):
+    """A batch in the window: its place there and in the file, and what its first bytes say."""
+
+    place: int
+    position: int
+    offset: int
+    size_bytes: int
+    magic: int
+
+    @property
+    def is_legacy(self) -> bool:
+        """Whether it is a message of format v0 or v1."""
+        return self.magic < 2
+
+
+class Window:
+    """A part of a file in memory, moved over it as batches are asked for.
+
+    Attributes:
+        buffer: Bytes of the file, from position ``start`` on.
+        filled: How many of them there are.
+        end: Where the file ends, for this dump.
+    """
+
+    def __init__(self, file: File, end: int, path: str, window_bytes: int = _WINDOW_BYTES) -> None:
+        self.buffer = bytearray(window_bytes)
+        self.start = 0
+        self.filled = 0
+        self.end = end
+        self._file = file
+        self._path = path
+
+    def index_of(self, position: int, size: int) -> int:
+        """Bring bytes into the window; return their place in ``buffer``.
+
+        Args:
+            position: File position.
+            size: How many bytes at least; fewer only where ``end`` is in front of them.
+
+        Raises:
+            CorruptRecordError: The file has become shorter while it was read.
+        """
+        stop = min(position + size, self.end)
+        if position < self.start or stop > self.start + self.filled:
+            if size > len(self.buffer):
+                self.buffer = bytearray(size)
+            wanted = min(len(self.buffer), self.end - position)
+            view = memoryview(self.buffer)[:wanted]
+            self.filled = self._file.pread_into(view, position)
+            self.start = position
+            if self.filled < stop - position:
+                raise CorruptRecordError(
+                    f"{self._path}: ends at {position + self.filled}, expected {self.end} bytes; "
+                    "it was cut while it was read",
+                    position,
+                    self._path,
+                )
+        return position - self.start
+
+    def frame(self, position: int) -> Frame | None:
+        """Return the batch at a position, whole in the window; None if no whole one is left.
+
+        Raises:
+            CorruptRecordError: Its length is impossible.
+        """
+        if position >= self.end - UP_TO_MAGIC_BYTES:
+            return None
+        index = self.index_of(position, UP_TO_MAGIC_BYTES)
+        offset, length, _, magic = _FRAME.unpack_from(self.buffer, index)
+        if length < SHORTEST_LENGTH:
+            raise CorruptRecordError(
+                f"{self._path}: batch at position {position}: found length {length}, expected at "
+                f"least {SHORTEST_LENGTH}; zeros are what preallocation leaves",
+                position,
+                self._path,
+            )
+        size = LOG_OVERHEAD_BYTES + length
+        if position > self.end - size:
+            return None
+        return Frame(self.index_of(position, size), position, offset, size, magic)
+
+    def last_offset(self, frame: Frame) -> int:
+        """Return the last offset of a batch.
+
+        Raises:
+            CorruptRecordError: The file ends inside its header.
+        """
+        if frame.is_legacy:
+            return frame.offset
+        if frame.position + HEADER_BYTES > self.end:
+            raise CorruptRecordError(
+                f"{self._path}: batch at position {frame.position}: the file ends in its header",
+                frame.position,
+                self._path,
+            )
+        index = self.index_of(frame.position, HEADER_BYTES)
+        (delta,) = _LAST_OFFSET_DELTA.unpack_from(self.buffer, index + _LAST_OFFSET_DELTA_POSITION)
+        return frame.offset + int(delta)
