@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
+from logfs.errors import LogfsError
 
 if TYPE_CHECKING:
     from logfs.log.dumping.options import DumpOptions, Parse
@@ -156,9 +157,10 @@ def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> in
     for path in named:
         for source in _sources(path):
             try:
-                with failures.about(source.path):
-                    dump_file(source, options, streams, findings)
-            except failures.AboutError as error:
+                dump_file(source, options, streams, findings)
+            except BrokenPipeError:
+                raise
+            except (LogfsError, OSError) as error:
                 streams.out.flush()
                 status = failures.report(error, debug=is_debug)
     for line in findings.lines():

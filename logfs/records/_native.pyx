@@ -111,7 +111,6 @@ cdef enum:
     LOG_APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
-    DELETE_HORIZON = 0x40
     RELEASE_GIL_BYTES = 65536   # below, giving up the GIL and taking it back costs more than it frees
 
 cdef int64_t INT32_LAST = 0x7fffffff
