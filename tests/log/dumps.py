@@ -5,15 +5,15 @@ What kafka-dump-log 4.1.1 prints of ``hand_made_log`` is in ``golden_dumps``.
 
 import itertools
 import struct
-import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
 
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.checksum import crc32c
-from logfs.records.compression import Compression, compress
+from logfs.records.compression import Compression
 from logfs.records.record import Header, Record
+from tests.records.messages import KAFKA_SETS, message, wrapper
 
 GOLDEN = Path(__file__).parent / "golden_dumps"
 NOW_MS = 1_700_000_000_000
@@ -119,49 +119,21 @@ def wild_log(seed: int) -> bytes:
     )
 
 
-def message(
-    magic: int,
-    offset: int,
-    value: bytes | None,
-    key: bytes | None = None,
-    timestamp: int = NOW_MS,
-    attributes: int = 0,
-) -> bytes:
-    """A message of format v0 or v1."""
-    body = struct.pack(">bb", magic, attributes)
-    if magic == 1:
-        body += struct.pack(">q", timestamp)
-    for span in (key, value):
-        body += struct.pack(">i", -1) if span is None else struct.pack(">i", len(span)) + span
-    return struct.pack(">qiI", offset, len(body) + 4, zlib.crc32(body)) + body
-
-
-def wrapped(
-    magic: int, codec: Compression, offset: int, inside: Iterable[bytes], attributes: int = 0
-) -> bytes:
-    """A compressed message that holds others."""
-    value = compress(codec, b"".join(inside))
-    return message(magic, offset, value, attributes=codec | attributes)
-
-
 def legacy_log() -> bytes:
-    """Messages of both old formats, alone and in compressed ones."""
-    broken = bytearray(message(1, 3, b"the checksum differs"))
+    """Messages of both old formats, alone and in compressed ones; Kafka's own among them."""
+    broken = bytearray(message(1, record(3, b"the checksum differs")))
     broken[-1] ^= 1
+    inside = [record(8, b"c", b"k", NOW_MS + 2), record(9, b"d")]
     return b"".join(
         [
-            message(0, 0, b"v", b"k"),
-            message(0, 1, None),
-            message(1, 2, b"\xff", b"k", NOW_MS + 1),
+            message(0, record(0, b"v", b"k")),
+            message(0, record(1, None)),
+            message(1, record(2, b"\xff", b"k", NOW_MS + 1)),
             bytes(broken),
-            message(1, 4, b"", b"", NOW_MS, attributes=8),
-            wrapped(0, Compression.GZIP, 6, [message(0, 5, b"a"), message(0, 6, b"b")]),
-            wrapped(1, Compression.SNAPPY, 8, [message(1, 0, b"c"), message(1, 1, b"d")]),
-            wrapped(1, Compression.LZ4, 10, [message(1, 0, b"e"), message(1, 1, b"f")]),
-            wrapped(
-                1, Compression.GZIP, 12, [message(1, 0, b"g", timestamp=1), message(1, 1, b"h")], 8
-            ),
-            encode_batch([record(13, b"of today")]),
+            message(1, record(4, b"", b""), 8),
+            *map(bytes.fromhex, KAFKA_SETS.values()),
+            wrapper(1, Compression.SNAPPY, inside),
+            encode_batch([record(10, b"of today")]),
         ]
     )
 

@@ -18,6 +18,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.dumping.options import DumpOptions
 from logfs.records._native import java_text
 from logfs.records.compression import Compression, decompress
+from logfs.records.legacy import mend_lz4
 
 _FRAME = struct.Struct(">qi")
 _CRC = struct.Struct(">I")
@@ -174,7 +175,10 @@ def _records(message: _Message) -> list[_Message]:
         return [message]
     if message.value is None or message.codec is Compression.ZSTD:
         raise CorruptRecordError("a compressed message without value, or with a codec of v2")
-    inner = [_inner(part, message) for part in _split(decompress(message.codec, message.value))]
+    value = message.value
+    if message.magic == 0 and message.codec is Compression.LZ4:
+        value = mend_lz4(value)
+    inner = [_inner(part, message) for part in _split(decompress(message.codec, value))]
     if not inner:
         raise CorruptRecordError("a compressed message without messages inside")
     if message.magic == 0:
