@@ -16,6 +16,7 @@ _COMMANDS = {
     "umount": "logfs.cli.mounting:umount",
     "topic": "logfs.cli.topic:topic",
     "cat": "logfs.cli.cat:cat",
+    "offsets": "logfs.cli.offsets:offsets",
     "dump": "logfs.cli.dump:dump",
 }
 """Name -> module and command in it; loaded when the command is called, or all are listed."""

@@ -27,7 +27,7 @@ def isolation_option(meaning: str) -> Callable[[Command], Command]:
     return click.option(
         "--isolation-level",
         "level",
-        type=click.Choice(list(IsolationLevel)),
+        type=click.Choice([level.value for level in IsolationLevel]),
         callback=_as_level,
         help=meaning,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from logfs.types import View
-from tests.cli.conftest import Call, fill, open_store
+from tests.cli.conftest import Call, Mounted, fill, open_store, run
 
 LINES = b"".join(b"line %d\n" % n for n in range(1000))
 
@@ -165,3 +165,34 @@ def test_no_lock_is_taken(logfs: Call, tmp_path: Path) -> None:
     store = open_store(tmp_path / "data")
     assert logfs("cat", tmp_path / "data" / "orders" / "0") == (0, b"a\n", [])
     store.close(0)
+
+
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed", "high_watermark"])
+def test_every_isolation_level_of_a_log_without_transactions(
+    logfs: Call, data: Path, level: str
+) -> None:
+    for name, expected in (("0", LINES), ("0@earliest..latest", LINES), ("2", b"")):
+        call = ("cat", "--isolation-level", level, data / "orders" / name)
+        assert logfs(*call) == (0, expected, [])
+    meta = json.loads(logfs("cat", "--isolation-level", level, data / "orders" / "0.meta").out)
+    assert meta["isolation_level"] == level
+
+
+def test_an_isolation_level_that_is_none(logfs: Call, data: Path) -> None:
+    status, _, errors = logfs("cat", "--isolation-level", "committed", data / "orders" / "0")
+    assert status == 2
+    assert "'read_uncommitted', 'read_committed', 'high_watermark'" in errors[-1]
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_another_level_than_the_mount_has(mounted: Mounted) -> None:
+    (mounted.point / "orders").mkdir()
+    with (mounted.point / "orders" / "0").open("ab") as file:
+        file.write(LINES)
+    for root in (mounted.data, mounted.point):
+        for level in ("read_uncommitted", "read_committed"):
+            path = root / "orders" / "0"
+            assert run("cat", "--isolation-level", level, path) == (0, LINES, [])
+            meta = run("cat", "--isolation-level", level, f"{path}.meta").out
+            assert json.loads(meta)["isolation_level"] == level

@@ -10,20 +10,20 @@ import struct
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import index, textindex
+from logfs.log.reading.batches import batches_from
 from logfs.log.reading.behind import place_behind
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import (
-    aborted_ranges,
     find_offset,
     find_timestamp,
     first_offset,
     header_ok,
     measure,
 )
-from logfs.records.batch import HEADER_BYTES, MAGIC, decode_header, decode_records
+from logfs.records.batch import HEADER_BYTES, MAGIC, decode_header
 from logfs.records.compression import decompress
 from logfs.types import IsolationLevel, Positions
 
@@ -192,7 +192,7 @@ def _base_offset_at(segment: Segment, position: int, file_end: int) -> int:
 def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) -> int | None:
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     start = snapshot.start.offset
-    position = _time_hint(segment, timestamp, start, file_end)
+    position = time_hint(segment, timestamp, start, file_end)
     window, chunk = Window(), LOOKUP_BYTES
     while position < file_end:
         window.load(segment.files().log, position, file_end, chunk, True)
@@ -213,25 +213,35 @@ def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) 
 def _first_from(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) -> int | None:
     """Search record by record: the log start lies inside the batch that was found."""
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
-    window = Window()
     start = snapshot.start.offset
-    position = offset_hint(segment, start, file_end)
-    while position < file_end:
-        window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
-        at = find_offset(window.buffer, 0, window.stop, start)
-        while at < window.stop:
-            header = decode_header(window.buffer, at)
-            end = at + header.size_bytes
-            if not header.is_control and not aborted_ranges(window.buffer, at, end, aborted):
-                for record in decode_records(window.buffer, at):
-                    if record.offset >= start and record.timestamp >= timestamp:
-                        return record.offset
-            at = end
-        position = window.file_end
+    for batch in batches_from(segment, offset_hint(segment, start, file_end), file_end):
+        if batch.header.max_timestamp >= timestamp and batch.is_seen(aborted):
+            for record in batch.records():
+                if record.offset >= start and record.timestamp >= timestamp:
+                    return record.offset
     return None
 
 
-def _time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> int:
+def timestamp_of(snapshot: Snapshot, offset: int) -> int | None:
+    """Return the timestamp of a record; None if there is none with this offset.
+
+    Raises:
+        CorruptRecordError: Its batch is damaged, or what is in front of it.
+    """
+    number = snapshot.index_of_offset(offset)
+    if number < 0 or offset < snapshot.start.offset:
+        return None
+    segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
+    if offset >= next_offset:
+        return None
+    for batch in batches_from(segment, offset_hint(segment, offset, file_end), file_end):
+        if batch.header.last_offset >= offset:
+            found = (r.timestamp for r in batch.records() if r.offset == offset)
+            return next(found, None)
+    return None
+
+
+def time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> int:
     """Return a file position in front of which no record at or after a moment stands.
 
     An entry says that every larger timestamp lies behind its offset: true if the batch that ends

@@ -1,0 +1,164 @@
+"""What ``logfs offsets`` answers, from the files of a data directory, with a daemon or without."""
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+from logfs.cli.places import Place, served_at
+from logfs.cli.stored import open_for_reading, partitions_of
+from logfs.errors import (
+    BadSelectorError,
+    LogOfflineError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    UnknownNameError,
+)
+from logfs.fs.host import LOCAL_ZONE, system_clock
+from logfs.log.partition import PartitionLog
+from logfs.log.reading import kafkaoffsets
+from logfs.log.reading.address import (
+    SEGMENTS_NAME,
+    Ago,
+    Earliest,
+    Latest,
+    Moment,
+    Now,
+    parse_partition_name,
+    parse_point,
+)
+from logfs.log.reading.lookup import offset_for_time, timestamp_of
+from logfs.log.reading.newest import newest_record
+from logfs.types import IsolationLevel, TopicPartition
+
+MAX_TIMESTAMP = "max-timestamp"
+_EVERYTHING = ("earliest", "latest", MAX_TIMESTAMP)
+
+
+class Found(NamedTuple):
+    """An offset, and the timestamp of the record there; None where no record is meant."""
+
+    offset: int
+    timestamp: int | None
+
+
+class Answer(NamedTuple):
+    """What was asked of a partition, and what there is; None if nothing."""
+
+    topic: str
+    partition: int
+    time: str
+    found: Found | None
+
+
+_Question: TypeAlias = Callable[[PartitionLog, IsolationLevel], Found | None]
+
+
+def ask(
+    place: Place, times: tuple[str, ...], level: IsolationLevel | None, *, as_kafka: bool
+) -> list[Answer]:
+    """Look moments up in a partition, or in all partitions of a topic.
+
+    Args:
+        place: DATA/TOPIC or DATA/TOPIC/PARTITION.
+        times: As they were given; none for the ends and the largest timestamp.
+        level: What is shown; None for what the mount shows if a daemon serves it, else everything.
+        as_kafka: Answer as a broker does.
+
+    Raises:
+        LogfsError: There is no such partition, it cannot be loaded, or a time does not parse.
+    """
+    now_ms = system_clock().now_ms()
+    asked = times or _EVERYTHING
+    questions = [_question(time, now_ms, as_kafka=as_kafka) for time in asked]
+    data, shown = _data_and_level(place)
+    answers = []
+    partitions = _partitions(data, place.address)
+    store = open_for_reading(data, partitions)
+    for topic_partition in partitions:
+        log = store.partition(*topic_partition)
+        if log.is_unreadable:
+            raise LogOfflineError(f"{topic_partition}: {log.offline}")
+        answers += [
+            Answer(*topic_partition, time, question(log, level or shown))
+            for time, question in zip(asked, questions, strict=True)
+        ]
+    return answers
+
+
+def _data_and_level(place: Place) -> tuple[str, IsolationLevel]:
+    """Return the data directory, and what is shown of it by default."""
+    point = place.root if place.is_mount else served_at(place.root)
+    if point is None:
+        return place.root, IsolationLevel.READ_UNCOMMITTED
+    level = IsolationLevel(os.getxattr(point, "user.logfs.isolation_level").decode())
+    return os.getxattr(point, "user.logfs.data").decode(), level
+
+
+def _partitions(data: str, address: tuple[str, ...]) -> list[TopicPartition]:
+    present = partitions_of(data)
+    topic, name, *more = *address, "", ""
+    if not topic or topic == SEGMENTS_NAME or any(more):
+        raise UnknownNameError("expected TOPIC or TOPIC/PARTITION behind the data directory")
+    if topic not in present:
+        raise NoSuchTopicError(f"no topic {topic}")
+    if not name:
+        return [TopicPartition(topic, number) for number in present[topic]]
+    parsed = parse_partition_name(name, LOCAL_ZONE)
+    if parsed.has_selector or parsed.view:
+        raise UnknownNameError(
+            f"{name!r}: expected the number of a partition alone; moments go into --time"
+        )
+    if parsed.partition not in present[topic]:
+        raise NoSuchPartitionError(f"topic {topic} has no partition {parsed.partition}")
+    return [TopicPartition(topic, parsed.partition)]
+
+
+def _question(time: str, now_ms: int, *, as_kafka: bool) -> _Question:
+    if time == MAX_TIMESTAMP:
+        return _newest_as_kafka if as_kafka else _newest
+    match parse_point(time, LOCAL_ZONE):
+        case Earliest():
+            return lambda log, _level: Found(log.log_start_offset, None)
+        case Latest():
+            return _latest_as_kafka if as_kafka else _latest
+        case Now():
+            timestamp = now_ms
+        case Moment(timestamp_ms):
+            timestamp = timestamp_ms
+        case Ago(duration_ms):
+            timestamp = now_ms - duration_ms
+        case _:
+            raise BadSelectorError(
+                f"{time!r}: expected a time, earliest, latest or {MAX_TIMESTAMP}; "
+                "an offset is one already"
+            )
+    search = _at_as_kafka if as_kafka else _at
+    return lambda log, level: search(log, timestamp, level)
+
+
+def _latest(log: PartitionLog, level: IsolationLevel) -> Found:
+    return Found(log.snapshot.visible_end(level).offset, None)
+
+
+def _latest_as_kafka(log: PartitionLog, level: IsolationLevel) -> Found:
+    return Found(kafkaoffsets.latest_offset(log, level), None)
+
+
+def _newest(log: PartitionLog, level: IsolationLevel) -> Found | None:
+    found = newest_record(log.snapshot, level)
+    return found and Found(found.offset, found.timestamp)
+
+
+def _newest_as_kafka(log: PartitionLog, level: IsolationLevel) -> Found | None:
+    found = kafkaoffsets.offset_of_max_timestamp(log, level)
+    return found and Found(found.offset, found.timestamp)
+
+
+def _at(log: PartitionLog, timestamp: int, level: IsolationLevel) -> Found | None:
+    offset = offset_for_time(log.snapshot, timestamp, level)
+    return None if offset is None else Found(offset, timestamp_of(log.snapshot, offset))
+
+
+def _at_as_kafka(log: PartitionLog, timestamp: int, level: IsolationLevel) -> Found | None:
+    found = kafkaoffsets.offset_by_timestamp(log, timestamp, level)
+    return found and Found(found.offset, found.timestamp)

@@ -1,0 +1,108 @@
+"""``logfs offsets``: which offsets the ends of partitions, or moments in them, are."""
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logfs.cli import failures, tables
+from logfs.cli.parameters import isolation_option
+from logfs.cli.places import locate
+
+if TYPE_CHECKING:
+    from logfs.cli.asking import Answer
+    from logfs.types import IsolationLevel
+
+
+@click.command()
+@click.argument("path")
+@click.option(
+    "--time",
+    "times",
+    metavar="TIME",
+    multiple=True,
+    help="Only this: a time as in selectors (2026-11-20T10:00, -15m, now, epoch milliseconds), "
+    "earliest, latest or max-timestamp; may be given several times.",
+)
+@click.option("--as-kafka", is_flag=True, help="Give the answers of a broker; see above.")
+@isolation_option("What is shown; without it, as the daemon's mount shows it, else everything.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
+def offsets(
+    path: str,
+    times: tuple[str, ...],
+    level: "IsolationLevel | None",
+    *,
+    as_kafka: bool,
+    as_json: bool,
+) -> None:
+    """Print the offsets of moments in the partition PATH, or in all partitions of the topic PATH.
+
+    PATH is DATA/TOPIC/PARTITION or DATA/TOPIC, with the data directory or a mount point in front.
+    Without --time: the first offset that is kept (earliest), where the next record that is shown
+    will stand (latest), and the record with the largest timestamp.
+
+    A time is the first record that can be read at or after it, and "-" if there is none. Kafka's
+    ListOffsets, and so offsetsForTimes and kafka-get-offsets, answers something else now and then:
+    the offset of a transaction marker or of an aborted record, or nothing although there are such
+    records, if compaction has emptied a batch or a whole segment in front of them. --as-kafka
+    gives the broker's answer; high_watermark is Kafka's read_uncommitted then.
+
+    Nothing is locked or changed, and a daemon that serves the directory does not notice.
+
+    \b
+    Examples:
+        logfs offsets /var/lib/logfs/orders
+        logfs offsets /var/lib/logfs/orders/0 --time 2026-11-20T10:00 --time -15m
+        logfs offsets /mnt/logs/payments --isolation-level read_committed --json
+        logfs offsets /var/lib/kafka/payments/3 --time 1700000000000 --as-kafka
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli.asking import ask
+
+    with failures.about(path):
+        answers = ask(locate(path), times, level, as_kafka=as_kafka)
+    if as_json:
+        click.echo(json.dumps([_as_json(answer) for answer in answers], indent=2))
+    else:
+        _show(answers)
+
+
+def _as_json(answer: "Answer") -> dict[str, Any]:
+    found = answer.found
+    return {
+        "topic": answer.topic,
+        "partition": answer.partition,
+        "time": answer.time,
+        "offset": None if found is None else found.offset,
+        "timestamp": None if found is None else found.timestamp,
+    }
+
+
+def _show(answers: "list[Answer]") -> None:
+    columns = [
+        tables.Column("PARTITION", is_number=True),
+        tables.Column("TIME"),
+        tables.Column("OFFSET", is_number=True),
+        tables.Column("TIMESTAMP"),
+    ]
+    rows = [
+        [
+            str(answer.partition),
+            answer.time,
+            "-" if answer.found is None else str(answer.found.offset),
+            "-" if answer.found is None else _moment(answer.found.timestamp),
+        ]
+        for answer in answers
+    ]
+    tables.show_table(columns, rows)
+
+
+def _moment(timestamp: int | None) -> str:
+    """Write a timestamp so that it can be used as a TIME again."""
+    if timestamp is None:
+        return "-"
+    try:
+        moment = datetime.fromtimestamp(timestamp / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,113 @@
+"""``logfs offsets``, on a data directory and beside a daemon."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from logfs.types import View
+from tests.cli.conftest import Call, Mounted, fill, run
+
+HOURS = [1_700_000_000_000 + hour * 3_600_000 for hour in (0, 1, 3, 2, 5)]
+TEXT = b"".join(b'{"timestamp":%d,"value":"v"}\n' % timestamp for timestamp in HOURS)
+FIRST = "2023-11-14T22:13:20.000Z"
+
+
+def make(data: Path) -> Path:
+    fill(data, {"orders/1": TEXT, "orders/0": b"", "orders/2": TEXT[:-1]}, view=View.JSONL)
+    return data
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("offsets") / "data")
+
+
+def rows(out: bytes) -> list[list[str]]:
+    return [line.split() for line in out.decode().splitlines()[1:]]
+
+
+@pytest.mark.parametrize("flags", [[], ["--as-kafka"], ["--isolation-level", "read_committed"]])
+def test_a_partition(logfs: Call, data: Path, flags: list[str]) -> None:
+    status, out, errors = logfs("offsets", data / "orders" / "1", *flags)
+    assert (status, errors) == (0, [])
+    assert rows(out) == [
+        ["1", "earliest", "0", "-"],
+        ["1", "latest", "5", "-"],
+        ["1", "max-timestamp", "4", "2023-11-15T03:13:20.000Z"],
+    ]
+
+
+def test_every_partition_of_a_topic(logfs: Call, data: Path) -> None:
+    _, out, _ = logfs("offsets", data / "orders", "--time", str(HOURS[0]), "--time", "latest")
+    assert rows(out) == [
+        ["0", str(HOURS[0]), "-", "-"],
+        ["0", "latest", "0", "-"],
+        ["1", str(HOURS[0]), "0", FIRST],
+        ["1", "latest", "5", "-"],
+        ["2", str(HOURS[0]), "0", FIRST],
+        ["2", "latest", "5", "-"],
+    ]
+
+
+def test_a_time_that_was_printed_can_be_asked_for(logfs: Call, data: Path) -> None:
+    for offset, timestamp in ((1, HOURS[1]), (2, HOURS[2]), (2, HOURS[3]), (4, HOURS[4])):
+        for flags in ((), ("--as-kafka",)):
+            call = ("offsets", data / "orders" / "1", *flags, "--time")
+            [found] = rows(logfs(*call, str(timestamp)).out)
+            assert found[2] == str(offset)
+            assert rows(logfs(*call, found[3]).out)[0][2] == str(offset)
+
+
+def test_json(logfs: Call, data: Path) -> None:
+    arguments = ("--json", "--time", "2023-11-15T02:00Z", "--time", "now")
+    status, out, errors = logfs("offsets", data / "orders" / "1", *arguments)
+    assert (status, errors) == (0, [])
+    common = {"topic": "orders", "partition": 1}
+    assert json.loads(out) == [
+        {**common, "time": "2023-11-15T02:00Z", "offset": 4, "timestamp": HOURS[4]},
+        {**common, "time": "now", "offset": None, "timestamp": None},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("address", "time", "expected"),
+    [
+        ("orders/1", "20231115", "eight digits"),
+        ("orders/1", "offset=3", "expected a time, earliest, latest or max-timestamp"),
+        ("orders/1@-1h", "now", "moments go into --time"),
+        ("orders/1.tsv", "now", "expected the number of a partition"),
+        ("orders/7", "now", "has no partition 7"),
+        ("order", "now", "no topic order"),
+        ("orders/1/2", "now", "expected TOPIC or TOPIC/PARTITION"),
+        ("", "now", "expected TOPIC or TOPIC/PARTITION"),
+    ],
+)
+def test_what_is_refused(logfs: Call, data: Path, address: str, time: str, expected: str) -> None:
+    status, out, errors = logfs("offsets", data / address, "--time", time)
+    assert (status, out) == (1, b"")
+    assert expected in errors[0]
+
+
+def test_nothing_is_changed(logfs: Call, data: Path) -> None:
+    def state() -> dict[str, tuple[int, int]]:
+        return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in data.rglob("*")}
+
+    before = state()
+    logfs("offsets", data / "orders")
+    logfs("offsets", data / "orders", "--as-kafka")
+    assert state() == before
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_beside_a_daemon(mounted: Mounted) -> None:
+    (mounted.point / "orders").mkdir()
+    with (mounted.point / "orders" / "0.jsonl").open("ab", buffering=0) as file:
+        file.write(TEXT)
+    for root in (mounted.point, mounted.data):
+        out = run("offsets", root / "orders", "--time", str(HOURS[2]), "--time", "latest").out
+        assert rows(out) == [
+            ["0", str(HOURS[2]), "2", "2023-11-15T01:13:20.000Z"],
+            ["0", "latest", "5", "-"],
+        ]
