@@ -84,6 +84,22 @@ class OffsetOutOfRangeError(LogfsError):
         self.log_end_offset = log_end_offset
 
 
+class OutOfOrderSequenceError(LogfsError):
+    """A producer's batch does not follow the one before it: records in between are missing."""
+
+
+class InvalidProducerEpochError(LogfsError):
+    """A batch or marker comes from an older epoch of its producer: a newer instance took over."""
+
+
+class InvalidTxnStateError(LogfsError):
+    """A producer writes outside of the transaction that it has open."""
+
+
+class TransactionCoordinatorFencedError(LogfsError):
+    """A marker comes from an older epoch of the transaction coordinator."""
+
+
 class BadSelectorError(LogfsError):
     """The part of a name behind ``@`` does not parse."""
 

@@ -41,8 +41,13 @@ class LogFacts:
         self.unflushed_since_ms: int | None = None
         self.table = state.table
         self._config = state.config
-        self._leader_epoch = state.leader_epoch
-        self._options = options.encode_options(state.config, state.leader_epoch)
+        self._epochs = state.epochs
+        self._options = options.encode_options(state.config, state.epochs.latest)
+        self._producers = state.producers
+        self._snapshot_offset = state.snapshot_offset
+        self._producer_expiration_ms = state.producer_expiration_ms
+        self._expiry_due_ms = 0
+        self._has_new_epochs = False
         self._losses = state.losses
         table = None if state.read_only else state.table
         self._flusher = Flusher(state.disk, self.directory, table, state.recovery_point)
@@ -60,7 +65,7 @@ class LogFacts:
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self._config = config
-        self._options = options.encode_options(config, self._leader_epoch)
+        self._options = options.encode_options(config, self._epochs.latest)
 
     @property
     def log_start_offset(self) -> int:

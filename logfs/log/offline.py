@@ -1,6 +1,7 @@
 """A partition that could not be loaded: it is listed, says why, and refuses everything else."""
 
 from logfs.config import TopicConfig
+from logfs.log.epochs import LeaderEpochs
 from logfs.log.loading.recovery import Loading
 from logfs.log.losses import LossFile
 from logfs.log.partition import PartitionLog
@@ -26,7 +27,7 @@ def offline_partition(
             topic_partition,
             TopicConfig(),
             None,
-            0,
+            LeaderEpochs([]),
             SegmentTable(loading.disk, directory, bytes(16)),
             snapshot,
             nothing,

@@ -7,114 +7,39 @@ Threads. Changes take the lock of the partition (``exclusive``); ``flush`` and `
 beside appends, in threads of their own.
 """
 
-import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
 from logfs.log import names
+from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.losses import Loss
+from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
+from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.recoverypoint import lower_recovery_point
-from logfs.log.removing import RemovableLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint
 from logfs.log.segments.table import SegmentState
-from logfs.log.standing import DISK_FULL
-from logfs.log.state import PartitionState
-from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.log.writing.active import ActiveSegment
+from logfs.log.writing.appending import AppendableLog
 from logfs.log.writing.truncation import cut_segments
-from logfs.records.encoded import EncodedBatch
-from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
 
+EXPIRATION_CHECK_MS = 600_000
+"""Source: Kafka ``producer.id.expiration.check.interval.ms``."""
 
-class PartitionLog(RemovableLog):
+
+class PartitionLog(AppendableLog):
     """One partition of a store."""
 
-    def __init__(self, state: PartitionState) -> None:
-        super().__init__(state)
-        self._host = state.host
-        self._opened = state.opened
-        self._active: ActiveSegment | None = None
-        self._jitter_ms = 0
-        self._outlived: list[tuple[int, str]] = []
-
-    # Appending
-
-    def append(self, batches: Sequence[EncodedBatch], now_ms: int) -> int:
-        """Append whole batches whose offsets begin at the log end offset.
-
-        Readers see them when this returns, and a kill of the process loses nothing.
-
-        Returns:
-            How many were appended: fewer than all only if the disk filled up in between.
-
-        Raises:
-            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
-            OSError: No batch was appended. With ENOSPC the log is as before; anything else takes it
-                offline.
-
-        Source: Kafka UnifiedLog.append.
-        """
-        with self._lock:
-            active = self._writable_active(now_ms)
-            self._reserve(active, batches)
-            done = 0
-            try:
-                for batch in batches:
-                    if active.should_roll(batch, self._config, self._jitter_ms, now_ms):
-                        active = self._roll(batch.base_offset, active.ends, now_ms)
-                    active.append(batch, self._leader_epoch)
-                    done += 1
-            except OSError as error:
-                self._write_failed(active, error)
-                if not done:
-                    raise
-            self._publish(active, now_ms)
-        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
-            self.flush()
-        return done
-
-    def roll(self, now_ms: int) -> None:
-        """Seal the active segment and begin the next one; nothing if it is empty.
-
-        Source: Kafka LocalLog.roll.
-        """
-        with self._lock:
-            active = self._writable_active(now_ms)
-            if active.size_bytes:
-                active = self._roll(self.log_end_offset, active.ends, now_ms)
-                self._publish(active, now_ms)
-
     # Durability
-
-    def flush(self) -> None:
-        """Return once everything appended before the call is durable.
-
-        Raises:
-            LogOfflineError: An earlier write or fsync failed, so nothing can be promised.
-            DeletedError: The topic was deleted.
-            OSError: This fsync failed; the log is offline from now on.
-        """
-        if self.offline is not None or self.is_deleted:
-            self.check_writable()
-        # First: what is appended from now on is noted anew, and may not be covered.
-        self.unflushed_since_ms = None
-        with self.offline_on_failure("fsync"):
-            self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
-        if self._outlived:
-            self._remove_outlived(lambda offset: offset < self.recovery_point)
-
-    def remove_when_durable(self, name: str, offset: int) -> None:
-        """Remove a file after a flush that covers the record at an offset, or when that is cut."""
-        with self._lock:
-            self._outlived.append((offset, name))
 
     @property
     def maintenance_due(self) -> bool:
         """Whether ``maintain`` has something to do."""
-        return self._flusher.has_sealed or self._is_lease_low or self._losses.is_dirty
+        is_dirty = self._losses.is_dirty or self._has_new_epochs
+        return self._flusher.has_sealed or self._is_lease_low or is_dirty
 
     def maintain(self) -> None:
         """Do what others leave for later: sync sealed segments, move the lease on, save losses.
@@ -130,6 +55,9 @@ class PartitionLog(RemovableLog):
         with self.offline_on_failure("fsync"):
             if self._flusher.has_sealed:
                 self._flusher.flush_sealed()
+            if self._has_new_epochs:
+                with self._lock:
+                    self._save_epochs()
         if self._is_lease_low:
             with self._lock:
                 noted = self._note_lease(self.snapshot.active, self.snapshot.end.positions)
@@ -172,11 +100,28 @@ class PartitionLog(RemovableLog):
                 self._active.seal()
                 for index in segment.files().indexes.all():
                     index.sync()
+                if self._active.txn_index is not None:
+                    self._active.txn_index.sync()
+            self._save_producers()
+            self._save_epochs()
             entry = segment.entry(SegmentState.CLOSED)
             if self.table.entries.get(segment.base_offset) != entry:
                 self.table.put(entry)
                 self.table.sync()
             self.close_files()
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that have written nothing for ``producer.id.expiration.ms``.
+
+        To be called often; it looks every ten minutes.
+
+        Source: Kafka ProducerStateManager.removeExpiredProducers.
+        """
+        if now_ms < self._expiry_due_ms:
+            return
+        self._expiry_due_ms = now_ms + EXPIRATION_CHECK_MS
+        with self._lock:
+            self._producers.expire(now_ms, self._producer_expiration_ms)
 
     def close_files(self) -> None:
         """Let go of every file without writing anything."""
@@ -222,20 +167,6 @@ class PartitionLog(RemovableLog):
         """Return a name for the file of an unfinished line that no other file has."""
         return names.format_unfinished_file(self._host.new_id().hex())
 
-    def new_segment(self, base_offset: int, bases: Positions) -> Segment:
-        """Describe a segment of this partition that has no files yet."""
-        return Segment(self._opened, self.directory, base_offset, bases)
-
-    def _writable_active(self, now_ms: int) -> ActiveSegment:
-        if self.offline is not None or self.is_deleted or self.read_only:
-            self.check_writable()
-        if self._active is None:
-            self._active = ActiveSegment.resume(
-                self.disk, self.snapshot.active, self.snapshot.end, self._config, now_ms
-            )
-            self._jitter_ms = self._draw_jitter()
-        return self._active
-
     def _truncate(self, offset: int, now_ms: int) -> None:
         old = self.snapshot
         # First: what is appended at these offsets is not what the recovery point speaks of.
@@ -251,78 +182,38 @@ class PartitionLog(RemovableLog):
         self.disk.sync_directory(self.directory)
         end = LogEnd(offset, segment.bases, 0, -1)
         start = old.start if kept else LogPoint(offset, segment.bases)
-        self.snapshot = old.changed((*kept, segment), start, end, old.cuts + 1)
+        self._producers, self._snapshot_offset = rewind_producers(
+            self._replay((*kept, segment), now_ms), offset, self._producers
+        )
+        snapshot = old.changed((*kept, segment), start, end, old.cuts + 1)
+        locate_transactions(self._producers, snapshot)
+        aborted = tuple(entry for entry in old.aborted if entry.last_offset < offset)
+        self.snapshot = snapshot.with_transactions(aborted, self._producers.unstable)
+        self._fit_epochs()
         self._flusher.truncated(offset)
         self._remove_outlived(lambda announced: announced >= (kept[-1].next_offset if kept else 0))
 
-    def _remove_outlived(self, is_due: Callable[[int], bool]) -> None:
-        with self._lock:
-            due = [row for row in self._outlived if is_due(row[0])]
-            self._outlived = [row for row in self._outlived if row not in due]
-        for _, name in due:
-            with contextlib.suppress(OSError):
-                self.disk.remove(name)
+    def _replay(self, segments: Sequence[Segment], now_ms: int) -> Replay:
+        rows = [(segment, segment.size_bytes) for segment in segments]
+        return Replay(self.disk, self.directory, rows, now_ms, self._producer_expiration_ms)
 
-    def _leave_active(self) -> None:
-        active, self._active = self._active, None
-        if active is not None:
-            active.seal()
-            active.segment.close_files()
-
-    def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
-        """Make sure that the lease covers what is about to be shown."""
-        text, tsv, jsonl = self.snapshot.end.positions
-        for batch in batches:
-            text += batch.text_bytes
-            tsv += batch.tsv_bytes
-            jsonl += batch.jsonl_bytes
-        ends = Positions(text, tsv, jsonl)
-        if not self.lease.covers(ends):
-            self._sync_lease(self._note_lease(active.segment, ends))
-
-    @property
-    def _is_lease_low(self) -> bool:
-        return self._active is not None and self.lease.is_low(self.snapshot.end.positions)
-
-    def _publish(self, active: ActiveSegment, now_ms: int) -> None:
-        old = self.snapshot
-        builder = active.builder
-        end = LogEnd(builder.next_offset, active.ends, builder.file_position, builder.max_timestamp)
-        self.snapshot = old._replace(end=end)
-        self.last_modified_ms = now_ms
-        if self.unflushed_since_ms is None:
-            self.unflushed_since_ms = now_ms
-
-    def _write_failed(self, active: ActiveSegment, error: OSError) -> None:
-        if error.errno in DISK_FULL:
-            try:
-                active.cut_failed_write()
-            except OSError as second:
-                self.take_offline(f"write failed: {error}; then truncate failed: {second}")
+    def _save_producers(self) -> None:
+        """Write a snapshot where the log ends, durable, unless there is one."""
+        if self.log_end_offset <= self._snapshot_offset:
             return
-        self.take_offline(f"write failed: {error}")
+        file = write_snapshot(self.disk, self.directory, self.log_end_offset, self._producers)
+        if file is not None:
+            file.sync()
+            file.close()
+            self.disk.sync_directory(self.directory)
+            self._snapshot_offset = self.log_end_offset
 
-    def _roll(self, base_offset: int, bases: Positions, now_ms: int) -> ActiveSegment:
-        """Seal the active segment and begin one at an offset and positions."""
-        old = self._writable_active(now_ms)
-        segment = self.new_segment(base_offset, bases)
-        new = ActiveSegment.create(self.disk, segment, self._config, now_ms)
-        try:
-            # In this order: of a torn write, the open entry with the lease is what is kept.
-            self.table.put(self.lease.open_entry(segment), old.sealed_entry())
-        except OSError:
-            remove_segment_files(self.disk, segment)
-            raise
-        old.seal()
-        self._flusher.add_sealed(old.segment, old.segment.files())
-        self._active = new
-        self._jitter_ms = self._draw_jitter()
-        snapshot = self.snapshot
-        self.snapshot = snapshot.changed(
-            (*snapshot.segments, segment), snapshot.start, LogEnd(base_offset, bases, 0, -1)
-        )
-        return new
+    def _fit_epochs(self) -> None:
+        if self._epochs.fit(self.log_start_offset, self.log_end_offset):
+            self._has_new_epochs = True
+            self._save_epochs()
 
-    def _draw_jitter(self) -> int:
-        limit = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
-        return int.from_bytes(self._host.new_id()[:4], "big") % limit if limit else 0
+    def _save_epochs(self) -> None:
+        if self._has_new_epochs:
+            write_leader_epochs(self.disk, self.directory, self._epochs.entries)
+            self._has_new_epochs = False

@@ -49,6 +49,7 @@ class RemovableLog(LogStanding):
             with self._noted(start, kept[0]):
                 self._drop(gone)
                 self.snapshot = snapshot.changed(kept, start, snapshot.end)
+            self._has_new_epochs |= self._epochs.truncate_from_start(start.offset)
             due_ms = now_ms + self._config.file_delete_delay_ms
             for segment in gone:
                 self._deleted.add(segment, due_ms)

@@ -1,11 +1,13 @@
 """What loading a partition finds out, and a ``PartitionLog`` goes on with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
+from logfs.log.epochs import LeaderEpochs
 from logfs.log.host import Host
 from logfs.log.losses import LossFile
+from logfs.log.producers.state import ProducerState
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentTable
@@ -19,9 +21,12 @@ class PartitionState:
     Attributes:
         opened: The open segments of the whole store.
         topic_id: 22 characters; None if the directory has none.
-        leader_epoch: Goes into the batches that are appended.
+        epochs: Its leader epochs; the latest goes into the batches that are appended.
         lease: No position beyond it was ever shown.
         recovery_point: First offset that is not known to be durable.
+        producers: What is known of its producers.
+        snapshot_offset: Of the newest producer snapshot.
+        producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
     """
 
     disk: Disk
@@ -30,7 +35,7 @@ class PartitionState:
     topic_partition: TopicPartition
     config: TopicConfig
     topic_id: str | None
-    leader_epoch: int
+    epochs: LeaderEpochs
     table: SegmentTable
     snapshot: Snapshot
     lease: Positions
@@ -38,3 +43,6 @@ class PartitionState:
     last_modified_ms: int
     losses: LossFile
     read_only: bool = False
+    producers: ProducerState = field(default_factory=ProducerState)
+    snapshot_offset: int = 0
+    producer_expiration_ms: int = 86_400_000

@@ -213,6 +213,7 @@ class LogStore(Catalog):
         """Remove what was deleted long enough ago and is not read any more."""
         for log in self.all_partitions():
             log.remove_due_files(now_ms)
+            log.expire_producers(now_ms)
         with self._changes:
             due = [row for row in self._deleted if row[0] <= now_ms and not row[1].is_pinned]
             for row in due:
@@ -275,6 +276,7 @@ class LogStore(Catalog):
             read_checkpoint(self.disk, names.LOG_START_OFFSET_CHECKPOINT),
             now_ms,
             self.read_only,
+            producer_expiration_ms=self.config.producer_id_expiration_ms,
         )
 
     def _load_one(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:

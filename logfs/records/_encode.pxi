@@ -313,6 +313,16 @@ cdef class _Builder:
         lf_put16(p + 51, -1)
         lf_put32(p + 53, -1)
         lf_put32(p + 57, self.d.count)
+        if self.options.producer is not None:
+            self.put_producer(p, self.options.producer)
+        return 0
+
+    cdef int put_producer(self, uint8_t *p, producer) except -1:
+        lf_put64(p + 43, producer.producer_id)
+        lf_put16(p + 51, producer.epoch)
+        lf_put32(p + 53, (producer.base_sequence + self.taken) & INT32_LAST)
+        if producer.is_transactional:
+            p[22] |= TRANSACTIONAL
         return 0
 
 

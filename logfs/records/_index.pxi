@@ -32,6 +32,7 @@ cdef class IndexBuilder:
         text, tsv, jsonl: Running lengths of the renderings, from the segment's first byte.
         leader_epochs: ``(epoch, first offset)``, epochs increasing.
         max_leader_epoch: The largest, -1 if none.
+        produced: What ``feed`` has met of batches that have a producer id.
         batches, records: How many were accounted for by this object.
         problem: Why the last ``feed`` stopped; None if it used everything up. "incomplete" is a
             batch cut by ``stop`` and says nothing against it; ``wanted`` is then its total size in
@@ -54,6 +55,7 @@ cdef class IndexBuilder:
     cdef readonly int64_t jsonl
     cdef readonly int64_t max_leader_epoch
     cdef readonly list leader_epochs
+    cdef readonly list produced
     cdef readonly int64_t batches
     cdef readonly int64_t records
     cdef readonly str problem
@@ -75,6 +77,7 @@ cdef class IndexBuilder:
         self.last_time_entry = -1
         self.max_leader_epoch = -1
         self.leader_epochs = []
+        self.produced = []
         self.offset_entries = bytearray()
         self.time_entries = bytearray()
         self.text_entries = bytearray()
@@ -216,6 +219,8 @@ cdef class IndexBuilder:
             lens = Lens(0, 0, 0)
             if self.lengths(view.p + position, size, &b, &lens) < 0:
                 break
+            if is_produced(view.p + position):
+                self.produced.append(produced(view.p + position, size, self.file_position))
             self.account(&b, size, &lens)
             position += size
         return position - start

@@ -3,6 +3,7 @@ from typing import final, overload
 
 from logfs.records.compression import Buffer
 from logfs.records.encoded import Encoded, EncodeOptions
+from logfs.records.produced import ProducedBatch
 from logfs.records.record import Record
 
 Decompress = Callable[[int, Buffer], bytes]
@@ -26,6 +27,9 @@ def find_timestamp(
 def aborted_ranges(
     buf: Buffer, start: int, stop: int, aborted: Buffer
 ) -> list[tuple[int, int, int, int]]: ...
+def find_produced(
+    buf: Buffer, start: int, stop: int, file_position: int
+) -> list[ProducedBatch]: ...
 def decode_payload(
     payload: Buffer,
     count: int,
@@ -159,6 +163,8 @@ class IndexBuilder:
     def max_leader_epoch(self) -> int: ...
     @property
     def leader_epochs(self) -> list[tuple[int, int]]: ...
+    @property
+    def produced(self) -> list[ProducedBatch]: ...
     @property
     def batches(self) -> int: ...
     @property

@@ -3,8 +3,9 @@
 """Every loop over the bytes of records: lines to batches, batches to renderings, the index rules.
 
 This file reads and renders single records; its parts, included at the end, are ``_legacy``,
-``_search``, ``_decode``, ``_index`` (IndexBuilder), ``_render`` (Renderer), ``_lines``, ``_encode``,
-``_clean`` (OffsetMap, BatchFilter) and ``_dump`` (Dumper). The layout of a batch stands in
+``_search``, ``_decode``, ``_producers``, ``_index`` (IndexBuilder), ``_render`` (Renderer),
+``_lines``, ``_encode``, ``_clean`` (OffsetMap, BatchFilter) and ``_dump`` (Dumper). The layout of a
+batch stands in
 ``logfs.records.batch``, that of a message of formats v0 and v1, which every reader here takes for a
 batch, in ``logfs.records.legacy``.
 
@@ -42,6 +43,7 @@ from logfs.records.compression import compress as _compress, decompress as _deco
 from logfs.records.encoded import Encoded, EncodedBatch
 from logfs.records.jsonl import parse_line
 from logfs.records.legacy import mend_lz4 as _mend_lz4
+from logfs.records.produced import ProducedBatch
 from logfs.records.record import Record
 
 cdef extern from "Python.h":
@@ -111,6 +113,8 @@ cdef enum:
     LOG_APPEND_TIME = 0x08
     TRANSACTIONAL = 0x10
     CONTROL = 0x20
+    DATA_BATCH = -1         # as in logfs.records.produced
+    NO_MARKER = -2
     RELEASE_GIL_BYTES = 65536   # below, giving up the GIL and taking it back costs more than it frees
 
 cdef int64_t INT32_LAST = 0x7fffffff
@@ -532,6 +536,7 @@ cdef object verified_records(bytes_t p, int64_t size, Py_ssize_t position, Batch
 include "_legacy.pxi"
 include "_search.pxi"
 include "_decode.pxi"
+include "_producers.pxi"
 include "_index.pxi"
 include "_render.pxi"
 include "_lines.pxi"

@@ -7,6 +7,23 @@ from logfs.errors import LogfsError
 from logfs.records.compression import Compression
 
 
+class ProducerBatch(NamedTuple):
+    """Who writes a batch; see ``logfs.log.producers.state`` for the rules.
+
+    Attributes:
+        producer_id: Of the producer, >= 0.
+        epoch: Of this instance of it, 0 to 2**15 - 1; a newer one fences older ones off.
+        base_sequence: Number of the first record among those of the producer in the partition, 0 to
+            2**31 - 1; then it begins anew at 0.
+        is_transactional: Whether the records wait for the end of a transaction.
+    """
+
+    producer_id: int
+    epoch: int
+    base_sequence: int
+    is_transactional: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class EncodeOptions:
     """How lines and records become batches.
@@ -20,6 +37,7 @@ class EncodeOptions:
         require_key: Refuse records without a key (``cleanup.policy=compact``).
         timestamp_before_max_ms: How far a record's timestamp may lie before ``now_ms``.
         timestamp_after_max_ms: How far it may lie after ``now_ms``.
+        producer: Who writes; sequence numbers go on from batch to batch. None: a plain writer.
     """
 
     max_batch_bytes: int
@@ -30,6 +48,7 @@ class EncodeOptions:
     require_key: bool = False
     timestamp_before_max_ms: int = 2**63 - 1
     timestamp_after_max_ms: int = 3_600_000
+    producer: ProducerBatch | None = None
 
 
 class EncodedBatch(NamedTuple):

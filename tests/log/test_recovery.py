@@ -169,7 +169,8 @@ def test_a_read_only_store_opens_a_directory_without_segments() -> None:
 def test_what_kafka_removes_goes_and_what_nobody_knows_stays() -> None:
     bench = filled()
     gone = [f"{0:020}.log.deleted", f"{0:020}.index.cleaned", f"{77:020}.index"]
-    stays = ["notes.txt", f"{0:020}.snapshot", "logfs.future"]
+    gone.append(f"{0:020}.snapshot")
+    stays = ["notes.txt", "logfs.future"]
     for name in gone + stays:
         bench.put(name, b"x")
     start(bench)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.segments.snapshot import LogPoint
+from logfs.records._native import find_produced
 from logfs.records.batch import BatchFields, decode_header, encode_batch
 from logfs.records.compression import Compression
 from logfs.records.encoded import EncodedBatch
@@ -104,11 +105,12 @@ class TransactionLog(HoledLog):
         offset = self.log.log_end_offset
         self._append(marker(producer_id, offset, kind, timestamp), (0, 0, 0))
         self.model.end_offset += 1
+        aborted, producer.open = producer.open, []
         if kind == ABORT:
-            first, stable = producer.open[0], self.stable_offset
-            self.aborted.update(producer.open)
-            self.transactions.append(AbortedTransaction(producer_id, first, offset, stable))
-        producer.open = []
+            self.aborted.update(aborted)
+            self.transactions.append(
+                AbortedTransaction(producer_id, aborted[0], offset, self.stable_offset)
+            )
         self.publish()
 
     def _append(self, data: bytes, lengths: tuple[int, int, int]) -> None:
@@ -116,16 +118,19 @@ class TransactionLog(HoledLog):
         batch = EncodedBatch(
             data, header.base_offset, header.last_offset, header.max_timestamp, *lengths
         )
-        assert self.log.append([batch], self.bench.now_ms) == 1
+        (produced,) = find_produced(data, 0, len(data), 0)
+        appended = self.log.append_produced(batch, produced, self.bench.now_ms)
+        assert appended == (header.base_offset, header.last_offset, False)
 
     def publish(self) -> None:
-        """Tell readers what of the log belongs to transactions."""
+        """Tell readers of the high watermark; the log knows of transactions by itself."""
         log = self.log
         log.snapshot = log.snapshot._replace(
-            aborted=tuple(self.transactions),
-            unstable=None if self.stable_offset == self.model.end_offset else self._stable,
             watermark=None if self.watermark is None else self._point(self.watermark),
         )
+        assert log.snapshot.aborted == tuple(self.transactions)
+        assert log.last_stable_offset == max(self.stable_offset, log.log_start_offset)
+        assert log.snapshot.visible_end(IsolationLevel.READ_COMMITTED) == self._stable
 
     # What is seen of it
 

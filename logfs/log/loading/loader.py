@@ -8,11 +8,19 @@ import logging
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log import names
-from logfs.log.checkpoints import read_leader_epochs, read_partition_metadata
+from logfs.log.checkpoints import (
+    EpochEntry,
+    read_leader_epochs,
+    read_partition_metadata,
+    write_leader_epochs,
+)
+from logfs.log.epochs import LeaderEpochs
+from logfs.log.loading.producers import ProducerLoader
 from logfs.log.loading.recovery import Loader, Loading, begin_behind_what_was_lost, load_segments
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind, FileSuffix
 from logfs.log.partition import PartitionLog
+from logfs.log.producers.replay import locate_transactions
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
@@ -63,8 +71,13 @@ def load_partition(loading: Loading, topic_partition: TopicPartition) -> Partiti
     loader.table = _load_table(loader)
     load_segments(loader)
     lease = begin_behind_what_was_lost(loader)
+    producers = ProducerLoader(loader)
+    producers.load()
+    # Behind everything else: it makes the names durable as well.
     table = _store_table(loader, lease)
     snapshot = _snapshot(loader)
+    locate_transactions(producers.state, snapshot)
+    snapshot = snapshot.with_transactions(tuple(producers.aborted), producers.state.unstable)
     return PartitionLog(
         PartitionState(
             disk,
@@ -73,7 +86,7 @@ def load_partition(loading: Loading, topic_partition: TopicPartition) -> Partiti
             topic_partition,
             config,
             None if topic_id is None else names.format_topic_id(topic_id),
-            epochs[-1].epoch if epochs else 0,
+            _load_epochs(loader, epochs, snapshot),
             table,
             snapshot,
             lease,
@@ -81,6 +94,9 @@ def load_partition(loading: Loading, topic_partition: TopicPartition) -> Partiti
             _last_modified_ms(disk, snapshot.active),
             losses,
             loading.read_only,
+            producers.state,
+            producers.snapshot_offset,
+            loading.producer_expiration_ms,
         )
     )
 
@@ -97,10 +113,30 @@ def _list_segments(loading: Loading, directory: str) -> dict[int, set[FileKind]]
         elif parsed.suffix in (FileSuffix.DELETED, FileSuffix.CLEANED) and not loading.read_only:
             loading.disk.remove(f"{directory}/{name}")
     if not loading.read_only:
-        for base_offset in [base for base, found in kinds.items() if FileKind.LOG not in found]:
+        for base_offset in [base for base, found in kinds.items() if _is_leftover(found)]:
             segment = Segment(loading.opened, directory, base_offset, Positions())
             remove_segment_files(loading.disk, segment)
     return kinds
+
+
+def _is_leftover(kinds: set[FileKind]) -> bool:
+    """Whether the files of one base offset are of a segment that is gone."""
+    return FileKind.LOG not in kinds and kinds != {FileKind.SNAPSHOT}
+
+
+def _load_epochs(loader: Loader, entries: list[EpochEntry], snapshot: Snapshot) -> LeaderEpochs:
+    """Make the leader epochs fit the log that was loaded, and write them if they did not.
+
+    Source: Kafka LogLoader.load, LogSegment.recover; Partition.makeLeader.
+    """
+    epochs = LeaderEpochs(entries)
+    for epoch, offset in loader.leader_epochs:
+        if epoch > epochs.latest:
+            epochs.assign(epoch, offset)
+    epochs.fit(loader.start_offset, snapshot.end.offset)
+    if epochs.entries != entries and not loader.loading.read_only:
+        write_leader_epochs(loader.loading.disk, loader.directory, epochs.entries)
+    return epochs
 
 
 def _load_table(loader: Loader) -> SegmentTable | None:

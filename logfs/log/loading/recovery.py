@@ -30,6 +30,7 @@ from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.writing.active import ActiveSegment, remove_segment_files
 from logfs.log.writing.lease import NO_BOOT
+from logfs.records.produced import ProducedBatch
 from logfs.types import Positions, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Loading:
         start_offsets: Log start offsets that lie above the first segment's base.
         defaults: Configuration of topics, as the store sets it.
         has_failed: A write or fsync failed before: the page cache may differ from the disk.
+        producer_expiration_ms: A producer that wrote nothing for that long is forgotten.
     """
 
     disk: Disk
@@ -59,6 +61,7 @@ class Loading:
     now_ms: int
     read_only: bool
     has_failed: bool = False
+    producer_expiration_ms: int = 86_400_000
 
 
 @dataclass(slots=True)
@@ -71,6 +74,9 @@ class Loader:
         has_changed: The table must be written anew.
         has_cut: Something that was shown is gone.
         has_junk: Bytes that are no batch stay behind the last segment.
+        recovered: Base offsets of the segments that were recovered.
+        produced: Batches with a producer id of the segments that were scanned, by base offset.
+        leader_epochs: Epochs in them, each with the first offset.
     """
 
     loading: Loading
@@ -83,6 +89,9 @@ class Loader:
     has_changed: bool = False
     has_cut: bool = False
     has_junk: bool = False
+    recovered: set[int] = field(default_factory=set)
+    produced: dict[int, list[ProducedBatch]] = field(default_factory=dict)
+    leader_epochs: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def directory(self) -> str:
@@ -213,6 +222,7 @@ def _scan(
             log, segment, loader.config, pass_over_corrupt=True, lengths_of_corrupt=lengths
         )
     scan.describe(segment)
+    _note_producers(loader, segment, scan, is_recovered=must_recover)
     for position, size, why in scan.corrupt:
         loader.lose("corrupt", segment.name, position, size,
                     f"{segment.name}: the batch at byte {position} ({size} bytes) cannot be read: "
@@ -239,6 +249,13 @@ def _scan(
         log.sync()
     rebuild_indexes(loading.disk, segment, scan, but_text=is_gapped)
     return segment
+
+
+def _note_producers(loader: Loader, segment: Segment, scan: Scan, *, is_recovered: bool) -> None:
+    loader.produced[segment.base_offset] = scan.builder.produced
+    loader.leader_epochs += scan.builder.leader_epochs
+    if is_recovered:
+        loader.recovered.add(segment.base_offset)
 
 
 def _keeps_its_gaps(loader: Loader, scan: Scan, entry: TableEntry | None) -> bool:

@@ -8,12 +8,16 @@
     18-25  last offset         int64   of the ABORT marker
     26-33  last stable offset  int64   when the marker was written
 
-Pure. Source: Kafka AbortedTxn, TransactionIndex.
+There is a file only where a transaction was aborted.
+
+Source: Kafka AbortedTxn, TransactionIndex.
 """
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptIndexError
 
 VERSION = 0
@@ -47,3 +51,37 @@ def decode_txn_index(data: bytes) -> list[AbortedTransaction]:
             raise CorruptIndexError(f"transaction index: version {version}, expected {VERSION}")
         entries.append(AbortedTransaction(*fields))
     return entries
+
+
+def append_aborted(file: File, entry: AbortedTransaction) -> None:
+    """Append an entry to a transaction index; OSError: a part of it may be there."""
+    size = file.size()
+    file.pwrite(encode_aborted(entry), size - size % ENTRY_BYTES)
+
+
+def read_txn_index(disk: Disk, name: str, base_offset: int) -> list[AbortedTransaction]:
+    """Read the transaction index of a segment.
+
+    Raises:
+        CorruptIndexError: It does not decode, or names a marker in front of the segment.
+        OSError: It cannot be read.
+
+    Source: Kafka TransactionIndex.sanityCheck.
+    """
+    entries = decode_txn_index(disk.read(name))
+    for entry in entries:
+        if entry.last_offset < base_offset:
+            raise CorruptIndexError(f"{name}: an entry of offset {entry.last_offset}")
+    return entries
+
+
+def write_txn_index(disk: Disk, name: str, entries: Sequence[AbortedTransaction]) -> None:
+    """Write a transaction index anew, its bytes durable on return; no file if nothing is in it."""
+    if disk.exists(name):
+        disk.remove(name)
+    if not entries:
+        return
+    file = disk.open(name, write=True, create=True)
+    file.pwrite(b"".join(map(encode_aborted, entries)), 0)
+    file.sync()
+    file.close()

@@ -74,12 +74,20 @@ class Snapshot(NamedTuple):
         self, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd, cuts: int | None = None
     ) -> "Snapshot":
         """Return this one with other segments; what is derived from them is derived anew."""
-        return Snapshot.of(segments, start, end)._replace(
-            cuts=self.cuts if cuts is None else cuts,
-            aborted=self.aborted,
-            unstable=self.unstable,
-            watermark=self.watermark,
+        return (
+            Snapshot.of(segments, start, end)
+            ._replace(cuts=self.cuts if cuts is None else cuts, watermark=self.watermark)
+            .with_transactions(self.aborted, self.unstable)
         )
+
+    def with_transactions(
+        self, aborted: tuple[AbortedTransaction, ...], unstable: LogPoint | None
+    ) -> "Snapshot":
+        """Return this one with other transactions; aborted ones only if their marker is kept."""
+        first_offset = self.segments[0].base_offset
+        if aborted and aborted[0].last_offset < first_offset:
+            aborted = tuple(entry for entry in aborted if entry.last_offset >= first_offset)
+        return self._replace(aborted=aborted, unstable=unstable)
 
     def visible_end(self, level: IsolationLevel) -> LogPoint:
         """Return where what a reader sees ends; never in front of the log start.

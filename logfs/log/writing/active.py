@@ -8,9 +8,11 @@ is different: after a failed write the bytes that may be there are cut off again
 import logging
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import Disk, File
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.indexes.indexfile import IndexFile
+from logfs.log.names import FileKind
+from logfs.log.producers.txnindex import AbortedTransaction, append_aborted
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles, active_indexes
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.segments.table import SegmentState, TableEntry
@@ -29,10 +31,16 @@ class ActiveSegment:
     Attributes:
         segment: What is appended to.
         builder: The index rules and the running state: size, next offset, timestamps, lengths.
+        txn_index: Open once something was appended to it.
     """
 
     def __init__(
-        self, segment: Segment, files: SegmentFiles, builder: IndexBuilder, created_ms: int
+        self,
+        disk: Disk,
+        segment: Segment,
+        files: SegmentFiles,
+        builder: IndexBuilder,
+        created_ms: int,
     ) -> None:
         segment.pinned_files = files
         segment.is_writable = True
@@ -42,6 +50,8 @@ class ActiveSegment:
         self._indexes = files.indexes
         self._created_ms = created_ms
         self._log = files.log
+        self._disk = disk
+        self.txn_index: File | None = None
 
     @classmethod
     def create(
@@ -58,11 +68,13 @@ class ActiveSegment:
             disk.open(segment.name, write=True, create=True).truncate(0)
             for index in indexes.all():
                 index.truncate_entries(0)
+            if disk.exists(segment.file_name(FileKind.TXN_INDEX)):
+                disk.remove(segment.file_name(FileKind.TXN_INDEX))
         except OSError:
             remove_segment_files(disk, segment)
             raise
         builder = new_builder(segment, config)
-        return cls(segment, SegmentFiles(disk, segment, indexes), builder, now_ms)
+        return cls(disk, segment, SegmentFiles(disk, segment, indexes), builder, now_ms)
 
     @classmethod
     def resume(
@@ -93,7 +105,7 @@ class ActiveSegment:
             jsonl=lengths.jsonl,
         )
         segment.is_writable = True
-        return cls(segment, SegmentFiles(disk, segment, indexes), builder, now_ms)
+        return cls(disk, segment, SegmentFiles(disk, segment, indexes), builder, now_ms)
 
     @property
     def size_bytes(self) -> int:
@@ -140,6 +152,13 @@ class ActiveSegment:
             batch.jsonl_bytes,
         ):
             self._append_entries()
+
+    def append_aborted(self, entry: AbortedTransaction) -> None:
+        """Append to the transaction index; the first time the file is made."""
+        if self.txn_index is None:
+            name = self.segment.file_name(FileKind.TXN_INDEX)
+            self.txn_index = self._disk.open(name, write=True, create=True)
+        append_aborted(self.txn_index, entry)
 
     def cut_failed_write(self) -> None:
         """Remove what a failed write may have left. Raises OSError if that fails as well."""

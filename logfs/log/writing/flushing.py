@@ -10,9 +10,9 @@ before the recovery point leaves it behind.
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import Disk, File
 from logfs.log.segments.segment import Segment, SegmentFiles
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentTable
@@ -32,7 +32,7 @@ class Flusher:
         self._directory = directory
         self._table = table
         self._lock = threading.Lock()
-        self._sealed: list[tuple[Segment, SegmentFiles]] = []
+        self._sealed: list[tuple[Segment, SegmentFiles, Sequence[File]]] = []
         self._has_new_names = False
         self._failure: OSError | None = None
         self.recovery_point = recovery_point
@@ -42,9 +42,12 @@ class Flusher:
         """Whether a sealed segment waits to be made durable."""
         return bool(self._sealed)
 
-    def add_sealed(self, segment: Segment, files: SegmentFiles) -> None:
-        """Note a segment that was sealed, and that its successor has new names."""
-        self._sealed.append((segment, files))
+    def add_sealed(self, segment: Segment, files: SegmentFiles, others: Sequence[File]) -> None:
+        """Note a segment that was sealed, and that its successor has new names.
+
+        ``others`` go with its indexes: what recovery does not make anew once it is durable.
+        """
+        self._sealed.append((segment, files, others))
         self._has_new_names = True
 
     def paused(self) -> threading.Lock:
@@ -95,16 +98,18 @@ class Flusher:
 
     def _flush_sealed(self) -> None:
         sealed = list(self._sealed)
-        for _, files in sealed:
+        for _, files, others in sealed:
             files.log.sync()
             for index in files.indexes.all():
                 index.sync()
+            for file in others:
+                file.sync()
         if self._has_new_names:
             self._has_new_names = False
             self._disk.sync_directory(self._directory)
         if sealed and self._table is not None:
             self._table.sync()
-        for segment, _ in sealed:
+        for segment, _, _ in sealed:
             segment.close_files()
             self.recovery_point = max(self.recovery_point, segment.next_offset)
         del self._sealed[: len(sealed)]

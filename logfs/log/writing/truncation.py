@@ -11,6 +11,7 @@ from logfs.disk.vfs import Disk
 from logfs.log.indexes import textindex
 from logfs.log.loading.scan import rebuild_indexes, scan_segment
 from logfs.log.names import FileKind
+from logfs.log.producers.txnindex import write_txn_index
 from logfs.log.reading.window import LOOKUP_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
@@ -43,6 +44,10 @@ def cut_segments(
         remove_segment_files(disk, segment)
     if kept:
         _cut_segment(disk, config, kept[-1], position)
+        aborted = [a for a in snapshot.aborted if a.last_offset < offset]
+        ours = [a for a in aborted if a.last_offset >= kept[-1].base_offset]
+        if len(aborted) != len(snapshot.aborted):
+            write_txn_index(disk, kept[-1].file_name(FileKind.TXN_INDEX), ours)
     disk.sync_directory(snapshot.active.directory)
     return kept
 

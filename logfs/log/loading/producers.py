@@ -1,0 +1,139 @@
+"""The producers and aborted transactions of a partition that is being loaded.
+
+After a clean stop a snapshot stands where the log ends, and nothing of the log is read. Otherwise
+the snapshot in front of the first segment that was recovered is where the scan of the segments goes
+on from: their transaction indexes and the snapshots behind it are written anew.
+
+Source: Kafka LogLoader.recoverSegment, UnifiedLog.rebuildProducerState,
+ProducerStateManager.removeStraySnapshots.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from logfs.errors import CorruptIndexError
+from logfs.log.loading.recovery import Loader
+from logfs.log.names import FileKind
+from logfs.log.producers.replay import Replay, batches_of
+from logfs.log.producers.snapshots import remove_snapshot, write_snapshot
+from logfs.log.producers.state import ProducerState
+from logfs.log.producers.txnindex import AbortedTransaction, read_txn_index, write_txn_index
+from logfs.log.segments.segment import Segment
+from logfs.records.produced import ABORT, ProducedBatch
+
+logger = logging.getLogger(__name__)
+
+
+class ProducerLoader:
+    """Finds out what a partition knows of its producers, once its segments are loaded.
+
+    Attributes:
+        state: The producers at the log end.
+        aborted: The aborted transactions whose markers are kept.
+        snapshot_offset: Of the newest snapshot; the log start if there is none.
+    """
+
+    def __init__(self, loader: Loader) -> None:
+        self._loader = loader
+        self._segments = loader.segments
+        self._end_offset = loader.segments[-1].next_offset
+        start = max(loader.start_offset, loader.segments[0].base_offset)
+        self._replay = Replay(
+            loader.loading.disk,
+            loader.directory,
+            [(segment, segment.size_bytes) for segment in loader.segments],
+            loader.loading.now_ms,
+            loader.loading.producer_expiration_ms,
+            loader.loading.read_only,
+        )
+        self._is_first_time = False
+        self._snapshots = self._usable_snapshots(start)
+        self.snapshot_offset = max(self._snapshots, default=start)
+        self.state = ProducerState()
+        self.aborted: list[AbortedTransaction] = []
+
+    def load(self) -> None:
+        """Work everything out, and write what the next start should find."""
+        if self._is_first_time:
+            offsets = [segment.base_offset for segment in self._segments[-2:]]
+            for offset in [*offsets, self._end_offset]:
+                self._take_snapshot(offset)
+        state, done = ProducerState(), -2
+        for number, segment in enumerate(self._segments):
+            found = self._entries_in_file(segment)
+            if found is None:
+                if done != number - 1:
+                    state = self._replay.state_at(segment.base_offset, self._snapshots)
+                if self._is_recovered(segment):
+                    self._take_snapshot(segment.base_offset, state)
+                found, done = self._rebuild(segment, state), number
+            self.aborted += found
+        if self._is_first_time:
+            return
+        if done < 0 or any(segment.size_bytes for segment in self._segments[done + 1 :]):
+            state = self._replay.state_at(self._end_offset, self._snapshots)
+        self.state = state
+        self._take_snapshot(self._end_offset, state)
+
+    def _usable_snapshots(self, start_offset: int) -> set[int]:
+        """Return the snapshots that may be used; the others are removed, for good."""
+        loader = self._loader
+        found = {base for base, kinds in loader.kinds.items() if FileKind.SNAPSHOT in kinds}
+        bases = {segment.base_offset for segment in self._segments}
+        last_stray = max(found - bases, default=-1)
+        kept = {at for at in found if at in bases or at == last_stray > max(bases)}
+        self._is_first_time = not kept and loader.loading.is_clean
+        recovered = (s.base_offset for s in self._segments if self._is_recovered(s))
+        last_offset = min(recovered, default=self._end_offset)
+        kept = {at for at in kept if start_offset < at <= last_offset}
+        if found != kept and not loader.loading.read_only:
+            for offset in found - kept:
+                remove_snapshot(loader.loading.disk, loader.directory, offset)
+            # What is appended from now on is not what they speak of.
+            loader.loading.disk.sync_directory(loader.directory)
+        return kept
+
+    def _is_recovered(self, segment: Segment) -> bool:
+        return segment.base_offset in self._loader.recovered
+
+    def _entries_in_file(self, segment: Segment) -> list[AbortedTransaction] | None:
+        """Read the transaction index of a segment; None if it has to be made anew."""
+        if self._is_recovered(segment):
+            return None
+        produced = self._loader.produced.get(segment.base_offset, ())
+        if FileKind.TXN_INDEX not in self._loader.kinds.get(segment.base_offset, ()):
+            has_aborted = any(batch.control == ABORT for batch in produced)
+            return None if has_aborted else []
+        name = segment.file_name(FileKind.TXN_INDEX)
+        try:
+            return read_txn_index(self._loader.loading.disk, name, segment.base_offset)
+        except (CorruptIndexError, FileNotFoundError) as error:
+            logger.warning("%s; it is made anew", error)
+            return None
+
+    def _rebuild(self, segment: Segment, state: ProducerState) -> list[AbortedTransaction]:
+        """Apply the batches of a segment, and write its transaction index anew."""
+        produced: Sequence[ProducedBatch] | None
+        produced = self._loader.produced.get(segment.base_offset)
+        if produced is None:
+            produced = list(batches_of(segment, segment.size_bytes))
+        entries = [entry for batch in produced if (entry := state.apply(batch)) is not None]
+        loading = self._loader.loading
+        if not loading.read_only:
+            write_txn_index(loading.disk, segment.file_name(FileKind.TXN_INDEX), entries)
+        return entries
+
+    def _take_snapshot(self, offset: int, state: ProducerState | None = None) -> None:
+        """Write a snapshot, if there is none so far along; durable if it says something."""
+        loading = self._loader.loading
+        if offset <= self.snapshot_offset or loading.read_only:
+            return
+        state = state or ProducerState()
+        file = write_snapshot(loading.disk, self._loader.directory, offset, state)
+        if file is None:
+            return
+        if state.entries:
+            file.sync()
+        file.close()
+        self.snapshot_offset = offset
+        self._snapshots.add(offset)

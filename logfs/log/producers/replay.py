@@ -1,0 +1,139 @@
+"""The producers at an offset, from the newest snapshot in front of it and the batches behind that.
+
+Only headers and markers are read. Used when a partition is loaded and no snapshot stands where the
+log ends, and when a log is truncated.
+
+Source: Kafka UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
+"""
+
+import logging
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from logfs.disk.vfs import Disk
+from logfs.errors import CorruptRecordError
+from logfs.log.names import FileKind, FileSuffix, parse_segment_file
+from logfs.log.producers.snapshots import read_snapshot, remove_snapshot, write_snapshot
+from logfs.log.producers.state import ProducerState
+from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.records._native import find_produced
+from logfs.records.produced import ProducedBatch
+from logfs.types import Positions
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the producers at an offset are worked out from.
+
+    Attributes:
+        disk: The data directory.
+        directory: Of the partition.
+        segments: Its segments and how many bytes of each ``.log`` hold batches.
+        now_ms, expiration_ms: Whoever wrote nothing for that long is forgotten.
+        read_only: A bad snapshot stays where it is.
+    """
+
+    disk: Disk
+    directory: str
+    segments: Sequence[tuple[Segment, int]]
+    now_ms: int
+    expiration_ms: int
+    read_only: bool = False
+
+    def state_at(self, offset: int, snapshots: Collection[int]) -> ProducerState:
+        """Return the producers at an offset.
+
+        Args:
+            offset: Up to the log end offset.
+            snapshots: Offsets of the snapshots that may be used; those that are bad are removed.
+        """
+        state, done = self._newest(offset, snapshots)
+        first = bisect_right(self.segments, done, key=lambda row: row[0].base_offset) - 1
+        for segment, file_end in self.segments[max(first, 0) :]:
+            if max(segment.base_offset, done) >= offset:
+                break
+            for batch in batches_of(segment, file_end):
+                if done <= batch.last_offset < offset:
+                    state.apply(batch)
+        return state
+
+    def _newest(self, offset: int, snapshots: Collection[int]) -> tuple[ProducerState, int]:
+        for at in sorted((at for at in snapshots if at <= offset), reverse=True):
+            state = read_snapshot(self.disk, self.directory, at)
+            if state is not None:
+                state.expire(self.now_ms, self.expiration_ms)
+                return state, at
+            if not self.read_only:
+                remove_snapshot(self.disk, self.directory, at)
+        return ProducerState(), 0
+
+
+def batches_of(segment: Segment, file_end: int) -> Iterator[ProducedBatch]:
+    """Return the batches of a segment that have a producer id; it ends where no batch begins."""
+    window, position = Window(), 0
+    try:
+        while position < file_end:
+            window.load(segment.files().log, position, file_end, SEQUENTIAL_BYTES, True)
+            yield from find_produced(window.buffer, 0, window.stop, position)
+            position = window.file_end
+    except CorruptRecordError as error:
+        logger.warning("%s: producers behind this are not known: %s", segment.name, error)
+
+
+def rewind_producers(
+    replay: Replay, offset: int, state: ProducerState
+) -> tuple[ProducerState, int]:
+    """Take the producers back to an offset at which the log was cut, files included.
+
+    Args:
+        replay: Of what is left of the log.
+        offset: Where it ends now.
+        state: The producers before the cut.
+
+    Returns:
+        The producers, and the offset of the newest snapshot.
+
+    Source: Kafka ProducerStateManager.truncateAndReload.
+    """
+    disk, directory = replay.disk, replay.directory
+    snapshots = set()
+    for name, _ in disk.list(directory):
+        parsed = parse_segment_file(name)
+        if parsed is None or parsed[1:] != (FileKind.SNAPSHOT, FileSuffix.NONE):
+            continue
+        if parsed.base_offset > offset:
+            remove_snapshot(disk, directory, parsed.base_offset)
+        else:
+            snapshots.add(parsed.base_offset)
+    # What is appended from now on is not what the others speak of.
+    disk.sync_directory(directory)
+    if state.entries:
+        state = replay.state_at(offset, snapshots)
+    if offset > max(snapshots, default=0):
+        file = write_snapshot(disk, directory, offset, state)
+        if file is not None:
+            file.sync()
+            snapshots.add(offset)
+    return state, max(snapshots, default=0)
+
+
+def locate_transactions(state: ProducerState, snapshot: Snapshot) -> None:
+    """Look up where the open transactions begin; in a corrupt segment, where that begins."""
+
+    def positions(offset: int) -> Positions:
+        try:
+            return positions_of_offset(snapshot, offset)
+        except CorruptRecordError as error:
+            segment = snapshot.segments[max(snapshot.index_of_offset(offset), 0)]
+            logger.warning(
+                "%s: an open transaction is taken to begin there: %s", segment.name, error
+            )
+            return segment.bases.at_least(snapshot.start.positions)
+
+    state.locate(positions)

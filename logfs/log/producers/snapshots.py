@@ -1,0 +1,138 @@
+"""Producer snapshots: ``<offset>.snapshot``, what is known of the producers at an offset.
+
+    bytes   field                 type
+    0-1     version               int16   1
+    2-5     CRC                   uint32  CRC-32C of bytes 6 to the end
+    6-9     number of entries     int32
+
+    entry, 46 bytes
+    0-7     producer id           int64
+    8-9     producer epoch        int16
+    10-13   last sequence         int32   -1: no batch of this epoch
+    14-21   last offset           int64   of the last record; -1: no batch of this epoch
+    22-25   offset delta          int32   last offset less base offset of that batch
+    26-33   timestamp             int64   of the last batch or marker
+    34-37   coordinator epoch     int32   of the last marker; -1: none
+    38-45   transaction offset    int64   first offset of the open transaction; -1: none is open
+
+One is written where a segment begins, at a clean stop and after recovery, so only what lies behind
+the newest one has to be read again. It is a help: one that is torn is passed over for the next
+older one. Of the last five batches of a producer it holds the last.
+
+Source: Kafka ProducerStateManager.writeSnapshot, readSnapshot; ProducerSnapshot.json.
+"""
+
+import contextlib
+import logging
+import struct
+from collections import deque
+from collections.abc import Iterable
+
+from logfs.disk.vfs import Disk, File
+from logfs.errors import CorruptIndexError
+from logfs.log.names import FileKind, format_segment_file
+from logfs.log.producers.state import BATCHES_KEPT, ProducerEntry, ProducerState, WrittenBatch
+from logfs.records.checksum import crc32c
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+_HEADER = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_CHECKED_FROM = 6
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    """Return the contents of a snapshot file."""
+    rows = [_encode_entry(entry) for entry in entries]
+    data = bytearray(_HEADER.pack(VERSION, 0, len(rows)) + b"".join(rows))
+    _HEADER.pack_into(data, 0, VERSION, crc32c(memoryview(data)[_CHECKED_FROM:]), len(rows))
+    return bytes(data)
+
+
+def decode_snapshot(data: bytes, name: str) -> list[ProducerEntry]:
+    """Decode a whole snapshot file.
+
+    Args:
+        data: The file.
+        name: The file, for messages.
+
+    Raises:
+        CorruptIndexError: It is torn, or of another version.
+    """
+    if len(data) < _HEADER.size:
+        raise CorruptIndexError(f"{name}: {len(data)} bytes, expected at least {_HEADER.size}")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != VERSION:
+        raise CorruptIndexError(f"{name}: version {version}, expected {VERSION}")
+    if crc32c(data[_CHECKED_FROM:]) != crc or len(data) != _HEADER.size + count * _ENTRY.size:
+        raise CorruptIndexError(f"{name}: the checksum of its {len(data)} bytes differs")
+    return [_decode_entry(row) for row in _ENTRY.iter_unpack(data[_HEADER.size :])]
+
+
+def _encode_entry(entry: ProducerEntry) -> bytes:
+    last = entry.batches[-1] if entry.batches else WrittenBatch(-1, -1, 0, -1)
+    offset = entry.transaction_offset
+    return _ENTRY.pack(
+        entry.producer_id,
+        entry.epoch,
+        last.last_sequence,
+        last.last_offset,
+        last.offset_delta,
+        entry.last_timestamp,
+        entry.coordinator_epoch,
+        -1 if offset is None else offset,
+    )
+
+
+def _decode_entry(row: tuple[int, ...]) -> ProducerEntry:
+    producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, transaction = row
+    batches = [WrittenBatch(sequence, offset, delta, timestamp)] if offset >= 0 else []
+    return ProducerEntry(
+        producer_id,
+        epoch,
+        coordinator_epoch,
+        timestamp,
+        transaction if transaction >= 0 else None,
+        deque(batches, BATCHES_KEPT),
+    )
+
+
+def snapshot_name(directory: str, offset: int) -> str:
+    """Return the name of the snapshot at an offset, below the data directory."""
+    return f"{directory}/{format_segment_file(offset, FileKind.SNAPSHOT)}"
+
+
+def write_snapshot(disk: Disk, directory: str, offset: int, state: ProducerState) -> File | None:
+    """Write the snapshot at an offset, replacing one that is there; not durable yet.
+
+    Returns:
+        The open file; None if it could not be written, which costs no more than time.
+    """
+    name = snapshot_name(directory, offset)
+    try:
+        file = disk.open(name, write=True, create=True)
+        file.truncate(0)
+        file.pwrite(encode_snapshot(state.entries.values()), 0)
+    except OSError as error:
+        logger.warning("%s could not be written: %s", name, error)
+        with contextlib.suppress(OSError):
+            remove_snapshot(disk, directory, offset)
+        return None
+    return file
+
+
+def read_snapshot(disk: Disk, directory: str, offset: int) -> ProducerState | None:
+    """Read the snapshot at an offset; None, and a line in the log, if it is torn or gone."""
+    name = snapshot_name(directory, offset)
+    try:
+        return ProducerState(decode_snapshot(disk.read(name), name))
+    except (CorruptIndexError, FileNotFoundError) as error:
+        logger.warning("%s; the one before it is used", error)
+        return None
+
+
+def remove_snapshot(disk: Disk, directory: str, offset: int) -> None:
+    """Remove the snapshot at an offset, if there is one."""
+    with contextlib.suppress(FileNotFoundError):
+        disk.remove(snapshot_name(directory, offset))

@@ -1,0 +1,337 @@
+"""The end of a partition, where records come in: appends, rolls, the positions they are given.
+
+A batch of a producer is checked behind the roll that it may cause, as Kafka does, and then written
+like any other; what the log knows of producers changes once it is in the log.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Sequence
+
+from logfs.disk.vfs import File
+from logfs.log.producers.snapshots import write_snapshot
+from logfs.log.producers.state import LastRecord
+from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.removing import RemovableLog
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import LogEnd
+from logfs.log.standing import DISK_FULL
+from logfs.log.state import PartitionState
+from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.log.writing.produced import Appended, encode_marker, encode_produced
+from logfs.records._native import encode_records
+from logfs.records.encoded import EncodedBatch, ProducerBatch
+from logfs.records.produced import DATA, ProducedBatch
+from logfs.records.record import Record
+from logfs.types import Positions
+
+logger = logging.getLogger(__name__)
+
+
+class AppendableLog(RemovableLog):
+    """A partition that is appended to at its end."""
+
+    def __init__(self, state: PartitionState) -> None:
+        super().__init__(state)
+        self._host = state.host
+        self._opened = state.opened
+        self._active: ActiveSegment | None = None
+        self._jitter_ms = 0
+        self._outlived: list[tuple[int, str]] = []
+
+    def append(self, batches: Sequence[EncodedBatch], now_ms: int) -> int:
+        """Append whole batches without producer ids whose offsets begin at the log end offset.
+
+        Readers see them when this returns, and a kill of the process loses nothing.
+
+        Returns:
+            How many were appended: fewer than all only if the disk filled up in between.
+
+        Raises:
+            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
+            OSError: No batch was appended. With ENOSPC the log is as before; anything else takes it
+                offline.
+
+        Source: Kafka UnifiedLog.append.
+        """
+        with self._lock:
+            active = self._writable_active(now_ms)
+            self._reserve(active, batches)
+            done = 0
+            try:
+                for batch in batches:
+                    if active.should_roll(batch, self._config, self._jitter_ms, now_ms):
+                        active = self._roll(batch.base_offset, active.ends, now_ms)
+                    active.append(batch, self._epochs.latest)
+                    done += 1
+            except OSError as error:
+                self._write_failed(active, error)
+                if not done:
+                    raise
+            self._publish(active, now_ms)
+        self._flush_if_due()
+        return done
+
+    def append_records(
+        self, records: Sequence[Record], now_ms: int, producer: ProducerBatch | None = None
+    ) -> Appended:
+        """Append records; with a producer exactly once, however often the call is repeated.
+
+        Args:
+            records: At least one; offsets are ignored. Those of a producer make one batch.
+            now_ms: The clock; see ``EncodeOptions`` for what it is used for.
+            producer: Who writes; None: without protection against repetition.
+
+        Returns:
+            Where they stand: where they stood already if the very same sequence numbers are among
+            the last five batches of the producer. Of a plain writer fewer than all only if the disk
+            filled up in between.
+
+        Raises:
+            ValueError: There are no records, or the producer's numbers are out of range.
+            RecordTooLargeError, UnparsableLineError: A record, or the batch of a producer, is
+                refused; nothing was appended.
+            OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError: The producer's
+                batch is refused; see ``logfs.log.producers.state``.
+            LogOfflineError, DeletedError, ReadOnlyError, OSError: See ``append``.
+
+        Source: Kafka UnifiedLog.appendAsLeader.
+        """
+        with self._lock:
+            base_offset = self.log_end_offset
+            if producer is not None:
+                encoded = encode_produced(records, base_offset, now_ms, self._options, producer)
+                return self.append_produced(*encoded, now_ms)
+            whole = encode_records(records, base_offset, now_ms, self._options)
+            if whole.refusal is not None:
+                raise whole.refusal
+            if not whole.batches:
+                raise ValueError("there are no records to append")
+            done = self.append(whole.batches, now_ms)
+            return Appended(base_offset, whole.batches[done - 1].last_offset)
+
+    def end_transaction(
+        self,
+        producer_id: int,
+        epoch: int,
+        *,
+        commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+    ) -> int:
+        """Write the marker that ends a producer's transaction; readers see it as a whole or never.
+
+        Args:
+            producer_id: Of the producer.
+            epoch: At least that of the transaction's batches; a higher one fences the producer off,
+                whose next batch has sequence 0 of that epoch.
+            commit: False aborts.
+            coordinator_epoch: At least that of the last marker; 0 if there is no coordinator.
+            now_ms: The clock: the marker's timestamp.
+
+        Returns:
+            The offset of the marker.
+
+        Raises:
+            ValueError: A number is out of range.
+            InvalidProducerEpochError, TransactionCoordinatorFencedError: The marker is refused.
+            LogOfflineError, DeletedError, ReadOnlyError, OSError: See ``append``.
+
+        Source: Kafka KafkaApis.handleWriteTxnMarkersRequest.
+        """
+        with self._lock:
+            marker = ProducerBatch(producer_id, epoch, 0)
+            encoded = encode_marker(
+                self.log_end_offset, now_ms, self._options, marker, commit, coordinator_epoch
+            )
+            return self.append_produced(*encoded, now_ms).base_offset
+
+    def append_produced(
+        self, batch: EncodedBatch, produced: ProducedBatch, now_ms: int
+    ) -> Appended:
+        """Append a batch that has a producer id and begins at the log end offset.
+
+        Args:
+            batch: The batch, or a marker.
+            produced: What it says; see ``find_produced``.
+            now_ms: The clock.
+
+        Returns:
+            Where it stands, or stood already.
+
+        Raises:
+            LogfsError, OSError: See ``append_records``, ``end_transaction``.
+        """
+        with self._lock:
+            active = self._writable_active(now_ms)
+            self._reserve(active, [batch])
+            if active.should_roll(batch, self._config, self._jitter_ms, now_ms):
+                active = self._roll(batch.base_offset, active.ends, now_ms)
+            if produced.control == DATA:
+                written = self._producers.find_duplicate(produced)
+                if written is not None:
+                    return Appended(written.first_offset, written.last_offset, True)
+            self._producers.check(produced)
+            begin = active.ends
+            try:
+                active.append(batch, self._epochs.latest)
+            except OSError as error:
+                self._write_failed(active, error)
+                raise
+            aborted = self._producers.apply(produced, begin)
+            if aborted is not None:
+                # The marker is in the log: only recovery can make the index fit again.
+                with self.offline_on_failure("write of the transaction index"):
+                    active.append_aborted(aborted)
+            self._publish(active, now_ms, aborted)
+            self._flush_if_due()
+            return Appended(batch.base_offset, batch.last_offset)
+
+    def last_records_of_producers(self) -> dict[int, LastRecord]:
+        """Return what each producer that is not forgotten wrote last, by producer id.
+
+        Compaction keeps these batches: their headers hold the sequence numbers.
+
+        Source: Kafka UnifiedLog.lastRecordsOfActiveProducers.
+        """
+        with self._lock:
+            return self._producers.last_records()
+
+    def roll(self, now_ms: int) -> None:
+        """Seal the active segment and begin the next one; nothing if it is empty.
+
+        Source: Kafka LocalLog.roll.
+        """
+        with self._lock:
+            active = self._writable_active(now_ms)
+            if active.size_bytes:
+                active = self._roll(self.log_end_offset, active.ends, now_ms)
+                self._publish(active, now_ms)
+
+    def new_segment(self, base_offset: int, bases: Positions) -> Segment:
+        """Describe a segment of this partition that has no files yet."""
+        return Segment(self._opened, self.directory, base_offset, bases)
+
+    def flush(self) -> None:
+        """Return once everything appended before the call is durable.
+
+        Raises:
+            LogOfflineError: An earlier write or fsync failed, so nothing can be promised.
+            DeletedError: The topic was deleted.
+            OSError: This fsync failed; the log is offline from now on.
+        """
+        if self.offline is not None or self.is_deleted:
+            self.check_writable()
+        # First: what is appended from now on is noted anew, and may not be covered.
+        self.unflushed_since_ms = None
+        with self.offline_on_failure("fsync"):
+            self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
+        if self._outlived:
+            self._remove_outlived(lambda offset: offset < self.recovery_point)
+
+    def remove_when_durable(self, name: str, offset: int) -> None:
+        """Remove a file after a flush that covers the record at an offset, or when that is cut."""
+        with self._lock:
+            self._outlived.append((offset, name))
+
+    # Inside
+
+    def _flush_if_due(self) -> None:
+        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
+            self.flush()
+
+    def _writable_active(self, now_ms: int) -> ActiveSegment:
+        if self.offline is not None or self.is_deleted or self.read_only:
+            self.check_writable()
+        if self._active is None:
+            self._active = ActiveSegment.resume(
+                self.disk, self.snapshot.active, self.snapshot.end, self._config, now_ms
+            )
+            self._jitter_ms = self._draw_jitter()
+        return self._active
+
+    def _leave_active(self) -> None:
+        active, self._active = self._active, None
+        if active is not None:
+            active.seal()
+            active.segment.close_files()
+
+    def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
+        """Make sure that the lease covers what is about to be shown."""
+        text, tsv, jsonl = self.snapshot.end.positions
+        for batch in batches:
+            text += batch.text_bytes
+            tsv += batch.tsv_bytes
+            jsonl += batch.jsonl_bytes
+        ends = Positions(text, tsv, jsonl)
+        if not self.lease.covers(ends):
+            self._sync_lease(self._note_lease(active.segment, ends))
+
+    @property
+    def _is_lease_low(self) -> bool:
+        return self._active is not None and self.lease.is_low(self.snapshot.end.positions)
+
+    def _publish(
+        self, active: ActiveSegment, now_ms: int, aborted: AbortedTransaction | None = None
+    ) -> None:
+        old = self.snapshot
+        builder = active.builder
+        end = LogEnd(builder.next_offset, active.ends, builder.file_position, builder.max_timestamp)
+        unstable = self._producers.unstable
+        if aborted is None and unstable == old.unstable:
+            self.snapshot = old._replace(end=end)
+        else:
+            known = old.aborted if aborted is None else (*old.aborted, aborted)
+            self.snapshot = old._replace(end=end).with_transactions(known, unstable)
+        self.last_modified_ms = now_ms
+        if self.unflushed_since_ms is None:
+            self.unflushed_since_ms = now_ms
+
+    def _write_failed(self, active: ActiveSegment, error: OSError) -> None:
+        if error.errno in DISK_FULL:
+            try:
+                active.cut_failed_write()
+            except OSError as second:
+                self.take_offline(f"write failed: {error}; then truncate failed: {second}")
+            return
+        self.take_offline(f"write failed: {error}")
+
+    def _roll(self, base_offset: int, bases: Positions, now_ms: int) -> ActiveSegment:
+        """Seal the active segment and begin one at an offset and positions."""
+        old = self._writable_active(now_ms)
+        segment = self.new_segment(base_offset, bases)
+        new = ActiveSegment.create(self.disk, segment, self._config, now_ms)
+        try:
+            # In this order: of a torn write, the open entry with the lease is what is kept.
+            self.table.put(self.lease.open_entry(segment), old.sealed_entry())
+        except OSError:
+            remove_segment_files(self.disk, segment)
+            raise
+        old.seal()
+        self._flusher.add_sealed(old.segment, old.segment.files(), self._helpers_of(old, new))
+        self._active = new
+        self._jitter_ms = self._draw_jitter()
+        snapshot = self.snapshot
+        self.snapshot = snapshot.changed(
+            (*snapshot.segments, segment), snapshot.start, LogEnd(base_offset, bases, 0, -1)
+        )
+        return new
+
+    def _helpers_of(self, old: ActiveSegment, new: ActiveSegment) -> list[File]:
+        """Return the files that have to be durable before recovery passes a segment over."""
+        offset = new.segment.base_offset
+        snapshot = write_snapshot(self.disk, self.directory, offset, self._producers)
+        self._snapshot_offset = offset
+        return [file for file in (old.txn_index, snapshot) if file is not None]
+
+    def _draw_jitter(self) -> int:
+        limit = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
+        return int.from_bytes(self._host.new_id()[:4], "big") % limit if limit else 0
+
+    def _remove_outlived(self, is_due: Callable[[int], bool]) -> None:
+        with self._lock:
+            due = [row for row in self._outlived if is_due(row[0])]
+            self._outlived = [row for row in self._outlived if row not in due]
+        for _, name in due:
+            with contextlib.suppress(OSError):
+                self.disk.remove(name)

@@ -1,0 +1,170 @@
+"""Idempotent and transactional producers of a partition: what they may write, what is kept."""
+
+import pytest
+
+from logfs.errors import (
+    InvalidProducerEpochError,
+    InvalidTxnStateError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
+    TransactionCoordinatorFencedError,
+)
+from logfs.log.producers.state import LastRecord
+from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.writing.produced import Appended
+from logfs.records.encoded import ProducerBatch
+from logfs.records.record import Record
+from logfs.types import IsolationLevel
+from tests.fakes import START_MS
+from tests.log.support import Bench, lines_of
+
+SMALL = {"internal.segment.bytes": "300"}
+
+
+def records(*values: bytes) -> list[Record]:
+    return [Record(0, START_MS, None, value, ()) for value in values]
+
+
+def write(
+    bench: Bench,
+    sequence: int,
+    *values: bytes,
+    producer_id: int = 7,
+    epoch: int = 0,
+    transactional: bool = False,
+) -> Appended:
+    """Append the records of a producer as a batch."""
+    producer = ProducerBatch(producer_id, epoch, sequence, transactional)
+    return bench.log.append_records(records(*values), bench.now_ms, producer)
+
+
+def end(bench: Bench, *, commit: bool, producer_id: int = 7, epoch: int = 0) -> int:
+    return bench.log.end_transaction(
+        producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=bench.now_ms
+    )
+
+
+def stable_end(bench: Bench) -> int:
+    return bench.log.snapshot.visible_end(IsolationLevel.READ_COMMITTED).offset
+
+
+def test_a_batch_that_is_repeated_is_answered_with_its_offsets_and_not_written() -> None:
+    bench = Bench()
+    assert write(bench, 0, b"a", b"b") == Appended(0, 1)
+    assert write(bench, 2, b"c") == Appended(2, 2)
+    before = bench.file(f"{0:020}.log")
+    assert write(bench, 0, b"a", b"b") == Appended(0, 1, is_duplicate=True)
+    assert bench.file(f"{0:020}.log") == before
+    assert lines_of(bench.log) == [b"a", b"b", b"c"]
+
+
+def test_five_batches_are_remembered_and_one_after_a_restart() -> None:
+    bench = Bench()
+    for sequence in range(6):
+        write(bench, sequence, b"x")
+    assert write(bench, 1, b"x").is_duplicate
+    with pytest.raises(OutOfOrderSequenceError, match=r"sequence 0 .*expected 6"):
+        write(bench, 0, b"x")
+    bench.restart()
+    assert write(bench, 5, b"x") == Appended(5, 5, is_duplicate=True)
+    with pytest.raises(OutOfOrderSequenceError):
+        write(bench, 4, b"x")
+    assert write(bench, 6, b"x") == Appended(6, 6)
+
+
+def test_a_gap_in_the_sequence_is_refused_and_leaves_the_log_as_it_was() -> None:
+    bench = Bench()
+    write(bench, 0, b"a")
+    with pytest.raises(OutOfOrderSequenceError):
+        write(bench, 2, b"c")
+    assert lines_of(bench.log) == [b"a"]
+    assert write(bench, 1, b"b") == Appended(1, 1)
+
+
+def test_a_new_epoch_begins_at_0_and_fences_the_old_one_off() -> None:
+    bench = Bench()
+    write(bench, 0, b"a")
+    with pytest.raises(OutOfOrderSequenceError):
+        write(bench, 1, b"b", epoch=1)
+    write(bench, 0, b"b", epoch=1)
+    with pytest.raises(InvalidProducerEpochError, match="epoch 0 is over"):
+        write(bench, 1, b"c")
+
+
+def test_a_plain_writer_and_a_producer_share_the_log() -> None:
+    bench = Bench()
+    bench.write(b"a")
+    assert write(bench, 0, b"b") == Appended(1, 1)
+    assert bench.log.append_records(records(b"c", b"d"), bench.now_ms) == Appended(2, 3)
+    assert lines_of(bench.log) == [b"a", b"b", b"c", b"d"]
+
+
+def test_the_records_of_a_producer_have_to_fit_one_batch() -> None:
+    bench = Bench({"max.message.bytes": "150"})
+    with pytest.raises(RecordTooLargeError):
+        write(bench, 0, b"x" * 50, b"y" * 50)
+    assert write(bench, 0, b"x" * 50) == Appended(0, 0)
+
+
+def test_the_last_stable_offset_waits_for_the_oldest_open_transaction() -> None:
+    bench = Bench()
+    bench.write(b"plain")
+    write(bench, 0, b"first", transactional=True)
+    write(bench, 0, b"second", producer_id=8, transactional=True)
+    bench.write(b"more")
+    assert bench.log.last_stable_offset == stable_end(bench) == 1
+    assert bench.log.snapshot.unstable is not None
+    assert bench.log.snapshot.unstable.positions.text == len(b"plain\n")
+    assert end(bench, commit=True) == 4
+    assert bench.log.last_stable_offset == 2
+    assert end(bench, commit=False, producer_id=8) == 5
+    assert bench.log.last_stable_offset == 6
+    after = bench.log.snapshot
+    assert (after.unstable, after.aborted) == (None, (AbortedTransaction(8, 2, 5, 6),))
+
+
+def test_an_open_transaction_takes_no_other_records_of_its_producer() -> None:
+    bench = Bench()
+    write(bench, 0, b"a", transactional=True)
+    with pytest.raises(InvalidTxnStateError, match="open since offset 0"):
+        write(bench, 1, b"b")
+
+
+def test_a_marker_of_an_older_coordinator_or_producer_is_refused() -> None:
+    bench = Bench()
+    write(bench, 0, b"a", transactional=True, epoch=3)
+    log = bench.log
+    log.end_transaction(7, 3, commit=True, coordinator_epoch=5, now_ms=bench.now_ms)
+    with pytest.raises(TransactionCoordinatorFencedError):
+        log.end_transaction(7, 3, commit=True, coordinator_epoch=4, now_ms=bench.now_ms)
+    with pytest.raises(InvalidProducerEpochError):
+        end(bench, commit=True, epoch=2)
+
+
+def test_a_marker_with_a_new_epoch_forgets_the_batches() -> None:
+    bench = Bench()
+    write(bench, 0, b"a", transactional=True)
+    end(bench, commit=True, epoch=1)
+    assert bench.log.last_records_of_producers() == {7: LastRecord(None, 1)}
+    assert write(bench, 0, b"b", epoch=1, transactional=True) == Appended(2, 2)
+
+
+@pytest.mark.parametrize("how", ["restart", "kill", "crash", "reload"])
+def test_transactions_are_the_same_after_a_stop(how: str) -> None:
+    bench = Bench(SMALL)
+    for number in range(6):
+        write(bench, number, b"x" * 60, transactional=True)
+        write(bench, number, b"y" * 60, producer_id=8, transactional=True)
+        end(bench, commit=number % 2 == 0)
+        bench.now_ms += 1
+    bench.log.flush()
+    before = bench.log.snapshot
+    last = bench.log.last_records_of_producers()
+    assert before.unstable is not None
+    assert len(before.aborted) == 3
+    assert len(bench.names(".txnindex")) >= 2
+    getattr(bench, how)()
+    after = bench.log.snapshot
+    assert (after.aborted, after.unstable) == (before.aborted, before.unstable)
+    assert bench.log.last_records_of_producers() == last
+    assert write(bench, 5, b"x" * 60, transactional=True).is_duplicate
