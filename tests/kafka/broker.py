@@ -112,7 +112,7 @@ class Broker:
                 self._format()
             if self._launch():
                 return
-        raise AssertionError(f"no free port in {_ATTEMPTS} attempts\n{self.log}")
+        raise AssertionError(f"no free port in {_ATTEMPTS} attempts\n{self._end_of_log()}")
 
     def stop(self) -> None:
         """Stop cleanly, and return when it has stopped."""
@@ -121,7 +121,7 @@ class Broker:
         # 143 is what Java ends with after a SIGTERM that it has obeyed.
         status = process.wait(PATIENCE_S)
         self._process = None
-        assert status in {0, 143}, f"the broker ended with {status}\n{self.log}"
+        assert status in {0, 143}, f"the broker ended with {status}\n{self._end_of_log()}"
 
     def kill(self) -> None:
         """Kill it with ``kill -9``."""
@@ -146,7 +146,7 @@ class Broker:
         """Wait for something that has to become true while it runs."""
 
         def holds_or_died() -> object:
-            assert self._running().poll() is None, f"the broker died\n{self.log}"
+            assert self._running().poll() is None, f"the broker died\n{self._end_of_log()}"
             return holds()
 
         wait_until(holds_or_died, what)
@@ -165,8 +165,12 @@ class Broker:
         if self._process is not None:
             self.kill()
         if kind is not None:
-            end = "\n".join(self.log.splitlines()[-40:])
-            sys.stderr.write(f"the end of {self._log_path}:\n{end}\n")
+            sys.stderr.write(self._end_of_log())
+
+    def _end_of_log(self) -> str:
+        """What a failure shows: its last lines, and where the others are."""
+        lines = self.log.splitlines()[-40:]
+        return "\n".join([f"the end of {self._log_path}:", *lines, ""])
 
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None, "the broker does not run"
@@ -207,7 +211,7 @@ class Broker:
         if self._process.poll() is None:
             return True
         self._process = None
-        assert _ADDRESS_IN_USE in self.log, f"the broker ended at once\n{self.log}"
+        assert _ADDRESS_IN_USE in self.log, f"the broker ended at once\n{self._end_of_log()}"
         return False
 
     def _has_started_or_ended(self) -> bool:

@@ -35,6 +35,8 @@ READ_COMMITTED = "read_committed"
 _QUIET = {"log_level": "0", "log.connection.close": "false"}
 """Else librdkafka tells stderr of each broker that stops; errors come as errors all the same."""
 
+_NOT_YET = (KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION)
+
 
 class Client:
     """A client of one broker.
@@ -168,8 +170,16 @@ class Client:
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
         where = TopicPartition(topic, partition)
-        [future] = self._admin.list_offsets({where: spec}).values()
-        return int(future.result(PATIENCE_S).offset)
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            [future] = self._admin.list_offsets({where: spec}).values()
+            try:
+                return int(future.result(PATIENCE_S).offset)
+            except KafkaException as error:
+                # A broker that has just started may not lead all its partitions yet.
+                if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
         topics = self._admin.list_topics(name, timeout=PATIENCE_S).topics

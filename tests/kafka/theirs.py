@@ -13,7 +13,12 @@ from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 
 TIME_MS = 1_700_000_000_000
-SMALL = {"internal.segment.bytes": "16384", "index.interval.bytes": "512"}
+SMALL = {
+    "internal.segment.bytes": "16384",
+    "index.interval.bytes": "512",
+    # Transaction markers have the broker's time, years behind the records': no reason to roll.
+    "segment.ms": str(2**62),
+}
 COMPACT = {
     **SMALL,
     "cleanup.policy": "compact",
