@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
+    IsolationLevel,
     KafkaError,
     KafkaException,
     Message,
@@ -138,13 +139,29 @@ class Client:
         """Return the log start offset."""
         return self._offset(topic, partition, OffsetSpec.earliest())
 
-    def latest(self, topic: str, partition: int = 0) -> int:
-        """Return the high watermark, which with one replica is the log end offset."""
-        return self._offset(topic, partition, OffsetSpec.latest())
+    def latest(self, topic: str, partition: int = 0, *, isolation: str = READ_UNCOMMITTED) -> int:
+        """Return the high watermark, which with one replica is the log end offset.
 
-    def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
+        Under read_committed it is the last stable offset.
+        """
+        return self._offset(topic, partition, OffsetSpec.latest(), isolation)
+
+    def offset_for_time(
+        self,
+        topic: str,
+        timestamp_ms: int,
+        partition: int = 0,
+        *,
+        isolation: str = READ_UNCOMMITTED,
+    ) -> int | None:
         """Return what the broker answers for a time; None if it knows no such record."""
-        offset = self._offset(topic, partition, OffsetSpec.for_timestamp(timestamp_ms))
+        spec = OffsetSpec.for_timestamp(timestamp_ms)
+        offset = self._offset(topic, partition, spec, isolation)
+        return None if offset < 0 else offset
+
+    def offset_of_max_timestamp(self, topic: str, partition: int = 0) -> int | None:
+        """Return where the broker says that the record with the largest timestamp is."""
+        offset = self._offset(topic, partition, OffsetSpec.max_timestamp())
         return None if offset < 0 else offset
 
     # Inside
@@ -168,11 +185,14 @@ class Client:
         finally:
             consumer.close()
 
-    def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+    def _offset(
+        self, topic: str, partition: int, spec: OffsetSpec, isolation: str = READ_UNCOMMITTED
+    ) -> int:
+        level = IsolationLevel[isolation.upper()]
         where = TopicPartition(topic, partition)
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            [future] = self._admin.list_offsets({where: spec}).values()
+            [future] = self._admin.list_offsets({where: spec}, isolation_level=level).values()
             try:
                 return int(future.result(PATIENCE_S).offset)
             except KafkaException as error:

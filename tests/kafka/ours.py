@@ -14,7 +14,7 @@ from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import GrowingFile
 from logfs.log.store import LogStore
 from logfs.records.record import Record
-from logfs.types import TopicPartition, View
+from logfs.types import IsolationLevel, TopicPartition, View
 from tests.log.support import read_all
 from tests.mounting import now_ms
 
@@ -45,9 +45,11 @@ def seen(data: Path, topic: str, partition: int = 0) -> PartitionLog:
     return store.partition(topic, partition)
 
 
-def read(log: PartitionLog) -> list[Record]:
+def read(
+    log: PartitionLog, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+) -> list[Record]:
     """Read a partition through its lossless view."""
-    file = GrowingFile(log, View.JSONL, 0)
+    file = GrowingFile(log, View.JSONL, 0, level=level)
     try:
         return parse(read_all(file, 1 << 20))
     finally:
