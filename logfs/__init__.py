@@ -8,6 +8,8 @@ The layers; imports go down only, and ``tests/test_layering.py`` says so::
                 cli             the command line: click, exit codes, logging
                /   \
               fs   spark        the file system: pyfuse3, trio; Spark's data source: pyspark
+               |     |
+               |   client       asks the daemon that owns a directory; control: what is said
                \   /
                 log             one partition, and the store of all; no async, no clock
                /   \

@@ -148,5 +148,9 @@ class LockedError(LogfsError):
     """Another process owns the data directory."""
 
 
+class ControlError(LogfsError):
+    """What comes through a control socket is not its protocol, or the other side has gone."""
+
+
 class NoDataDirectoryError(LogfsError):
     """No leading part of a path is a data directory or a mount point."""

@@ -11,6 +11,7 @@ of its own fails the test when it stops.
 
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -36,6 +37,16 @@ def environment(**changes: str) -> dict[str, str]:
     """Return the environment in which this tree's logfs runs, with some variables changed."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {**os.environ, "PYTHONPATH": path, "LC_ALL": "C.UTF-8", "TZ": "UTC0", **changes}
+
+
+def environment_with_command(directory: Path) -> dict[str, str]:
+    """Return that environment with the command ``logfs`` in it, which is put into a directory."""
+    programs = directory / "programs"
+    programs.mkdir()
+    command = programs / "logfs"
+    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m logfs "$@"\n')
+    command.chmod(0o755)
+    return environment(PATH=f"{programs}:{os.environ['PATH']}")
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:

@@ -22,15 +22,20 @@ MAY_IMPORT = {
     "records": {"errors", "types", "config"},
     "disk": {"errors", "types", "config"},
     "log": {"errors", "types", "config", "records", "disk"},
-    "fs": {"errors", "types", "config", "records", "disk", "log"},
-    "spark": {"errors", "types", "config", "records", "disk", "log"},
-    "cli": {"__init__", "errors", "types", "config", "records", "disk", "log", "fs", "spark"},
+    "control": {"errors"},
+    "client": {"errors", "types", "config", "records", "disk", "log", "control"},
+    "fs": {"__init__", "errors", "types", "config", "records", "disk", "log", "control"},
+    "spark": {"errors", "types", "config", "records", "disk", "log", "client"},
+    "cli": {
+        *("__init__", "errors", "types", "config", "records", "disk", "log", "client", "fs"),
+        "spark",
+    },
     "__init__": {"errors", "types", "config", "records", "disk", "log"},
     "__main__": {"cli"},
 }
 """Layer -> the others it may import from; ``logfs`` itself is ``__init__``."""
 
-SHELL = frozenset({"fs", "spark", "cli"})
+SHELL = frozenset({"client", "fs", "spark", "cli"})
 """The layers that may see the clock, chance and the world outside; below they are arguments."""
 DISK = frozenset({"disk"})
 NOWHERE = frozenset[str]()

@@ -3,15 +3,13 @@
 import errno
 import os
 import re
-import shlex
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
-from tests.mounting import ROOT, Mount, environment, is_mounted, run, take_away
+from tests.mounting import ROOT, Mount, environment_with_command, is_mounted, run, take_away
 from tests.transcripts import Shell, steps_of
 
 README = ROOT / "README.md"
@@ -67,12 +65,7 @@ def test_every_path_it_names_is_there() -> None:
 @pytest.fixture
 def with_command(tmp_path: Path) -> dict[str, str]:
     """An environment in which ``logfs`` is this tree's."""
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    command = programs / "logfs"
-    command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m logfs "$@"\n')
-    command.chmod(0o755)
-    return environment(PATH=f"{programs}:{os.environ['PATH']}")
+    return environment_with_command(tmp_path)
 
 
 @pytest.mark.fuse

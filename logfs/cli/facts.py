@@ -1,29 +1,10 @@
-"""What one can know about a topic, wherever it was asked, and what can be done with topics."""
+"""What can be known about topics, and done with them, whoever does it."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
 
-
-@dataclass(frozen=True, slots=True)
-class TopicFacts:
-    """A topic and its partitions.
-
-    Attributes:
-        name: The topic.
-        topic_id: 22 characters; None if it has none.
-        config: What was set.
-        effective: Every setting as it counts, set or not; those without a value are left out.
-        partitions: What ``.meta`` says of each, in order.
-        warnings: What is set and probably not meant.
-    """
-
-    name: str
-    topic_id: str | None
-    config: Mapping[str, str]
-    effective: Mapping[str, str]
-    partitions: Sequence[Mapping[str, Any]]
-    warnings: Sequence[str]
+if TYPE_CHECKING:
+    from logfs.log.administration import TopicFacts
 
 
 class Topics(Protocol):
@@ -33,7 +14,7 @@ class Topics(Protocol):
         """Return the number of partitions of every topic, hidden ones included; sorted."""
         ...
 
-    def describe(self, topic: str) -> TopicFacts:
+    def describe(self, topic: str) -> "TopicFacts":
         """Return the facts about a topic.
 
         Raises:

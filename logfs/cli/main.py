@@ -16,6 +16,7 @@ _COMMANDS = {
     "umount": "logfs.cli.mounting:umount",
     "topic": "logfs.cli.topic:topic",
     "cat": "logfs.cli.cat:cat",
+    "trim": "logfs.cli.trim:trim",
     "offsets": "logfs.cli.offsets:offsets",
     "dump": "logfs.cli.dump:dump",
 }

@@ -1,4 +1,6 @@
-"""The topics of a data directory through the mount of the daemon that serves it.
+"""The topics of a data directory through the mount, for whom the daemon's socket is not.
+
+The socket is the owner's; the mount may be everybody's, and then the modes of its files decide.
 
 mkdir makes a topic, touch of a number grows it, rmdir deletes it; its configuration is in extended
 attributes ``user.logfs.KEY``. Only errnos come back, so arguments are checked here beforehand, by
@@ -14,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from logfs import config as configuration
-from logfs.cli.facts import TopicFacts
-from logfs.cli.stored import check_changes, check_growth
 from logfs.config import TOPIC_KEYS, TopicConfig
 from logfs.errors import (
     InvalidConfigError,
@@ -24,6 +24,7 @@ from logfs.errors import (
     TopicExistsError,
     UnknownNameError,
 )
+from logfs.log.administration import TopicFacts, check_changes, check_growth
 from logfs.log.names import parse_partition_directory
 from logfs.log.reading.address import SEGMENTS_NAME, parse_topic_name
 
@@ -184,6 +185,6 @@ def _set(path: Path, key: str, value: str | None) -> None:
         os.setxattr(path, _PREFIX + key, value.encode())
 
 
-def _meta(topic: Path, number: int) -> Mapping[str, Any]:
-    facts: Mapping[str, Any] = json.loads((topic / f"{number}.meta").read_bytes())
+def _meta(topic: Path, number: int) -> dict[str, Any]:
+    facts: dict[str, Any] = json.loads((topic / f"{number}.meta").read_bytes())
     return facts

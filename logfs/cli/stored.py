@@ -4,19 +4,16 @@ Reading takes no lock and writes nothing. A change takes the lock, loads the sto
 need be, and closes it cleanly.
 """
 
-import sys
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 
-from logfs import config as configuration
-from logfs.cli import failures
-from logfs.cli.facts import TopicFacts
-from logfs.config import StoreConfig
+from logfs.cli.owner import opened_store
+from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.posix import PosixDisk
-from logfs.errors import InvalidConfigError, NoSuchTopicError
+from logfs.errors import NoSuchTopicError
 from logfs.fs.host import current_host, system_clock
+from logfs.log import administration
+from logfs.log.administration import TopicFacts
 from logfs.log.loading.loader import list_partitions
-from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
 from logfs.types import TopicPartition
 
@@ -62,75 +59,25 @@ class StoredTopics:
         if numbers is None:
             raise NoSuchTopicError(f"no topic {topic}")
         store = open_for_reading(self._data, [TopicPartition(topic, n) for n in numbers])
-        return TopicFacts(
-            topic,
-            store.topic_id(topic),
-            store.topic_properties(topic),
-            store.topic_config(topic).effective(),
-            [partition_meta(store.partition(topic, number)) for number in numbers],
-            store.config_warnings(topic),
-        )
+        return administration.describe_topic(store, topic)
 
     def create(self, topic: str, partitions: int | None, config: Mapping[str, str]) -> list[str]:
         """See ``Topics``."""
         # Before the directory is touched: a mistake must not leave a lock file in an empty one.
-        warnings = configuration.warnings(configuration.TopicConfig.from_properties(config))
-        with self._open() as store:
-            count = store.config.num_partitions if partitions is None else partitions
-            store.create_topic(topic, count, config, self._clock.now_ms())
-        return warnings
+        TopicConfig.from_properties(config)
+        with opened_store(self._data) as store:
+            now_ms = self._clock.now_ms()
+            return administration.create_topic(store, topic, partitions, config, now_ms)
 
     def alter(
         self, topic: str, changes: Mapping[str, str | None], partitions: int | None
     ) -> list[str]:
         """See ``Topics``."""
-        with self._open() as store:
-            check_changes(topic, store.topic_properties(topic), changes)
-            check_growth(topic, len(store.partitions(topic)), partitions)
-            store.alter_topic(topic, changes)
-            if partitions is not None:
-                store.grow_topic(topic, partitions, self._clock.now_ms())
-            return store.config_warnings(topic)
+        with opened_store(self._data) as store:
+            now_ms = self._clock.now_ms()
+            return administration.alter_topic(store, topic, changes, partitions, now_ms)
 
     def delete(self, topic: str) -> None:
         """See ``Topics``."""
-        with self._open() as store:
+        with opened_store(self._data) as store:
             store.delete_topic(topic, self._clock.now_ms())
-
-    @contextmanager
-    def _open(self) -> Iterator[LogStore]:
-        store = LogStore.open(
-            PosixDisk(self._data),
-            StoreConfig.from_properties({}),
-            current_host(),
-            now_ms=self._clock.now_ms(),
-            progress=failures.warn if sys.stderr.isatty() else None,
-        )
-        try:
-            yield store
-        finally:
-            store.close(self._clock.now_ms())
-
-
-def check_changes(topic: str, config: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
-    """Refuse to take back what was not set.
-
-    Raises:
-        InvalidConfigError: A setting is not set, or there is none of that name.
-    """
-    for key, value in changes.items():
-        if value is None and key not in config:
-            configuration.TopicConfig().get(key)
-            raise InvalidConfigError(f"{key} is not set for topic {topic}")
-
-
-def check_growth(topic: str, present: int, partitions: int | None) -> None:
-    """Refuse to make a topic smaller: records of the partitions would be lost.
-
-    Raises:
-        InvalidConfigError: It has more partitions than it should have.
-    """
-    if partitions is not None and partitions < present:
-        raise InvalidConfigError(
-            f"topic {topic} has {present} partitions; it can grow, but not shrink to {partitions}"
-        )

@@ -4,18 +4,21 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from logfs.cli import failures, tables
-from logfs.cli.facts import TopicFacts, Topics
+from logfs.cli.facts import Topics
 from logfs.cli.parameters import settings_option
-from logfs.cli.places import Place, locate, noted_daemon, served_at
+from logfs.cli.places import Place, locate, served_at
 from logfs.errors import (
     LockedError,
     UnknownNameError,
 )
+
+if TYPE_CHECKING:
+    from logfs.log.administration import TopicFacts
 
 T = TypeVar("T")
 
@@ -104,7 +107,7 @@ def list_topics(path: str, *, as_json: bool) -> None:
                 "expected a data directory or a mount point; "
                 "a topic is shown by 'logfs topic describe'"
             )
-        sizes = _reading(place).sizes()
+        sizes = _read(place, lambda topics: topics.sizes())
     if as_json:
         _print_json([{"topic": name, "partitions": count} for name, count in sizes.items()])
     elif sys.stdout.isatty():
@@ -127,7 +130,8 @@ def describe(path: str, *, with_all: bool, as_json: bool) -> None:
     """
     with failures.about(path):
         place = locate(path)
-        facts = _reading(place).describe(_topic_of(place))
+        name = _topic_of(place)
+        facts = _read(place, lambda topics: topics.describe(name))
     if as_json:
         _print_json(_as_json(facts, with_all=with_all))
     else:
@@ -207,42 +211,45 @@ def _topic_of(place: Place) -> str:
     )
 
 
-def _reading(place: Place) -> Topics:
-    """Return the way to ask about topics: a daemon knows best, and nothing has to be loaded."""
-    from logfs.cli.mounted import MountedTopics
+def _read(place: Place, act: Callable[[Topics], T]) -> T:
+    """Ask about topics: a daemon knows best, and nothing has to be loaded."""
     from logfs.cli.stored import StoredTopics
 
-    point = place.root if place.is_mount else served_at(place.root)
-    return StoredTopics(place.root) if point is None else MountedTopics(point)
+    found = _by_daemon(place, act)
+    return act(StoredTopics(place.root)) if found is None else found[0]
 
 
 def _change(place: Place, act: Callable[[Topics], T]) -> T:
-    """Change topics: in the data directory, or if a daemon owns it, through its mount.
-
-    The lock decides: a note of a daemon may be one that a dead daemon left.
-    """
-    from logfs.cli.mounted import MountedTopics
+    """Change topics: by the daemon that owns the directory, or in it, under its lock."""
+    from logfs.cli.owner import owned
     from logfs.cli.stored import StoredTopics
 
-    if place.is_mount:
-        return act(MountedTopics(place.root))
+    found = _by_daemon(place, act)
+    if found is None:
+        try:
+            return act(StoredTopics(place.root))
+        except LockedError as error:
+            found = _by_daemon(place, act)  # it may have started meanwhile
+            if found is None:
+                raise owned(place.root, error) from error
+    return found[0]
+
+
+def _by_daemon(place: Place, act: Callable[[Topics], T]) -> tuple[T] | None:
+    """Have a daemon do it: through its socket, or if that is another user's, its mount."""
+    from logfs.cli.mounted import MountedTopics
+    from logfs.cli.owner import daemon_of
+    from logfs.cli.remote import RemoteTopics
+
     try:
-        return act(StoredTopics(place.root))
-    except (LockedError, PermissionError) as error:
-        point = served_at(place.root)
-        if point is None:
-            raise _owned(place.root, error) from error
-    return act(MountedTopics(point))
-
-
-def _owned(data: str, error: LockedError | PermissionError) -> Exception:
-    daemon = noted_daemon(data)
-    if isinstance(error, PermissionError) or daemon is None:
-        return error
-    return LockedError(
-        f"{error}; its last daemon, process {daemon.pid}, was mounted at {daemon.mount_point}, "
-        "which cannot be used from here"
-    )
+        daemon = daemon_of(place)
+    except PermissionError:
+        daemon = None
+    if daemon is not None:
+        with daemon:
+            return (act(RemoteTopics(daemon)),)
+    point = place.root if place.is_mount else served_at(place.root)
+    return None if point is None else (act(MountedTopics(point)),)
 
 
 def _warn(path: str, warnings: Sequence[str]) -> None:
@@ -254,7 +261,7 @@ def _print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2, ensure_ascii=False))
 
 
-def _as_json(facts: TopicFacts, *, with_all: bool) -> Mapping[str, object]:
+def _as_json(facts: "TopicFacts", *, with_all: bool) -> Mapping[str, object]:
     effective = {"effective_config": dict(facts.effective)} if with_all else {}
     return {
         "topic": facts.name,
@@ -266,7 +273,7 @@ def _as_json(facts: TopicFacts, *, with_all: bool) -> Mapping[str, object]:
     }
 
 
-def _show(facts: TopicFacts, *, with_all: bool) -> None:
+def _show(facts: "TopicFacts", *, with_all: bool) -> None:
     total = sum(meta["size_bytes"] for meta in facts.partitions)
     click.echo(f"topic       {facts.name}")
     click.echo(f"id          {facts.topic_id or 'none'}")

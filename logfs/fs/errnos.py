@@ -66,6 +66,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.LogOfflineError: errno.EIO,
     errors.DeletedError: errno.ESTALE,
     errors.LockedError: errno.EBUSY,
+    errors.ControlError: errno.EPROTO,
     errors.NoDataDirectoryError: errno.ENOENT,
     RefusedError: errno.EPERM,
     NotADirectoryNodeError: errno.ENOTDIR,

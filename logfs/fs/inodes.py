@@ -62,6 +62,10 @@ class InodeTable(Generic[NodeT]):
     def __len__(self) -> int:
         return len(self._nodes)
 
+    def nodes(self) -> list[NodeT]:
+        """Return all of them."""
+        return list(self._nodes.values())
+
     def node(self, number: int) -> NodeT:
         """Return the node with a number.
 

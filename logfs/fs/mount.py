@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable
 from datetime import tzinfo
@@ -22,8 +23,10 @@ from pathlib import Path
 import pyfuse3
 import trio
 
+from logfs import __version__
 from logfs.disk.posix import PosixDisk
 from logfs.fs import mountpoints
+from logfs.fs.commands import Commands
 from logfs.fs.errnos import MountError
 from logfs.fs.host import (
     LOCAL_ZONE,
@@ -32,6 +35,8 @@ from logfs.fs.host import (
     raise_descriptor_limit,
     system_clock,
 )
+from logfs.fs.kernel import KernelCache
+from logfs.fs.listening import ControlServer, forget_socket, listen
 from logfs.fs.nodes import Ownership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions
@@ -179,17 +184,30 @@ def _mount(
             "isolation_level": options.isolation_level,
         }
         _note_daemon(store, point)
-        trio.run(_serve, operations, point, ready)
+        facts = {"version": __version__, "pid": os.getpid(), "data": data, "mountpoint": point}
+        server = ControlServer(Commands(store, operations, KernelCache(), clock, facts))
+        listener = None if store.read_only else listen(data, store.disk)
+        trio.run(_serve, operations, point, ready, server, listener)
         is_served = True
     except Exception:
         logger.exception("serving %s ended; the mount stays until it is unmounted", point)
     finally:
         pyfuse3.close(unmount=is_served)
+        if not store.read_only:  # while the directory is still ours
+            forget_socket(store.disk)
     return 0 if is_served else 1
 
 
-async def _serve(operations: Operations, point: str, ready: Callable[[], None] | None) -> None:
+async def _serve(
+    operations: Operations,
+    point: str,
+    ready: Callable[[], None] | None,
+    server: ControlServer,
+    listener: socket.socket | None,
+) -> None:
     async with trio.open_nursery() as nursery:
+        if listener is not None:
+            nursery.start_soon(server.run, listener)
         nursery.start_soon(_stop_on_signal)
         nursery.start_soon(operations.upkeep.run)
         nursery.start_soon(_announce, point, ready)

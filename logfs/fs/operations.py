@@ -26,6 +26,7 @@ from pyfuse3 import (
 
 from logfs.errors import LogfsError, ReadOnlyError
 from logfs.fs.answers import answered
+from logfs.fs.changes import Changes
 from logfs.fs.errnos import (
     IsADirectoryNodeError,
     NotADirectoryNodeError,
@@ -67,11 +68,11 @@ class Operations(pyfuse3.Operations):
         self.tree = tree
         self._options = options
         self._clock = clock
-        self._changes = trio.Lock()
+        self.changes = Changes(store, tree, clock)
         self._topics = TopicChanges(store, tree.ownership, options, clock)
-        self._inodes: InodeTable[Node] = InodeTable(tree.root)
+        self.inodes: InodeTable[Node] = InodeTable(tree.root)
         self._directories: HandleTable[OpenDirectory] = HandleTable()
-        self.upkeep = Upkeep(store, tree, self._changes, clock)
+        self.upkeep = Upkeep(store, tree, self.changes.lock, clock)
         self.files = OpenFiles(store, tree, self.upkeep, clock, syncs=options.sync)
 
     # Names and attributes
@@ -79,19 +80,19 @@ class Operations(pyfuse3.Operations):
     @answered
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find a name."""
-        node = await self._find(self._inodes.node(parent_inode), name)
+        node = await self._find(self.inodes.node(parent_inode), name)
         entry = await self._entry(node)
-        self._inodes.count(node)
+        self.inodes.count(node)
         return entry
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
         """Take look-ups back."""
-        self._inodes.forget(inode_list)
+        self.inodes.forget(inode_list)
 
     @answered
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         """Answer stat(2)."""
-        node = self._inodes.node(inode)
+        node = self.inodes.node(inode)
         partition = node.partition
         if partition is not None and partition.lane.releasing is not None:
             await partition.lane.releasing.wait()
@@ -107,12 +108,12 @@ class Operations(pyfuse3.Operations):
         ctx: RequestContext,
     ) -> EntryAttributes:
         """Refuse a new size, remember mode and owner, take any time and keep none."""
-        node = self._inodes.node(inode)
+        node = self.inodes.node(inode)
         self._check_writable()
         if fields.update_size:
             raise RefusedError("files only take appends; they cannot be truncated")
         if fields.update_mode or fields.update_uid or fields.update_gid:
-            await self._change(
+            await self.changes.run(
                 self._topics.set_attributes,
                 node,
                 attr.st_mode if fields.update_mode else None,
@@ -136,7 +137,7 @@ class Operations(pyfuse3.Operations):
     @answered
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
         """Open a directory."""
-        node = self._inodes.node(inode)
+        node = self.inodes.node(inode)
         if not isinstance(node, DirectoryNode):
             raise NotADirectoryNodeError("a file is listed as a directory")
         return self._directories.add(OpenDirectory(node))
@@ -166,32 +167,29 @@ class Operations(pyfuse3.Operations):
         self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext
     ) -> EntryAttributes:
         """Make a topic."""
-        parent = self._inodes.node(parent_inode)
+        parent = self.inodes.node(parent_inode)
         self._check_writable()
         if parent is not self.tree.root:
             raise RefusedError("topics are made in the root of the mount only")
-        await self._change(self._topics.make, name, mode, ctx.uid, ctx.gid)
+        await self.changes.run(self._topics.make, name, mode, ctx.uid, ctx.gid)
         return await self._made(parent, name)
 
     @answered
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         """Delete a topic."""
-        parent = self._inodes.node(parent_inode)
+        parent = self.inodes.node(parent_inode)
         node = await self._find(parent, name)
         self._check_writable()
         if not isinstance(node, TopicNode):
             raise refusal(read_only=False)
-        with self.tree.kept_off_loop(node):
-            await self._change(self._topics.delete, node.name)
-        self.tree.forget(node)
-        self.tree.root.mtime_ms = self._clock.now_ms()
+        await self.changes.delete_topic(node)
 
     # Files
 
     @answered
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         """Open a file."""
-        node = self._inodes.node(inode)
+        node = self.inodes.node(inode)
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory is opened as a file")
         check_open(node, flags, read_only=self._store.read_only)
@@ -202,19 +200,19 @@ class Operations(pyfuse3.Operations):
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
         """Make a partition and open it."""
-        parent = self._inodes.node(parent_inode)
+        parent = self.inodes.node(parent_inode)
         self._check_writable()
         topic, number = partition_to_make(
             self.tree, parent, name, flags, create=self._options.create
         )
-        await self._change(self._topics.grow, topic.name, number)
+        await self.changes.run(self._topics.grow, topic.name, number)
         topic.mtime_ms = self._clock.now_ms()
         node = await self._find(parent, name)
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory was made in place of a file")
         info = await self._open(node, flags)
         entry = await self._entry(node)
-        self._inodes.count(node)
+        self.inodes.count(node)
         return info, entry
 
     @answered
@@ -291,7 +289,7 @@ class Operations(pyfuse3.Operations):
         self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext
     ) -> EntryAttributes:
         """Refuse to make a second name."""
-        self._inodes.node(inode)
+        self.inodes.node(inode)
         raise refusal(read_only=self._store.read_only)
 
     @answered
@@ -299,7 +297,7 @@ class Operations(pyfuse3.Operations):
         self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext
     ) -> EntryAttributes:
         """Refuse to make a link."""
-        self._inodes.node(parent_inode)
+        self.inodes.node(parent_inode)
         raise refusal(read_only=self._store.read_only)
 
     @answered
@@ -307,13 +305,13 @@ class Operations(pyfuse3.Operations):
         self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext
     ) -> EntryAttributes:
         """Refuse to make a special file."""
-        self._inodes.node(parent_inode)
+        self.inodes.node(parent_inode)
         raise refusal(read_only=self._store.read_only)
 
     @answered
     async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
         """Answer that this is no link; there are none."""
-        self._inodes.node(inode)
+        self.inodes.node(inode)
         raise FUSEError(errno.EINVAL)
 
     # Inside
@@ -325,7 +323,7 @@ class Operations(pyfuse3.Operations):
             await partition.lane.releasing.wait()
         if not isinstance(found, Node):
             found = await found.partition.lane.look(found.ask, *found.args)
-        return self._inodes.canonical(found)
+        return self.inodes.canonical(found)
 
     async def _entry(self, node: Node) -> EntryAttributes:
         partition = node.partition
@@ -345,13 +343,13 @@ class Operations(pyfuse3.Operations):
             if not pyfuse3.readdir_reply(token, name, entry, number + 1):
                 return
             if name not in _NOT_COUNTED:
-                self._inodes.count(node)
+                self.inodes.count(node)
 
     async def _made(self, parent: DirectoryNode, name: bytes) -> EntryAttributes:
         parent.mtime_ms = self._clock.now_ms()
         node = await self._find(parent, name)
         entry = await self._entry(node)
-        self._inodes.count(node)
+        self.inodes.count(node)
         return entry
 
     async def _open(self, node: FileNode, flags: int) -> FileInfo:
@@ -361,7 +359,7 @@ class Operations(pyfuse3.Operations):
 
     async def _look(self, inode: int, call: Callable[[Node, *Ts], T], *args: *Ts) -> T:
         """Ask something about a node that may have to wait for its disk."""
-        node = self._inodes.node(inode)
+        node = self.inodes.node(inode)
         partition = node.partition
         if partition is None:
             return call(node, *args)
@@ -369,20 +367,15 @@ class Operations(pyfuse3.Operations):
             await partition.lane.releasing.wait()
         return await partition.lane.look(call, node, *args)
 
-    async def _change(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Change the store as a whole: one call at a time, in a thread."""
-        async with self._changes:
-            return await trio.to_thread.run_sync(call, *args)
-
     async def _change_attribute(self, inode: int, name: bytes, value: bytes | None) -> None:
-        node = self._inodes.node(inode)
+        node = self.inodes.node(inode)
         self._check_writable()
-        await self._change(change_attribute, self._store, node, name, value)
+        await self.changes.run(change_attribute, self._store, node, name, value)
         if isinstance(node, TopicNode):
             self.tree.note_config(node)
 
     async def _refuse(self, parent_inode: int, name: bytes) -> None:
-        await self._find(self._inodes.node(parent_inode), name)
+        await self._find(self.inodes.node(parent_inode), name)
         raise refusal(read_only=self._store.read_only)
 
     def _check_writable(self) -> None:

@@ -46,10 +46,6 @@ class TopicChanges:
         """Give a topic partitions up to a number."""
         self._store.grow_topic(topic, number + 1, self._clock.now_ms())
 
-    def delete(self, topic: str) -> None:
-        """Delete a topic."""
-        self._store.delete_topic(topic, self._clock.now_ms())
-
     def set_attributes(
         self, node: Node, mode: int | None, uid: int | None, gid: int | None
     ) -> None:

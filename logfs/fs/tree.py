@@ -83,6 +83,7 @@ class Tree:
         ownership: Who owns what.
         root: The directory of the topics.
         segments: The directory ``.segments``.
+        time_zone: Zone of dates and times that name none.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Tree:
     ) -> None:
         self._store = store
         self.ownership = ownership
-        self._time_zone = time_zone
+        self.time_zone = time_zone
         self._clock = clock
         self._level = level
         self._started_ms = clock.now_ms()
@@ -168,7 +169,7 @@ class Tree:
 
     def parse(self, name: str) -> PartitionAddress:
         """Parse a name below a topic, with the daemon's time zone."""
-        return parse_partition_name(name, self._time_zone)
+        return parse_partition_name(name, self.time_zone)
 
     def _is_live(self, partition: Partition) -> bool:
         return self._store.partition(*partition.topic_partition) is partition.log

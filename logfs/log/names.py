@@ -43,6 +43,7 @@ REMOTE_INDEX_DIRECTORY = "remote-log-index-cache"
 # In the root, ours.
 ATTRIBUTES = "logfs.attributes"
 DAEMON = "logfs.daemon"
+CONTROL_SOCKET = "logfs.socket"
 
 _OWN_PREFIX = "logfs."
 _UNFINISHED = ".unfinished"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import ROOT, Mount, environment
+from tests.mounting import ROOT, Mount, environment_with_command
 from tests.transcripts import Shell, matches, steps_of
 
 PAGE = ROOT / "logfs" / "fs" / "SEMANTICS.md"
@@ -80,7 +80,7 @@ def test_the_sessions_do_what_they_show(mounted: Mount, tmp_path: Path, number: 
     end = page.find(f"\n## {number + 1}. ")
     wanted = range(page.count("\n", 0, begin), page.count("\n", 0, end) if end >= 0 else len(page))
     steps = [step for step in steps_of(page) if step.line in wanted]
-    with Shell(mounted.point, environment(), tmp_path) as shell:
+    with Shell(mounted.point, environment_with_command(tmp_path), tmp_path) as shell:
         for step in steps:
             shell.check(step, PAGE.name)
 

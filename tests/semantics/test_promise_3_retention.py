@@ -10,7 +10,7 @@ from typing import IO
 
 import pytest
 
-from tests.mounting import Mount, environment, output, wait_until
+from tests.mounting import Mount, environment, logfs, output, wait_until
 from tests.semantics.programs import append_all, attribute, configure, meta, numbered
 
 pytestmark = pytest.mark.fuse
@@ -173,3 +173,51 @@ def test_a_topic_of_a_broker_is_left_alone(trimmed: Mount) -> None:
     configure(path.parent, cleanup_policy="delete")
     wait_until(lambda: attribute(path, "log_start_offset") == 2_000, "the policy was followed")
     assert output("cat", path) == b""
+
+
+def test_trim_gives_up_what_lies_before_a_point(mount: Mount) -> None:
+    """`logfs trim` gives up what lies before a point, and no crash brings it back; with `--now` the
+    files go at once, but for what an open fixed name still reads.
+    """
+    path = mount.point / "orders" / "0"
+    configure(path.parent, internal_segment_bytes=20_000, max_message_bytes=10_000)
+    append_all(path, lines(0, 2_000))
+    size = os.stat(path).st_size
+    fixed = path.with_name("0@offset=100..offset=300")
+    assert fixed.read_bytes() == lines(100, 300)
+    with (
+        tail(path, "-f", "-n", "1") as follow,
+        tail(path, "-F", "-n", "1") as retry,
+        path.open("rb", buffering=0) as middle,
+        fixed.open("rb") as kept,
+    ):
+        for out in (follow, retry):
+            assert out.read(LINE_BYTES) == lines(1_999, 2_000)
+        middle.seek(150 * LINE_BYTES)
+        assert middle.read(LINE_BYTES) == lines(150, 151)
+        logfs("trim", f"{mount.data}/orders/0@offset=1234")
+        assert output("cat", path) == lines(1_234, 2_000)
+        logfs("trim", f"{mount.point}/orders/0@offset=1500", "--now")
+        logs = [name for name in os.listdir(mount.data / "orders-0") if ".log" in name]
+        assert [name for name in logs if name.endswith(".deleted")], "one is being read"
+        assert len(logs) < 12
+        assert kept.read() == lines(100, 300)
+        append_all(path, lines(2_000, 2_100))
+        for out in (follow, retry):
+            assert out.read(100 * LINE_BYTES) == lines(2_000, 2_100)
+        rest = middle.readall()
+        assert rest.endswith(lines(1_500, 2_100))
+        assert rest == lines(2_100 - len(rest) // LINE_BYTES, 2_100) or rest.startswith(
+            lines(151, 152)
+        )
+        assert os.stat(path).st_size == size + 100 * LINE_BYTES
+    mount.crash()
+    assert output("cat", path) == lines(1_500, 2_100)
+    assert attribute(path, "log_start_offset") == 1_500
+    logfs("trim", f"{mount.data}/orders@latest", "--now")
+    for start_again in (mount.crash, mount.restart):
+        start_again()
+        assert output("cat", path) == b""
+        assert os.stat(path).st_size == size + 100 * LINE_BYTES
+    append_all(path, lines(2_100, 2_101))
+    assert output("cat", path) == lines(2_100, 2_101)

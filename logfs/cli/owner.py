@@ -1,0 +1,107 @@
+"""Who acts on a data directory: the daemon that owns it, or this process under its lock.
+
+Nobody needs to know which. The daemon is asked through its control socket; a socket that nobody
+answers at was left by a daemon that died, and the lock decides.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+from logfs.cli import failures
+from logfs.cli.places import Place, noted_daemon
+from logfs.client import Daemon
+from logfs.config import StoreConfig
+from logfs.disk.posix import PosixDisk
+from logfs.errors import LockedError, ReadOnlyError
+from logfs.fs.host import current_host, system_clock
+from logfs.log.store import LogStore
+
+T = TypeVar("T")
+
+_DATA = "user.logfs.data"
+
+
+def data_directory(place: Place) -> str:
+    """Return the data directory, of a mount too; OSError if that does not answer."""
+    return os.getxattr(place.root, _DATA).decode() if place.is_mount else place.root
+
+
+def daemon_of(place: Place) -> Daemon | None:
+    """Connect to the daemon that owns a data directory; None if there is none.
+
+    Raises:
+        PermissionError: It is another user's.
+        OSError: The mount or the socket cannot be reached.
+    """
+    return Daemon.connect(data_directory(place))
+
+
+def act(place: Place, ask: Callable[[Daemon], T], do: Callable[[LogStore], T]) -> T:
+    """Have something done by the daemon, or do it.
+
+    Args:
+        place: The data directory or mount point.
+        ask: What to ask a daemon for.
+        do: What to do with the store if there is none.
+
+    Raises:
+        LockedError: Somebody else owns the directory.
+        ReadOnlyError: It is mounted read-only.
+        LogfsError, OSError: What was met.
+    """
+    found = _asked(place, ask)
+    if found is None:
+        if place.is_mount:
+            raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
+        try:
+            with opened_store(place.root) as store:
+                return do(store)
+        except LockedError as error:
+            found = _asked(place, ask)  # a daemon may have started meanwhile
+            if found is None:
+                raise owned(place.root, error) from error
+    return found[0]
+
+
+def _asked(place: Place, ask: Callable[[Daemon], T]) -> tuple[T] | None:
+    daemon = daemon_of(place)
+    if daemon is None:
+        return None
+    with daemon:
+        return (ask(daemon),)
+
+
+@contextmanager
+def opened_store(data: str) -> Iterator[LogStore]:
+    """Open a data directory to change it, recovering it if need be; closes it cleanly.
+
+    Raises:
+        LockedError: Somebody else owns it.
+        OSError: It cannot be written.
+    """
+    clock = system_clock()
+    store = LogStore.open(
+        PosixDisk(data),
+        StoreConfig.from_properties({}),
+        current_host(),
+        now_ms=clock.now_ms(),
+        progress=failures.warn if sys.stderr.isatty() else None,
+    )
+    try:
+        yield store
+    finally:
+        store.close(clock.now_ms())
+
+
+def owned(data: str, error: LockedError) -> LockedError:
+    """Return what to say of a directory whose owner cannot be asked."""
+    daemon = noted_daemon(data)
+    if daemon is None:
+        return error
+    return LockedError(
+        f"{error}; its last daemon, process {daemon.pid}, was mounted at {daemon.mount_point}, "
+        "which cannot be used from here"
+    )

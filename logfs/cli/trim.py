@@ -1,0 +1,94 @@
+"""``logfs trim``: give up the records before a point."""
+
+import json
+from collections.abc import Sequence
+
+import click
+
+from logfs.cli import failures, tables
+from logfs.cli.places import locate
+
+
+class _TrimCommand(click.Command):
+    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the table of selectors, of which a single point is taken here."""
+        from logfs.log.reading.address import SELECTOR_TABLE
+
+        with formatter.section("FROM, the first record to keep"):
+            formatter.write_dl([row for row in SELECTOR_TABLE if ".." not in row[0]])
+
+
+@click.command(cls=_TrimCommand)
+@click.argument("path")
+@click.option(
+    "--now",
+    "at_once",
+    is_flag=True,
+    help="Remove the files at once, those that wait to be removed as well, and have the kernel "
+    "forget what it has cached of the partition.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
+def trim(path: str, *, at_once: bool, as_json: bool) -> None:
+    """Give up the records that lie before a point; Kafka calls this DeleteRecords.
+
+    PATH is DATA/TOPIC/PARTITION@FROM, or DATA/TOPIC@FROM for every partition of the topic, with the
+    data directory or a mount point in front. What 'cat PATH' shows is what is kept. Positions and
+    offsets stay: what is given up becomes a hole, also for whoever is reading there.
+
+    It is durable when the command returns. Segments that hold nothing else are deleted: their files
+    are renamed at once, and removed after file.delete.delay.ms (a minute), or when the directory is
+    next opened. With --now they are removed at once; only what an open fixed name
+    (0@earliest..latest and its like) still has to read stays until that is closed.
+
+    As in Kafka only topics whose cleanup.policy has delete can be trimmed. FROM must not lie ahead.
+
+    \b
+    Examples:
+        logfs trim /var/lib/logfs/orders/0@-7d
+        logfs trim /var/lib/logfs/orders@2026-11-01
+        logfs trim /mnt/logs/orders/0@offset=1500 --now
+        logfs trim /mnt/logs/orders@latest
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli import owner
+    from logfs.fs.host import LOCAL_ZONE, system_clock
+    from logfs.log.cleaning.trimming import Trimmed, parse_trim_address, trim_all
+    from logfs.log.store import LogStore
+
+    with failures.about(path):
+        place = locate(path)
+        address = parse_trim_address(place.address, LOCAL_ZONE)  # before a daemon is troubled
+
+        def do(store: LogStore) -> list[Trimmed]:
+            numbers = [address.partition]
+            if address.partition is None:
+                numbers = [*store.partitions(address.topic)]
+            logs = [store.partition(address.topic, n) for n in numbers if n is not None]
+            return trim_all(logs, address.keep, system_clock().now_ms(), at_once=at_once)
+
+        request = {"names": list(place.address), "at_once": at_once}
+        done = owner.act(
+            place, lambda daemon: [Trimmed(**row) for row in daemon.ask("trim", request)], do
+        )
+    if as_json:
+        click.echo(json.dumps([{"topic": address.topic, **x._asdict()} for x in done], indent=2))
+    else:
+        _show(address.topic, [(x.partition, x.log_start_offset, x.offsets) for x in done])
+        _show_files(sum(x.segments for x in done), sum(x.removed_bytes for x in done))
+    held_bytes = sum(trimmed.held_bytes for trimmed in done)
+    if at_once and held_bytes and not as_json:
+        failures.warn(
+            f"{path}: {tables.format_bytes(held_bytes)} are still read through open names with an "
+            "end; they go when these are closed"
+        )
+
+
+def _show(topic: str, rows: Sequence[tuple[int, int, int]]) -> None:
+    for partition, start, offsets in rows:
+        what = f"{offsets} offsets given up" if offsets else "nothing before that"
+        click.echo(f"{topic}/{partition} starts at offset {start}, {what}")
+
+
+def _show_files(segments: int, removed_bytes: int) -> None:
+    if segments or removed_bytes:
+        removed = f", {tables.format_bytes(removed_bytes)} removed" if removed_bytes else ""
+        click.echo(f"{segments} segments deleted{removed}")

@@ -1,0 +1,135 @@
+"""The daemon that owns a data directory, as a program sees it: a socket to ask it through.
+
+    with Daemon.connect("/var/lib/logfs") as daemon:
+        daemon.ask("trim", {"names": ["orders", "0@-7d"], "at_once": False})
+
+Blocking. Errors are those that the same call on the directory itself would raise. What can be asked
+for stands in ``logfs.fs.commands``.
+"""
+
+import contextlib
+import errno
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from logfs import control
+from logfs.disk.sockets import short_path
+from logfs.errors import ControlError
+from logfs.log import names
+
+_CONNECT_TIMEOUT_S = 10.0
+_NO_ARGUMENTS: Mapping[str, object] = {}
+_NOBODY = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR})
+
+
+class Daemon:
+    """A connection to the daemon of a data directory. One thread at a time.
+
+    Attributes:
+        data: The data directory.
+    """
+
+    def __init__(self, data: str, connection: socket.socket) -> None:
+        self.data = data
+        self._connection = connection
+
+    @classmethod
+    def connect(cls, data: str) -> "Daemon | None":
+        """Connect to the daemon of a data directory; None if there is none.
+
+        Raises:
+            PermissionError: There may be one, but it is another user's.
+            OSError: The socket cannot be reached.
+        """
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with short_path(data, names.CONTROL_SOCKET) as path:
+                connection.settimeout(_CONNECT_TIMEOUT_S)
+                connection.connect(path)
+        except OSError as error:
+            connection.close()
+            if error.errno in _NOBODY:
+                return None
+            raise OSError(error.errno, error.strerror, f"{data}/{names.CONTROL_SOCKET}") from None
+        connection.settimeout(None)  # what is asked for may take its time
+        return cls(data, connection)
+
+    def ask(
+        self,
+        request: str,
+        arguments: Mapping[str, object] = _NO_ARGUMENTS,
+        *,
+        payload: bytes = b"",
+        progress: Callable[[str], None] | None = None,
+    ) -> Any:  # noqa: ANN401 - what JSON says
+        """Ask for something and wait for the answer.
+
+        Args:
+            request: Its name.
+            arguments: What it takes; fit for JSON.
+            payload: Bytes that go with it.
+            progress: Called with lines of text while it goes on.
+
+        Returns:
+            What the daemon answers, as JSON knows it.
+
+        Raises:
+            LogfsError, OSError: What the daemon met.
+            ControlError: It has gone, or speaks another version.
+        """
+        with self._explained():
+            self._connection.sendall(
+                control.encode_frame({**arguments, "request": request}, payload)
+            )
+            while True:
+                answer = self._receive()
+                if "progress" not in answer:
+                    break
+                if progress is not None:
+                    progress(str(answer["progress"]))
+        if "error" in answer:
+            raise control.decode_error(answer["error"])
+        return answer.get("result")
+
+    def close(self) -> None:
+        """Let go of the daemon."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say of a broken connection what it means."""
+        try:
+            yield
+        except ConnectionError as error:
+            raise ControlError(
+                f"the daemon of {self.data} has gone before it answered: what was asked for may be "
+                f"done or not ({error})"
+            ) from error
+
+    def _receive(self) -> dict[str, Any]:
+        head = control.decode_head(self._exactly(control.HEAD_BYTES))
+        header = control.decode_header(self._exactly(head.header_bytes))
+        self._exactly(head.payload_bytes)
+        return header
+
+    def _exactly(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            part = self._connection.recv(min(size - len(data), 1 << 20))
+            if not part:
+                raise ConnectionResetError("the connection was closed")
+            data += part
+        return bytes(data)

@@ -1,0 +1,128 @@
+"""The control protocol: how a program asks the daemon that owns a data directory. Pure.
+
+The daemon listens on a socket in the root of the data directory. Both sides send frames:
+
+    bytes  field
+    0-3    magic            "LFSC"
+    4-7    version          uint32   1; whoever reads another one refuses it
+    8-11   header length    uint32   at most 1 MiB
+    12-15  payload length   uint32   at most 64 MiB
+    then   header           a JSON object
+    then   payload          bytes that would not fit into JSON, most of the time none
+
+A request has ``request``, its name, and its arguments. It is answered by any number of frames with
+``progress``, a line of text, and then by one with ``result`` or ``error``. Then the next request
+may follow. An error is the same on both sides: its class, its message, its other attributes.
+"""
+
+import json
+import struct
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from logfs import errors
+from logfs.errors import ControlError, LogfsError
+
+VERSION = 1
+MAX_HEADER_BYTES = 1 << 20
+MAX_PAYLOAD_BYTES = 1 << 26
+
+_MAGIC = b"LFSC"
+_HEAD = struct.Struct(">4sIII")
+HEAD_BYTES = _HEAD.size
+
+
+class Head(NamedTuple):
+    """The first bytes of a frame."""
+
+    header_bytes: int
+    payload_bytes: int
+
+
+def encode_frame(header: Mapping[str, Any], payload: bytes = b"") -> bytes:
+    """Return a frame.
+
+    Raises:
+        ControlError: It would be larger than the other side takes.
+    """
+    text = json.dumps(header).encode()
+    if len(text) > MAX_HEADER_BYTES or len(payload) > MAX_PAYLOAD_BYTES:
+        raise ControlError(
+            f"a frame of {len(text)} and {len(payload)} bytes; expected at most {MAX_HEADER_BYTES} "
+            f"and {MAX_PAYLOAD_BYTES}"
+        )
+    return _HEAD.pack(_MAGIC, VERSION, len(text), len(payload)) + text + payload
+
+
+def decode_head(data: bytes) -> Head:
+    """Take the first ``HEAD_BYTES`` of a frame apart.
+
+    Raises:
+        ControlError: They are not those of a frame, or of another version.
+    """
+    magic, version, header_bytes, payload_bytes = _HEAD.unpack(data)
+    if magic != _MAGIC:
+        raise ControlError(f"{magic!r}: expected a frame of logfs's control protocol")
+    if version != VERSION:
+        raise ControlError(
+            f"version {version} of the control protocol, this logfs speaks version {VERSION}: use "
+            "the version of logfs that the daemon is, or restart the daemon"
+        )
+    if header_bytes > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
+        raise ControlError(f"a frame of {header_bytes} and {payload_bytes} bytes is too large")
+    return Head(header_bytes, payload_bytes)
+
+
+def decode_header(data: bytes) -> dict[str, Any]:
+    """Parse the header of a frame.
+
+    Raises:
+        ControlError: It is not a JSON object.
+    """
+    try:
+        header = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ControlError(f"the header of a frame is not JSON: {error}") from None
+    if not isinstance(header, dict):
+        raise ControlError("the header of a frame is not a JSON object")
+    return header
+
+
+def encode_error(error: Exception) -> dict[str, Any]:
+    """Return what is sent of an error; ``decode_error`` is the inverse."""
+    if isinstance(error, OSError):
+        return {
+            "type": "OSError",
+            "errno": error.errno,
+            "message": error.strerror or str(error),
+            "file": None if error.filename is None else str(error.filename),
+        }
+    attributes = {
+        key: value
+        for key, value in vars(error).items()
+        if not key.startswith("_") and isinstance(value, str | int | float | None)
+    }
+    kind = next((k.__name__ for k in type(error).__mro__ if k.__name__ in _ERRORS), "LogfsError")
+    return {"type": kind, "message": str(error), "attributes": attributes}
+
+
+def decode_error(data: Mapping[str, Any]) -> Exception:
+    """Make the error anew that the other side met: a LogfsError or an OSError."""
+    message = str(data.get("message", "an error without a message"))
+    if data.get("type") == "OSError":
+        return OSError(data.get("errno"), message, data.get("file"))
+    kind = _ERRORS.get(str(data.get("type")), LogfsError)
+    error = kind.__new__(kind)
+    error.args = (message,)
+    attributes = data.get("attributes")
+    if isinstance(attributes, dict):
+        vars(error).update({str(key): value for key, value in attributes.items()})
+    return error
+
+
+_ERRORS: Mapping[str, type[LogfsError]] = {
+    kind.__name__: kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, LogfsError)
+}
+"""Errors by their names. Others are sent as the nearest of these they derive from."""

@@ -1,0 +1,44 @@
+"""Changes of the store as a whole: one at a time, in threads, whoever asks for them."""
+
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple
+
+import trio
+
+from logfs.fs.host import Clock
+from logfs.fs.nodes import TopicNode
+from logfs.fs.tree import Tree
+from logfs.log.store import LogStore
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+
+class Changes:
+    """Makes them. Event loop only.
+
+    Attributes:
+        lock: Taken for each.
+    """
+
+    def __init__(self, store: LogStore, tree: Tree, clock: Clock) -> None:
+        self._store = store
+        self._tree = tree
+        self._clock = clock
+        self.lock = trio.Lock()
+
+    async def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Make a change when its turn comes."""
+        async with self.lock:
+            return await trio.to_thread.run_sync(call, *args)
+
+    async def delete_topic(self, topic: TopicNode) -> None:
+        """Delete a topic; who has its files open keeps those.
+
+        Raises:
+            NoSuchTopicError, ReadOnlyError, OSError: See ``LogStore.delete_topic``.
+        """
+        with self._tree.kept_off_loop(topic):
+            await self.run(self._store.delete_topic, topic.name, self._clock.now_ms())
+        self._tree.forget(topic)
+        self._tree.root.mtime_ms = self._clock.now_ms()

@@ -1,0 +1,226 @@
+"""What can be asked of the daemon through its control socket.
+
+    status                                     pid, version, data directory, mount point
+    topics                                     numbers of partitions by topic
+    describe      topic                        TopicFacts
+    create        topic partitions config      warnings
+    alter         topic changes partitions     warnings
+    delete        topic
+    trim          names at_once                Trimmed of each partition
+    retention                                  what was deleted of each partition
+    roll          topic partition              the base offset of the active segment
+
+Arguments and answers are JSON; ``partitions`` may be null, ``names`` are those of an address.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from logfs.errors import ControlError, ReadOnlyError
+from logfs.fs.host import Clock
+from logfs.fs.kernel import KernelCache
+from logfs.fs.nodes import FileNode, TopicNode
+from logfs.fs.operations import Operations
+from logfs.fs.partitions import Partition
+from logfs.log import administration
+from logfs.log.cleaning.trimming import (
+    Trimmed,
+    check_trimmable,
+    offset_to_keep,
+    parse_trim_address,
+    trim,
+)
+from logfs.log.partition import PartitionLog
+from logfs.log.store import LogStore
+
+T = TypeVar("T")
+
+Arguments = Mapping[str, Any]
+Say = Callable[[str], None]
+
+
+class Commands:
+    """Carries them out. Event loop only.
+
+    Args:
+        store: The store.
+        operations: The file system over it, whose lanes and caches are those of everybody.
+        kernel: What it keeps is dropped when it is no longer so.
+        clock: The clocks.
+        facts: What ``status`` answers.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        operations: Operations,
+        kernel: KernelCache,
+        clock: Clock,
+        facts: Mapping[str, object],
+    ) -> None:
+        self._store = store
+        self._operations = operations
+        self._tree = operations.tree
+        self._changes = operations.changes
+        self._kernel = kernel
+        self._clock = clock
+        self._facts = facts
+        self._commands: dict[str, Callable[[Arguments], Awaitable[object]]] = {
+            "status": self._status,
+            "topics": self._topics,
+            "describe": self._describe,
+            "create": self._create,
+            "alter": self._alter,
+            "delete": self._delete,
+            "trim": self._trim,
+            "retention": self._retention,
+            "roll": self._roll,
+        }
+
+    async def run(self, header: Arguments, _payload: bytes, _say: Say) -> object:
+        """Carry out a request; returns what JSON can say of it.
+
+        Raises:
+            ControlError: There is no such request, or its arguments are not what it takes.
+            LogfsError, OSError: What the request met.
+        """
+        name = header.get("request")
+        command = self._commands.get(name) if isinstance(name, str) else None
+        if command is None:
+            raise ControlError(
+                f"{name!r} is no request that this daemon knows: it may be of another version; "
+                f"expected one of {', '.join(self._commands)}"
+            )
+        return await command(header)
+
+    async def _status(self, _arguments: Arguments) -> object:
+        return dict(self._facts)
+
+    async def _topics(self, _arguments: Arguments) -> object:
+        return administration.topic_sizes(self._store)
+
+    async def _describe(self, arguments: Arguments) -> object:
+        topic = _argument(arguments, "topic", str)
+        facts = await self._changes.run(administration.describe_topic, self._store, topic)
+        return facts._asdict()
+
+    async def _create(self, arguments: Arguments) -> object:
+        topic = _argument(arguments, "topic", str)
+        warnings = await self._changes.run(
+            administration.create_topic,
+            self._store,
+            topic,
+            _optional(arguments, "partitions", int),
+            _settings(arguments, "config"),
+            self._clock.now_ms(),
+        )
+        root = self._tree.root
+        root.mtime_ms = self._clock.now_ms()
+        return warnings
+
+    async def _alter(self, arguments: Arguments) -> object:
+        topic = _argument(arguments, "topic", str)
+        warnings = await self._changes.run(
+            administration.alter_topic,
+            self._store,
+            topic,
+            _changed_settings(arguments, "changes"),
+            _optional(arguments, "partitions", int),
+            self._clock.now_ms(),
+        )
+        node = self._topic(topic)
+        node.mtime_ms = self._clock.now_ms()
+        self._tree.note_config(node)
+        return warnings
+
+    async def _delete(self, arguments: Arguments) -> object:
+        topic = _argument(arguments, "topic", str)
+        await self._changes.delete_topic(self._topic(topic))
+        await self._kernel.drop_name(self._tree.root.ino, topic)
+        return None
+
+    async def _trim(self, arguments: Arguments) -> object:
+        names = _argument(arguments, "names", list)
+        at_once = _argument(arguments, "at_once", bool)
+        address = parse_trim_address([str(name) for name in names], self._tree.time_zone)
+        numbers = [address.partition]
+        if address.partition is None:
+            numbers = [*self._store.partitions(address.topic)]
+        partitions = [self._tree.partition(address.topic, n) for n in numbers if n is not None]
+        now_ms = self._clock.now_ms()
+        for partition in partitions:
+            check_trimmable(partition.log)
+        offsets = [
+            await partition.lane.read(offset_to_keep, partition.log, address.keep, now_ms)
+            for partition in partitions
+        ]
+        done = [
+            await partition.lane.sync(_trim, partition.log, offset, now_ms, at_once)
+            for partition, offset in zip(partitions, offsets, strict=True)
+        ]
+        if at_once:
+            await self._kernel.drop_bytes(self._cached_inodes(partitions))
+        return [trimmed._asdict() for trimmed in done]
+
+    async def _retention(self, _arguments: Arguments) -> object:
+        if self._store.read_only:
+            raise ReadOnlyError("the mount is read-only")
+        done = await self._operations.upkeep.retention.look()
+        return [[*topic_partition, deletion._asdict()] for topic_partition, deletion in done]
+
+    async def _roll(self, arguments: Arguments) -> object:
+        partition = self._tree.partition(
+            _argument(arguments, "topic", str), _argument(arguments, "partition", int)
+        )
+        log = partition.log
+        await partition.lane.sync(log.roll, self._clock.now_ms())
+        return log.snapshot.active.base_offset
+
+    def _topic(self, name: str) -> TopicNode:
+        node = self._tree.find(self._tree.root, name.encode())
+        if not isinstance(node, TopicNode):
+            raise ControlError(f"{name!r} is no topic")
+        return node
+
+    def _cached_inodes(self, partitions: list[Partition]) -> list[int]:
+        """Return the inodes of partitions whose bytes the kernel may keep."""
+        return [
+            node.ino
+            for node in self._operations.inodes.nodes()
+            if isinstance(node, FileNode) and node.is_cached and node.partition in partitions
+        ]
+
+
+def _trim(log: PartitionLog, offset: int, now_ms: int, at_once: bool) -> Trimmed:
+    return trim(log, offset, now_ms, at_once=at_once)
+
+
+def _argument(arguments: Arguments, name: str, kind: type[T]) -> T:
+    """Return an argument.
+
+    Raises:
+        ControlError: It is missing, or not of that kind.
+    """
+    value = arguments.get(name)
+    if type(value) is not kind:
+        raise ControlError(f"{name}={value!r}: expected {kind.__name__}")
+    return value
+
+
+def _optional(arguments: Arguments, name: str, kind: type[T]) -> T | None:
+    return None if arguments.get(name) is None else _argument(arguments, name, kind)
+
+
+def _changed_settings(arguments: Arguments, name: str) -> dict[str, str | None]:
+    settings = _argument(arguments, name, dict)
+    if not all(value is None or isinstance(value, str) for value in settings.values()):
+        raise ControlError(f"{name}={settings!r}: expected texts")
+    return settings
+
+
+def _settings(arguments: Arguments, name: str) -> dict[str, str]:
+    changes = _changed_settings(arguments, name)
+    settings = {key: value for key, value in changes.items() if value is not None}
+    if len(settings) < len(changes):
+        raise ControlError(f"{name}={changes!r}: expected texts")
+    return settings

@@ -1,0 +1,34 @@
+"""What the kernel keeps of the mount, dropped before its time.
+
+The kernel answers such a call only when requests that are under way have been answered: the calls
+run in threads, and nobody waits for them once the mount stops.
+"""
+
+import contextlib
+from collections.abc import Iterable
+
+import pyfuse3
+import trio
+
+
+class KernelCache:
+    """Names and bytes that the kernel has cached. Event loop only."""
+
+    async def drop_name(self, parent: int, name: str) -> None:
+        """Have a name looked up anew at its next use."""
+        await trio.to_thread.run_sync(_drop_name, parent, name.encode(), abandon_on_cancel=True)
+
+    async def drop_bytes(self, inodes: Iterable[int]) -> None:
+        """Have the bytes and attributes of inodes asked for anew at their next use."""
+        await trio.to_thread.run_sync(_drop_bytes, list(inodes), abandon_on_cancel=True)
+
+
+def _drop_name(parent: int, name: bytes) -> None:
+    with contextlib.suppress(OSError):  # it is not there
+        pyfuse3.invalidate_entry(pyfuse3.InodeT(parent), pyfuse3.FileNameT(name))
+
+
+def _drop_bytes(inodes: list[int]) -> None:
+    for inode in inodes:
+        with contextlib.suppress(OSError):  # it is not there
+            pyfuse3.invalidate_inode(pyfuse3.InodeT(inode))

@@ -1,0 +1,170 @@
+"""The control socket: programs of the owner ask the daemon through it; see ``logfs.control``.
+
+A plain socket file in the root of the data directory, for its owner and root alone. Each client is
+served by a task of its own: one that hangs, in the middle of a request or before it has taken its
+answer, is let go after a while, and holds up nobody meanwhile.
+"""
+
+import contextlib
+import logging
+import os
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import trio
+
+from logfs import control
+from logfs.disk.sockets import short_path
+from logfs.disk.vfs import Disk
+from logfs.errors import ControlError, LogfsError
+from logfs.fs.commands import Commands
+from logfs.log import names
+
+logger = logging.getLogger(__name__)
+
+MAX_CLIENTS = 64
+PATIENCE_S = 30.0
+"""How long the rest of a request may take, or an answer may stay unread."""
+
+_BACKLOG = 16
+_CREDENTIALS = struct.Struct("iII")
+_PROGRESS_LINES = 64
+
+
+def listen(data: str, disk: Disk) -> socket.socket | None:
+    """Bind the socket of a data directory that this process owns; None if that cannot be done.
+
+    What a daemon that died has left is replaced.
+    """
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
+    try:
+        # Before it has a name: the file is made with the mode that the socket has.
+        os.fchmod(listener.fileno(), 0o600)
+        forget_socket(disk)
+        with short_path(data, names.CONTROL_SOCKET) as path:
+            listener.bind(path)
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        logger.warning(
+            "%s/%s: no control socket: %s; command-line tools cannot reach this daemon",
+            data, names.CONTROL_SOCKET, error,
+        )  # fmt: skip
+        return None
+    return listener
+
+
+def forget_socket(disk: Disk) -> None:
+    """Remove the socket of a data directory that this process owns."""
+    with contextlib.suppress(OSError):
+        disk.remove(names.CONTROL_SOCKET)
+
+
+class ControlServer:
+    """Serves the clients of a control socket. Event loop only."""
+
+    def __init__(self, commands: Commands) -> None:
+        self._commands = commands
+        self._clients = 0
+
+    async def run(self, listener: socket.socket) -> None:
+        """Serve until cancelled; closes the socket."""
+        sock = trio.socket.from_stdlib_socket(listener)
+        await trio.serve_listeners(self.serve, [trio.SocketListener(sock)])
+
+    async def serve(self, stream: trio.SocketStream) -> None:
+        """Serve one client until it goes."""
+        self._clients += 1
+        try:
+            async with stream:
+                self._check_client(stream)
+                while (request := await _receive(stream)) is not None:
+                    await self._answer(stream, *request)
+        except (LogfsError, OSError) as error:
+            logger.warning("control socket: %s", error)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            logger.debug("control socket: a client has gone or hangs")
+        finally:
+            self._clients -= 1
+
+    def _check_client(self, stream: trio.SocketStream) -> None:
+        credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+        pid, uid, _ = _CREDENTIALS.unpack(credentials)
+        if uid not in (0, os.getuid()):
+            raise ControlError(f"process {pid} of user {uid} was turned away")
+        if self._clients > MAX_CLIENTS:
+            raise ControlError(f"more than {MAX_CLIENTS} clients; process {pid} was turned away")
+
+    async def _answer(
+        self, stream: trio.SocketStream, header: Mapping[str, Any], payload: bytes
+    ) -> None:
+        progress, lines = trio.open_memory_channel[str](_PROGRESS_LINES)
+
+        def say(text: str) -> None:
+            try:
+                progress.send_nowait(text)
+            except (trio.WouldBlock, trio.BrokenResourceError):
+                logger.debug("control socket: nobody reads %r", text)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_forward, lines, stream)
+            with progress:
+                answer = await self._answer_to(header, payload, say)
+        await _send(stream, answer)
+
+    async def _answer_to(
+        self, header: Mapping[str, Any], payload: bytes, say: Callable[[str], None]
+    ) -> dict[str, Any]:
+        try:
+            return {"result": await self._commands.run(header, payload, say)}
+        except (LogfsError, OSError) as error:
+            return {"error": control.encode_error(error)}
+        except Exception:
+            logger.exception("a bug in logfs: the request %s failed", header.get("request"))
+            text = "a bug in logfs: the daemon's log has the traceback"
+            return {"error": control.encode_error(LogfsError(text))}
+
+
+async def _forward(lines: trio.MemoryReceiveChannel[str], stream: trio.SocketStream) -> None:
+    """Send progress as long as the client takes it."""
+    with lines:
+        try:
+            async for text in lines:
+                await _send(stream, {"progress": text})
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            await stream.aclose()  # half a frame may have been sent
+
+
+async def _send(stream: trio.SocketStream, header: Mapping[str, Any]) -> None:
+    frame = control.encode_frame(header)
+    with trio.fail_after(PATIENCE_S):
+        await stream.send_all(frame)
+
+
+async def _receive(stream: trio.SocketStream) -> tuple[dict[str, Any], bytes] | None:
+    """Receive a request; None if there is none any more."""
+    first = await stream.receive_some(1)
+    if not first:
+        return None
+    try:
+        with trio.fail_after(PATIENCE_S):
+            head = control.decode_head(
+                bytes(first) + await _exactly(stream, control.HEAD_BYTES - 1)
+            )
+            header = control.decode_header(await _exactly(stream, head.header_bytes))
+            return header, await _exactly(stream, head.payload_bytes)
+    except ControlError as error:
+        await _send(stream, {"error": control.encode_error(error)})
+        raise
+
+
+async def _exactly(stream: trio.SocketStream, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        part = await stream.receive_some(min(size - len(data), 1 << 20))
+        if not part:
+            raise trio.BrokenResourceError
+        data += part
+    return bytes(data)

@@ -1,0 +1,129 @@
+"""What an administrator does with topics, the same by a daemon and without one.
+
+On top of what ``LogStore`` can do it refuses what was probably not meant (taking back what was not
+set, making a topic smaller), and says what is set and probably not meant.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from logfs.config import TopicConfig
+from logfs.errors import InvalidConfigError
+from logfs.log.meta import partition_meta
+from logfs.log.store import LogStore
+
+
+class TopicFacts(NamedTuple):
+    """A topic and its partitions; fit for JSON.
+
+    Attributes:
+        name: The topic.
+        topic_id: 22 characters; None if it has none.
+        config: What was set.
+        effective: Every setting as it counts, set or not; those without a value are left out.
+        partitions: What ``.meta`` says of each, in order.
+        warnings: What is set and probably not meant.
+    """
+
+    name: str
+    topic_id: str | None
+    config: dict[str, str]
+    effective: dict[str, str]
+    partitions: list[dict[str, Any]]
+    warnings: list[str]
+
+
+def topic_sizes(store: LogStore) -> dict[str, int]:
+    """Return the number of partitions of every topic, hidden ones included; sorted."""
+    return {topic: len(store.partitions(topic)) for topic in store.topics()}
+
+
+def describe_topic(store: LogStore, topic: str) -> TopicFacts:
+    """Return the facts about a topic.
+
+    Raises:
+        NoSuchTopicError: There is none.
+    """
+    return TopicFacts(
+        topic,
+        store.topic_id(topic),
+        store.topic_properties(topic),
+        store.topic_config(topic).effective(),
+        [partition_meta(store.partition(topic, number)) for number in store.partitions(topic)],
+        store.config_warnings(topic),
+    )
+
+
+def create_topic(
+    store: LogStore, topic: str, partitions: int | None, config: Mapping[str, str], now_ms: int
+) -> list[str]:
+    """Make a topic and return warnings about its configuration.
+
+    Args:
+        store: The store.
+        topic: Its name.
+        partitions: How many; None for ``num.partitions`` of the store.
+        config: What is set.
+        now_ms: The clock.
+
+    Raises:
+        TopicExistsError, IllegalTopicNameError, InvalidConfigError, ReadOnlyError, OSError.
+    """
+    count = store.config.num_partitions if partitions is None else partitions
+    store.create_topic(topic, count, config, now_ms)
+    return store.config_warnings(topic)
+
+
+def alter_topic(
+    store: LogStore,
+    topic: str,
+    changes: Mapping[str, str | None],
+    partitions: int | None,
+    now_ms: int,
+) -> list[str]:
+    """Change a topic and return warnings about its configuration.
+
+    Args:
+        store: The store.
+        topic: Its name.
+        changes: Settings and their values; None takes one back.
+        partitions: How many it should have; None for as many as now.
+        now_ms: The clock.
+
+    Raises:
+        NoSuchTopicError: There is none.
+        InvalidConfigError: A setting is unknown, a value not valid, there is nothing to take back,
+            or the topic would get smaller.
+        LogOfflineError, ReadOnlyError, OSError: See ``LogStore``.
+    """
+    check_changes(topic, store.topic_properties(topic), changes)
+    check_growth(topic, len(store.partitions(topic)), partitions)
+    if changes:
+        store.alter_topic(topic, changes)
+    if partitions is not None:
+        store.grow_topic(topic, partitions, now_ms)
+    return store.config_warnings(topic)
+
+
+def check_changes(topic: str, config: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
+    """Refuse to take back what was not set.
+
+    Raises:
+        InvalidConfigError: A setting is not set, or there is none of that name.
+    """
+    for key, value in changes.items():
+        if value is None and key not in config:
+            TopicConfig().get(key)
+            raise InvalidConfigError(f"{key} is not set for topic {topic}")
+
+
+def check_growth(topic: str, present: int, partitions: int | None) -> None:
+    """Refuse to make a topic smaller: records of the partitions would be lost.
+
+    Raises:
+        InvalidConfigError: It has more partitions than it should have.
+    """
+    if partitions is not None and partitions < present:
+        raise InvalidConfigError(
+            f"topic {topic} has {present} partitions; it can grow, but not shrink to {partitions}"
+        )
