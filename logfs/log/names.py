@@ -115,6 +115,9 @@ class CutFileName(NamedTuple):
 _KINDS = "|".join(re.escape(kind) for kind in FileKind)
 _SUFFIXES = "|".join(re.escape(suffix) for suffix in FileSuffix if suffix)
 _SEGMENT_FILE = re.compile(rf"([0-9]{{20}})({_KINDS})({_SUFFIXES})?")
+_KAFKAS_OWN = re.compile(
+    rf".*(?:{'|'.join(re.escape(k) for k in FileKind if k != FileKind.TEXT_INDEX)}|\.cleaned|\.swap)"
+)
 _DIRECTORY = re.compile(
     r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]{32}(-delete|-stray|-future))?"
 )
@@ -138,6 +141,14 @@ def parse_segment_file(name: str) -> SegmentFileName | None:
     if match is None or int(match[1]) > MAX_OFFSET:
         return None
     return SegmentFileName(int(match[1]), FileKind(match[2]), FileSuffix(match[3] or ""))
+
+
+def stops_kafka(name: str) -> bool:
+    """Tell whether Kafka's loader takes a name for a segment file's and cannot read its offset.
+
+    Source: Kafka LogFileUtils.offsetFromFile, SnapshotFile.
+    """
+    return _KAFKAS_OWN.fullmatch(name) is not None and parse_segment_file(name) is None
 
 
 def format_partition_directory(topic_partition: TopicPartition) -> str:

@@ -15,8 +15,10 @@ from logfs.log.checkpoints import (
     write_leader_epochs,
 )
 from logfs.log.epochs import LeaderEpochs
+from logfs.log.loading.ending import begin_behind_what_was_lost
 from logfs.log.loading.producers import ProducerLoader
-from logfs.log.loading.recovery import Loader, Loading, begin_behind_what_was_lost, load_segments
+from logfs.log.loading.recovery import Loader, Loading, load_segments
+from logfs.log.loading.replacing import resolve_swaps
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind, FileSuffix
 from logfs.log.partition import PartitionLog
@@ -103,15 +105,19 @@ def load_partition(loading: Loading, topic_partition: TopicPartition) -> Partiti
 
 def _list_segments(loading: Loading, directory: str) -> dict[int, set[FileKind]]:
     """List the segment files; what Kafka's loader removes goes, unless the store is read-only."""
+    if not loading.read_only:
+        resolve_swaps(loading.disk, directory)
     kinds: dict[int, set[FileKind]] = {}
     for name, is_directory in loading.disk.list(directory):
         parsed = None if is_directory else names.parse_segment_file(name)
         if parsed is None:
-            continue
-        if parsed.suffix is FileSuffix.NONE:
+            if not is_directory and names.stops_kafka(name):
+                logger.warning(
+                    "%s/%s is passed over: it is named like a segment file, without 20 digits of "
+                    "an offset in front; no Kafka broker starts with it", directory, name
+                )  # fmt: skip
+        elif parsed.suffix is FileSuffix.NONE:
             kinds.setdefault(parsed.base_offset, set()).add(parsed.kind)
-        elif parsed.suffix in (FileSuffix.DELETED, FileSuffix.CLEANED) and not loading.read_only:
-            loading.disk.remove(f"{directory}/{name}")
     if not loading.read_only:
         for base_offset in [base for base, found in kinds.items() if _is_leftover(found)]:
             segment = Segment(loading.opened, directory, base_offset, Positions())
