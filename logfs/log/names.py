@@ -115,9 +115,7 @@ class CutFileName(NamedTuple):
 _KINDS = "|".join(re.escape(kind) for kind in FileKind)
 _SUFFIXES = "|".join(re.escape(suffix) for suffix in FileSuffix if suffix)
 _SEGMENT_FILE = re.compile(rf"([0-9]{{20}})({_KINDS})({_SUFFIXES})?")
-_KAFKAS_OWN = re.compile(
-    rf".*(?:{'|'.join(re.escape(k) for k in FileKind if k != FileKind.TEXT_INDEX)}|\.cleaned|\.swap)"
-)
+_KAFKAS_OWN = re.compile(r".*\.(?:log|index|timeindex|txnindex|snapshot|cleaned|swap)")
 _DIRECTORY = re.compile(
     r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]{32}(-delete|-stray|-future))?"
 )

@@ -5,8 +5,8 @@ write segments that reach further (KAFKA-6264), and one record with a wild offse
 a segment becomes several, each named after its first batch; the batches stay what they are. One
 whose own name is lower than that is renamed first, so that what replaces a segment has its name.
 
-The new files replace the old one as ``replacing`` says, so a stop at any moment leaves the one or the
-others, for a broker as well. They come without indexes: what loads them makes those.
+The new files replace the old one as ``replacing`` says, so a stop at any moment leaves the one or
+the others, for a broker as well. They come without indexes: what loads them makes those.
 
 Source: Kafka LocalLog.splitOverflowedSegment.
 """
