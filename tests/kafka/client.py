@@ -164,6 +164,28 @@ class Client:
         offset = self._offset(topic, partition, OffsetSpec.max_timestamp())
         return None if offset < 0 else offset
 
+    def list_offsets(
+        self, topics: Iterable[str], time: int | str, *, isolation: str = READ_UNCOMMITTED
+    ) -> dict[str, tuple[int, int] | None]:
+        """Return (timestamp, offset) of partition 0 of many topics as ListOffsets answers it.
+
+        Args:
+            topics: Their names.
+            time: Epoch milliseconds, or ``earliest``, ``latest``, ``max_timestamp``.
+            isolation: Of the consumer that asks.
+        """
+        spec = (
+            getattr(OffsetSpec, time)() if isinstance(time, str) else OffsetSpec.for_timestamp(time)
+        )
+        where = {TopicPartition(name, 0): spec for name in topics}
+        level = IsolationLevel[isolation.upper()]
+        futures = self._admin.list_offsets(where, isolation_level=level)
+        found = {tp.topic: future.result(PATIENCE_S) for tp, future in futures.items()}
+        return {
+            name: None if info.offset < 0 else (int(info.timestamp), int(info.offset))
+            for name, info in found.items()
+        }
+
     # Inside
 
     def _consume(self, where: list[TopicPartition], isolation: str) -> dict[str, list[Record]]:
