@@ -80,7 +80,7 @@ def _transactions(client: Client, topic: str) -> None:
             (producer.abort if (n + number) % 3 == 0 else producer.commit)()
 
 
-def _clean(client: Client, topic: str, broker: Broker) -> None:
+def clean(client: Client, topic: str, broker: Broker) -> None:
     """Have the cleaner take everything but the active segment once, and then no more."""
     before = _cleaned_to(broker.data, topic)
     client.alter_topic(topic, min_compaction_lag_ms="0")
@@ -108,14 +108,14 @@ def _compact(client: Client, topic: str, broker: Broker) -> None:
         tombstones = [r._replace(value=None) for r in numbered(7, 31 * n, keys=100)]
         producer.batches(topic, [*batches(records, 30), tombstones])
         producer.batches(topic, batches(numbered(400, 10_000, keys=2), 80))
-        _clean(client, topic, broker)
+        clean(client, topic, broker)
 
 
 def _compact_transactions(client: Client, topic: str, broker: Broker) -> None:
     for n in range(2):
         _transactions(client, topic)
         client.producer().batches(topic, batches(numbered(900, 20_000 * n, keys=3), 30))
-        _clean(client, topic, broker)
+        clean(client, topic, broker)
 
 
 def _retention(client: Client, topic: str, broker: Broker) -> None:
