@@ -8,7 +8,7 @@ import pytest
 from logfs.types import IsolationLevel, View
 from tests.fs.world import World
 from tests.log.test_isolation import held_back, interleaved, put
-from tests.log.transactions import ABORT, TransactionLog
+from tests.log.transactions import ABORT, TransactionLog, append_batch, marker
 from tests.records.oracle import rendering
 
 LEVELS = list(IsolationLevel)
@@ -19,11 +19,9 @@ def mounted(log: TransactionLog, level: IsolationLevel) -> World:
     world = World(
         log.bench.disk.after_kill(), options=f"isolation.level={level}", boot=log.bench.boot
     )
-    partition = world.store.partition("t", 0)
-    made = log.log.snapshot
-    partition.snapshot = partition.snapshot._replace(
-        aborted=made.aborted, unstable=made.unstable, watermark=made.watermark
-    )
+    partition, made = world.store.partition("t", 0), log.log.snapshot
+    assert partition.snapshot.aborted == made.aborted
+    partition.snapshot = partition.snapshot._replace(watermark=made.watermark)
     return world
 
 
@@ -98,11 +96,8 @@ async def test_names_that_were_made_before_a_transaction_ended_do_not_change() -
     before = await world.read(fixed, 0)
     growing, size = await world.open("t/0", os.O_RDONLY), (await world.find("t/0")).st_size
     assert await world.read(growing, 0) == before == log.text(IsolationLevel.READ_COMMITTED)
-    log.end(1, ABORT, log.bench.now_ms)
-    partition = world.store.partition("t", 0)
-    partition.snapshot = partition.snapshot._replace(
-        aborted=log.log.snapshot.aborted, unstable=None
-    )
+    partition, now_ms = world.store.partition("t", 0), world.clock.now_ms
+    append_batch(partition, marker(1, partition.log_end_offset, ABORT, now_ms), (0, 0, 0), now_ms)
     world.clock.advance(2)
     assert await world.read(fixed, 0) == before
     assert (await world.find("t/0")).st_size > size  # the aborted records are a hole

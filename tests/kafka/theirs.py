@@ -158,11 +158,8 @@ NEEDS_BROKER = (_compact, _compact_transactions, _retention)
 def fill(broker: Broker, client: Client) -> list[object]:
     """Make and fill all topics; what it returns keeps a transaction open that is in one of them."""
     client.create_topics({name: config for name, (config, _) in TOPICS.items()})
-    for name, (_, write) in TOPICS.items():
-        if write in NEEDS_BROKER:
-            write(client, name, broker)
-        else:
-            write(client, name)
+    for name in TOPICS:
+        fill_topic(broker, client, name)
     left_open = client.producer(
         transactional_id="left-open", transaction_timeout_ms="900000", compression_type="lz4"
     )
@@ -171,3 +168,12 @@ def fill(broker: Broker, client: Client) -> list[object]:
     left_open.flush()
     client.producer().batches("open-transaction", [numbered(20), numbered(5)])
     return [left_open]
+
+
+def fill_topic(broker: Broker, client: Client, name: str) -> None:
+    """Fill one of the topics, which has been made."""
+    _, write = TOPICS[name]
+    if write in NEEDS_BROKER:
+        write(client, name, broker)
+    else:
+        write(client, name)

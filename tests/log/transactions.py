@@ -8,6 +8,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from logfs.log.partition import PartitionLog
 from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.segments.snapshot import LogPoint
 from logfs.records._native import find_produced
@@ -33,6 +34,19 @@ def marker(producer_id: int, offset: int, kind: int, timestamp: int) -> bytes:
         producer_id=producer_id, producer_epoch=0, is_transactional=True, is_control=True
     )
     return encode_batch([record], fields)
+
+
+def append_batch(
+    log: PartitionLog, data: bytes, lengths: tuple[int, int, int], now_ms: int
+) -> None:
+    """Append a producer's batch, or a marker, whose records have these lengths."""
+    header = decode_header(data)
+    batch = EncodedBatch(
+        data, header.base_offset, header.last_offset, header.max_timestamp, *lengths
+    )
+    (produced,) = find_produced(data, 0, len(data), 0)
+    appended = log.append_produced(batch, produced, now_ms)
+    assert appended == (header.base_offset, header.last_offset, False)
 
 
 @dataclass
@@ -92,7 +106,9 @@ class TransactionLog(HoledLog):
             base_sequence=producer.sequence,
             is_transactional=True,
         )
-        self._append(encode_batch(placed, fields), oracle.lengths(placed))
+        append_batch(
+            self.log, encode_batch(placed, fields), oracle.lengths(placed), self.bench.now_ms
+        )
         producer.sequence += len(placed)
         producer.open += [self.model.append(record) for record in placed]
         self.publish()
@@ -103,7 +119,9 @@ class TransactionLog(HoledLog):
         if not producer.open:
             return
         offset = self.log.log_end_offset
-        self._append(marker(producer_id, offset, kind, timestamp), (0, 0, 0))
+        append_batch(
+            self.log, marker(producer_id, offset, kind, timestamp), (0, 0, 0), self.bench.now_ms
+        )
         self.model.end_offset += 1
         aborted, producer.open = producer.open, []
         if kind == ABORT:
@@ -112,15 +130,6 @@ class TransactionLog(HoledLog):
                 AbortedTransaction(producer_id, aborted[0], offset, self.stable_offset)
             )
         self.publish()
-
-    def _append(self, data: bytes, lengths: tuple[int, int, int]) -> None:
-        header = decode_header(data)
-        batch = EncodedBatch(
-            data, header.base_offset, header.last_offset, header.max_timestamp, *lengths
-        )
-        (produced,) = find_produced(data, 0, len(data), 0)
-        appended = self.log.append_produced(batch, produced, self.bench.now_ms)
-        assert appended == (header.base_offset, header.last_offset, False)
 
     def publish(self) -> None:
         """Tell readers of the high watermark; the log knows of transactions by itself."""
