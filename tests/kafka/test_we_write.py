@@ -7,107 +7,29 @@ is the one it gave, so either logfs writes into the broker's own data directory,
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from logfs.config import CompressionType
-from logfs.log.partition import PartitionLog
-from logfs.log.reading.lookup import offset_for_time
+from logfs.log.reading.kafkaoffsets import offset_by_timestamp
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.records.record import Record
-from logfs.types import View
+from logfs.types import IsolationLevel
 from tests.kafka import ours, tools
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
-from tests.records.oracle import rendering
+from tests.kafka.scenarios import SCENARIOS, TIME_MS, Expected, keyed, numbered
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-TIME_MS = 1_700_000_000_000
-SMALL_SEGMENTS = {"internal.segment.bytes": "20000", "index.interval.bytes": "1000"}
 
-
-@dataclass(frozen=True)
-class Scenario:
-    """A log: the topic's configuration, the view it is written through, and batches of records."""
-
-    config: Mapping[str, str]
-    view: View
-    batches: list[list[Record]]
-
-    def write(self, log: PartitionLog) -> list[Record]:
-        """Write it, and return the records as every reader has to find them."""
-        writer = LineWriter(log, self.view)
-        expected: list[Record] = []
-        for batch in self.batches:
-            data = b"".join(rendering(self.view, record) for record in batch)
-            # Each batch comes at the time of its last record.
-            at = batch[-1].timestamp
-            assert writer.write(data, at) == len(data)
-            for record in batch:
-                keeps_time = self.view is View.JSONL and "message.timestamp.type" not in self.config
-                expected.append(
-                    record._replace(
-                        offset=len(expected), timestamp=record.timestamp if keeps_time else at
-                    )
-                )
-        writer.close(TIME_MS)
-        return expected
-
-
-def numbered(batches: int, records: int) -> list[list[Record]]:
-    """Return batches of records that differ in value and time."""
-    numbers = [range(b * records, (b + 1) * records) for b in range(batches)]
-    return [
-        [Record(0, TIME_MS + 7 * n, None, b"record %d, some text" % n) for n in batch]
-        for batch in numbers
-    ]
-
-
-def keyed(batches: list[list[Record]]) -> list[list[Record]]:
-    return [[r._replace(key=b"key %d" % (n % 7)) for n, r in enumerate(b)] for b in batches]
-
-
-ODD = [
-    Record(0, TIME_MS, None, b"a plain value"),
-    Record(0, TIME_MS - 5_000, b"key", None),
-    Record(0, TIME_MS + 70_000, b"", b""),
-    Record(0, TIME_MS + 1, b"\xff\x00", b"\xfe\n\t", ((b"h", b"\xff"), (b"h", None))),
-    Record(0, TIME_MS + 2, "größe".encode(), "größe".encode(), (("größe".encode(), b""),)),
-]
-SCENARIOS = {
-    "text": Scenario({}, View.TEXT, [[Record(0, TIME_MS, None, b"x"), Record(0, TIME_MS)]]),
-    "tsv": Scenario({}, View.TSV, keyed(numbered(3, 5))),
-    "jsonl": Scenario({}, View.JSONL, [ODD, ODD[:2], ODD[2:]]),
-    **{
-        codec.value: Scenario(
-            {"compression.type": codec.value, **SMALL_SEGMENTS}, View.TEXT, numbered(60, 40)
-        )
-        for codec in CompressionType
-    },
-    "zstd-jsonl": Scenario({"compression.type": "zstd"}, View.JSONL, [ODD * 50] * 3),
-    "segments": Scenario(SMALL_SEGMENTS, View.JSONL, numbered(200, 10)),
-    "times-go-back": Scenario(SMALL_SEGMENTS, View.JSONL, numbered(60, 20)[::-1]),
-    "append-time": Scenario(
-        {"message.timestamp.type": "LogAppendTime", **SMALL_SEGMENTS}, View.TSV,
-        keyed(numbered(60, 20)),
-    ),
-    "compacted-later": Scenario({"cleanup.policy": "compact"}, View.TSV, keyed(numbered(2, 9))),
-    "empty": Scenario({}, View.TEXT, []),
-}  # fmt: skip
-# An empty value and a null one are the same line of text.
-SCENARIOS["text"].batches[0][1] = SCENARIOS["text"].batches[0][1]._replace(value=b"")
-
-
-def write_all(store: LogStore) -> dict[str, list[Record]]:
+def write_all(store: LogStore) -> dict[str, Expected]:
     return {name: s.write(store.partition(name, 0)) for name, s in SCENARIOS.items()}
 
 
-def write_beside(data: Path, own: Path) -> dict[str, list[Record]]:
+def write_beside(data: Path, own: Path) -> dict[str, Expected]:
     """Write in a directory of logfs's own, and put the segments into the broker's."""
     own.mkdir()
     with ours.opened(own) as store:
@@ -115,18 +37,26 @@ def write_beside(data: Path, own: Path) -> dict[str, list[Record]]:
             store.create_topic(name, 1, {"retention.ms": "-1", **scenario.config}, TIME_MS)
         expected = write_all(store)
     for name in SCENARIOS:
-        for pattern in ("*.log", "*.index", "*.timeindex", "*.snapshot", "*.textindex", "logfs.*"):
+        for pattern in (
+            "*.log",
+            "*.index",
+            "*.timeindex",
+            "*.txnindex",
+            "*.snapshot",
+            "*.textindex",
+            "logfs.*",
+        ):
             for file in (own / f"{name}-0").glob(pattern):
                 shutil.copy2(file, data / f"{name}-0")
     return expected
 
 
-def trusted(data: Path, own: Path) -> dict[str, list[Record]]:
+def trusted(data: Path, own: Path) -> dict[str, Expected]:
     """The broker has stopped cleanly, so it takes the indexes as they are."""
     return write_beside(data, own)
 
 
-def recovered(data: Path, own: Path) -> dict[str, list[Record]]:
+def recovered(data: Path, own: Path) -> dict[str, Expected]:
     """The broker has to recover: it checks every batch, and makes the indexes anew."""
     expected = write_beside(data, own)
     for file in [data / ".kafka_cleanshutdown", *data.glob("*-checkpoint")]:
@@ -134,7 +64,7 @@ def recovered(data: Path, own: Path) -> dict[str, list[Record]]:
     return expected
 
 
-def write_in_place(data: Path, *, clean: bool) -> dict[str, list[Record]]:
+def write_in_place(data: Path, *, clean: bool) -> dict[str, Expected]:
     with ours.opened(data, clean=clean) as store:
         for name, scenario in SCENARIOS.items():
             # A topic of a broker brings no configuration along.
@@ -142,17 +72,17 @@ def write_in_place(data: Path, *, clean: bool) -> dict[str, list[Record]]:
         return write_all(store)
 
 
-def in_place(data: Path, own: Path) -> dict[str, list[Record]]:
+def in_place(data: Path, own: Path) -> dict[str, Expected]:
     """logfs has owned the broker's directory and stopped cleanly: all of it is ours."""
     return write_in_place(data, clean=True)
 
 
-def in_place_killed(data: Path, own: Path) -> dict[str, list[Record]]:
+def in_place_killed(data: Path, own: Path) -> dict[str, Expected]:
     """As ``in_place``, but logfs was killed."""
     return write_in_place(data, clean=False)
 
 
-WAYS: list[Callable[[Path, Path], dict[str, list[Record]]]] = [
+WAYS: list[Callable[[Path, Path], dict[str, Expected]]] = [
     trusted,
     recovered,
     in_place,
@@ -172,7 +102,7 @@ class Opened:
 
     broker: Broker
     client: Client
-    expected: dict[str, list[Record]]
+    expected: dict[str, Expected]
     found: dict[str, dict[str, list[Record]]]
     before: Path
 
@@ -204,16 +134,19 @@ def opened(
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_consumers_read_what_was_written(opened: Opened, name: str) -> None:
-    for found in opened.found.values():
-        assert found[name] == opened.expected[name]
-    assert opened.client.earliest(name) == 0
-    assert opened.client.latest(name) == len(opened.expected[name])
+    client, expected = opened.client, opened.expected[name]
+    assert opened.found[READ_UNCOMMITTED][name] == expected.records
+    assert opened.found[READ_COMMITTED][name] == expected.committed
+    assert client.earliest(name) == 0
+    assert client.latest(name) == expected.end
+    assert client.latest(name, isolation=READ_COMMITTED) == expected.stable
 
 
 def test_consumers_that_start_in_the_middle_find_their_place(opened: Opened) -> None:
-    starts = {name: 2 * len(expected) // 3 for name, expected in opened.expected.items()}
+    starts = {name: 2 * expected.end // 3 for name, expected in opened.expected.items()}
     found = opened.client.consume_all(SCENARIOS, starts=starts)
-    assert found == {name: opened.expected[name][start:] for name, start in starts.items()}
+    for name, start in starts.items():
+        assert found[name] == [r for r in opened.expected[name].records if r.offset >= start]
 
 
 def test_the_log_was_taken_as_it_is(opened: Opened) -> None:
@@ -242,13 +175,31 @@ def test_kafka_dump_log_finds_nothing_wrong(opened: Opened) -> None:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_offsets_by_time_agree(opened: Opened, name: str) -> None:
-    records = opened.expected[name]
+    records = opened.expected[name].records
     step = max(1, len(records) // 6)
-    times = {TIME_MS - 10**6, TIME_MS + 10**9}
+    times = {TIME_MS - 10**6, TIME_MS + 10**12}
     times |= {r.timestamp + delta for r in records[::step] for delta in (-1, 0, 1)}
-    snapshot = ours.seen(opened.before, name).snapshot
-    found = {at: offset_for_time(snapshot, at) for at in times}
-    assert found == {at: opened.client.offset_for_time(name, at) for at in times}
+    log = ours.seen(opened.before, name)
+    for level in (READ_UNCOMMITTED, READ_COMMITTED):
+        found = {at: offset_by_timestamp(log, at, IsolationLevel(level)) for at in times}
+        assert {at: answer and answer.offset for at, answer in found.items()} == {
+            at: opened.client.offset_for_time(name, at, isolation=level) for at in times
+        }
+
+
+def test_the_broker_knows_the_producers(opened: Opened) -> None:
+    name = "open-transaction"
+    entries = ours.seen(opened.before, name)._producers.entries.values()
+    known = {
+        str(entry.producer_id): [
+            *(str(x) for x in (entry.epoch, entry.coordinator_epoch, entry.last_sequence)),
+            str(entry.last_timestamp),
+            "None" if entry.transaction_offset is None else str(entry.transaction_offset),
+        ]
+        for entry in entries
+    }
+    assert len(known) == 4
+    assert tools.describe_producers(opened.broker.bootstrap, name) == known
 
 
 def test_the_broker_goes_on_where_logfs_stopped(opened: Opened) -> None:
@@ -257,4 +208,5 @@ def test_the_broker_goes_on_where_logfs_stopped(opened: Opened) -> None:
         opened.client.produce(name, keyed(numbered(1, 2))[0])
     found = opened.client.consume_all(SCENARIOS)
     for name, expected in opened.expected.items():
-        assert [r.offset for r in found[name]] == [*range(len(expected) + 2)]
+        new = [expected.end, expected.end + 1]
+        assert [r.offset for r in found[name]] == [*(r.offset for r in expected.records), *new]

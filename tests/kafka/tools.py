@@ -16,6 +16,7 @@ from tests.kafka import jars
 from tests.mounting import PATIENCE_S
 
 DUMP_LOG = "kafka.tools.DumpLogSegments"
+TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
 STORAGE = "kafka.tools.StorageTool"
 
 _COMPLAINTS = re.compile(
@@ -68,3 +69,20 @@ def dump_log(files: Iterable[Path], *options: str) -> Dump:
     names = ",".join(str(file) for file in files)
     got = run(DUMP_LOG, *options, "--files", names)
     return Dump(got.status, got.stdout, got.stderr)
+
+
+def describe_producers(bootstrap: str, topic: str, partition: int = 0) -> dict[str, list[str]]:
+    """Return what a broker knows of the producers of a partition: the columns by producer id.
+
+    They are epoch, coordinator epoch, last sequence, last timestamp and the first offset of the
+    open transaction, ``None`` if there is none.
+    """
+    got = run(
+        TRANSACTIONS,
+        *("--bootstrap-server", bootstrap, "describe-producers"),
+        *("--topic", topic, "--partition", str(partition)),
+    )
+    assert got.status == 0, got
+    # The table comes behind what the client logs.
+    table = got.stdout[got.stdout.index("\nProducerId") :].splitlines()[2:]
+    return {fields[0]: fields[1:] for fields in (line.split() for line in table) if fields}
