@@ -157,6 +157,18 @@ def test_an_index_is_printed_and_checked(here: Path, logfs: Call) -> None:
     assert "expected a whole batch at position" in beyond.errors[0]
 
 
+def test_indexes_without_an_entry_yet_are_no_damage(here: Path, logfs: Call) -> None:
+    index, times = offset_index([], zeros=9), time_index([], zeros=9)
+    write_segment(here, b"", index=index, timeindex=times)
+    batch = encode_batch([record(7, b"a"), record(8, b"b")])
+    write_segment(here, batch, 7, index=index, timeindex=times)
+    for base_offset, count in ((0, 1), (7, 2)):
+        names = [f"{base_offset:020}.index", f"{base_offset:020}.timeindex"]
+        outcome = logfs("dump", *names)
+        assert outcome.status == 0
+        assert sum("ndex" in line and "offset: " in line for line in outcome.errors) == count
+
+
 def test_a_sanity_check_looks_only_at_the_entries(here: Path, logfs: Call) -> None:
     log = dumps.hand_made_log()
     files = [f"{0:020}.index", f"{0:020}.timeindex"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logfs.records.batch import encode_batch
-from tests.cli.conftest import run
+from tests.cli.conftest import Outcome, run
 from tests.kafka import jars
 from tests.kafka.tools import DUMP_LOG
 from tests.log import dumps
@@ -21,8 +21,8 @@ UTF8 = "-Dsun.stdout.encoding=UTF-8"
 """Java prints in the encoding of the locale, logfs in UTF-8."""
 
 
-def compare(files: Sequence[Path], *options: str, is_read: bool = True) -> list[str]:
-    """Print files with both, demand the same, and return the lines that both wrote to stderr.
+def compare(files: Sequence[Path], *options: str, is_read: bool = True) -> Outcome:
+    """Print files with both, demand the same, and return it.
 
     Where the tool gives up (not ``is_read``), its stderr is a Java stack.
     """
@@ -38,9 +38,9 @@ def compare(files: Sequence[Path], *options: str, is_read: bool = True) -> list[
         # Of several files the tool's findings come in the order of a hash table.
         assert sorted(ours.errors) == sorted(theirs.stderr.decode().splitlines())
         assert len(files) > 1 or ours.errors == theirs.stderr.decode().splitlines()
-        return ours.errors
+        return ours
     assert (theirs.returncode, ours.status, len(ours.errors)) == (1, 1, 1)
-    return []
+    return ours
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,8 @@ def test_indexes(tmp_path: Path) -> None:
     )
     index, times = tmp_path / f"{0:020}.index", tmp_path / f"{0:020}.timeindex"
     for options in ([], ["--verify-index-only"]):
-        assert len(compare([index], *options)) == 3
-        assert len(compare([times], *options)) == 7
+        assert len(compare([index], *options).errors) == 3
+        assert len(compare([times], *options).errors) == 7
     compare([index], "--index-sanity-check")
     compare([times], "--index-sanity-check", is_read=False)  # zeros are less than the first time
     compare([index], "--max-message-size", "50", is_read=False)

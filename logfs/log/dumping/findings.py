@@ -27,8 +27,8 @@ class Findings:
     """Collects what is wrong, or only strange, in all files of a dump.
 
     Attributes:
-        is_damaged: Something is wrong: not only missing offsets, which compaction leaves, nor the
-            timestamp of a batch that compaction emptied.
+        is_damaged: Something is wrong, and not only strange: compaction leaves missing offsets and
+            empty batches with a timestamp, a broker that runs indexes full of zeros.
     """
 
     is_damaged: bool = False
@@ -38,9 +38,9 @@ class Findings:
     _not_found: Pairs = field(default_factory=dict)
     _gaps: Pairs = field(default_factory=dict)
 
-    def index_mismatch(self, path: str, indexed: int, found: int) -> None:
+    def index_mismatch(self, path: str, indexed: int, found: int, *, is_harmless: bool) -> None:
         """An index entry names another last offset than the batch it points to."""
-        self.is_damaged = True
+        self.is_damaged |= not is_harmless
         self._mismatches.setdefault(path, []).append((indexed, found))
 
     def timestamp_mismatch(self, path: str, indexed: int, found: int, *, is_harmless: bool) -> None:
@@ -53,9 +53,9 @@ class Findings:
         self.is_damaged = True
         self._out_of_order.setdefault(path, []).append((timestamp, before))
 
-    def not_found(self, path: str, indexed: int, found: int) -> None:
+    def not_found(self, path: str, indexed: int, found: int, *, is_harmless: bool) -> None:
         """A time index entry names an offset with which no batch ends."""
-        self.is_damaged = True
+        self.is_damaged |= not is_harmless
         self._not_found.setdefault(path, []).append((indexed, found))
 
     def gaps(self, path: str, pairs: Sequence[tuple[int, int]]) -> None:

@@ -2,7 +2,9 @@
 
 An entry of an offset index has to point to a batch that ends with its offset, one of a time index
 to name the last offset of a batch whose largest record timestamp it has; timestamps increase. From
-the second entry on, one at the base offset is the zeros of a preallocated file: the end.
+the second entry on, one at the base offset is the zeros of a preallocated file: the end. Zeros in
+the first entry are printed and checked like any other, as Kafka's tool does it, but no damage: the
+active segment of a broker that runs has such indexes until the first entry comes.
 
 Sources: Kafka DumpLogSegments.dumpIndex, dumpTimeIndex; OffsetIndex, TimeIndex, AbstractIndex.
 """
@@ -105,6 +107,9 @@ def _dump_offsets(
         if entry.offset == index.base_offset and number > 0:
             return
         frame = _first_frame(window, entry.position, options.max_message_bytes, size)
+        is_unused = entry == (index.base_offset, 0)
+        if frame is None and is_unused:
+            return
         if frame is None:
             raise CorruptIndexError(
                 f"{source.path}: entry {number}, offset {entry.offset}: expected a whole batch at "
@@ -112,7 +117,7 @@ def _dump_offsets(
             )
         found = window.last_offset(frame)
         if found != entry.offset:
-            findings.index_mismatch(source.absolute, entry.offset, found)
+            findings.index_mismatch(source.absolute, entry.offset, found, is_harmless=is_unused)
         if not options.verify_only:
             streams.print(f"offset: {entry.offset} position: {entry.position}")
 
@@ -158,8 +163,9 @@ def _check_time(
     position = offsets.position_of(entry.offset)
     frame = _frame_ending_behind(window, position, entry.offset)
     last_offset = -1 if frame is None else window.last_offset(frame)
+    is_unused = entry == (0, offsets.base_offset)
     if frame is None or last_offset != entry.offset:
-        findings.not_found(source.absolute, entry.offset, last_offset)
+        findings.not_found(source.absolute, entry.offset, last_offset, is_harmless=is_unused)
         return
     found, is_empty = _largest_timestamp(window, frame)
     if found != entry.timestamp:
