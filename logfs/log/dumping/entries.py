@@ -1,38 +1,19 @@
 """Producer snapshots, transaction indexes and checkpoints: files of entries that are only printed.
 
-    producer snapshot, .snapshot; a file that is not sound in every byte is not used
-    bytes  field            type
-    0-1    version          int16   1
-    2-5    CRC              uint32  CRC-32C of bytes 6 to the end
-    6-9    count            int32   of the entries, 46 bytes each:
-    0-7    producer id      int64
-    8-9    producer epoch   int16
-    10-13  last sequence    int32   -1: no batch known
-    14-21  last offset      int64   -1: no batch known
-    22-25  offset delta     int32   last offset - base offset of the last batch
-    26-33  timestamp        int64   of the last batch or marker
-    34-37  coordinator      int32   its epoch, -1: none
-    38-45  transaction      int64   first offset of the open one, -1: none
-
     leader-epoch-checkpoint    epoch: <n> startOffset: <n>
     offset checkpoint          topic: <name> partition: <n> offset: <n>
 
-Source: Kafka ProducerStateManager.readSnapshot, DumpLogSegments.
+Sources: Kafka DumpLogSegments; ProducerStateManager.readSnapshot, what it says of a bad snapshot.
 """
-
-import struct
 
 from logfs.log.checkpoints import parse_leader_epochs, parse_offsets
 from logfs.log.dumping.findings import Findings
 from logfs.log.dumping.source import Source, Streams
+from logfs.log.producers.snapshots import CHECKED_FROM, ENTRY, HEADER, decode_snapshot
+from logfs.log.producers.snapshots import VERSION as SNAPSHOT_VERSION
+from logfs.log.producers.state import ProducerEntry
 from logfs.log.producers.txnindex import VERSION, decode_txn_index
 from logfs.records.checksum import crc32c
-
-_SNAPSHOT_VERSION = 1
-_SNAPSHOT_HEADER = struct.Struct(">hIi")
-_CRC_START = 6
-_ENTRY = struct.Struct(">qhiqiqiq")
-_MAX_INT32 = 2**31 - 1
 
 
 def dump_snapshot(source: Source, streams: Streams, findings: Findings) -> None:
@@ -43,10 +24,8 @@ def dump_snapshot(source: Source, streams: Streams, findings: Findings) -> None:
         findings.is_damaged = True
         streams.complain(problem)
         return
-    count = _SNAPSHOT_HEADER.unpack_from(data)[2]
-    stop = _SNAPSHOT_HEADER.size + count * _ENTRY.size
-    for entry in _ENTRY.iter_unpack(data[_SNAPSHOT_HEADER.size : stop]):
-        streams.print(_producer_line(*entry))
+    for entry in decode_snapshot(data, source.path):
+        streams.print(_producer_line(entry))
 
 
 def dump_txn_index(source: Source, streams: Streams) -> None:
@@ -87,13 +66,13 @@ def dump_offset_checkpoint(source: Source, streams: Streams) -> None:
 def _snapshot_problem(data: bytes) -> str | None:
     """Return what Kafka says of a snapshot that it does not use, None of a sound one."""
     invalid = "Snapshot failed schema validation: "
-    if len(data) < _SNAPSHOT_HEADER.size:
+    if len(data) < HEADER.size:
         return f"{invalid}null"
-    version, stored, count = _SNAPSHOT_HEADER.unpack_from(data)
-    left = len(data) - _SNAPSHOT_HEADER.size
-    computed = crc32c(data[_CRC_START:])
+    version, stored, count = HEADER.unpack_from(data)
+    left = len(data) - HEADER.size
+    computed = crc32c(data[CHECKED_FROM:])
     problem = None
-    if version != _SNAPSHOT_VERSION:
+    if version != SNAPSHOT_VERSION:
         problem = f"{invalid}Snapshot contained an unknown file version {version}"
     elif count < 0:
         problem = f"{invalid}non-nullable field producerEntries was serialized as null"
@@ -102,7 +81,7 @@ def _snapshot_problem(data: bytes) -> str | None:
             f"{invalid}Tried to allocate a collection of size {count}, but there are only {left} "
             "bytes remaining."
         )
-    elif count * _ENTRY.size > left:
+    elif count * ENTRY.size > left:
         problem = f"{invalid}null"
     elif stored != computed:
         problem = (
@@ -112,28 +91,19 @@ def _snapshot_problem(data: bytes) -> str | None:
     return problem
 
 
-def _producer_line(*entry: int) -> str:
-    (
-        producer_id,
-        epoch,
-        last_sequence,
-        last_offset,
-        offset_delta,
-        timestamp,
-        coordinator_epoch,
-        transaction,
-    ) = entry
-    first = "OptionalLong.empty" if transaction < 0 else f"OptionalLong[{transaction}]"
+def _producer_line(entry: ProducerEntry) -> str:
+    offset = entry.transaction_offset
+    first = "OptionalLong.empty" if offset is None else f"OptionalLong[{offset}]"
     line = (
-        f"producerId: {producer_id} producerEpoch: {epoch} coordinatorEpoch: {coordinator_epoch} "
-        f"currentTxnFirstOffset: {first} lastTimestamp: {timestamp} "
+        f"producerId: {entry.producer_id} producerEpoch: {entry.epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {first} "
+        f"lastTimestamp: {entry.last_timestamp} "
     )
-    if last_offset < 0:
+    if not entry.batches:
         return line
-    first_sequence = last_sequence - offset_delta
-    if first_sequence < 0:  # sequences go on with 0 behind 2^31 - 1
-        first_sequence += _MAX_INT32 + 1
+    batch = entry.batches[-1]
     return (
-        f"{line}firstSequence: {first_sequence} lastSequence: {last_sequence} "
-        f"lastOffset: {last_offset} offsetDelta: {offset_delta} timestamp: {timestamp}"
+        f"{line}firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
+        f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
+        f"timestamp: {batch.timestamp}"
     )

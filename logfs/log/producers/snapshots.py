@@ -37,16 +37,16 @@ from logfs.records.checksum import crc32c
 logger = logging.getLogger(__name__)
 
 VERSION = 1
-_HEADER = struct.Struct(">hIi")
-_ENTRY = struct.Struct(">qhiqiqiq")
-_CHECKED_FROM = 6
+HEADER = struct.Struct(">hIi")
+ENTRY = struct.Struct(">qhiqiqiq")
+CHECKED_FROM = 6
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """Return the contents of a snapshot file."""
     rows = [_encode_entry(entry) for entry in entries]
-    data = bytearray(_HEADER.pack(VERSION, 0, len(rows)) + b"".join(rows))
-    _HEADER.pack_into(data, 0, VERSION, crc32c(memoryview(data)[_CHECKED_FROM:]), len(rows))
+    data = bytearray(HEADER.pack(VERSION, 0, len(rows)) + b"".join(rows))
+    HEADER.pack_into(data, 0, VERSION, crc32c(memoryview(data)[CHECKED_FROM:]), len(rows))
     return bytes(data)
 
 
@@ -60,20 +60,20 @@ def decode_snapshot(data: bytes, name: str) -> list[ProducerEntry]:
     Raises:
         CorruptIndexError: It is torn, or of another version.
     """
-    if len(data) < _HEADER.size:
-        raise CorruptIndexError(f"{name}: {len(data)} bytes, expected at least {_HEADER.size}")
-    version, crc, count = _HEADER.unpack_from(data)
+    if len(data) < HEADER.size:
+        raise CorruptIndexError(f"{name}: {len(data)} bytes, expected at least {HEADER.size}")
+    version, crc, count = HEADER.unpack_from(data)
     if version != VERSION:
         raise CorruptIndexError(f"{name}: version {version}, expected {VERSION}")
-    if crc32c(data[_CHECKED_FROM:]) != crc or len(data) != _HEADER.size + count * _ENTRY.size:
+    if crc32c(data[CHECKED_FROM:]) != crc or len(data) != HEADER.size + count * ENTRY.size:
         raise CorruptIndexError(f"{name}: the checksum of its {len(data)} bytes differs")
-    return [_decode_entry(row) for row in _ENTRY.iter_unpack(data[_HEADER.size :])]
+    return [_decode_entry(row) for row in ENTRY.iter_unpack(data[HEADER.size :])]
 
 
 def _encode_entry(entry: ProducerEntry) -> bytes:
     last = entry.batches[-1] if entry.batches else WrittenBatch(-1, -1, 0, -1)
     offset = entry.transaction_offset
-    return _ENTRY.pack(
+    return ENTRY.pack(
         entry.producer_id,
         entry.epoch,
         last.last_sequence,
