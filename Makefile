@@ -11,7 +11,7 @@ WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
 
-.PHONY: help demo test test-fast check format bench clean system-packages kafka
+.PHONY: help demo test test-fast check format bench bench-peers clean system-packages kafka
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -37,6 +37,10 @@ format: $(VENV)/.installed ## format, and mend what lint can mend
 bench: system-packages $(VENV)/.installed-bench ## the budgets, measured
 	@$(WITH_VENV) python -m benchmarks $(ARGS)
 
+bench-peers: kafka $(VENV)/.installed-bench ## the same beside a Kafka broker, its tools and kcat
+	@.ci/system-packages peers
+	@$(WITH_VENV) python -m benchmarks --peers $(ARGS)
+
 clean: ## remove all that was built, the virtual environment too
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	rm -f logfs/records/_native.c logfs/records/_native.*.so
@@ -51,7 +55,7 @@ kafka: $(VENV)/.installed
 	@$(PYTHON) -m tests.kafka.jars
 
 # The package is installed editable: what changes in Python counts at once, these need a new build.
-$(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records/*., pyx pxd h))
+$(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records/*., pyx pxi h))
 	@.ci/system-packages
 	@echo "logfs: setting up $(VENV), about a minute the first time"
 	@$(PYTHON) -m pip --version >/dev/null 2>&1 || "$$(.ci/find-python)" -m venv --clear $(VENV)

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [ROW ...]``: run the questions and print the table."""
+"""``python -m benchmarks [--peers] [ROW ...]``: run the questions and print the table."""
 
 import signal
 import sys
@@ -11,14 +11,22 @@ from types import FrameType
 
 import click
 
-from benchmarks.questions import QUESTIONS
+from benchmarks.questions import PEER_QUESTIONS, QUESTIONS, Question
 from benchmarks.report import describe_machine, print_table, write_json, write_plot
 from benchmarks.results import Row
 from benchmarks.runner import ROOT, Bench, say
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.argument("names", metavar="[ROW]...", nargs=-1, type=click.Choice(list(QUESTIONS)))
+@click.argument(
+    "names", metavar="[ROW]...", nargs=-1, type=click.Choice([*QUESTIONS, *PEER_QUESTIONS])
+)
+@click.option(
+    "--peers",
+    "is_beside_peers",
+    is_flag=True,
+    help="Measure beside a Kafka broker, its tools and kcat.",
+)
 @click.option("--quick", is_flag=True, help="Less data and fewer runs, about a minute.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every run there.")
 @click.option("--plots", type=click.Path(path_type=Path), help="Draw into this directory.")
@@ -31,6 +39,7 @@ from benchmarks.runner import ROOT, Bench, say
 )
 def main(
     names: Sequence[str],
+    is_beside_peers: bool,
     quick: bool,
     json_file: Path | None,
     plots: Path | None,
@@ -41,14 +50,18 @@ def main(
     The exit status tells whether it could be measured, not whether the budgets are met.
     """
     signal.signal(signal.SIGTERM, _end)
+    questions = PEER_QUESTIONS if is_beside_peers else QUESTIONS
+    for name in names:
+        if name not in questions:
+            raise click.BadParameter(f"expected one of {', '.join(questions)}, not {name!r}")
     started_s = time.perf_counter()
     parent = directory or _default_directory()
     machine = describe_machine(parent)
     rows: list[Row] = []
     try:
         with tempfile.TemporaryDirectory(prefix="logfs-bench-", dir=parent) as root:
-            for name in dict.fromkeys(names or QUESTIONS):
-                rows += _ask(name, Path(root, name), quick=quick)
+            for name in dict.fromkeys(names or questions):
+                rows += _ask(questions[name], name, Path(root, name), quick=quick)
     finally:
         if rows:
             print_table(rows, machine, quick=quick)
@@ -60,11 +73,11 @@ def main(
     say(f"took {time.perf_counter() - started_s:.0f} s")
 
 
-def _ask(name: str, directory: Path, *, quick: bool) -> list[Row]:
+def _ask(question: Question, name: str, directory: Path, *, quick: bool) -> list[Row]:
     started_s = time.perf_counter()
     directory.mkdir()
     with tempfile.TemporaryDirectory(dir=directory) as place, ExitStack() as cleanup:
-        rows = list(QUESTIONS[name](Bench(Path(place), cleanup, quick)))
+        rows = list(question(Bench(Path(place), cleanup, quick)))
     say(f"{name}: {time.perf_counter() - started_s:.0f} s")
     return rows
 

@@ -9,12 +9,15 @@ from benchmarks.questions import (
     growing,
     mounting,
     opening,
+    peers,
     recovery,
 )
 from benchmarks.results import Row
 from benchmarks.runner import Bench
 
-QUESTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
+Question = Callable[[Bench], Iterator[Row]]
+
+QUESTIONS: dict[str, Question] = {
     "append": appending.by_cat,
     "line": appending.line_by_line,
     "durable": durability.rows,
@@ -26,3 +29,12 @@ QUESTIONS: dict[str, Callable[[Bench], Iterator[Row]]] = {
     "mount": mounting.rows,
 }
 """Name on the command line -> what answers it, in the order of the table."""
+
+PEER_QUESTIONS: dict[str, Question] = {
+    "append": peers.append,
+    "cat": peers.cat,
+    "recovery": peers.recovery,
+    "rebuild": peers.rebuild,
+    "dump": peers.dump,
+}
+"""The same for ``--peers``: what is measured beside a Kafka broker, its tools and kcat."""

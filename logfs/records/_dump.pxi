@@ -160,7 +160,7 @@ def largest_timestamp(buf, Py_ssize_t start, Py_ssize_t stop, decompress):
 cdef class Dumper:
     """Prints v2 batches, and their records, as kafka-dump-log does.
 
-    Feed whole batches, take what they print. An error leaves what stands before it to be taken.
+    Feed whole batches, drain what they print. An error leaves what stands before it to be drained.
 
     Args:
         records: Print a line for every record.
@@ -212,7 +212,7 @@ cdef class Dumper:
 
         Returns:
             Position in ``buf`` behind the last one printed: of a batch that is not all there or no
-            v2 batch, or just far enough because there is much to take.
+            v2 batch, or just far enough because there is much to drain.
 
         Raises:
             CorruptRecordError: A record of the batch at ``position`` does not decode, or its codec
@@ -231,11 +231,12 @@ cdef class Dumper:
             self.position += size
         return start
 
-    def take(self):
-        """Return what has been printed since the last call."""
-        cdef bytes taken = PyBytes_FromStringAndSize(<const char *>self.out, self.n)
+    def drain(self, write):
+        """Hand what has been printed since the last call to ``write``, which must not keep it."""
+        cdef int64_t n = self.n
         self.n = 0
-        return taken
+        if n:
+            write(borrowed(self.out, n))
 
     cdef int reserve(self, int64_t more) except -1:
         cdef int64_t wanted = self.n + more

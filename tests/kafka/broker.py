@@ -19,7 +19,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -74,6 +74,7 @@ class Broker:
         directory: Its own folder, made if it is missing: ``data`` is what it serves (log.dirs).
         settings: Changes of its ``SETTINGS``.
         heap: What Java may have; 128m does for small topics.
+        flags: How Java runs; for measuring others than the default.
 
     Attributes:
         data: Its log.dirs.
@@ -81,7 +82,12 @@ class Broker:
     """
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str] | None = None, *, heap: str = "192m"
+        self,
+        directory: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        heap: str = "192m",
+        flags: Sequence[str] = jars.SMALL,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -89,6 +95,7 @@ class Broker:
         self.bootstrap = ""
         self.settings = {**SETTINGS, **(settings or {})}
         self._heap = heap
+        self._flags = flags
         self._log_path = directory / "broker-log"
         self._properties = directory / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
@@ -197,7 +204,9 @@ class Broker:
 
     def _launch(self) -> bool:
         """Start the process; False if another one has taken a port in between."""
-        command = jars.command("kafka.Kafka", [self._properties], heap=self._heap)
+        command = jars.command(
+            "kafka.Kafka", [self._properties], heap=self._heap, flags=self._flags
+        )
         with self._log_path.open("ab") as log:
             self._log_start = log.seek(0, 2)
             self._process = subprocess.Popen(

@@ -23,6 +23,8 @@ HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
 LOG4J = HERE / "log4j2.properties"
 OLDEST_JAVA = 17
+SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+"""How Java starts quickly and stays small."""
 
 
 class MissingError(Exception):
@@ -90,8 +92,20 @@ def java() -> str:
     return found
 
 
-def command(main: str, arguments: Sequence[str | Path] = (), *, heap: str = "256m") -> list[str]:
-    """Return the command that runs a Java class of Kafka in a small, quickly started machine.
+def command(
+    main: str,
+    arguments: Sequence[str | Path] = (),
+    *,
+    heap: str = "256m",
+    flags: Sequence[str] = SMALL,
+) -> list[str]:
+    """Return the command that runs a Java class of Kafka.
+
+    Args:
+        main: The class.
+        arguments: Its arguments.
+        heap: What Java may have.
+        flags: How Java runs; the default is a small, quickly started machine.
 
     Raises:
         MissingError: Java or the jars are missing.
@@ -99,9 +113,9 @@ def command(main: str, arguments: Sequence[str | Path] = (), *, heap: str = "256
     jars = jars_directory()
     if not jars.is_dir():
         raise MissingError(f"{jars} is missing: run make test, or python -m tests.kafka.jars")
-    small = [f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     logging = f"-Dlog4j2.configurationFile={LOG4J}"
-    return [java(), *small, logging, "-cp", f"{jars}/*", main, *map(str, arguments)]
+    machine = [f"-Xmx{heap}", *flags, logging]
+    return [java(), *machine, "-cp", f"{jars}/*", main, *map(str, arguments)]
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def dump_log(source: Source, options: DumpOptions, streams: Streams, findings: F
         try:
             _dump_batches(Window(file, end, source.path), dumper, options, source, streams)
         finally:
-            streams.out.write(dumper.take())
+            dumper.drain(streams.out.write)
             findings.gaps(source.absolute, dumper.gaps)
             findings.is_damaged |= dumper.invalid > 0
     finally:
@@ -84,7 +84,7 @@ def _dump_batches(
             position = dumper.position
             text = f"{source.path}: batch at position {position}: {error}"
             raise CorruptRecordError(text, position, source.path) from error
-        streams.out.write(dumper.take())
+        dumper.drain(streams.out.write)
 
 
 def _feed(window: Window, frame: Frame, dumper: Dumper) -> None:
@@ -97,7 +97,7 @@ def _dump_message(
 ) -> None:
     """Print a message of format v0 or v1, which may hold others."""
     message = bytes(window.buffer[frame.place : frame.place + frame.size_bytes])
-    streams.out.write(dumper.take())
+    dumper.drain(streams.out.write)
     for offset, is_valid, line in legacy_lines(message, frame.position, options):
         if offset is not None:
             if dumper.last_offset not in (-1, offset - 1):
