@@ -195,7 +195,8 @@ class PartitionLog(AppendableLog):
 
     def _replay(self, segments: Sequence[Segment], now_ms: int) -> Replay:
         rows = [(segment, segment.size_bytes) for segment in segments]
-        return Replay(self.disk, self.directory, rows, now_ms, self._producer_expiration_ms)
+        start, expiration_ms = self.log_start_offset, self._producer_expiration_ms
+        return Replay(self.disk, self.directory, rows, start, now_ms, expiration_ms)
 
     def _save_producers(self) -> None:
         """Write a snapshot where the log ends, durable, unless there is one."""

@@ -168,3 +168,80 @@ def test_transactions_are_the_same_after_a_stop(how: str) -> None:
     assert (after.aborted, after.unstable) == (before.aborted, before.unstable)
     assert bench.log.last_records_of_producers() == last
     assert write(bench, 5, b"x" * 60, transactional=True).is_duplicate
+
+
+def test_truncation_takes_producers_back_and_cuts_the_transaction_index() -> None:
+    bench = Bench()
+    write(bench, 0, b"a", transactional=True)
+    end(bench, commit=False)
+    write(bench, 1, b"b", transactional=True)
+    end(bench, commit=False)
+    bench.log.truncate_to(3, bench.now_ms)
+    assert bench.log.snapshot.aborted == (AbortedTransaction(7, 0, 1, 2),)
+    assert len(bench.file(f"{0:020}.txnindex")) == 34
+    assert bench.log.last_stable_offset == 2
+    with pytest.raises(OutOfOrderSequenceError):
+        write(bench, 3, b"c", transactional=True)
+    assert write(bench, 1, b"b", transactional=True).is_duplicate
+    bench.log.truncate_to(0, bench.now_ms)
+    assert bench.log.last_records_of_producers() == {}
+    assert bench.names(".txnindex") == []
+
+
+def test_what_is_aborted_goes_with_the_segment_of_its_marker() -> None:
+    bench = Bench(SMALL)
+    write(bench, 0, b"x" * 100, transactional=True)
+    end(bench, commit=False)
+    bench.write(b"y" * 200, b"z" * 200)
+    second = bench.log.snapshot.segments[1].base_offset
+    bench.log.advance_log_start_offset(second, bench.now_ms)
+    assert bench.log.snapshot.aborted == ()
+    assert any(name.endswith(".txnindex.deleted") for name in bench.names())
+
+
+def test_a_transaction_that_begins_below_the_log_start_holds_readers_at_the_log_start() -> None:
+    bench = Bench()
+    write(bench, 0, b"a", transactional=True)
+    bench.write(b"b", b"c")
+    bench.log.advance_log_start_offset(2, bench.now_ms)
+    assert bench.log.last_stable_offset == 2
+
+
+def test_a_producer_that_was_idle_for_long_is_forgotten_at_run_time_and_by_a_start() -> None:
+    bench = Bench()
+    write(bench, 0, b"a")
+    write(bench, 0, b"b", producer_id=8, transactional=True)
+    bench.now_ms += 86_400_000
+    bench.store.remove_due_files(bench.now_ms)
+    assert set(bench.log.last_records_of_producers()) == {8}
+    write(bench, 9, b"c")
+    bench.now_ms += 86_400_000
+    bench.restart()
+    assert set(bench.log.last_records_of_producers()) == {8}
+
+
+def test_leader_epochs_follow_the_log() -> None:
+    bench = Bench()
+    bench.store.close(bench.now_ms)
+    bench.put("leader-epoch-checkpoint", b"0\n2\n0 0\n5 0\n")
+    bench.store = bench.open()
+    bench.write(b"a", b"b", b"c")
+    assert bench.log.encode_options().leader_epoch == 5
+    bench.log.advance_log_start_offset(1, bench.now_ms)
+    assert bench.log.maintenance_due
+    bench.log.maintain()
+    assert bench.file("leader-epoch-checkpoint") == b"0\n1\n5 1\n"
+    bench.log.truncate_to(1, bench.now_ms)
+    assert bench.file("leader-epoch-checkpoint") == b"0\n1\n5 1\n"
+
+
+@pytest.mark.allow_log("t/0 is offline")
+def test_a_write_of_the_transaction_index_that_fails_takes_the_log_offline() -> None:
+    bench = Bench()
+    write(bench, 0, b"a", transactional=True)
+    bench.disk.fail_next_write("*.txnindex")
+    with pytest.raises(OSError, match=r"txnindex"):
+        end(bench, commit=False)
+    assert bench.log.offline is not None
+    bench.reload()
+    assert bench.log.snapshot.aborted == (AbortedTransaction(7, 0, 1, 2),)

@@ -30,25 +30,24 @@ class ProducerLoader:
     Attributes:
         state: The producers at the log end.
         aborted: The aborted transactions whose markers are kept.
-        snapshot_offset: Of the newest snapshot; the log start if there is none.
     """
 
     def __init__(self, loader: Loader) -> None:
         self._loader = loader
         self._segments = loader.segments
         self._end_offset = loader.segments[-1].next_offset
-        start = max(loader.start_offset, loader.segments[0].base_offset)
+        self._start_offset = start = max(loader.start_offset, loader.segments[0].base_offset)
         self._replay = Replay(
             loader.loading.disk,
             loader.directory,
             [(segment, segment.size_bytes) for segment in loader.segments],
+            start,
             loader.loading.now_ms,
             loader.loading.producer_expiration_ms,
             loader.loading.read_only,
         )
         self._is_first_time = False
-        self._snapshots = self._usable_snapshots(start)
-        self.snapshot_offset = max(self._snapshots, default=start)
+        self._snapshots = self._usable_snapshots()
         self.state = ProducerState()
         self.aborted: list[AbortedTransaction] = []
 
@@ -75,7 +74,12 @@ class ProducerLoader:
         self.state = state
         self._take_snapshot(self._end_offset, state)
 
-    def _usable_snapshots(self, start_offset: int) -> set[int]:
+    @property
+    def snapshot_offset(self) -> int:
+        """Of the newest snapshot; the log start if there is none."""
+        return max(self._snapshots, default=self._start_offset)
+
+    def _usable_snapshots(self) -> set[int]:
         """Return the snapshots that may be used; the others are removed, for good."""
         loader = self._loader
         found = {base for base, kinds in loader.kinds.items() if FileKind.SNAPSHOT in kinds}
@@ -85,7 +89,7 @@ class ProducerLoader:
         self._is_first_time = not kept and loader.loading.is_clean
         recovered = (s.base_offset for s in self._segments if self._is_recovered(s))
         last_offset = min(recovered, default=self._end_offset)
-        kept = {at for at in kept if start_offset < at <= last_offset}
+        kept = {at for at in kept if self._start_offset < at <= last_offset}
         if found != kept and not loader.loading.read_only:
             for offset in found - kept:
                 remove_snapshot(loader.loading.disk, loader.directory, offset)
@@ -135,5 +139,4 @@ class ProducerLoader:
         if state.entries:
             file.sync()
         file.close()
-        self.snapshot_offset = offset
         self._snapshots.add(offset)

@@ -8,7 +8,7 @@ Source: Kafka UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnap
 
 import logging
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from logfs.disk.vfs import Disk
@@ -35,6 +35,7 @@ class Replay:
         disk: The data directory.
         directory: Of the partition.
         segments: Its segments and how many bytes of each ``.log`` hold batches.
+        start_offset: The log start: what lies in front of it says nothing.
         now_ms, expiration_ms: Whoever wrote nothing for that long is forgotten.
         read_only: A bad snapshot stays where it is.
     """
@@ -42,16 +43,17 @@ class Replay:
     disk: Disk
     directory: str
     segments: Sequence[tuple[Segment, int]]
+    start_offset: int
     now_ms: int
     expiration_ms: int
     read_only: bool = False
 
-    def state_at(self, offset: int, snapshots: Collection[int]) -> ProducerState:
+    def state_at(self, offset: int, snapshots: set[int]) -> ProducerState:
         """Return the producers at an offset.
 
         Args:
             offset: Up to the log end offset.
-            snapshots: Offsets of the snapshots that may be used; those that are bad are removed.
+            snapshots: Offsets of those that may be used; bad ones are taken out and removed.
         """
         state, done = self._newest(offset, snapshots)
         first = bisect_right(self.segments, done, key=lambda row: row[0].base_offset) - 1
@@ -63,15 +65,16 @@ class Replay:
                     state.apply(batch)
         return state
 
-    def _newest(self, offset: int, snapshots: Collection[int]) -> tuple[ProducerState, int]:
+    def _newest(self, offset: int, snapshots: set[int]) -> tuple[ProducerState, int]:
         for at in sorted((at for at in snapshots if at <= offset), reverse=True):
             state = read_snapshot(self.disk, self.directory, at)
             if state is not None:
                 state.expire(self.now_ms, self.expiration_ms)
                 return state, at
+            snapshots.discard(at)
             if not self.read_only:
                 remove_snapshot(self.disk, self.directory, at)
-        return ProducerState(), 0
+        return ProducerState(), self.start_offset
 
 
 def batches_of(segment: Segment, file_end: int) -> Iterator[ProducedBatch]:
