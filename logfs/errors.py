@@ -144,6 +144,10 @@ class DeletedError(LogfsError):
     """The topic, or a segment that a fixed name was resolved to, has been deleted."""
 
 
+class CleaningAbortedError(LogfsError):
+    """A compaction ended before it was done; the log is as before, or smaller, and as valid."""
+
+
 class LockedError(LogfsError):
     """Another process owns the data directory."""
 

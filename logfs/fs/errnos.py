@@ -65,6 +65,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.ReadOnlyError: errno.EROFS,
     errors.LogOfflineError: errno.EIO,
     errors.DeletedError: errno.ESTALE,
+    errors.CleaningAbortedError: errno.EAGAIN,
     errors.LockedError: errno.EBUSY,
     errors.ControlError: errno.EPROTO,
     errors.NoDataDirectoryError: errno.ENOENT,

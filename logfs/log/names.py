@@ -48,6 +48,8 @@ CONTROL_SOCKET = "logfs.socket"
 _OWN_PREFIX = "logfs."
 _UNFINISHED = ".unfinished"
 _CUT = ".cut"
+_DELETED_CHECKPOINT = ".checkpoint.deleted"
+"""Of a snapshot of ``__cluster_metadata``, which looks after it."""
 
 
 class FileKind(StrEnum):
@@ -115,7 +117,6 @@ class CutFileName(NamedTuple):
 _KINDS = "|".join(re.escape(kind) for kind in FileKind)
 _SUFFIXES = "|".join(re.escape(suffix) for suffix in FileSuffix if suffix)
 _SEGMENT_FILE = re.compile(rf"([0-9]{{20}})({_KINDS})({_SUFFIXES})?")
-_KAFKAS_OWN = re.compile(r".*\.(?:log|index|timeindex|txnindex|snapshot|cleaned|swap)")
 _DIRECTORY = re.compile(
     r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]{32}(-delete|-stray|-future))?"
 )
@@ -133,20 +134,33 @@ def format_segment_file(
     return f"{base_offset:020d}{kind.value}{suffix.value}"
 
 
+def format_deleted_file(base_offset: int, kind: FileKind, copy: int = 0) -> str:
+    """Name a file of a segment that was deleted.
+
+    Args:
+        base_offset: Of the segment.
+        kind: What the file holds.
+        copy: Tells segments apart that had the same base offset; 0 gives Kafka's name.
+    """
+    if copy:
+        return f"{format_segment_file(base_offset, kind)}.{copy}{FileSuffix.DELETED.value}"
+    return format_segment_file(base_offset, kind, FileSuffix.DELETED)
+
+
+def is_leftover(name: str) -> bool:
+    """Tell whether a file was renamed to be removed, so that loading removes it.
+
+    Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles.
+    """
+    return name.endswith(FileSuffix.DELETED) and not name.endswith(_DELETED_CHECKPOINT)
+
+
 def parse_segment_file(name: str) -> SegmentFileName | None:
     """Take a name apart; None if it is not exactly what ``format_segment_file`` gives."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or int(match[1]) > MAX_OFFSET:
         return None
     return SegmentFileName(int(match[1]), FileKind(match[2]), FileSuffix(match[3] or ""))
-
-
-def stops_kafka(name: str) -> bool:
-    """Tell whether Kafka's loader takes a name for a segment file's and cannot read its offset.
-
-    Source: Kafka LogFileUtils.offsetFromFile, SnapshotFile.
-    """
-    return _KAFKAS_OWN.fullmatch(name) is not None and parse_segment_file(name) is None
 
 
 def format_partition_directory(topic_partition: TopicPartition) -> str:

@@ -179,13 +179,13 @@ cdef class OffsetMap:
             The position where it ended.
 
         Raises:
-            CorruptRecordError: A batch is damaged, or not of format v2.
+            CorruptRecordError: A batch is damaged.
         """
         cdef _View view = window(buf, start, stop)
         cdef int64_t size
         cdef Batch b
         while not self.is_full:
-            size = whole_v2_batch(view.p + start, stop - start, start, &b)
+            size = whole_batch(view.p + start, stop - start, start, &b)
             if size == 0 or b.attributes & (TRANSACTIONAL | CONTROL):
                 break
             self.add(view.p + start, size, start, &b, start_offset, decompress)
@@ -206,7 +206,7 @@ cdef class OffsetMap:
         """
         cdef _View view = window(buf, start, stop)
         cdef Batch b
-        cdef int64_t size = whole_v2_batch(view.p + start, stop - start, start, &b)
+        cdef int64_t size = whole_batch(view.p + start, stop - start, start, &b)
         if size == 0:
             raise corrupt("it is cut", start)
         if aborted:
@@ -224,15 +224,6 @@ cdef class OffsetMap:
         return self.find(lf_hash_bytes(p, len(key), self.k0, self.k1)).behind - 1
 
 
-cdef int64_t whole_v2_batch(
-    bytes_t p, int64_t available, Py_ssize_t position, Batch *b
-) except -1:
-    """As whole_batch, for those who can read nothing but format v2."""
-    if available > UP_TO_MAGIC and p[16] != 2:
-        raise corrupt(f"unsupported magic {p[16]}", position)
-    return whole_batch(p, available, position, b)
-
-
 def find_special(buf, Py_ssize_t start, Py_ssize_t stop):
     """Find the first batch that is transactional or holds a control record. Headers only.
 
@@ -240,13 +231,13 @@ def find_special(buf, Py_ssize_t start, Py_ssize_t stop):
         Its position; where the whole batches end if there is none.
 
     Raises:
-        CorruptRecordError: A header before it makes no sense, or is not of format v2.
+        CorruptRecordError: A header before it makes no sense.
     """
     cdef _View view = window(buf, start, stop)
     cdef int64_t size
     cdef Batch b
     while True:
-        size = whole_v2_batch(view.p + start, stop - start, start, &b)
+        size = whole_batch(view.p + start, stop - start, start, &b)
         if size == 0 or b.attributes & (TRANSACTIONAL | CONTROL):
             return start
         start += size
@@ -277,6 +268,22 @@ cdef inline void put_text_entry(
     lf_put64(p + 24, lens.jsonl)
 
 
+cdef inline int64_t fields_size(Rec *r) noexcept nogil:
+    """Size of key, value and no headers in a record of format v2."""
+    return (
+        lf_varint_size(r.key.n) + max(r.key.n, 0) + lf_varint_size(r.value.n) + max(r.value.n, 0) + 1
+    )
+
+
+cdef inline uint8_t *put_fields(uint8_t *out, Rec *r) noexcept nogil:
+    out = lf_put_varint(out, r.key.n)
+    out = lf_put(out, r.key.p, max(r.key.n, 0))
+    out = lf_put_varint(out, r.value.n)
+    out = lf_put(out, r.value.p, max(r.value.n, 0))
+    out[0] = 0
+    return out + 1
+
+
 @cython.final
 cdef class BatchFilter:
     """Writes the segment that compaction leaves of one or several: its log and its indexes.
@@ -284,7 +291,8 @@ cdef class BatchFilter:
     A record survives if it lies behind what the map speaks of, or if it has a key, the map knows no
     later offset of that key, and it is no tombstone whose time is over. A batch of which all
     survive is copied; otherwise it is encoded anew with its base offset, last offset, sequence and
-    codec. One without survivors goes, unless something depends on its header.
+    codec. One without survivors goes, unless something depends on its header. Messages of formats
+    v0 and v1 become batches of format v2.
 
     Positions of survivors do not change: the text index gets a pair of entries for every gap.
 
@@ -301,6 +309,7 @@ cdef class BatchFilter:
     Attributes:
         messages_read, bytes_read, messages_written, bytes_written: How much went by.
         invalid: Records without a key, which go.
+        changes: Batches that are gone or were encoded anew; 0: what was written is what was read.
         has_gaps: Whether the text index holds gaps.
 
     Source: Kafka Cleaner.cleanInto and shouldRetainRecord, MemoryRecords.filterTo.
@@ -339,6 +348,8 @@ cdef class BatchFilter:
     cdef readonly int64_t messages_written
     cdef readonly int64_t bytes_written
     cdef readonly int64_t invalid
+    cdef readonly int64_t changes
+    cdef bint drops_tombstones  # of formats v0 and v1, which have no delete horizon
     cdef readonly bint has_gaps
 
     def __init__(
@@ -378,7 +389,15 @@ cdef class BatchFilter:
         """Lengths of the survivors."""
         return self.kept.text, self.kept.tsv, self.kept.jsonl
 
-    def begin_segment(self, int64_t base_offset, int64_t text, int64_t tsv, int64_t jsonl, entries):
+    def begin_segment(
+        self,
+        int64_t base_offset,
+        int64_t text,
+        int64_t tsv,
+        int64_t jsonl,
+        entries,
+        bint drops_tombstones=False,
+    ):
         """Go on with the next segment that is to be cleaned.
 
         Args:
@@ -387,7 +406,10 @@ cdef class BatchFilter:
             tsv: As ``text``.
             jsonl: As ``text``.
             entries: Its text index if that holds gaps, else None.
+            drops_tombstones: Whether tombstones of formats v0 and v1 go; others have a time of
+                their own.
         """
+        self.drops_tombstones = drops_tombstones
         self.old_base_offset = base_offset
         self.old_bases = self.at = Lens(text, tsv, jsonl)
         self.old_entries = None if entries is None else _View(entries, False)
@@ -422,13 +444,13 @@ cdef class BatchFilter:
             The position where it ended.
 
         Raises:
-            CorruptRecordError: A batch is damaged, out of order, or not of format v2.
+            CorruptRecordError: A batch is damaged or out of order.
         """
         cdef _View view = window(buf, start, stop)
         cdef int64_t size
         cdef Batch b
         while True:
-            size = whole_v2_batch(view.p + start, stop - start, start, &b)
+            size = whole_batch(view.p + start, stop - start, start, &b)
             if size == 0 or b.attributes & (TRANSACTIONAL | CONTROL):
                 return start
             self.filter(view.p + start, size, start, &b, False, False)
@@ -456,7 +478,7 @@ cdef class BatchFilter:
         """
         cdef _View view = window(buf, start, stop)
         cdef Batch b
-        cdef int64_t size = whole_v2_batch(view.p + start, stop - start, start, &b)
+        cdef int64_t size = whole_batch(view.p + start, stop - start, start, &b)
         if size == 0:
             raise corrupt("it is cut", start)
         self.filter(view.p + start, size, start, &b, discard | (is_empty << 1), retain)
@@ -467,10 +489,12 @@ cdef class BatchFilter:
     ) except -1:
         cdef bint discard = mode & 1
         cdef bint is_empty = mode >> 1
-        cdef int64_t producer_id = lf_get64(p + 43)
+        cdef int64_t producer_id = lf_get64(p + 43) if b.magic == 2 else -1
         cdef Batch records
         cdef bint set_horizon
         cdef str problem = checksum_problem(p, size)
+        if problem is None:
+            plain = self.open(p, size, position, b)
         if problem is None and b.base_offset < self.builder.next_offset:
             problem = f"base offset {b.base_offset} is below {self.builder.next_offset}"
         if problem is None and b.last_offset - self.builder.base_offset > INT32_LAST:
@@ -481,7 +505,6 @@ cdef class BatchFilter:
             retain = True
         elif producer_id >= 0 and self.retained:
             retain = retain or self.retained.get(b.last_offset, -1) == producer_id
-        plain = self.open(p, size, position, b)
         records = b[0]
         self.bytes_read += size
         self.messages_read += b.count
@@ -490,14 +513,17 @@ cdef class BatchFilter:
             set_horizon = (
                 (self.has_tombstone or is_empty) and not b.attributes & DELETE_HORIZON
             )
-            if self.kept_count == b.count and not set_horizon:
+            if self.kept_count == b.count and b.magic == 2 and not set_horizon:
                 self.reserve(size)
                 memcpy(self.out + self.out_size, p, size)
             else:
                 size = self.rebuild(p, b, &records, set_horizon)
+                self.changes += 1
         elif retain:
+            self.changes += b.count > 0
             size = self.put_empty(p, b)
         else:
+            self.changes += 1
             return 0
         self.account(b, size)
         return 0
@@ -544,6 +570,8 @@ cdef class BatchFilter:
         cdef Rec r
         cdef bint is_control = b.attributes & CONTROL
         cdef bint drop_tombstones = b.attributes & DELETE_HORIZON and b.base_timestamp <= self.now_ms
+        if b.magic < 2:
+            drop_tombstones = self.drops_tombstones
         cdef int64_t number = 0
         cdef int n, i
         while b.left > 0:
@@ -641,7 +669,7 @@ cdef class BatchFilter:
             b.base_timestamp = self.new_horizon
         self.reserve(HEADER + (records.end - records.p) + LONGER_DELTA * self.kept_count)
         begin = self.out + self.out_size
-        memcpy(begin, p, HEADER)
+        self.begin_header(begin, p, b, records)
         if records.end - records.p >= RELEASE_GIL_BYTES:
             with nogil:
                 size = self.put_survivors(begin + HEADER, b, records)
@@ -677,12 +705,13 @@ cdef class BatchFilter:
             delta = lf_sub(r.timestamp, b.base_timestamp)
             offset_delta = r.offset - b.base_offset
             rest = r.fields
-            body = 1 + lf_varint_size(delta) + lf_varint_size(offset_delta) + (r.end - rest)
+            body = 1 + lf_varint_size(delta) + lf_varint_size(offset_delta)
+            body += r.end - rest if b.magic == 2 else fields_size(&r)
             out = lf_put_varint(out, body)
             out[0] = 0
             out = lf_put_varint(out + 1, delta)
             out = lf_put_varint(out, offset_delta)
-            out = lf_put(out, rest, r.end - rest)
+            out = lf_put(out, rest, r.end - rest) if b.magic == 2 else put_fields(out, &r)
         if not b.attributes & LOG_APPEND_TIME:
             b.max_timestamp = max_timestamp
         return out - begin
@@ -692,12 +721,36 @@ cdef class BatchFilter:
         cdef uint8_t *begin
         self.reserve(HEADER)
         begin = self.out + self.out_size
-        memcpy(begin, p, HEADER)
+        self.begin_header(begin, p, b, NULL)
         b.attributes &= LOG_APPEND_TIME | TRANSACTIONAL | CONTROL
         b.base_timestamp = -1
         b.count = 0
         self.finish(begin, b, HEADER)
         return HEADER
+
+    cdef void begin_header(self, uint8_t *begin, bytes_t p, Batch *b, Batch *records) noexcept:
+        """Write what a header keeps of the old batch; a message becomes one of the survivors."""
+        cdef Batch rest
+        cdef Rec r
+        cdef int64_t number, first = -1
+        if b.magic == 2:
+            memcpy(begin, p, HEADER)
+            return
+        if records != NULL:
+            rest = records[0]
+            for number in range(b.count):
+                next_record(&rest, &r)
+                if self.keeps[number]:
+                    first = r.offset if first < 0 else first
+                    b.last_offset = r.offset
+            b.base_offset = first
+        lf_put64(begin, b.base_offset)
+        lf_put32(begin + 12, -1)                # leader epoch: none
+        begin[16] = 2
+        lf_put32(begin + 23, b.last_offset - b.base_offset)
+        lf_put64(begin + 43, -1)                # producer id, epoch, base sequence: none
+        lf_put16(begin + 51, -1)
+        lf_put32(begin + 53, -1)
 
     cdef int finish(self, uint8_t *begin, Batch *b, int64_t size) except -1:
         """Complete a header that was copied from the old batch."""

@@ -12,6 +12,7 @@ from logfs.records.compression import Compression, decompress
 from logfs.records.record import Record
 from logfs.types import Positions
 from tests.records.compacting import Keys, Round
+from tests.records.messages import KAFKA_SETS, kafka_records, kafka_set
 from tests.records.oracle import lengths
 
 NOW_MS = 1_700_000_000_000
@@ -290,8 +291,8 @@ def test_damage_is_not_passed_over() -> None:
     damaged = bytearray(batch)
     damaged[-1] ^= 1
     legacy = bytearray(batch)
-    legacy[16] = 1
-    for bad, problem in ((damaged, "checksum differs"), (legacy, "unsupported magic 1")):
+    legacy[16] = 3
+    for bad, problem in ((damaged, "checksum differs"), (legacy, "unsupported magic 3")):
         with pytest.raises(CorruptRecordError, match=problem):
             offset_map().put_batches(bad, 0, len(bad), 0, decompress)
         sieve = clean(b"", Round(Keys(), 0), None)[2]
@@ -312,3 +313,36 @@ def test_a_map_that_can_hold_nothing_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=r"hold no key|expected 16"):
         OffsetMap(memory_bytes, load_factor, key)
+
+
+@pytest.mark.parametrize(("magic", "codec"), [(m, c) for m, c, late in KAFKA_SETS if not late])
+def test_messages_of_old_formats_become_batches(magic: int, codec: str) -> None:
+    messages, expected = kafka_set(magic, codec), kafka_records(magic)
+    table = offset_map()
+    assert table.put_batches(messages, 0, len(messages), 0, decompress) == len(messages)
+    assert table.get(b"k") == 7
+    for drops_tombstones in (False, True):
+        sieve = BatchFilter(
+            table,
+            IndexBuilder(0, 0, decompress),
+            now_ms=NOW_MS,
+            delete_retention_ms=5,
+            upper_bound=-1,
+            retained={},
+            decompress=decompress,
+        )
+        sieve.begin_segment(0, 0, 0, 0, None, drops_tombstones)
+        assert sieve.filter_batches(messages, 0, len(messages)) == len(messages)
+        data = sieve.take()[0]
+        found, position = [], 0
+        while position < len(data):
+            header = decode_header(data, position)
+            assert header.compression is Compression[codec.upper()]
+            assert (header.producer_id, header.partition_leader_epoch) == (-1, -1)
+            found += decode_records(data, position)
+            assert header.last_offset == found[-1].offset
+            has_tombstone = any(r.value is None for r in decode_records(data, position))
+            assert header.delete_horizon_ms == (NOW_MS + 5 if has_tombstone else None)
+            position += header.size_bytes
+        kept = {8} if drops_tombstones else {7, 8}
+        assert found == [r for r in expected if r.offset in kept]

@@ -31,6 +31,8 @@ Entries = bytes | bytearray | memoryview
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
+MARK_BYTES = 8
+
 _OFFSET = struct.Struct(">ii")
 _TIME = struct.Struct(">qi")
 _INT32 = struct.Struct(">i")
@@ -49,8 +51,12 @@ class IndexFormat:
 
     @property
     def header(self) -> bytes:
-        """The header: magic, version as int32, eight zero bytes."""
+        """The header: magic, version as int32, eight zero bytes or those of ``header_of``."""
         return _HEADER.pack(self.magic, self.version, 0) if self.magic else b""
+
+    def header_of(self, mark: bytes) -> bytes:
+        """Return a header with a mark of eight bytes, by which one file is known again."""
+        return self.header[:-MARK_BYTES] + mark
 
     @property
     def header_bytes(self) -> int:
@@ -74,12 +80,11 @@ class IndexFormat:
             raise CorruptIndexError(
                 f"{name}: the header is {header.hex()}, expected {self.header.hex()}"
             )
-        _magic, version, reserved = _HEADER.unpack(header)
+        version = _HEADER.unpack(header)[1]
         if version != self.version:
             raise UnsupportedFormatError(
                 f"{name}: version {version}, this logfs reads version {self.version}"
             )
-        raise CorruptIndexError(f"{name}: {reserved:#x} in the header where zeros are expected")
 
 
 OFFSET_INDEX = IndexFormat(_OFFSET.size)

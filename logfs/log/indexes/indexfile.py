@@ -210,6 +210,11 @@ class IndexFile:
         if not self._is_dirty:
             self._close_file()
 
+    def reopen(self, name: str) -> None:
+        """Take another file from now on; of a sealed index only."""
+        if self.is_sealed:
+            self.name, self._memory, self._count = name, None, None
+
     def close(self) -> None:
         """Give up memory and descriptor; writes and syncs nothing (see ``trim`` and ``sync``)."""
         self._memory = None

@@ -8,7 +8,7 @@ table.
     bytes  field            type
     0-3    magic            "LFTI"
     4-7    version          int32   1; an older logfs refuses a newer file
-    8-15   zero
+    8-15   mark             8 bytes random in the text index of a compacted segment, else zero
 
     entry, 32 bytes
     0-3    relative offset  int32   base offset of a batch - base offset of the segment

@@ -15,12 +15,11 @@ from logfs.log.checkpoints import (
     write_leader_epochs,
 )
 from logfs.log.epochs import LeaderEpochs
-from logfs.log.loading.ending import begin_behind_what_was_lost
 from logfs.log.loading.producers import ProducerLoader
-from logfs.log.loading.recovery import Loader, Loading, load_segments
-from logfs.log.loading.replacing import resolve_swaps
+from logfs.log.loading.recovery import Loader, Loading, begin_behind_what_was_lost, load_segments
+from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.losses import LossFile
-from logfs.log.names import FileKind, FileSuffix
+from logfs.log.names import FileKind
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.replay import locate_transactions
 from logfs.log.reading.lookup import positions_of_offset
@@ -68,9 +67,10 @@ def load_partition(loading: Loading, topic_partition: TopicPartition) -> Partiti
     topic_id = read_partition_metadata(disk, directory)
     epochs = read_leader_epochs(disk, directory)
     losses = LossFile(disk, directory, read_only=loading.read_only)
-    kinds = _list_segments(loading, directory)
-    loader = Loader(loading, topic_partition, config, losses, kinds)
+    kinds, swapped = _list_segments(loading, directory)
+    loader = Loader(loading, topic_partition, config, losses, kinds, swapped)
     loader.table = _load_table(loader)
+    take_pending(loader)
     load_segments(loader)
     lease = begin_behind_what_was_lost(loader)
     producers = ProducerLoader(loader)
@@ -103,26 +103,33 @@ def load_partition(loading: Loading, topic_partition: TopicPartition) -> Partiti
     )
 
 
-def _list_segments(loading: Loading, directory: str) -> dict[int, set[FileKind]]:
-    """List the segment files; what Kafka's loader removes goes, unless the store is read-only."""
-    if not loading.read_only:
-        resolve_swaps(loading.disk, directory)
-    kinds: dict[int, set[FileKind]] = {}
+def _list_segments(
+    loading: Loading, directory: str
+) -> tuple[dict[int, set[FileKind]], dict[int, set[FileKind]]]:
+    """List the segment files; what Kafka's loader removes goes, unless the store is read-only.
+
+    Returns:
+        The kinds of files by base offset, and of them those still called ``.swap``.
+    """
+    files = []
     for name, is_directory in loading.disk.list(directory):
         parsed = None if is_directory else names.parse_segment_file(name)
-        if parsed is None:
-            if not is_directory and names.stops_kafka(name):
-                logger.warning(
-                    "%s/%s is passed over: it is named like a segment file, without 20 digits of "
-                    "an offset in front; no Kafka broker starts with it", directory, name
-                )  # fmt: skip
-        elif parsed.suffix is FileSuffix.NONE:
-            kinds.setdefault(parsed.base_offset, set()).add(parsed.kind)
+        if parsed is not None:
+            files.append(parsed)
+        elif not is_directory and names.is_leftover(name) and not loading.read_only:
+            loading.disk.remove(f"{directory}/{name}")
+    files, waiting = resolve_swaps(loading.disk, directory, files, read_only=loading.read_only)
+    kinds: dict[int, set[FileKind]] = {}
+    swapped: dict[int, set[FileKind]] = {}
+    for file in files:
+        kinds.setdefault(file.base_offset, set()).add(file.kind)
+    for file in waiting:
+        swapped.setdefault(file.base_offset, set()).add(file.kind)
     if not loading.read_only:
         for base_offset in [base for base, found in kinds.items() if _is_leftover(found)]:
             segment = Segment(loading.opened, directory, base_offset, Positions())
             remove_segment_files(loading.disk, segment)
-    return kinds
+    return kinds, swapped
 
 
 def _is_leftover(kinds: set[FileKind]) -> bool:

@@ -26,14 +26,22 @@ class DeletedSegments:
         """The segments whose files are still there."""
         return [segment for _, segment in self._waiting]
 
-    def add(self, segment: Segment, due_ms: int) -> None:
-        """Rename the files of a segment; they may be removed from ``due_ms`` on."""
-        segment.close_files()
-        for kind in _GOES_WITH_IT:
+    def add(self, segment: Segment, due_ms: int, *, is_replaced: bool = False) -> None:
+        """Rename the files of a segment; they may be removed from ``due_ms`` on.
+
+        Args:
+            segment: The segment.
+            due_ms: Clock.
+            is_replaced: Another segment begins where it did, so the producer snapshot stays.
+        """
+        copies = [s.deleted_copy for s in self.segments if s.base_offset == segment.base_offset]
+        segment.deleted_copy = max(copies, default=-1) + 1
+        for kind in SEGMENT_FILE_KINDS if is_replaced else _GOES_WITH_IT:
             old = segment.file_name(kind)
             if self._disk.exists(old):
                 self._disk.rename(old, segment.file_name(kind, is_deleted=True))
         segment.is_deleted = True
+        segment.close_files()
         self._waiting.append((due_ms, segment))
 
     def hasten(self, now_ms: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.indexfile import IndexFile, IndexMode
-from logfs.log.names import FileKind, FileSuffix, format_segment_file
+from logfs.log.names import FileKind, FileSuffix, format_deleted_file, format_segment_file
 from logfs.log.segments.abortedruns import AbortedRuns
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.types import Positions, View
@@ -26,13 +26,13 @@ logger = logging.getLogger(__name__)
 OPEN_SEGMENTS = 128
 """Sealed segments kept open in a data directory; each takes up to four descriptors."""
 
-SEGMENT_FILE_KINDS = (
+KAFKA_FILE_KINDS = (
     FileKind.LOG,
     FileKind.OFFSET_INDEX,
     FileKind.TIME_INDEX,
     FileKind.TXN_INDEX,
-    FileKind.TEXT_INDEX,
 )
+SEGMENT_FILE_KINDS = (*KAFKA_FILE_KINDS, FileKind.TEXT_INDEX)
 
 
 class SegmentFiles:
@@ -48,12 +48,17 @@ class SegmentFiles:
     def log(self) -> File:
         """The ``.log``; active ones are open for writing."""
         segment = self._segment
-        try:
-            return self._disk.open(segment.name, write=segment.is_writable)
-        except FileNotFoundError:
-            # Renamed, or about to be: the topic or the segment is being deleted.
-            name = segment.file_name(FileKind.LOG, is_deleted=not segment.is_deleted)
-            return self._disk.open(name)
+        while True:
+            name = segment.name
+            try:
+                file = self._disk.open(name, write=segment.is_writable)
+            except FileNotFoundError:
+                # Renamed, or about to be: the topic or the segment is being deleted.
+                other = segment.file_name(FileKind.LOG, is_deleted=not segment.is_deleted)
+                return self._disk.open(other)
+            if segment.name == name:
+                return file
+            file.close()  # renamed meanwhile: that may have been the segment that took its place
 
     def offset_entries(self) -> memoryview:
         """Entries of the offset index."""
@@ -71,10 +76,17 @@ class SegmentFiles:
         if kind in self._unusable:
             return memoryview(b"")
         try:
+            name = self._segment.file_name(kind)
+            entries = index.entries()
+            if self._segment.file_name(kind) == name:
+                return entries
+            # Renamed meanwhile: that may have been of the segment that took its place.
+            index.reopen(self._segment.file_name(kind))
             return index.entries()
         except FileNotFoundError:
-            for is_deleted in (False, True):
-                index.name = self._segment.file_name(kind, is_deleted=is_deleted)
+            is_deleted = self._segment.is_deleted
+            for guess in (is_deleted, not is_deleted):
+                index.name = self._segment.file_name(kind, is_deleted=guess)
                 if self._disk.exists(index.name):
                     break
             return index.entries()
@@ -182,6 +194,8 @@ class Segment:
         pinned_files: Set while the segment is active, or its indexes are only in memory.
         pins: How many open fixed names will still read it.
         aborted_runs: Where aborted records lie in it, as far as that was asked.
+        swapped: Which of its files are still called ``.swap``, in a store that is read-only.
+        deleted_copy: Tells its files from those of another deleted segment with its base offset.
     """
 
     __slots__ = (
@@ -190,6 +204,7 @@ class Segment:
         "aborted_runs",
         "base_offset",
         "bases",
+        "deleted_copy",
         "directory",
         "ends",
         "first_timestamp",
@@ -202,6 +217,7 @@ class Segment:
         "pinned_files",
         "pins",
         "size_bytes",
+        "swapped",
     )
 
     def __init__(
@@ -224,6 +240,8 @@ class Segment:
         self.pinned_files: SegmentFiles | None = None
         self.pins = 0
         self.aborted_runs: AbortedRuns | None = None
+        self.swapped: frozenset[FileKind] = frozenset()
+        self.deleted_copy = 0
 
     @classmethod
     def from_entry(cls, opened: OpenSegments, directory: str, entry: TableEntry) -> "Segment":
@@ -260,9 +278,16 @@ class Segment:
 
     def file_name(self, kind: FileKind, *, is_deleted: bool | None = None) -> str:
         """The name of one of its files below the data directory; the present one by default."""
-        deleted = self.is_deleted if is_deleted is None else is_deleted
-        suffix = FileSuffix.DELETED if deleted else FileSuffix.NONE
-        return f"{self.directory}/{format_segment_file(self.base_offset, kind, suffix)}"
+        if self.is_deleted if is_deleted is None else is_deleted:
+            name = format_deleted_file(self.base_offset, kind, self.deleted_copy)
+        else:
+            suffix = FileSuffix.SWAP if kind in self.swapped else FileSuffix.NONE
+            name = format_segment_file(self.base_offset, kind, suffix)
+        return f"{self.directory}/{name}"
+
+    def successor(self, entry: TableEntry) -> "Segment":
+        """Describe the segment that takes the place of this one and maybe of others behind it."""
+        return Segment.from_entry(self._opened, self.directory, entry)
 
     def files(self) -> SegmentFiles:
         """Return its files; they stay open while somebody keeps them."""

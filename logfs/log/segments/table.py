@@ -16,7 +16,8 @@ passed over (a torn write). The file is written anew, by rename, when much of it
 
     entry, 136 bytes
     0-7     base offset        int64
-    8-11    state              int32     0 open, 1 sealed, 2 closed (at a clean stop), 3 dropped
+    8-11    state              int32     0 open, 1 sealed, 2 closed (at a clean stop), 3 dropped,
+                                         4 pending, 5 merged
     12-15   flags              int32     bit 0: the text index has gaps (compaction)
     16-23   next offset        int64     behind its last record; open: -1
     24-31   size               int64     of the .log in bytes; open: -1
@@ -25,13 +26,19 @@ passed over (a torn write). The file is written anew, by rename, when much of it
     48-71   bases              3 int64   positions (text, tsv, jsonl) at which it begins
     72-95   ends               3 int64   positions at which it ends; open: the *lease*
     96-119  kept               3 int64   lengths of what is kept in it (ends - bases less its gaps)
-    120-127 boot               8 bytes   of an open entry: begin of the boot id of the machine
+    120-127 boot               8 bytes   of an open entry: begin of the boot id of the machine; of
+                                         a pending one: what the header of its text index says
     128-131 zero
     132-135 CRC                uint32    CRC-32C of bytes 0-131
 
 The **lease** of the open segment is a bound, durable before any position beyond the last one is
 shown, that no shown size exceeds. After a stop that may have lost bytes the next record begins
 there, so that a position is never given twice.
+
+Compaction replaces several segments by one under the base offset of the first. Its entry is
+**pending** until the files are in place: whether they are after a crash, the 8 bytes in the header
+of the text index say. Then it is sealed, and the others are **merged**: gone like dropped ones, but
+not because the log starts behind them.
 """
 
 import struct
@@ -62,6 +69,8 @@ class SegmentState(IntEnum):
     SEALED = 1
     CLOSED = 2
     DROPPED = 3
+    PENDING = 4
+    MERGED = 5
 
 
 class TableEntry(NamedTuple):
@@ -105,6 +114,7 @@ class TableState:
     Attributes:
         entries: The last entry of each segment, by base offset; dropped ones left out.
         dropped: Base offsets of segments that were dropped.
+        pending: Entries of compacted segments that may or may not be in place.
         lease: No size ever shown exceeds it. Entries that others have replaced count too: of what
             was not synced, the last entry may be kept and the one before it lost.
         boots: Boot ids of the machine while something was appended, since the last clean stop.
@@ -112,15 +122,21 @@ class TableState:
 
     entries: dict[int, TableEntry] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
+    pending: dict[int, TableEntry] = field(default_factory=dict)
     lease: Positions = field(default_factory=Positions)
     boots: set[bytes] = field(default_factory=set)
 
     def note(self, entry: TableEntry) -> None:
         """Take one more entry into account."""
         self.lease = self.lease.at_least(entry.ends)
-        if entry.state is SegmentState.DROPPED:
+        if entry.state is SegmentState.PENDING:
+            self.pending[entry.base_offset] = entry
+            return
+        self.pending.pop(entry.base_offset, None)
+        if entry.state in (SegmentState.DROPPED, SegmentState.MERGED):
             self.entries.pop(entry.base_offset, None)
-            self.dropped.add(entry.base_offset)
+            if entry.state is SegmentState.DROPPED:
+                self.dropped.add(entry.base_offset)
             return
         self.entries[entry.base_offset] = entry
         self.dropped.discard(entry.base_offset)

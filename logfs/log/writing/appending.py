@@ -12,7 +12,7 @@ from logfs.disk.vfs import File
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
 from logfs.log.producers.txnindex import AbortedTransaction
-from logfs.log.removing import RemovableLog
+from logfs.log.replacing import ReplaceableLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.standing import DISK_FULL
@@ -28,7 +28,7 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 
-class AppendableLog(RemovableLog):
+class AppendableLog(ReplaceableLog):
     """A partition that is appended to at its end."""
 
     def __init__(self, state: PartitionState) -> None:

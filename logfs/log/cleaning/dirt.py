@@ -1,0 +1,97 @@
+"""How dirty a log is: what of it compaction can clean, and whether it is time to.
+
+    |---- clean ----|---- dirty, cleanable ----|---- dirty, not cleanable yet ----|
+    log start       first dirty                first uncleanable                  end
+
+The *first dirty* offset is where the last compaction ended, as ``cleaner-offset-checkpoint`` says.
+What lies in the active segment, in an open transaction or behind it, or in a segment with a record
+younger than ``min.compaction.lag.ms``, is not cleanable; nor is the rest of the segment in which
+that begins. It is time if more than ``min.cleanable.dirty.ratio`` of clean and cleanable bytes are
+cleanable, or if something is and the oldest dirty record is older than ``max.compaction.lag.ms``.
+
+Pure. Source: Kafka LogCleanerManager.cleanableOffsets, calculateCleanableBytes, maxCompactionDelay;
+LogToClean.
+"""
+
+from typing import NamedTuple
+
+from logfs.config import TopicConfig
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.types import IsolationLevel
+
+
+class Dirt(NamedTuple):
+    """What of a log is dirty.
+
+    Attributes:
+        first_dirty: Offset at which it begins.
+        first_uncleanable: Offset, base of a segment, at which what can be cleaned ends.
+        clean_bytes: Of the segments that begin below ``first_dirty``.
+        cleanable_bytes: Of the segments between; one that holds ``first_dirty`` counts twice.
+        delay_ms: For how long it has been overdue under ``max.compaction.lag.ms``; 0 if it is not.
+        is_checkpoint_wrong: The offset that was noted lies outside the log.
+    """
+
+    first_dirty: int
+    first_uncleanable: int
+    clean_bytes: int
+    cleanable_bytes: int
+    delay_ms: int
+    is_checkpoint_wrong: bool
+
+    @property
+    def ratio(self) -> float:
+        """Share of the bytes that is cleanable, 0 to 1."""
+        total = self.clean_bytes + self.cleanable_bytes
+        return self.cleanable_bytes / total if total else 0.0
+
+    def is_due(self, config: TopicConfig) -> bool:
+        """Tell whether it is time to clean."""
+        if self.delay_ms > 0 and self.cleanable_bytes > 0:
+            return True
+        return self.ratio > config.min_cleanable_dirty_ratio
+
+
+def find_dirt(snapshot: Snapshot, config: TopicConfig, checkpoint: int | None, now_ms: int) -> Dirt:
+    """Say how dirty a log is.
+
+    Args:
+        snapshot: The log.
+        config: Of its topic.
+        checkpoint: Where the last compaction ended; None if there was none.
+        now_ms: The clock.
+    """
+    start = snapshot.start.offset
+    first_dirty = start if checkpoint is None else checkpoint
+    is_wrong = not start <= first_dirty <= snapshot.end.offset
+    if is_wrong:
+        first_dirty = start
+    sealed = snapshot.segments[:-1]
+    dirty = sealed[max(snapshot.index_of_offset(first_dirty), 0) :]
+    stable = snapshot.visible_end(IsolationLevel.READ_COMMITTED).offset
+    if snapshot.watermark is not None:
+        stable = min(stable, snapshot.watermark.offset)
+    limits = [stable, snapshot.active.base_offset]
+    if config.min_compaction_lag_ms > 0:
+        youngest = now_ms - config.min_compaction_lag_ms
+        limits += [s.base_offset for s in dirty if s.max_timestamp > youngest][:1]
+    first_uncleanable = _round_down(snapshot, max(first_dirty, min(limits)))
+    begin = _round_down(snapshot, min(first_dirty, first_uncleanable))
+    return Dirt(
+        first_dirty,
+        first_uncleanable,
+        sum(s.size_bytes for s in sealed if s.base_offset < first_dirty),
+        sum(s.size_bytes for s in sealed if begin <= s.base_offset < first_uncleanable),
+        _delay_ms(dirty, config, now_ms),
+        is_wrong,
+    )
+
+
+def _round_down(snapshot: Snapshot, offset: int) -> int:
+    return snapshot.segments[max(snapshot.index_of_offset(offset), 0)].base_offset
+
+
+def _delay_ms(dirty: tuple[Segment, ...], config: TopicConfig, now_ms: int) -> int:
+    times = [s.first_timestamp for s in dirty if s.first_timestamp > 0]
+    return max(now_ms - config.max_compaction_lag_ms - min(times), 0) if times else 0

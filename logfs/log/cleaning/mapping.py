@@ -1,0 +1,78 @@
+"""The first half of a round: the last offset of each key in the dirty part of a log.
+
+The map holds as many keys as its memory allows. If there are more, it speaks of the log only up to
+the record in front of the first keyed one it had no room for, and the next round begins there.
+
+Source: Kafka Cleaner.buildOffsetMap.
+"""
+
+from logfs.log.cleaning.dirt import Dirt
+from logfs.log.cleaning.reading import read_pieces
+from logfs.log.cleaning.tools import CleanerStats, CleaningTools
+from logfs.log.cleaning.transactions import CleanedTransactions
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.records._native import OffsetMap, next_batch
+from logfs.records.batch import decode_header, decode_records
+from logfs.records.compression import decompress
+
+
+def build_map(
+    snapshot: Snapshot, dirt: Dirt, tools: CleaningTools, stats: CleanerStats
+) -> OffsetMap:
+    """Read the dirty segments of a log and return what is known of their keys.
+
+    Raises:
+        CorruptRecordError: A batch is damaged.
+        CleaningAbortedError: See ``CleaningTools.spend``.
+        OSError: The log cannot be read.
+    """
+    offsets = OffsetMap(tools.map_bytes, tools.load_factor, tools.new_id())
+    start, stop = dirt.first_dirty, dirt.first_uncleanable
+    transactions = CleanedTransactions()
+    transactions.add_aborted(
+        a for a in snapshot.aborted if a.last_offset >= start and a.first_offset < stop
+    )
+    first = max(snapshot.index_of_offset(start), 0)
+    dirty = [s for s in snapshot.segments[first:-1] if s.base_offset < stop]
+    for segment, next_base in zip(dirty, [*(s.base_offset for s in dirty[1:]), stop], strict=True):
+        _read_segment(segment, offsets, start, transactions, tools)
+        if offsets.is_full:
+            break
+        offsets.pass_to(next_base - 1)
+    if not dirty:
+        offsets.pass_to(stop - 1)  # for a round that only lets go of what has had its time
+    stats.map_bytes_read += offsets.bytes_read
+    stats.map_messages_read += offsets.records_read
+    stats.utilization = offsets.size / offsets.limit
+    return offsets
+
+
+def _read_segment(
+    segment: Segment,
+    offsets: OffsetMap,
+    start: int,
+    transactions: CleanedTransactions,
+    tools: CleaningTools,
+) -> None:
+    def take(buffer: bytearray, size: int) -> int | None:
+        tools.spend(size)
+        at = 0
+        while True:
+            at = offsets.put_batches(buffer, at, size, start, decompress)
+            if offsets.is_full:
+                return None
+            if not next_batch(buffer, at, size):
+                return at
+            header = decode_header(buffer, at)
+            if header.is_control:
+                transactions.read_marker(header, decode_records(buffer, at))
+                is_aborted = True  # a marker has no key
+            else:
+                is_aborted = transactions.read_batch(header)
+            behind = offsets.put_batch(buffer, at, size, start, decompress, is_aborted)
+            if behind == at:
+                return None
+            at = behind
+
+    read_pieces(segment.files().log, segment.name, segment.size_bytes, tools.piece_bytes, take)

@@ -1,0 +1,241 @@
+"""The second half of a round: one segment out of a group, in files called ``.cleaned``.
+
+Source: Kafka Cleaner.cleanSegments and cleanInto.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk, File
+from logfs.log.cleaning.reading import read_pieces
+from logfs.log.cleaning.tools import CleanerStats, CleaningTools
+from logfs.log.cleaning.transactions import CleanedTransactions
+from logfs.log.indexes.index import MARK_BYTES
+from logfs.log.indexes.textindex import TEXT_INDEX
+from logfs.log.names import FileKind, FileSuffix, format_segment_file
+from logfs.log.producers.txnindex import AbortedTransaction, encode_aborted
+from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.records._native import BatchFilter, IndexBuilder, OffsetMap, next_batch
+from logfs.records.batch import decode_header, decode_records
+from logfs.records.compression import decompress
+from logfs.types import Positions
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What holds for all groups of a round.
+
+    Attributes:
+        disk: The data directory.
+        snapshot: The log.
+        config: Of its topic.
+        offsets: The last offset of each key.
+        first_uncleanable: Offset at which cleaning ends: the last batch in front keeps its header.
+        retained: Last offset of a batch -> the producer whose last batch it is.
+        epochs: Producer id -> its epoch, of those whose last record is a marker.
+        legacy_horizon_ms: Tombstones of formats v0 and v1 go if their segment is not newer.
+        now_ms: The clock.
+    """
+
+    disk: Disk
+    snapshot: Snapshot
+    config: TopicConfig
+    offsets: OffsetMap
+    first_uncleanable: int
+    retained: Mapping[int, int]
+    epochs: Mapping[int, int]
+    legacy_horizon_ms: int
+    now_ms: int
+
+
+class CleanedSegment:
+    """The segment that a group becomes. Make it, ``add`` the segments, then ``finish``.
+
+    Args:
+        round_: The round.
+        first: The first segment of the group, whose base offset and positions it takes over.
+        transactions: State of the transactions, carried on from group to group.
+        tools: What to work with.
+    """
+
+    def __init__(
+        self,
+        round_: Round,
+        first: Segment,
+        transactions: CleanedTransactions,
+        tools: CleaningTools,
+    ) -> None:
+        self._round = round_
+        self._first = first
+        self._tools = tools
+        self._transactions = transactions
+        self._aborted_before = len(transactions.kept)
+        self._mark = tools.new_id()[:MARK_BYTES]
+        interval = round_.config.index_interval_bytes
+        self._builder = IndexBuilder(first.base_offset, interval, decompress)
+        self._filter = BatchFilter(
+            round_.offsets,
+            self._builder,
+            now_ms=round_.now_ms,
+            delete_retention_ms=round_.config.delete_retention_ms,
+            upper_bound=round_.first_uncleanable,
+            retained=dict(round_.retained),
+            decompress=decompress,
+        )
+        self._indexes = (bytearray(), bytearray(), bytearray(TEXT_INDEX.header_of(self._mark)))
+        self._log = self._create(FileKind.LOG)
+        self._size = 0
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether anything is different from what was read."""
+        return self._filter.changes > 0
+
+    @property
+    def aborted(self) -> list[AbortedTransaction]:
+        """What its transaction index holds."""
+        return self._transactions.kept[self._aborted_before :]
+
+    def add(self, segment: Segment, next_base: int) -> None:
+        """Filter a segment of the group, the next one; ``next_base`` is where it ends.
+
+        Raises:
+            CorruptRecordError: A batch is damaged.
+            CleaningAbortedError: See ``CleaningTools.spend``.
+            OSError: The disk failed.
+        """
+        round_ = self._round
+        self._transactions.add_aborted(
+            a
+            for a in round_.snapshot.aborted
+            if a.last_offset >= segment.base_offset and a.first_offset < next_base
+        )
+        text, tsv, jsonl = segment.bases.minus(self._first.bases)
+        entries = segment.files().text_entries() if segment.has_gaps else None
+        drops_tombstones = self._modified_ms(segment) <= round_.legacy_horizon_ms
+        self._filter.begin_segment(segment.base_offset, text, tsv, jsonl, entries, drops_tombstones)
+        log, piece_bytes = segment.files().log, self._tools.piece_bytes
+        read_pieces(log, segment.name, segment.size_bytes, piece_bytes, self._take)
+
+    def finish(self, last: Segment, stats: CleanerStats) -> TableEntry:
+        """Write everything and make it durable, names aside.
+
+        Args:
+            last: The last segment of the group, whose file time it takes over.
+            stats: What it has cost is added.
+
+        Returns:
+            The table entry, with the mark of the text index.
+        """
+        self._indexes[1].extend(self._builder.final_time_entry())
+        files = [self._log]
+        aborted = b"".join(map(encode_aborted, self.aborted))
+        rows = [*zip(SEGMENT_FILE_KINDS[1:3], self._indexes[:2], strict=True)]
+        rows.append((FileKind.TEXT_INDEX, self._indexes[2]))
+        if aborted:
+            rows.append((FileKind.TXN_INDEX, bytearray(aborted)))
+        for kind, data in rows:
+            file = self._create(kind)
+            file.pwrite(data, 0)
+            self._tools.spend(len(data))
+            files.append(file)
+        self._round.disk.touch_times(self._name(FileKind.LOG), self._modified_ms(last))
+        for file in files:
+            file.sync()
+            file.close()
+        self._count(stats)
+        return self._entry()
+
+    def discard(self, stats: CleanerStats | None = None) -> None:
+        """Remove its files; ``stats``: what it has cost is added."""
+        self._log.close()
+        for kind in SEGMENT_FILE_KINDS:
+            with contextlib.suppress(OSError):
+                self._round.disk.remove(self._name(kind))
+        if stats is not None:
+            self._count(stats)
+
+    def _take(self, buffer: bytearray, size: int) -> int:
+        self._tools.spend(size)
+        sieve, transactions, at = self._filter, self._transactions, 0
+        while True:
+            at = sieve.filter_batches(buffer, at, size)
+            if not next_batch(buffer, at, size):
+                break
+            header = decode_header(buffer, at)
+            discard, is_empty, retain = False, False, False
+            if header.is_control:
+                is_empty = transactions.read_marker(header, decode_records(buffer, at))
+                horizon = header.delete_horizon_ms
+                discard = is_empty and horizon is not None and horizon <= self._round.now_ms
+                epoch = self._round.epochs.get(header.producer_id)
+                retain = header.producer_id >= 0 and header.producer_epoch == epoch
+            else:
+                discard = transactions.read_batch(header)
+            at = sieve.filter_batch(
+                buffer, at, size, discard=discard, is_empty=is_empty, retain=retain
+            )
+        self._write()
+        self._tools.advance(at)
+        return at
+
+    def _write(self) -> None:
+        data, *entries = self._filter.take()
+        for index, more in zip(self._indexes, entries, strict=True):
+            index.extend(more)
+        self._log.pwrite(data, self._size)
+        self._size += len(data)
+        self._tools.spend(len(data))
+
+    def _entry(self) -> TableEntry:
+        first, builder = self._first, self._builder
+        return TableEntry(
+            first.base_offset,
+            SegmentState.SEALED,
+            first.bases,
+            first.bases.plus(self._filter.ends),
+            builder.next_offset,
+            self._size,
+            builder.max_timestamp,
+            builder.first_timestamp,
+            Positions(*self._filter.kept_lengths),
+            self._filter.has_gaps,
+            self._mark,
+        )
+
+    def _count(self, stats: CleanerStats) -> None:
+        sieve = self._filter
+        stats.bytes_read += sieve.bytes_read
+        stats.messages_read += sieve.messages_read
+        stats.bytes_written += sieve.bytes_written
+        stats.messages_written += sieve.messages_written
+        stats.invalid_messages += sieve.invalid
+
+    def _create(self, kind: FileKind) -> File:
+        file = self._round.disk.open(self._name(kind), write=True, create=True)
+        file.truncate(0)
+        return file
+
+    def _name(self, kind: FileKind) -> str:
+        name = format_segment_file(self._first.base_offset, kind, FileSuffix.CLEANED)
+        return f"{self._first.directory}/{name}"
+
+    def _modified_ms(self, segment: Segment) -> int:
+        return self._round.disk.stat(segment.name).mtime_ms
+
+
+def sizes_of(disk: Disk, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]]:
+    """Return base offset and sizes of log, offset index and time index of segments."""
+    return [
+        (
+            s.base_offset,
+            s.size_bytes,
+            disk.stat(s.file_name(FileKind.OFFSET_INDEX)).size,
+            disk.stat(s.file_name(FileKind.TIME_INDEX)).size,
+        )
+        for s in segments
+    ]

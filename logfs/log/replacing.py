@@ -1,0 +1,133 @@
+"""Putting a compacted segment in the place of those it was made from, safe at every step.
+
+    1  the new files are whole and durable, called ``.cleaned``; a pending entry is in the table
+    2  ``.cleaned`` becomes ``.swap``                     a stop before that is over undoes it,
+    3  the files of the old segments become ``.deleted``  a stop from then on completes it
+    4  ``.swap`` is taken off, that of the text index last: what is in the range of a ``.log.swap``
+       and not called so itself is taken for a file of an old segment
+    5  the new entry is sealed, the old ones are merged
+
+The names are made durable after each step, so that a power cut cannot keep a later one without an
+earlier one. Positions do not change. Readers that are in the middle of an old segment go on in its
+files until they get to the end of what they have in memory, then in the new one.
+
+Source: Kafka LocalLog.replaceSegments. Loading: ``loading.swaps``.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from logfs.errors import CleaningAbortedError
+from logfs.log.names import FileKind, FileSuffix, format_segment_file
+from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.removing import RemovableLog
+from logfs.log.segments.segment import KAFKA_FILE_KINDS, SEGMENT_FILE_KINDS, Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.standing import DISK_FULL
+
+logger = logging.getLogger(__name__)
+
+
+class ReplaceableLog(RemovableLog):
+    """A partition whose segments can be replaced by what compaction leaves of them."""
+
+    def replace_segments(
+        self,
+        snapshot: Snapshot,
+        old: Sequence[Segment],
+        entry: TableEntry,
+        aborted: Sequence[AbortedTransaction],
+        now_ms: int,
+    ) -> Segment:
+        """Replace neighbouring sealed segments by one whose files are called ``.cleaned``.
+
+        Args:
+            snapshot: What was compacted.
+            old: The segments, from ``snapshot``.
+            entry: Describes the new one, under the base offset of the first; ``boot`` is the mark
+                of its text index.
+            aborted: What its transaction index holds.
+            now_ms: The clock.
+
+        Returns:
+            The new segment.
+
+        Raises:
+            CleaningAbortedError: The log has changed meanwhile; nothing was replaced.
+            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
+            OSError: Nothing was replaced, or the log is offline; loading it says which.
+        """
+        with self._lock:
+            self.check_writable()
+            first = self._place_of(snapshot, old)
+            with self.offline_on_failure("write", but_not_full=True):
+                self.table.put(entry._replace(state=SegmentState.PENDING))
+            with self.offline_on_failure("fsync"):
+                self.table.sync()
+                self.disk.sync_directory(self.directory)
+            with self.offline_on_failure("compaction"):
+                base_offset, swap = entry.base_offset, FileSuffix.SWAP
+                self._rename(base_offset, SEGMENT_FILE_KINDS, FileSuffix.CLEANED, swap)
+                due_ms = now_ms + self._config.file_delete_delay_ms
+                for segment in old:
+                    self._deleted.add(segment, due_ms, is_replaced=segment is old[0])
+                self.disk.sync_directory(self.directory)
+                self._rename(base_offset, KAFKA_FILE_KINDS, swap, FileSuffix.NONE)
+                self._rename(base_offset, [FileKind.TEXT_INDEX], swap, FileSuffix.NONE)
+                self._note_replaced(entry, old)
+            new = old[0].successor(entry)
+            self._show(first, len(old), new, aborted)
+            return new
+
+    def _place_of(self, snapshot: Snapshot, old: Sequence[Segment]) -> int:
+        """Return the index of the first segment, if all of them are as they were."""
+        segments = self.snapshot.segments
+        first = self.snapshot.index_of_offset(old[0].base_offset)
+        is_same = first >= 0 and all(
+            a is b for a, b in zip(segments[first : first + len(old)], old, strict=False)
+        )
+        if self.snapshot.cuts != snapshot.cuts or not is_same or len(segments) <= first + len(old):
+            raise CleaningAbortedError(
+                f"{self.topic_partition}: its segments from offset {old[0].base_offset} on have "
+                "changed while they were compacted; that begins anew"
+            )
+        return first
+
+    def _rename(
+        self, base_offset: int, kinds: Sequence[FileKind], old: FileSuffix, new: FileSuffix
+    ) -> None:
+        """Change the suffix of files of a segment, durable when this returns."""
+        for kind in kinds:
+            name = f"{self.directory}/{format_segment_file(base_offset, kind, old)}"
+            if self.disk.exists(name):
+                self.disk.rename(
+                    name, f"{self.directory}/{format_segment_file(base_offset, kind, new)}"
+                )
+        self.disk.sync_directory(self.directory)
+
+    def _note_replaced(self, entry: TableEntry, old: Sequence[Segment]) -> None:
+        entries = [entry._replace(boot=bytes(8))]
+        entries += [segment.entry(SegmentState.MERGED) for segment in old[1:]]
+        try:
+            self.table.put(*entries)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            # The pending entry says the same, together with the mark.
+            logger.warning("%s: the segment table: %s", self.topic_partition, error)
+
+    def _show(
+        self, first: int, count: int, new: Segment, aborted: Sequence[AbortedTransaction]
+    ) -> None:
+        snapshot = self.snapshot
+        segments = snapshot.segments
+        stop = segments[first + count].base_offset
+        left = (
+            *(a for a in snapshot.aborted if a.last_offset < new.base_offset),
+            *aborted,
+            *(a for a in snapshot.aborted if a.last_offset >= stop),
+        )
+        segments = (*segments[:first], new, *segments[first + count :])
+        changed = snapshot.changed(segments, snapshot.start, snapshot.end)
+        self.snapshot = changed._replace(aborted=left)

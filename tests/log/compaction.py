@@ -1,0 +1,142 @@
+"""A log that is compacted, and beside it what Kafka's rules leave, worked out batch by batch.
+
+The rules are those of ``tests.records.compacting``; here they are applied to the whole log: which
+keys are known, which segments are cleaned, what is left of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import count
+
+from logfs.log.cleaning.dirt import Dirt, find_dirt
+from logfs.log.cleaning.rounds import Cleaned, clean
+from logfs.log.cleaning.tools import CleaningTools
+from logfs.log.partition import PartitionLog
+from logfs.records.batch import decode_header
+from logfs.types import View
+from tests.fakes import FakeDisk
+from tests.log.gaps import HoledLog
+from tests.log.support import DIRECTORY, batches_in, kept_runs_of, records_in
+from tests.records.compacting import Keys, Round
+
+SLOT_BYTES = 24
+ROOMY = 1 << 20
+_IDS = count(1)
+COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+
+
+def tools(map_bytes: int = ROOMY, piece_bytes: int = 64) -> CleaningTools:
+    return CleaningTools(
+        new_id=lambda: next(_IDS).to_bytes(8, "little") * 2,
+        clock_s=lambda: 0.0,
+        map_bytes=map_bytes,
+        piece_bytes=piece_bytes,
+    )
+
+
+def dirt_of(log: PartitionLog, first_dirty: int, now_ms: int) -> Dirt:
+    return find_dirt(log.snapshot, log.config, first_dirty, now_ms)
+
+
+@dataclass
+class Expected:
+    """What a round has to leave: the batches of all sealed segments, and where it ends."""
+
+    batches: list[bytes]
+    offsets: set[int]
+    end_offset: int
+
+
+class CompactedLog(HoledLog):
+    """A partition that is compacted.
+
+    Attributes:
+        first_dirty: Where the last round ended.
+    """
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        super().__init__(COMPACT | dict(properties))
+        self.first_dirty = 0
+
+    def segments(self) -> list[tuple[int, list[bytes]]]:
+        """Base offset and batches of each segment."""
+        found = []
+        for name in self.bench.names(".log"):
+            data = self.bench.file(name)
+            rows = [data[at : at + header.size_bytes] for at, header in batches_in(data)]
+            found.append((int(name[:20]), rows))
+        return found
+
+    def expected(self, limit: int = 1 << 60) -> Expected:
+        """Apply the rules."""
+        *sealed, (stop, _) = self.segments()
+        keys = Keys(limit)
+        dirty = [row for row in sealed if not row[1] or _end(row) > self.first_dirty]
+        for (_, batches), next_base in zip(
+            dirty, [*(base for base, _ in dirty[1:]), stop], strict=True
+        ):
+            for batch in batches:
+                if not keys.is_full:
+                    keys.put_batch(batch, self.first_dirty)
+            if not keys.is_full:
+                keys.latest_offset = next_base - 1
+        round_ = Round(
+            keys,
+            self.bench.now_ms,
+            self.log.config.delete_retention_ms,
+            upper_bound=stop,
+        )
+        left: list[bytes] = []
+        for base, batches in sealed:
+            if base <= keys.latest_offset:
+                filtered = (round_.filtered(batch)[0] for batch in batches)
+                left += [batch for batch in filtered if batch is not None]
+            else:
+                left += batches
+        return Expected(
+            left, {r.offset for r in records_in(b"".join(left))}, keys.latest_offset + 1
+        )
+
+    def clean(self, limit: int = 1 << 60) -> Cleaned:
+        """Compact once, and have the model follow; ``limit``: keys that the map takes."""
+        expected = self.expected(limit)
+        done = self.clean_only(limit)
+        assert done.end_offset == expected.end_offset
+        self.first_dirty = done.end_offset
+        *sealed, _ = self.segments()
+        assert [batch for _, batches in sealed for batch in batches] == expected.batches
+        active = self.log.snapshot.active.base_offset
+        self.model.records = [
+            k
+            for k in self.model.records
+            if k.record.offset >= active or k.record.offset in expected.offsets
+        ]
+        return done
+
+    def clean_only(self, limit: int = 1 << 60) -> Cleaned:
+        map_bytes = ROOMY if limit > ROOMY else SLOT_BYTES * (limit + 1)
+        factor = 0.9 if limit > ROOMY else limit / (limit + 1) + 1e-9
+        dirt = dirt_of(self.log, self.first_dirty, self.bench.now_ms)
+        work = replace(tools(map_bytes), load_factor=factor)
+        return clean(self.log, dirt, self.bench.now_ms, work)
+
+
+def _end(row: tuple[int, list[bytes]]) -> int:
+    return decode_header(row[1][-1]).last_offset + 1
+
+
+def placed_lines(log: PartitionLog, view: View) -> list[tuple[int, bytes]]:
+    """Every kept line of a view with the position at which it stands."""
+    lines = []
+    for begin, data in kept_runs_of(log, view):
+        at = begin
+        for line in data.splitlines(keepends=True):
+            lines.append((at, line))
+            at += len(line)
+    return lines
+
+
+def leftovers(disk: FakeDisk) -> list[str]:
+    """Files of the partition that a finished compaction does not leave."""
+    suffixes = (".cleaned", ".swap", ".deleted", ".tmp")
+    return [name for name, _ in disk.list(DIRECTORY) if name.endswith(suffixes)]

@@ -1,0 +1,89 @@
+"""A compaction that is stopped: killed, without power, or by a disk that fails, at any step."""
+
+import pytest
+
+from logfs.log.cleaning.rounds import clean
+from logfs.types import View
+from tests.fakes import FakeDisk
+from tests.log.compaction import CompactedLog, dirt_of, leftovers, placed_lines, tools
+from tests.log.support import DIRECTORY
+from tests.log.test_compaction import filled, records
+
+
+def states_while_cleaning(log: CompactedLog, *, seeds: tuple[int | None, ...]) -> list[FakeDisk]:
+    """The disk as it is found after a stop in front of each operation: killed, or without power."""
+    disk, states = log.bench.disk, []
+
+    def look(operation: str, _name: str, _size: int) -> None:
+        if operation in {"pwrite", "truncate", "sync", "rename", "remove", "sync_directory"}:
+            disk.before = None
+            states.append(disk.after_kill())
+            states.extend(disk.after_crash(seed) for seed in seeds)
+            disk.before = look
+
+    disk.before = look
+    log.clean()
+    disk.before = None
+    return [*states, disk.after_kill(), *(disk.after_crash(seed) for seed in seeds)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("boots", [0, 1])
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_stop_at_any_moment_loses_nothing(boots: int, twice: bool) -> None:
+    log = filled(15, internal_segment_bytes="300")
+    if twice:
+        log.clean()
+        for first in range(15, 24, 3):
+            log.append(records(first, 3, 7))
+        log.roll()
+    log.log.flush()
+    log.bench.store.checkpoint()
+    before = {view: dict(placed_lines(log.log, view)) for view in View}
+    states = states_while_cleaning(log, seeds=(None, 1, 2) if boots else ())
+    after = {view: dict(placed_lines(log.log, view)) for view in View}
+    if boots:
+        log.bench.new_boot()
+    for disk in states:
+        read_only = log.bench.open(disk.after_kill(), read_only=True).partition("t", 0)
+        shown = {view: placed_lines(read_only, view) for view in View}
+        store = log.bench.open(disk)
+        found = store.partition("t", 0)
+        assert found.losses == []
+        assert leftovers(disk) == []
+        for view in View:
+            lines = placed_lines(found, view)
+            assert lines == shown[view], "a read-only store shows what loading leaves"
+            assert after[view].items() <= dict(lines).items() <= before[view].items()
+            assert [at for at, _ in lines] == sorted({at for at, _ in lines})
+        # Another round gets where the first one would have.
+        dirt = dirt_of(found, 0, log.bench.now_ms)
+        clean(found, dirt, log.bench.now_ms, tools())
+        assert {view: dict(placed_lines(found, view)) for view in View} == after
+        store.close(log.bench.now_ms)
+
+
+@pytest.mark.allow_log("t/0 is offline")
+def test_a_failing_disk_takes_the_log_offline_or_changes_nothing() -> None:
+    for pattern in ("*.cleaned", "*.swap", "*.log", DIRECTORY, "*logfs.segments"):
+        for operation in ("rename", "sync", "pwrite", "sync_directory", "open"):
+            log = filled(30, internal_segment_bytes="400")
+            log.log.maintain()
+            before = {view: dict(placed_lines(log.log, view)) for view in View}
+            log.bench.disk.fail_next(operation, pattern)
+            try:
+                log.clean_only()
+            except OSError:
+                if log.log.offline is not None:
+                    log.bench.reload()
+            log.bench.disk._faults.clear()
+            found = {view: dict(placed_lines(log.log, view)) for view in View}
+            for view in View:
+                assert found[view].items() <= before[view].items()
+            assert log.bench.disk.stat(log.log.snapshot.segments[0].name).size is not None
+            log.first_dirty = 0
+            log.model.records = [
+                k for k in log.model.records if k.positions.text in found[View.TEXT]
+            ]
+            log.clean()
+            assert len(log.model.records) == 5
