@@ -31,7 +31,8 @@ def killed_and_stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     with Broker(directory / "kafka") as broker:
         client = Client(broker.bootstrap)
         open_transactions = theirs.fill(broker, client)
-        commit_offsets(client, "idempotent")
+        commit_offsets(client, "idempotent", {"group.id": "readers", "client.id": "größe"})
+        commit_offsets(client, "idempotent", {"group.id": "new", "group.protocol": "consumer"})
         broker.kill()
         killed = broker.copy_data(directory / "killed")
         broker.start()
@@ -40,12 +41,12 @@ def killed_and_stopped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
         return killed, broker.copy_data(directory / "stopped")
 
 
-def commit_offsets(client: Client, topic: str) -> None:
+def commit_offsets(client: Client, topic: str, config: dict[str, str]) -> None:
     """Join a group, commit what was read, and leave."""
     consumer = Consumer(
         {
             "bootstrap.servers": client.bootstrap,
-            "group.id": "readers",
+            **config,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
         }

@@ -6,7 +6,8 @@
     string          int16 length, -1: null; compact: unsigned varint length + 1, 0: null
     bytes           int32 length, -1: null; compact: the same as string
     []type          int32 count, -1: null; compact: unsigned varint count + 1, 0: null
-    struct          its fields; one that may be null: int8 in front, negative: null
+    struct          its fields; if it may be null: int8 in front, negative: null; in a tagged field
+                    unsigned varint in front, 0: null
     tagged fields   behind the fields of every struct of a flexible version: unsigned varint count,
                     then for each unsigned varint tag, unsigned varint size, value
 
@@ -46,6 +47,7 @@ _NONE = (1, 0)
 _SPECIAL = re.compile(r'["\\\x00-\x1f]')
 _SHORT_ESCAPES = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t", '"': '"', "\\": "\\"}
 _WORDS = {None: "null", True: "true", False: "false"}
+_ZERO_UUID = "A" * 22
 _MAX_VARINT_BYTES = 5
 
 
@@ -227,9 +229,14 @@ class _Decoder:
             return self._array(field)
         if field.type != "struct":
             return self._single(field.type)
-        if self._version in field.nullable and self._reader.number("int8") < 0:
+        if self._version in field.nullable and self._is_null_struct(field):
             return None
         return self.struct(field.fields)
+
+    def _is_null_struct(self, field: Field) -> bool:
+        if field.tag is None:
+            return self._reader.number("int8") < 0
+        return self._reader.unsigned_varint() == 0
 
     def _array(self, field: Field) -> list[object] | None:
         count = self._length("int32")
@@ -266,7 +273,13 @@ class _Decoder:
 def _is_default(field: Field, value: object) -> bool:
     if field.default is not None:
         return value == (None if field.default == "null" else int(field.default))
-    return value in (0, False, "", []) or value == "A" * 22  # a uuid of zeros
+    return _is_zero(value)
+
+
+def _is_zero(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_is_zero, value.values()))
+    return value in (0, "", []) or value == _ZERO_UUID
 
 
 def _parse_fields(lines: list[str], indent: int) -> tuple[Field, ...]:

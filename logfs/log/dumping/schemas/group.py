@@ -69,7 +69,7 @@ ConsumerGroupMemberMetadataValue key=5 versions=0 flexible=0+
   subscribedTopicRegex string null=0+
   rebalanceTimeoutMs int32
   serverAssignor string null=0+
-  classicMemberMetadata struct null=0+ tag=0 default=null
+  classicMemberMetadata struct null=0+ tag=0
     sessionTimeoutMs int32
     supportedProtocols []struct
       name string
