@@ -163,7 +163,7 @@ SWAPS: Mapping[str, Damage] = {
 }  # fmt: skip
 """What a compaction leaves that was stopped."""
 
-DAMAGES = {**UNNOTICED, **TAILS}
+DAMAGES = {**UNNOTICED, **SWAPS, **TAILS}
 
 
 def copy_segments(source: Path, to: Path) -> None:

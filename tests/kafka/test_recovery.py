@@ -13,14 +13,14 @@ import pytest
 from tests.kafka import ours
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import Client
-from tests.kafka.damages import DAMAGES, TAILS, UNNOTICED, copy_segments, logs
+from tests.kafka.damages import DAMAGES, SWAPS, TAILS, UNNOTICED, copy_segments, logs
 from tests.kafka.theirs import SMALL, batches, numbered
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 CONFIG = {**SMALL, "internal.segment.bytes": "8192", "segment.index.bytes": "4096"}
 DEEP = "deep-"
-NAMES = [*DAMAGES, *(DEEP + name for name in UNNOTICED)]
+NAMES = [*DAMAGES, *(DEEP + name for name in {**UNNOTICED, **SWAPS})]
 
 
 @dataclass
