@@ -5,7 +5,7 @@ open, idempotent producers, LogAppendTime, several rounds of compaction with tom
 by size, records deleted by offset.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from logfs.records.record import Record
@@ -65,7 +65,7 @@ def _idempotent(client: Client, topic: str) -> None:
         producer.batches(topic, batches(numbered(300, 300 * n, keys=9), 20))
 
 
-def _transactions(client: Client, topic: str) -> None:
+def transactions(client: Client, topic: str) -> None:
     """Committed, aborted and interleaved transactions, and records outside of them."""
     plain = client.producer()
     producers = [client.producer(transactional_id=f"{topic}-{n}") for n in range(3)]
@@ -82,10 +82,20 @@ def _transactions(client: Client, topic: str) -> None:
 
 def clean(client: Client, topic: str, broker: Broker) -> None:
     """Have the cleaner take everything but the active segment once, and then no more."""
-    before = _cleaned_to(broker.data, topic)
-    client.alter_topic(topic, min_compaction_lag_ms="0")
-    broker.wait_until(lambda: _cleaned_to(broker.data, topic) > before, f"{topic} is cleaned")
-    client.alter_topic(topic, min_compaction_lag_ms=str(2**62))
+    clean_all(client, [topic], broker)
+
+
+def clean_all(client: Client, topics: Iterable[str], broker: Broker) -> None:
+    """As ``clean``, for several topics at a time."""
+    before = {topic: _cleaned_to(broker.data, topic) for topic in topics}
+    for topic in before:
+        client.alter_topic(topic, min_compaction_lag_ms="0")
+    broker.wait_until(
+        lambda: all(_cleaned_to(broker.data, topic) > at for topic, at in before.items()),
+        f"{', '.join(before)} were cleaned",
+    )
+    for topic in before:
+        client.alter_topic(topic, min_compaction_lag_ms=str(2**62))
 
 
 def _cleaned_to(data: Path, topic: str) -> int:
@@ -113,7 +123,7 @@ def _compact(client: Client, topic: str, broker: Broker) -> None:
 
 def _compact_transactions(client: Client, topic: str, broker: Broker) -> None:
     for n in range(2):
-        _transactions(client, topic)
+        transactions(client, topic)
         client.producer().batches(topic, batches(numbered(900, 20_000 * n, keys=3), 30))
         clean(client, topic, broker)
 
@@ -139,8 +149,8 @@ TOPICS: Mapping[str, tuple[Mapping[str, str], Callable[..., None]]] = {
     "recompressed": ({**SMALL, "compression.type": "gzip"}, _codec("zstd")),
     "append-time": ({**SMALL, "message.timestamp.type": "LogAppendTime"}, _codec("snappy")),
     "idempotent": (SMALL, _idempotent),
-    "transactions": (SMALL, _transactions),
-    "open-transaction": (SMALL, _transactions),
+    "transactions": (SMALL, transactions),
+    "open-transaction": (SMALL, transactions),
     "compacted": (COMPACT, _compact),
     "compacted-zstd": ({**COMPACT, "internal.segment.bytes": "2000"}, _compact),
     "compacted-transactions": (COMPACT, _compact_transactions),
