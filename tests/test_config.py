@@ -233,7 +233,7 @@ class TestTables:
         assert config.preallocate is False
         assert config.leader_replication_throttled_replicas == ()
         config = make_topic(
-            cleanup_policy=" Compact , DELETE ",
+            cleanup_policy=" compact , delete ",
             compression_type="lz4",
             preallocate=" TRUE",
             segment_ms=" +007 ",

@@ -161,7 +161,7 @@ class Word(Generic[WordT]):
 
 @dataclass(frozen=True, slots=True)
 class Words(Generic[WordT]):
-    """A set of words of an enumeration, in any case, separated by commas; may be empty."""
+    """A set of words of an enumeration, separated by commas; may be empty."""
 
     words: type[WordT]
 
@@ -177,7 +177,7 @@ class Words(Generic[WordT]):
 
     def parse(self, text: str) -> frozenset[WordT]:
         """Return the set; raise ValueError if one is no such word."""
-        return frozenset(self.words(item.lower()) for item in _split(text))
+        return frozenset(self.words(item) for item in _split(text))
 
     def format(self, value: object) -> str:
         """Return the words in alphabetical order."""

@@ -84,6 +84,28 @@ class Client:
         for future in self._admin.incremental_alter_configs([resource]).values():
             future.result(PATIENCE_S)
 
+    def topic_config(self, name: str) -> dict[str, str]:
+        """Return every setting of a topic as it counts."""
+        return self._described(ConfigResource(ResourceType.TOPIC, name))
+
+    def broker_config(self) -> dict[str, str]:
+        """Return every setting of the broker as it counts; those without a value are left out."""
+        return self._described(ConfigResource(ResourceType.BROKER, "1"))
+
+    def refusal_of(self, name: str, properties: Mapping[str, str]) -> str | None:
+        """Return why settings would be refused for a topic; None if they would not be."""
+        entries = [
+            ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+            for key, value in properties.items()
+        ]
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        asked = self._admin.incremental_alter_configs([resource], validate_only=True)
+        try:
+            asked[resource].result(PATIENCE_S)
+        except KafkaException as error:
+            return str(error.args[0].str())
+        return None
+
     def delete_topic(self, name: str) -> None:
         """Delete a topic."""
         for future in self._admin.delete_topics([name]).values():
@@ -222,6 +244,10 @@ class Client:
                 if error.args[0].code() not in _NOT_YET or time.monotonic() > deadline:
                     raise
                 time.sleep(0.05)
+
+    def _described(self, resource: ConfigResource) -> dict[str, str]:
+        found = self._admin.describe_configs([resource])[resource].result(PATIENCE_S)
+        return {key: entry.value for key, entry in found.items() if entry.value is not None}
 
     def _has_leaders(self, name: str, partitions: int) -> bool:
         topics = self._admin.list_topics(name, timeout=PATIENCE_S).topics
