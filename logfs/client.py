@@ -10,7 +10,7 @@ for stands in ``logfs.fs.commands``.
 import contextlib
 import errno
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,8 +18,15 @@ from logfs import control
 from logfs.disk.sockets import short_path
 from logfs.errors import ControlError
 from logfs.log import names
+from logfs.log.writing.produced import Appended
+from logfs.records._native import encode_records
+from logfs.records.encoded import EncodeOptions, ProducerBatch
+from logfs.records.record import Record
+from logfs.types import TopicPartition
 
 _CONNECT_TIMEOUT_S = 10.0
+_AS_THEY_ARE = EncodeOptions(control.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
+"""What of records is refused and how they are stored is for the daemon to say."""
 _NO_ARGUMENTS: Mapping[str, object] = {}
 _NOBODY = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR})
 
@@ -92,6 +99,62 @@ class Daemon:
         if "error" in answer:
             raise control.decode_error(answer["error"])
         return answer.get("result")
+
+    def append(
+        self,
+        topic_partition: TopicPartition,
+        records: Sequence[Record],
+        producer: ProducerBatch | None = None,
+        *,
+        is_durable: bool = False,
+    ) -> Appended:
+        """Append records to a partition; with a producer exactly once, however often it is asked.
+
+        Args:
+            topic_partition: Where.
+            records: At least one; offsets are ignored. Those of a producer make one batch.
+            producer: Who writes; None: without protection against repetition.
+            is_durable: They are on the disk when this returns.
+
+        Raises:
+            RecordTooLargeError, UnparsableLineError: A record is refused; nothing was appended.
+            LogfsError, OSError: See ``PartitionLog.append_records``, and ``ask``.
+        """
+        encoded = encode_records(records, 0, 0, _AS_THEY_ARE)
+        if encoded.refusal is not None:
+            raise encoded.refusal
+        arguments = {
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "producer": None if producer is None else list(producer),
+            "is_durable": is_durable,
+        }
+        payload = b"".join(batch.data for batch in encoded.batches)
+        return Appended(**self.ask("append", arguments, payload=payload))
+
+    def end_transaction(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        epoch: int,
+        *,
+        commit: bool,
+        is_durable: bool = False,
+    ) -> int:
+        """Write the marker that ends a producer's transaction; returns its offset.
+
+        Raises:
+            LogfsError, OSError: See ``PartitionLog.end_transaction``, and ``ask``.
+        """
+        arguments = {
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "producer_id": producer_id,
+            "epoch": epoch,
+            "commit": commit,
+            "is_durable": is_durable,
+        }
+        return int(self.ask("end", arguments))
 
     def close(self) -> None:
         """Let go of the daemon."""

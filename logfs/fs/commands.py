@@ -9,12 +9,18 @@
     trim          names at_once                Trimmed of each partition
     retention                                  what was deleted of each partition
     roll          topic partition              the base offset of the active segment
+    append        topic partition producer     Appended; the payload is batches of records, as
+                  is_durable                   ``encode_records`` makes them
+    end           topic partition producer_id  the offset of the marker
+                  epoch commit
 
-Arguments and answers are JSON; ``partitions`` may be null, ``names`` are those of an address.
+Arguments and answers are JSON; ``partitions`` may be null, ``names`` are those of an address,
+``producer`` is null or the fields of a ``ProducerBatch``.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from logfs.errors import ControlError, ReadOnlyError
 from logfs.fs.host import Clock
@@ -32,11 +38,60 @@ from logfs.log.cleaning.trimming import (
 )
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
+from logfs.records.batch import decode_header, decode_records
+from logfs.records.encoded import ProducerBatch
+from logfs.records.record import Record
 
 T = TypeVar("T")
 
-Arguments = Mapping[str, Any]
 Say = Callable[[str], None]
+
+
+class Request(NamedTuple):
+    """A request: its arguments, its payload, and where lines about its progress go."""
+
+    arguments: Mapping[str, Any]
+    payload: bytes
+    say: Say
+
+    def get(self, name: str, kind: type[T]) -> T:
+        """Return an argument.
+
+        Raises:
+            ControlError: It is missing, or not of that kind.
+        """
+        value = self.arguments.get(name)
+        if type(value) is not kind:
+            raise ControlError(f"{name}={value!r}: expected {kind.__name__}")
+        return value
+
+    def get_optional(self, name: str, kind: type[T]) -> T | None:
+        """Return an argument that may be null or missing."""
+        return None if self.arguments.get(name) is None else self.get(name, kind)
+
+    def changed_settings(self, name: str) -> dict[str, str | None]:
+        """Return settings by their keys; null takes one back."""
+        settings = self.get(name, dict)
+        if not all(value is None or isinstance(value, str) for value in settings.values()):
+            raise ControlError(f"{name}={settings!r}: expected texts")
+        return settings
+
+    def settings(self, name: str) -> dict[str, str]:
+        """Return settings by their keys."""
+        changes = self.changed_settings(name)
+        settings = {key: value for key, value in changes.items() if value is not None}
+        if len(settings) < len(changes):
+            raise ControlError(f"{name}={changes!r}: expected texts")
+        return settings
+
+    def producer(self) -> ProducerBatch | None:
+        """Return who appends; None for a plain writer."""
+        fields = self.get_optional("producer", list)
+        if fields is None:
+            return None
+        if [type(field) for field in fields] != [int, int, int, bool]:
+            raise ControlError(f"producer={fields!r}: expected the fields of a ProducerBatch")
+        return ProducerBatch(*fields)
 
 
 class Commands:
@@ -65,7 +120,7 @@ class Commands:
         self._kernel = kernel
         self._clock = clock
         self._facts = facts
-        self._commands: dict[str, Callable[[Arguments], Awaitable[object]]] = {
+        self._commands: dict[str, Callable[[Request], Awaitable[object]]] = {
             "status": self._status,
             "topics": self._topics,
             "describe": self._describe,
@@ -75,9 +130,11 @@ class Commands:
             "trim": self._trim,
             "retention": self._retention,
             "roll": self._roll,
+            "append": self._append,
+            "end": self._end,
         }
 
-    async def run(self, header: Arguments, _payload: bytes, _say: Say) -> object:
+    async def run(self, header: Mapping[str, Any], payload: bytes, say: Say) -> object:
         """Carry out a request; returns what JSON can say of it.
 
         Raises:
@@ -91,41 +148,41 @@ class Commands:
                 f"{name!r} is no request that this daemon knows: it may be of another version; "
                 f"expected one of {', '.join(self._commands)}"
             )
-        return await command(header)
+        return await command(Request(header, payload, say))
 
-    async def _status(self, _arguments: Arguments) -> object:
+    async def _status(self, _request: Request) -> object:
         return dict(self._facts)
 
-    async def _topics(self, _arguments: Arguments) -> object:
+    async def _topics(self, _request: Request) -> object:
         return administration.topic_sizes(self._store)
 
-    async def _describe(self, arguments: Arguments) -> object:
-        topic = _argument(arguments, "topic", str)
+    async def _describe(self, request: Request) -> object:
+        topic = request.get("topic", str)
         facts = await self._changes.run(administration.describe_topic, self._store, topic)
         return facts._asdict()
 
-    async def _create(self, arguments: Arguments) -> object:
-        topic = _argument(arguments, "topic", str)
+    async def _create(self, request: Request) -> object:
+        topic = request.get("topic", str)
         warnings = await self._changes.run(
             administration.create_topic,
             self._store,
             topic,
-            _optional(arguments, "partitions", int),
-            _settings(arguments, "config"),
+            request.get_optional("partitions", int),
+            request.settings("config"),
             self._clock.now_ms(),
         )
         root = self._tree.root
         root.mtime_ms = self._clock.now_ms()
         return warnings
 
-    async def _alter(self, arguments: Arguments) -> object:
-        topic = _argument(arguments, "topic", str)
+    async def _alter(self, request: Request) -> object:
+        topic = request.get("topic", str)
         warnings = await self._changes.run(
             administration.alter_topic,
             self._store,
             topic,
-            _changed_settings(arguments, "changes"),
-            _optional(arguments, "partitions", int),
+            request.changed_settings("changes"),
+            request.get_optional("partitions", int),
             self._clock.now_ms(),
         )
         node = self._topic(topic)
@@ -133,15 +190,15 @@ class Commands:
         self._tree.note_config(node)
         return warnings
 
-    async def _delete(self, arguments: Arguments) -> object:
-        topic = _argument(arguments, "topic", str)
+    async def _delete(self, request: Request) -> object:
+        topic = request.get("topic", str)
         await self._changes.delete_topic(self._topic(topic))
         await self._kernel.drop_name(self._tree.root.ino, topic)
         return None
 
-    async def _trim(self, arguments: Arguments) -> object:
-        names = _argument(arguments, "names", list)
-        at_once = _argument(arguments, "at_once", bool)
+    async def _trim(self, request: Request) -> object:
+        names = request.get("names", list)
+        at_once = request.get("at_once", bool)
         address = parse_trim_address([str(name) for name in names], self._tree.time_zone)
         numbers = [address.partition]
         if address.partition is None:
@@ -162,19 +219,53 @@ class Commands:
             await self._kernel.drop_bytes(self._cached_inodes(partitions))
         return [trimmed._asdict() for trimmed in done]
 
-    async def _retention(self, _arguments: Arguments) -> object:
+    async def _retention(self, _request: Request) -> object:
         if self._store.read_only:
             raise ReadOnlyError("the mount is read-only")
         done = await self._operations.upkeep.retention.look()
         return [[*topic_partition, deletion._asdict()] for topic_partition, deletion in done]
 
-    async def _roll(self, arguments: Arguments) -> object:
-        partition = self._tree.partition(
-            _argument(arguments, "topic", str), _argument(arguments, "partition", int)
-        )
+    async def _roll(self, request: Request) -> object:
+        partition = await self._partition(request)
         log = partition.log
         await partition.lane.sync(log.roll, self._clock.now_ms())
         return log.snapshot.active.base_offset
+
+    async def _append(self, request: Request) -> object:
+        partition = await self._partition(request)
+        producer, is_durable = request.producer(), request.get("is_durable", bool)
+        records = await partition.lane.read(_decode, request.payload)
+        log, now_ms = partition.log, self._clock.now_ms()
+        appended = await partition.lane.alone(log.append_records, records, now_ms, producer)
+        await self._finish(partition, is_durable)
+        return appended._asdict()
+
+    async def _end(self, request: Request) -> object:
+        partition = await self._partition(request)
+        log = partition.log
+        end = partial(
+            log.end_transaction,
+            request.get("producer_id", int),
+            request.get("epoch", int),
+            commit=request.get("commit", bool),
+            coordinator_epoch=0,
+            now_ms=self._clock.now_ms(),
+        )
+        offset = await partition.lane.alone(end)
+        await self._finish(partition, request.get("is_durable", bool))
+        return offset
+
+    async def _finish(self, partition: Partition, is_durable: bool) -> None:
+        log = partition.log
+        if is_durable:
+            await partition.lane.sync(log.flush)
+        if log.maintenance_due:
+            self._operations.upkeep.want_maintenance(partition)
+
+    async def _partition(self, request: Request) -> Partition:
+        partition = self._tree.partition(request.get("topic", str), request.get("partition", int))
+        await self._operations.files.reload_if_offline(partition)
+        return partition
 
     def _topic(self, name: str) -> TopicNode:
         node = self._tree.find(self._tree.root, name.encode())
@@ -195,32 +286,15 @@ def _trim(log: PartitionLog, offset: int, now_ms: int, at_once: bool) -> Trimmed
     return trim(log, offset, now_ms, at_once=at_once)
 
 
-def _argument(arguments: Arguments, name: str, kind: type[T]) -> T:
-    """Return an argument.
+def _decode(payload: bytes) -> list[Record]:
+    """Return the records of the batches in a payload.
 
     Raises:
-        ControlError: It is missing, or not of that kind.
+        CorruptRecordError: They do not decode.
     """
-    value = arguments.get(name)
-    if type(value) is not kind:
-        raise ControlError(f"{name}={value!r}: expected {kind.__name__}")
-    return value
-
-
-def _optional(arguments: Arguments, name: str, kind: type[T]) -> T | None:
-    return None if arguments.get(name) is None else _argument(arguments, name, kind)
-
-
-def _changed_settings(arguments: Arguments, name: str) -> dict[str, str | None]:
-    settings = _argument(arguments, name, dict)
-    if not all(value is None or isinstance(value, str) for value in settings.values()):
-        raise ControlError(f"{name}={settings!r}: expected texts")
-    return settings
-
-
-def _settings(arguments: Arguments, name: str) -> dict[str, str]:
-    changes = _changed_settings(arguments, name)
-    settings = {key: value for key, value in changes.items() if value is not None}
-    if len(settings) < len(changes):
-        raise ControlError(f"{name}={changes!r}: expected texts")
-    return settings
+    records: list[Record] = []
+    position = 0
+    while position < len(payload):
+        records += decode_records(payload, position)
+        position += decode_header(payload, position).size_bytes
+    return records

@@ -64,8 +64,7 @@ class OpenFiles:
         partition = node.partition
         if partition.lane.releasing is not None:
             await partition.lane.releasing.wait()
-        if partition.log.offline is not None and not partition.open_files:
-            await self._reload(partition)
+        await self.reload_if_offline(partition)
         if partition.log.is_deleted or not node.is_current:
             raise StaleError(f"{partition.topic_partition} has been deleted or loaded anew")
         partition.open_files += node.reads_log
@@ -174,8 +173,10 @@ class OpenFiles:
         partition.log.note_corrupt(error, self._now_ms())
         self._upkeep.want_maintenance(partition)
 
-    async def _reload(self, partition: Partition) -> None:
-        """Load a partition anew that went offline, now that nobody has it open."""
+    async def reload_if_offline(self, partition: Partition) -> None:
+        """Load a partition anew that went offline, if nobody has it open."""
+        if partition.log.offline is None or partition.open_files:
+            return
         if self._clock.monotonic_s() < partition.reload_after_s:
             return
         await partition.lane.alone(self._reload_now, partition)

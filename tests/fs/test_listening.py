@@ -18,17 +18,26 @@ from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.errors import (
     ControlError,
+    CorruptRecordError,
     InvalidConfigError,
     LogfsError,
     NoSuchTopicError,
     OffsetOutOfRangeError,
+    OutOfOrderSequenceError,
+    RecordTooLargeError,
     TopicExistsError,
+    UnparsableLineError,
 )
 from logfs.fs import listening
 from logfs.fs.commands import Commands
 from logfs.fs.kernel import KernelCache
 from logfs.fs.listening import ControlServer, listen
-from tests.fs.world import World, refused
+from logfs.log.writing.produced import Appended
+from logfs.records.encoded import ProducerBatch
+from logfs.records.record import Record
+from logfs.types import TopicPartition
+from tests.fs.world import START_MS, World, refused
+from tests.log.support import records_in
 
 
 class FakeKernel(KernelCache):
@@ -64,15 +73,20 @@ class Served:
         assert listener is not None
         nursery.start_soon(self.server.run, listener)
 
-    async def ask(self, request: str, **arguments: object) -> Any:  # noqa: ANN401 - JSON
-        """Ask as another program would, in a thread."""
-        return await trio.to_thread.run_sync(lambda: self._ask(request, arguments))
-
-    def _ask(self, request: str, arguments: dict[str, object]) -> object:
+    def daemon(self) -> Daemon:
+        """Connect as another program would; only in a thread."""
         daemon = Daemon.connect(str(self.data))
         assert daemon is not None
-        with daemon:
-            return daemon.ask(request, arguments)
+        return daemon
+
+    async def ask(self, request: str, payload: bytes = b"", **arguments: object) -> Any:  # noqa: ANN401
+        """Ask in a thread."""
+
+        def ask() -> object:
+            with self.daemon() as daemon:
+                return daemon.ask(request, arguments, payload=payload)
+
+        return await trio.to_thread.run_sync(ask)
 
     async def connect(self) -> trio.SocketStream:
         sock = trio.socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -155,7 +169,7 @@ async def test_refusals_are_those_of_the_store(
     served: Served, request_: str, arguments: dict[str, object], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
-        await served.ask(request_, **arguments)
+        await served.ask(request_, b"", **arguments)
 
 
 async def test_trim(served: Served) -> None:
@@ -179,6 +193,88 @@ async def test_trim(served: Served) -> None:
     await world.close(fixed)
 
 
+RECORDS = [
+    Record(0, START_MS, b"k", b"v", ((b"h", None),)),
+    Record(0, START_MS + 1, None, b"\xff"),
+    Record(0, START_MS + 2, b"k", None),
+]
+TP = TopicPartition("orders", 0)
+
+
+def with_offsets(records: list[Record], base_offset: int) -> list[Record]:
+    return [r._replace(offset=base_offset + n) for n, r in enumerate(records)]
+
+
+async def test_appends(served: Served) -> None:
+    world = served.world
+    await world.append("orders/0", b"before\n")
+
+    def append() -> Appended:
+        with served.daemon() as daemon:
+            return daemon.append(TP, RECORDS)
+
+    assert await trio.to_thread.run_sync(append) == Appended(1, 3)
+    log = world.store.partition("orders", 0)
+    assert log.recovery_point == 0
+    name = log.snapshot.active.name
+    assert records_in(world.disk.read(name))[1:] == with_offsets(RECORDS, 1)
+    assert (await world.cat("orders/0.jsonl")).count(b"\n") == 4
+
+    def append_durably() -> Appended:
+        with served.daemon() as daemon:
+            return daemon.append(TP, [Record(0, START_MS, None, b"x" * 3_000_000)], is_durable=True)
+
+    served.world.store.alter_topic("orders", {"max.message.bytes": "4000000"})
+    assert await trio.to_thread.run_sync(append_durably) == Appended(4, 4)
+    assert log.recovery_point == 5
+
+
+async def test_appends_of_a_producer_are_made_once(served: Served) -> None:
+    def append(sequence: int, *, transactional: bool = False) -> Appended:
+        producer = ProducerBatch(7, 0, sequence, transactional)
+        with served.daemon() as daemon:
+            return daemon.append(TP, RECORDS, producer)
+
+    run = trio.to_thread.run_sync
+    assert await run(append, 0) == Appended(0, 2)
+    assert await run(append, 0) == Appended(0, 2, True)
+    assert await run(append, 3) == Appended(3, 5)
+    with pytest.raises(OutOfOrderSequenceError):
+        await run(append, 9)
+    await run(lambda: append(6, transactional=True))
+    log = served.world.store.partition("orders", 0)
+    assert (log.last_stable_offset, log.log_end_offset) == (6, 9)
+
+    def commit() -> int:
+        with served.daemon() as daemon:
+            return daemon.end_transaction(TP, 7, 0, commit=True, is_durable=True)
+
+    assert await run(commit) == 9
+    assert (log.last_stable_offset, log.recovery_point) == (10, 10)
+
+
+async def test_appends_that_are_refused(served: Served) -> None:
+    def append(records: list[Record], topic: str = "orders") -> Appended:
+        with served.daemon() as daemon:
+            return daemon.append(TopicPartition(topic, 0), records)
+
+    async def refused_with(error: type[Exception], records: list[Record]) -> None:
+        with pytest.raises(error):
+            await trio.to_thread.run_sync(append, records)
+
+    with pytest.raises(NoSuchTopicError):
+        await trio.to_thread.run_sync(append, RECORDS, "nix")
+    await refused_with(RecordTooLargeError, [Record(0, START_MS, None, bytes(2_000_000))])
+    await refused_with(UnparsableLineError, [Record(0, START_MS + 10**12, None, b"v")])
+    await refused_with(ControlError, [Record(0, START_MS, None, bytes(40_000_000))] * 2)
+    with pytest.raises(CorruptRecordError):
+        await served.ask("append", topic="orders", partition=0, is_durable=False, payload=b"x" * 99)
+    await served.ask("alter", topic="orders", changes={"cleanup.policy": "compact"},
+                     partitions=None)  # fmt: skip
+    await refused_with(UnparsableLineError, [Record(0, START_MS, None, b"no key")])
+    assert served.world.store.partition("orders", 0).log_end_offset == 0
+
+
 async def test_retention_and_roll(served: Served) -> None:
     await served.ask("alter", topic="orders", changes={"retention.bytes": "0"}, partitions=None)
     assert await served.ask("retention") == []
@@ -198,9 +294,7 @@ async def test_a_bug_is_answered_too(served: Served) -> None:
 
 async def test_several_requests_through_one_connection(served: Served) -> None:
     def ask() -> list[object]:
-        daemon = Daemon.connect(str(served.data))
-        assert daemon is not None
-        with daemon:
+        with served.daemon() as daemon:
             return [daemon.ask("topics") for _ in range(3)]
 
     assert await trio.to_thread.run_sync(ask) == [{"orders": 1}] * 3
@@ -293,9 +387,7 @@ async def test_progress_comes_before_the_answer_and_nobody_has_to_read_it(
     lines: list[str] = []
 
     def ask() -> object:
-        daemon = Daemon.connect(str(served.data))
-        assert daemon is not None
-        with daemon:
+        with served.daemon() as daemon:
             return daemon.ask("anything", payload=bytes(5), progress=lines.append)
 
     assert await trio.to_thread.run_sync(ask) == {"payload": 5}
