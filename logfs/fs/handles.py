@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
-from logfs.fs.errnos import RefusedError
+from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.nodes import (
     DirectoryNode,
     FileNode,
@@ -105,7 +105,10 @@ def open_reader(node: FileNode) -> Reader:
         case MetaNode():
             reader = BytesFile(node.text())
         case RawNode():
-            reader = RawFile(log.disk, node.path())
+            try:
+                reader = RawFile(log.disk, node.path())
+            except FileNotFoundError as error:
+                raise StaleError(f"{node.path()} has been removed") from error
         case _:
             raise TypeError(f"{type(node).__name__} cannot be read")
     reader.may_block = False

@@ -35,5 +35,5 @@ class RecentAnswers:
         self._answers[identity, name] = (now_s + RECENT_S, node)
 
     def drop(self, node: FileNode) -> None:
-        """Forget an answer that turned out to be stale."""
-        self._answers = {key: a for key, a in self._answers.items() if a[1] is not node}
+        """Forget an answer that turned out to be stale, whichever node it was given as."""
+        self._answers = {key: a for key, a in self._answers.items() if a[1].key != node.key}

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import trio
 
+from logfs import config as configuration
 from logfs.errors import DeletedError, LogfsError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.host import Clock
 from logfs.fs.partitions import Partition
@@ -95,10 +96,14 @@ class Retention:
             return True
 
     def _warn_of_pitfalls(self) -> None:
-        """Say at the start what is set and probably not meant."""
+        """Say at the start what is set and probably not meant, of the defaults once."""
+        defaults = configuration.warnings(self._store.topic_defaults)
+        for warning in defaults:
+            logger.warning("topics by default: %s", warning)
         for topic in self._store.topics():
             for warning in self._store.config_warnings(topic):
-                logger.warning("topic %s: %s", topic, warning)
+                if warning not in defaults:
+                    logger.warning("topic %s: %s", topic, warning)
 
     def _tell(self, what: object, text: str) -> None:
         """Log something once."""

@@ -54,6 +54,7 @@ class LogStore(Catalog):
 
     Attributes:
         attributes: Remembered owners and modes of topics and partitions.
+        topic_defaults: What topics have that is not set for them.
     """
 
     def __init__(self, disk: Disk, config: StoreConfig, host: Host, *, read_only: bool) -> None:
@@ -62,7 +63,7 @@ class LogStore(Catalog):
         self.attributes = Attributes(disk)
         self._host = host
         self._opened = OpenSegments(disk, host.open_segments)
-        self._defaults = TopicConfig.from_properties(config.topic_defaults())
+        self.topic_defaults = TopicConfig.from_properties(config.topic_defaults())
         self._lock: Lock | None = None
         self._changes = threading.RLock()
         self._deleted: list[tuple[int, PartitionLog]] = []
@@ -114,7 +115,7 @@ class LogStore(Catalog):
         parse_topic_name(name)
         if partitions < 1:
             raise InvalidConfigError(f"{partitions} partitions: expected at least 1")
-        config = topics.effective_config(self._defaults, properties)
+        config = topics.effective_config(self.topic_defaults, properties)
         with self._changes:
             if name in self._topics:
                 raise TopicExistsError(f"topic {name} exists already")
@@ -270,7 +271,7 @@ class LogStore(Catalog):
             self.disk,
             self._host,
             self._opened,
-            self._defaults,
+            self.topic_defaults,
             is_clean,
             read_checkpoint(self.disk, names.RECOVERY_POINT_CHECKPOINT),
             read_checkpoint(self.disk, names.LOG_START_OFFSET_CHECKPOINT),

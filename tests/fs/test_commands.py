@@ -1,6 +1,7 @@
 """What can be asked of a daemon through its control socket: each request, and its refusals."""
 
 import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -187,3 +188,28 @@ async def test_retention_and_roll(served: Served) -> None:
     assert await served.ask("roll", topic="orders", partition=0) == 2
     [[topic, partition, deletion]] = await served.ask("retention")
     assert (topic, partition, deletion["start"]) == ("orders", 0, [0, 2])
+
+
+async def test_a_name_whose_files_went_at_once_is_right_when_it_is_looked_up_again(
+    served: Served,
+) -> None:
+    world, name = served.world, "orders/0@earliest..latest"
+    world.store.alter_topic("orders", {"internal.segment.bytes": "100"})
+    for line in (b"a\n", b"b\n"):
+        await world.append("orders/0", line)
+    inode = (await world.find(name)).st_ino
+    world.clock.advance(2)
+    assert (await world.find(name)).st_ino == inode, "another answer, the same file"
+    await served.ask("trim", names=["orders", "0@offset=1"], at_once=True)
+    assert await refused(world.operations.open(inode, os.O_RDONLY, world.user)) == errno.ESTALE
+    assert await world.cat(name) == b"b\n"
+
+
+async def test_a_raw_file_that_is_removed_while_it_is_opened(served: Served) -> None:
+    world = served.world
+    world.store.alter_topic("orders", {"internal.segment.bytes": "100"})
+    for line in (b"a\n", b"b\n"):
+        await world.append("orders/0", line)
+    inode = (await world.find(f".segments/orders-0/{0:020}.log")).st_ino
+    await served.ask("trim", names=["orders", "0@latest"], at_once=True)
+    assert await refused(world.operations.open(inode, os.O_RDONLY, world.user)) == errno.ESTALE

@@ -98,6 +98,17 @@ async def test_a_failure_is_that_of_one_partition(world: World) -> None:
     assert topic_partition.topic == "other"
 
 
+@pytest.mark.expect_log("topics by default: max.message.bytes=1048588 is more than segment.bytes")
+async def test_pitfalls_of_the_defaults_are_told_once(
+    nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    world = World(options="log.segment.bytes=1048576")
+    for name in ("a", "b"):
+        world.store.create_topic(name, 1, {}, START_MS)
+    nursery.start_soon(world.operations.upkeep.run)
+    await trio.sleep(1)
+
+
 @pytest.mark.allow_log("a batch that exceeds a segment is refused")
 @pytest.mark.expect_log("topic orders: segment.ms=9000 is longer than retention.ms=5")
 async def test_pitfalls_are_told_at_the_start(
