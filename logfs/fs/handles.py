@@ -173,9 +173,14 @@ class OpenFile:
             return writer.write(data, now_ms)
         except _REFUSED_LINE as error:
             # The program is told, and nothing it wrote before is in doubt; the log says where.
-            name = str(self.partition.topic_partition)
-            if name not in str(error):
-                error.args = (f"{name}: {error}",)
+            name, text = str(self.partition.topic_partition), str(error)
+            if isinstance(error, RecordTooLargeError):
+                topic = self.partition.topic_partition.topic
+                text += (
+                    f"; 'logfs topic alter …/{topic} --config max.message.bytes={error.size_bytes}'"
+                    " or more lets it in"
+                )
+            error.args = (text if name in text else f"{name}: {text}",)
             raise
         except (LogfsError, OSError) as error:
             self._failure = error

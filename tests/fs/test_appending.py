@@ -55,7 +55,7 @@ async def test_at_a_clean_stop_open_files_are_ended(orders: World) -> None:
     assert await orders.cat("orders/0") == b"unfinished\n"
 
 
-@pytest.mark.expect_log("max.message.bytes")
+@pytest.mark.expect_log("orders --config max.message.bytes=270' or more lets it in")
 async def test_a_line_that_is_too_long(orders: World) -> None:
     topic = (await orders.find("orders")).st_ino
     await orders.operations.setxattr(topic, b"user.logfs.max.message.bytes", b"100", orders.user)
