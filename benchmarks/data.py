@@ -15,8 +15,13 @@ FIRST_MS = 1_700_000_000_000
 _FILLER = b" the quick brown fox jumps over the lazy dog, and the dog has better things to do\n"
 _DIGITS = LINE_BYTES - len(_FILLER)
 _AT_ONCE = 10_000
+_SPREAD = 7_919_000_027
+"""A prime: its multiples go through all keys before one comes again."""
 NUMBERED_LINES = 100_000
 """Lines of a built log whose numbers differ; then they come again."""
+
+COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
+"""Settings of a topic of keys."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +36,7 @@ class LogSpec:
         topic: Name of its topic.
         partitions: Partitions of the topic; the segments are spread over them.
         is_closed: It is left as a clean stop leaves it, else as a killed process does.
+        keys: Every line has one of so many keys, and the topic is compacted; 0: no keys.
     """
 
     batch_lines: int
@@ -40,6 +46,7 @@ class LogSpec:
     topic: str = "lines"
     partitions: int = 1
     is_closed: bool = True
+    keys: int = 0
 
     @property
     def lines(self) -> int:
@@ -63,6 +70,13 @@ class Opened:
 def numbered_lines(first: int, count: int) -> bytes:
     """Return lines by their numbers."""
     return b"".join(b"%0*d%b" % (_DIGITS, n, _FILLER) for n in range(first, first + count))
+
+
+def keyed_lines(first: int, count: int, keys: int) -> bytes:
+    """Return lines for the ``.tsv`` view, each with one of so many keys, in no order."""
+    lines = numbered_lines(first, count).splitlines(keepends=True)
+    numbers = (n * _SPREAD % keys for n in range(first, first + count))
+    return b"".join(b"%016d\t%b" % pair for pair in zip(numbers, lines, strict=True))
 
 
 def write_lines(path: Path, size_bytes: int) -> int:

@@ -13,7 +13,14 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.data import FIRST_MS, NUMBERED_LINES, LogSpec, numbered_lines
+from benchmarks.data import (
+    COMPACTED,
+    FIRST_MS,
+    NUMBERED_LINES,
+    LogSpec,
+    keyed_lines,
+    numbered_lines,
+)
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk, PosixFile
 from logfs.disk.vfs import File
@@ -52,7 +59,8 @@ class UnsyncedDisk(PosixDisk):
 def build(data: str, spec: LogSpec) -> None:
     """Build a log and end the process."""
     store = LogStore.open(UnsyncedDisk(data), _CONFIG, current_host(), now_ms=FIRST_MS)
-    store.create_topic(spec.topic, spec.partitions, {"segment.bytes": _NO_LIMIT}, FIRST_MS)
+    settings = {"segment.bytes": _NO_LIMIT, **(COMPACTED if spec.keys else {})}
+    store.create_topic(spec.topic, spec.partitions, settings, FIRST_MS)
     share = spec.segments // spec.partitions
     for number in range(spec.partitions):
         _fill(store, number, spec, share)
@@ -63,10 +71,10 @@ def build(data: str, spec: LogSpec) -> None:
 
 def _fill(store: LogStore, partition: int, spec: LogSpec, segments: int) -> None:
     log = store.partition(spec.topic, partition)
-    writer = LineWriter(log, View.TEXT)
+    writer = LineWriter(log, View.TSV if spec.keys else View.TEXT)
     # Making all numbers would take longer than everything else.
-    batches = max(NUMBERED_LINES // spec.batch_lines, 1)
-    numbered = [numbered_lines(n * spec.batch_lines, spec.batch_lines) for n in range(batches)]
+    batches = max(max(NUMBERED_LINES, 2 * spec.keys) // spec.batch_lines, 1)
+    numbered = [_lines(spec, n * spec.batch_lines) for n in range(batches)]
     now_ms = FIRST_MS
     for segment in range(segments):
         for _ in range(spec.segment_batches):
@@ -75,6 +83,12 @@ def _fill(store: LogStore, partition: int, spec: LogSpec, segments: int) -> None
         if spec.is_rolled or segment < segments - 1:
             log.roll(now_ms)
             log.maintain()  # lets go of the descriptors of the sealed one
+
+
+def _lines(spec: LogSpec, first: int) -> bytes:
+    if spec.keys:
+        return keyed_lines(first, spec.batch_lines, spec.keys)
+    return numbered_lines(first, spec.batch_lines)
 
 
 def open_and_tell(data: str, *, close: bool) -> None:

@@ -140,7 +140,7 @@ def install_log(broker: Peer, topic: str, source: Path) -> Path:
     """
     directory = broker.partition(topic)
     for path in directory.iterdir():
-        if path.suffix in {".log", ".index", ".timeindex", ".snapshot"}:
+        if path.name[0].isdigit():
             path.unlink()
     for path in source.iterdir():
         if path.suffix in {".log", ".index", ".timeindex"}:
@@ -152,6 +152,23 @@ def forget_clean_stop(broker: Peer) -> None:
     """Let a broker that is down find its directory as if it had been killed long ago."""
     for name in (_CLEAN_STOP, *_CHECKPOINTS):
         (broker.data / name).unlink(missing_ok=True)
+
+
+def forget_cleaning(broker: Peer) -> None:
+    """Let the cleaner of a broker that is down begin at the beginning."""
+    (broker.data / "cleaner-offset-checkpoint").unlink(missing_ok=True)
+
+
+def cleaned_seconds(broker: Peer, topic: str) -> float:
+    """Wait until the broker has compacted a log, and return how long it took, as it logs it."""
+    pattern = re.compile(
+        rf"cleaned log {topic}-0 .*\n\s*([\d.,]+) MB of log processed .* \(([\d.,]+) MB/sec\)"
+    )
+    broker.wait_until(lambda: pattern.search(broker.log), f"{topic} is compacted")
+    found = pattern.search(broker.log)
+    assert found is not None
+    processed, rate = (float(text.replace(",", "")) for text in found.groups())
+    return processed / rate
 
 
 def load_seconds(broker: Peer, topic: str) -> float:

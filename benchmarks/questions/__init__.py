@@ -35,6 +35,7 @@ PEER_QUESTIONS: dict[str, Question] = {
     "cat": peers.cat,
     "recovery": peers.recovery,
     "rebuild": peers.rebuild,
+    "compaction": peers.compaction,
     "dump": peers.dump,
 }
 """The same for ``--peers``: what is measured beside a Kafka broker, its tools and kcat."""

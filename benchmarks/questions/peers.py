@@ -1,12 +1,12 @@
 """How fast is logfs beside a Kafka broker, its tools and kcat, on the same bytes."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from benchmarks import peers
-from benchmarks.data import LINE_BYTES, LogSpec, build_log, open_log, write_lines
+from benchmarks.data import COMPACTED, LINE_BYTES, LogSpec, build_log, open_log, write_lines
 from benchmarks.mounts import mount_logfs
 from benchmarks.results import Row, Samples, at_least, compare, rates
 from benchmarks.runner import Bench, alternate, python_command, settle, shell_run, timed_shell
@@ -15,6 +15,8 @@ _TOPIC = "lines"
 _NO_LIMIT = str(2**31 - 1)
 _BATCHES = (("16 KiB", 150), ("1 MiB", 9600))
 """Name and lines of a batch, as in ``recovery``."""
+_COMPACTED_SEGMENTS = 8
+_COPIES = 10
 _INDEXES = (".index", ".timeindex", ".textindex")
 
 
@@ -110,6 +112,66 @@ def rebuild(bench: Bench) -> Iterator[Row]:
             [partial(_open_without_indexes, data, source), partial(_index, broker)], bench.pairs
         )
         yield _load_row("rebuild", f"index rebuild, batches of {what}", source, ours, theirs)
+
+
+def compaction(bench: Bench) -> Iterator[Row]:
+    """``logfs compact``, a whole process; the cleaner of a broker, by what it logs."""
+    lines = bench.scaled(4_000_000, 1_000_000)
+    spec = LogSpec(
+        batch_lines=150,
+        segment_batches=lines // 150 // _COMPACTED_SEGMENTS,
+        segments=_COMPACTED_SEGMENTS,
+        is_rolled=True,
+        topic=_TOPIC,
+        keys=lines // _COPIES,
+    )
+    data = build_log(bench, "data", spec)
+    source = data / f"{_TOPIC}-0"
+    size = _log_bytes(source)
+    broker = peers.Peer(bench.directory / "broker", log_cleaner_backoff_ms="1000")
+    bench.cleanup.enter_context(broker)
+    peers.create_topic(broker, _TOPIC, segment_bytes=str(2**30), **_underscored(COMPACTED))
+    broker.stop()
+    left = []
+
+    def logfs() -> float:
+        copied = bench.directory / "copy"
+        shutil.copytree(data, copied)
+        settle(bench.directory)
+        command = python_command("logfs", "compact", copied / _TOPIC / "0")
+        seconds, _ = peers.timed(command)
+        left.append(_log_bytes(copied / f"{_TOPIC}-0"))
+        shutil.rmtree(copied)
+        return seconds
+
+    def kafka() -> float:
+        peers.install_log(broker, _TOPIC, source)
+        peers.forget_cleaning(broker)
+        settle(bench.directory)
+        broker.start()
+        seconds = peers.cleaned_seconds(broker, _TOPIC)
+        broker.stop()
+        left.append(_log_bytes(broker.partition(_TOPIC)))
+        return seconds
+
+    ours, theirs = alternate([logfs, kafka], bench.pairs)
+    if not max(left) < min(left) * 1.01 < size / 2:
+        raise RuntimeError(f"of {size} bytes are left {left}, expected a part and always the same")
+    yield compare(
+        "compaction",
+        f"compaction, {_COPIES} records a key",
+        at_least(5, "x broker"),
+        rates("logfs", size, ours),
+        rates("broker", size, theirs),
+    )
+
+
+def _underscored(settings: Mapping[str, str]) -> dict[str, str]:
+    return {key.replace(".", "_"): value for key, value in settings.items()}
+
+
+def _log_bytes(directory: Path) -> int:
+    return sum(path.stat().st_size for path in directory.glob("*.log"))
 
 
 def dump(bench: Bench) -> Iterator[Row]:
