@@ -3,7 +3,8 @@
     maintain      soon after an append made it due: sync sealed segments, move the lease on
     flush         partitions whose flush.ms has passed
     checkpoint    every log.flush.offset.checkpoint.interval.ms
-    remove        files of deleted topics and segments whose file.delete.delay.ms has passed
+    remove        files of deleted topics and segments whose file.delete.delay.ms has passed, and
+                  what is known of producers that have been idle for producer.id.expiration.ms
     retention     every log.retention.check.interval.ms; see ``retention``
 
 Every task runs beside the others, and every partition's beside those of other partitions, so a slow
@@ -68,7 +69,7 @@ class Upkeep:
             nursery.start_soon(self._maintain_what_is_due, nursery)
             nursery.start_soon(self._flush_what_is_due, nursery)
             nursery.start_soon(self._every, checkpoint_s, self._store.checkpoint)
-            nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_due_files)
+            nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_what_is_due)
             nursery.start_soon(self.retention.run)
 
     async def _maintain_what_is_due(self, nursery: trio.Nursery) -> None:
@@ -118,5 +119,6 @@ class Upkeep:
             return True
         return False
 
-    def _remove_due_files(self) -> None:
+    def _remove_what_is_due(self) -> None:
         self._store.remove_due_files(self._clock.now_ms())
+        self._store.expire_producers(self._clock.now_ms())

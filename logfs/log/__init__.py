@@ -12,6 +12,7 @@ From the outside in::
       writing/       the active segment, rolls, durability, the lease of positions; the lines of
                      open files that write
       producers/     idempotent and transactional producers: state, snapshots, aborted transactions
+      epochs         leader epochs
     reading/       addresses, look-ups, cursors, open files that read
     segments/      what readers see: the snapshot, its segments, the table of them
     indexes/       the index files

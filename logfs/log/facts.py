@@ -46,7 +46,6 @@ class LogFacts:
         self._producers = state.producers
         self._snapshot_offset = state.snapshot_offset
         self._producer_expiration_ms = state.producer_expiration_ms
-        self._expiry_due_ms = 0
         self._has_new_epochs = False
         self._losses = state.losses
         table = None if state.read_only else state.table

@@ -114,6 +114,9 @@ class CutFileName(NamedTuple):
     """0 for the first cut at that position, then 1, 2."""
 
 
+# Ten thousand segments have fifty thousand names, and to call an enum takes a microsecond.
+_KIND_OF = {kind.value: kind for kind in FileKind}
+_SUFFIX_OF = {suffix.value: suffix for suffix in FileSuffix}
 _KINDS = "|".join(re.escape(kind) for kind in FileKind)
 _SUFFIXES = "|".join(re.escape(suffix) for suffix in FileSuffix if suffix)
 _SEGMENT_FILE = re.compile(rf"([0-9]{{20}})({_KINDS})({_SUFFIXES})?")
@@ -158,9 +161,13 @@ def is_leftover(name: str) -> bool:
 def parse_segment_file(name: str) -> SegmentFileName | None:
     """Take a name apart; None if it is not exactly what ``format_segment_file`` gives."""
     match = _SEGMENT_FILE.fullmatch(name)
-    if match is None or int(match[1]) > MAX_OFFSET:
+    if match is None:
         return None
-    return SegmentFileName(int(match[1]), FileKind(match[2]), FileSuffix(match[3] or ""))
+    offset, kind, suffix = match.groups("")
+    base_offset = int(offset)
+    if base_offset > MAX_OFFSET:
+        return None
+    return SegmentFileName(base_offset, _KIND_OF[kind], _SUFFIX_OF[suffix])
 
 
 def format_partition_directory(topic_partition: TopicPartition) -> str:

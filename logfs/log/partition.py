@@ -26,9 +26,6 @@ from logfs.log.writing.truncation import cut_segments
 
 logger = logging.getLogger(__name__)
 
-EXPIRATION_CHECK_MS = 600_000
-"""Source: Kafka ``producer.id.expiration.check.interval.ms``."""
-
 
 class PartitionLog(AppendableLog):
     """One partition of a store."""
@@ -113,13 +110,8 @@ class PartitionLog(AppendableLog):
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have written nothing for ``producer.id.expiration.ms``.
 
-        To be called often; it looks every ten minutes.
-
         Source: Kafka ProducerStateManager.removeExpiredProducers.
         """
-        if now_ms < self._expiry_due_ms:
-            return
-        self._expiry_due_ms = now_ms + EXPIRATION_CHECK_MS
         with self._lock:
             self._producers.expire(now_ms, self._producer_expiration_ms)
 

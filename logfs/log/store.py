@@ -67,6 +67,7 @@ class LogStore(Catalog):
         self._lock: Lock | None = None
         self._changes = threading.RLock()
         self._deleted: list[tuple[int, PartitionLog]] = []
+        self._expiry_due_ms = 0
 
     @classmethod
     def open(  # noqa: PLR0913 - three of them are rarely given
@@ -214,13 +215,22 @@ class LogStore(Catalog):
         """Remove what was deleted long enough ago and is not read any more."""
         for log in self.all_partitions():
             log.remove_due_files(now_ms)
-            log.expire_producers(now_ms)
         with self._changes:
             due = [row for row in self._deleted if row[0] <= now_ms and not row[1].is_pinned]
             for row in due:
                 self._deleted.remove(row)
                 row[1].close_files()
                 self.disk.remove_tree(row[1].directory)
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that have been idle for long; to be called often, it looks rarely.
+
+        Source: Kafka ``producer.id.expiration.check.interval.ms``.
+        """
+        if now_ms >= self._expiry_due_ms:
+            self._expiry_due_ms = now_ms + self.config.producer_id_expiration_check_interval_ms
+            for log in self.all_partitions():
+                log.expire_producers(now_ms)
 
     def close(self, now_ms: int) -> None:
         """Clean stop: flush everything, trim indexes, write checkpoints and the marker, unlock.

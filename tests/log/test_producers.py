@@ -1,5 +1,7 @@
 """Idempotent and transactional producers of a partition: what they may write, what is kept."""
 
+import errno
+
 import pytest
 
 from logfs.errors import (
@@ -212,7 +214,7 @@ def test_a_producer_that_was_idle_for_long_is_forgotten_at_run_time_and_by_a_sta
     write(bench, 0, b"a")
     write(bench, 0, b"b", producer_id=8, transactional=True)
     bench.now_ms += 86_400_000
-    bench.store.remove_due_files(bench.now_ms)
+    bench.store.expire_producers(bench.now_ms)
     assert set(bench.log.last_records_of_producers()) == {8}
     write(bench, 9, b"c")
     bench.now_ms += 86_400_000
@@ -245,3 +247,32 @@ def test_a_write_of_the_transaction_index_that_fails_takes_the_log_offline() -> 
     assert bench.log.offline is not None
     bench.reload()
     assert bench.log.snapshot.aborted == (AbortedTransaction(7, 0, 1, 2),)
+
+
+@pytest.mark.allow_log("snapshot could not be written")
+def test_a_snapshot_for_which_there_is_no_room_costs_only_time() -> None:
+    bench = Bench(SMALL)
+    write(bench, 0, b"x" * 200, transactional=True)
+    bench.disk.fail_next_write("*.snapshot", errno.ENOSPC)
+    write(bench, 1, b"y" * 200, transactional=True)
+    assert bench.log.offline is None
+    before = bench.log.last_records_of_producers()
+    bench.kill()
+    assert bench.log.last_records_of_producers() == before == {7: LastRecord(1, 0)}
+
+
+def test_the_files_of_a_broker_in_the_root_stay_as_they_are() -> None:
+    bench = Bench()
+    files = {
+        "meta.properties": b"#\n#Sat Nov 21\nnode.id=1\nversion=1\ndirectory.id=abc\n",
+        "bootstrap.checkpoint": b"\0\1",
+        "cleaner-offset-checkpoint": b"0\n1\nother 0 5\n",
+    }
+    for name, data in files.items():
+        bench.disk.replace(name, data)
+    metadata = bench.file("partition.metadata")
+    for how in ("restart", "kill", "crash"):
+        bench.write(b"a")
+        getattr(bench, how)()
+        assert {name: bench.disk.read(name) for name in files} == files
+        assert bench.file("partition.metadata") == metadata

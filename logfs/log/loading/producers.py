@@ -30,6 +30,7 @@ class ProducerLoader:
     Attributes:
         state: The producers at the log end.
         aborted: The aborted transactions whose markers are kept.
+        snapshot_offset: Of the newest snapshot; the log start if there is none.
     """
 
     def __init__(self, loader: Loader) -> None:
@@ -48,6 +49,7 @@ class ProducerLoader:
         )
         self._is_first_time = False
         self._snapshots = self._usable_snapshots()
+        self.snapshot_offset = max(self._snapshots, default=start)
         self.state = ProducerState()
         self.aborted: list[AbortedTransaction] = []
 
@@ -58,11 +60,14 @@ class ProducerLoader:
             for offset in [*offsets, self._end_offset]:
                 self._take_snapshot(offset)
         state, done = ProducerState(), -2
+        in_question = self._in_question()
         for number, segment in enumerate(self._segments):
+            if segment.base_offset not in in_question:
+                continue
             found = self._entries_in_file(segment)
             if found is None:
                 if done != number - 1:
-                    state = self._replay.state_at(segment.base_offset, self._snapshots)
+                    state = self._state_at(segment.base_offset)
                 if self._is_recovered(segment):
                     self._take_snapshot(segment.base_offset, state)
                 found, done = self._rebuild(segment, state), number
@@ -70,14 +75,20 @@ class ProducerLoader:
         if self._is_first_time:
             return
         if done < 0 or any(segment.size_bytes for segment in self._segments[done + 1 :]):
-            state = self._replay.state_at(self._end_offset, self._snapshots)
+            state = self._state_at(self._end_offset)
         self.state = state
         self._take_snapshot(self._end_offset, state)
 
-    @property
-    def snapshot_offset(self) -> int:
-        """Of the newest snapshot; the log start if there is none."""
-        return max(self._snapshots, default=self._start_offset)
+    def _in_question(self) -> set[int]:
+        """Return the base offsets of segments that have a transaction index, or should have one."""
+        loader = self._loader
+        has_index = {base for base, kinds in loader.kinds.items() if FileKind.TXN_INDEX in kinds}
+        return has_index | loader.recovered | loader.produced.keys()
+
+    def _state_at(self, offset: int) -> ProducerState:
+        state = self._replay.state_at(offset, self._snapshots)
+        self.snapshot_offset = max(self._snapshots, default=self._start_offset)
+        return state
 
     def _usable_snapshots(self) -> set[int]:
         """Return the snapshots that may be used; the others are removed, for good."""
@@ -87,8 +98,7 @@ class ProducerLoader:
         last_stray = max(found - bases, default=-1)
         kept = {at for at in found if at in bases or at == last_stray > max(bases)}
         self._is_first_time = not kept and loader.loading.is_clean
-        recovered = (s.base_offset for s in self._segments if self._is_recovered(s))
-        last_offset = min(recovered, default=self._end_offset)
+        last_offset = min(loader.recovered & bases, default=self._end_offset)
         kept = {at for at in kept if self._start_offset < at <= last_offset}
         if found != kept and not loader.loading.read_only:
             for offset in found - kept:
@@ -123,12 +133,17 @@ class ProducerLoader:
             produced = list(batches_of(segment, segment.size_bytes))
         entries = [entry for batch in produced if (entry := state.apply(batch)) is not None]
         loading = self._loader.loading
-        if not loading.read_only:
+        has_file = FileKind.TXN_INDEX in self._loader.kinds.get(segment.base_offset, ())
+        if (entries or has_file) and not loading.read_only:
             write_txn_index(loading.disk, segment.file_name(FileKind.TXN_INDEX), entries)
         return entries
 
     def _take_snapshot(self, offset: int, state: ProducerState | None = None) -> None:
-        """Write a snapshot, if there is none so far along; durable if it says something."""
+        """Write a snapshot, if there is none so far along.
+
+        The one where the log ends has to be durable, if it says something: a clean stop counts on
+        it. Others are a help.
+        """
         loading = self._loader.loading
         if offset <= self.snapshot_offset or loading.read_only:
             return
@@ -136,7 +151,8 @@ class ProducerLoader:
         file = write_snapshot(loading.disk, self._loader.directory, offset, state)
         if file is None:
             return
-        if state.entries:
+        if state.entries and offset == self._end_offset:
             file.sync()
         file.close()
         self._snapshots.add(offset)
+        self.snapshot_offset = offset

@@ -319,9 +319,11 @@ class AppendableLog(ReplaceableLog):
 
     def _helpers_of(self, old: ActiveSegment, new: ActiveSegment) -> list[File]:
         """Return the files that have to be durable before recovery passes a segment over."""
-        offset = new.segment.base_offset
-        snapshot = write_snapshot(self.disk, self.directory, offset, self._producers)
-        self._snapshot_offset = offset
+        offset, snapshot = new.segment.base_offset, None
+        if offset > self._snapshot_offset:
+            snapshot = write_snapshot(self.disk, self.directory, offset, self._producers)
+        if snapshot is not None:
+            self._snapshot_offset = offset
         return [file for file in (old.txn_index, snapshot) if file is not None]
 
     def _draw_jitter(self) -> int:
