@@ -318,6 +318,11 @@ class FakeFile:
         with self._using("pread", size):
             return self._node.content.read(position, position + size)
 
+    def next_data(self, position: int) -> int:
+        with self._using("next_data"):
+            content = self._node.content
+            return position if position < len(content.data) else max(position, content.size)
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         copied = bytes(data)
         fault = self._disk.begin_tearable("pwrite", self._name, len(copied))

@@ -76,6 +76,17 @@ class PosixFile:
         except OSError as error:
             raise self._named(error) from None
 
+    def next_data(self, position: int) -> int:
+        """See ``vfs.File``."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return max(position, self.size())
+            if error.errno == errno.EINVAL:  # this file system cannot tell
+                return position
+            raise self._named(error) from None
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         """See ``vfs.File``."""
         try:

@@ -70,6 +70,14 @@ class File(Protocol):
         """Read up to ``size`` bytes; fewer only at the end of the file."""
         ...
 
+    def next_data(self, position: int) -> int:
+        """Return the first position from ``position`` on that may hold something else than zero.
+
+        Passes over holes where the file system can tell; the size of the file if only a hole is
+        left.
+        """
+        ...
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         """Write all of ``data``; a position behind the end leaves zeros in between.
 

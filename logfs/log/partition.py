@@ -20,7 +20,7 @@ from logfs.log.recoverypoint import lower_recovery_point
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint
 from logfs.log.segments.table import SegmentState
-from logfs.log.writing.active import ActiveSegment
+from logfs.log.writing.active import ActiveSegment, trim_padding
 from logfs.log.writing.appending import AppendableLog
 from logfs.log.writing.truncation import cut_segments
 
@@ -93,12 +93,15 @@ class PartitionLog(AppendableLog):
             self.flush()
             self._flusher.flush_sealed()
             segment = self.snapshot.active
+            was_padded = segment.is_padded
             if self._active is not None:
                 self._active.seal()
                 for index in segment.files().indexes.all():
                     index.sync()
                 if self._active.txn_index is not None:
                     self._active.txn_index.sync()
+            if was_padded:
+                trim_padding(self.disk, segment, self.snapshot.end.file_size)
             self._save_producers()
             self._save_epochs()
             entry = segment.entry(SegmentState.CLOSED)

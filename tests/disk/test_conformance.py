@@ -61,6 +61,22 @@ def test_write_behind_the_end_leaves_zeros(disk: Disk) -> None:
     assert disk.read("a") == b"ab\0\0\0c"
 
 
+def test_holes_are_passed_over(disk: Disk) -> None:
+    size = 1 << 30
+    file = disk.open("f", write=True, create=True)
+    assert file.next_data(0) == 0
+    file.pwrite(b"x" * 10, 0)
+    file.truncate(size)
+    assert file.next_data(3) == 3
+    position = steps = 0
+    while (position := file.next_data(position)) < size:
+        position += 1 << 20
+        steps += 1
+    assert position == size
+    assert steps <= 2  # the rest of the first block, or of the first page
+    assert file.next_data(size + 5) == size + 5
+
+
 @pytest.mark.parametrize("data", [b"xy", bytearray(b"xy"), memoryview(b"axyb")[1:3]])
 def test_write_takes_any_bytes(disk: Disk, data: bytes | bytearray | memoryview) -> None:
     file = new_file(disk, data=b"0123")

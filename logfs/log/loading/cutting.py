@@ -14,7 +14,7 @@ def copy_tail(disk: Disk, segment: Segment, log: File, position: int, file_size:
         The name of the copy in the partition directory, an earlier one if it is the same; None if
         the bytes are all zero, as a preallocated file or a power cut leaves them.
     """
-    if _is_zero(log, position, file_size):
+    if end_of_data(log, position, file_size) == position:
         return None
     copy = 0
     while True:
@@ -34,6 +34,19 @@ def copy_tail(disk: Disk, segment: Segment, log: File, position: int, file_size:
     disk.rename(path + TEMPORARY_SUFFIX, path)
     disk.sync_directory(segment.directory)
     return name
+
+
+def end_of_data(log: File, start: int, stop: int) -> int:
+    """Return the position behind the last byte of a range that is not zero, or its begin."""
+    end = start
+    while (start := log.next_data(start)) < stop:
+        data = log.pread(min(_CHUNK_BYTES, stop - start), start)
+        if not data:
+            break
+        if data.count(0) != len(data):
+            end = start + len(data.rstrip(b"\0"))
+        start += len(data)
+    return end
 
 
 def rewrite(disk: Disk, name: str, size: int) -> None:
@@ -56,15 +69,6 @@ def free_cut_name(disk: Disk, directory: str, base_offset: int, position: int) -
         if not disk.exists(f"{directory}/{name}"):
             return name
         copy += 1
-
-
-def _is_zero(log: File, start: int, stop: int) -> bool:
-    while start < stop:
-        data = log.pread(min(_CHUNK_BYTES, stop - start), start)
-        if not data or data.count(0) != len(data):
-            return not data
-        start += len(data)
-    return True
 
 
 def _is_copy(copy: File, log: File, position: int, file_size: int) -> bool:

@@ -237,17 +237,7 @@ def _scan(
         loader.lose("corrupt", segment.name, position, size,
                     f"{segment.name}: the batch at byte {position} ({size} bytes) cannot be read: "
                     f"{why}; it stays where it is")  # fmt: skip
-    if scan.valid_bytes < scan.file_size:
-        if entry is None or entry.size_bytes != scan.valid_bytes:
-            _handle_tail(loader, segment, scan, log, behind)
-        elif not loading.read_only:
-            log.truncate(scan.valid_bytes)  # left by a write that failed, never part of the log
-            log.sync()
-    elif entry is not None and (entry.size_bytes or 0) > scan.file_size:
-        missing = (entry.size_bytes or 0) - scan.file_size
-        loader.lose("cut", segment.name, scan.file_size, missing,
-                    f"{segment.name}: its last {missing} bytes are gone; they were not durable "
-                    "when the machine stopped")  # fmt: skip
+    _settle_end(loader, segment, scan, log, entry, behind)
     loader.has_changed = True
     is_gapped = _keeps_its_gaps(loader, scan, entry)
     if is_gapped and entry is not None:
@@ -259,6 +249,32 @@ def _scan(
         log.sync()
     rebuild_indexes(loading.disk, segment, scan, but_text=is_gapped)
     return segment
+
+
+def _settle_end(
+    loader: Loader,
+    segment: Segment,
+    scan: Scan,
+    log: File,
+    entry: TableEntry | None,
+    behind: Sequence[int],
+) -> None:
+    """Have the file end where its batches end, and say what is missing."""
+    if scan.valid_bytes < scan.file_size:
+        scan.leave_out_padding(log, loader.config, is_last=not behind)
+    if scan.valid_bytes < scan.file_size:
+        if entry is None or entry.size_bytes != scan.valid_bytes:
+            _handle_tail(loader, segment, scan, log, behind)
+            return
+        # left by a write that failed, never part of the log
+    elif entry is not None and (entry.size_bytes or 0) > scan.file_size:
+        missing = (entry.size_bytes or 0) - scan.file_size
+        loader.lose("cut", segment.name, scan.file_size, missing,
+                    f"{segment.name}: its last {missing} bytes are gone; they were not durable "
+                    "when the machine stopped")  # fmt: skip
+    if not loader.loading.read_only and log.size() > scan.valid_bytes:
+        log.truncate(scan.valid_bytes)
+        log.sync()
 
 
 def _note_producers(loader: Loader, segment: Segment, scan: Scan, *, is_recovered: bool) -> None:

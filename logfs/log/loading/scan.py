@@ -14,6 +14,7 @@ from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat
 from logfs.log.indexes.textindex import TEXT_INDEX
+from logfs.log.loading.cutting import end_of_data
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import fill_segment, new_builder
@@ -40,6 +41,7 @@ class Scan:
         offset_entries, time_entries, text_entries: What belongs into the indexes.
         problem: Why the scan stopped in front of the end of the file; None if it did not.
         corrupt: Batches that were passed over: (file position, size, why).
+        padding: Zeros at the end of the file that are ``preallocate``'s; ``file_size`` is less.
     """
 
     builder: IndexBuilder
@@ -49,11 +51,23 @@ class Scan:
     text_entries: bytearray = field(default_factory=bytearray)
     problem: str | None = None
     corrupt: list[tuple[int, int, str]] = field(default_factory=list)
+    padding: int = 0
 
     @property
     def valid_bytes(self) -> int:
         """Bytes of the file up to the end of the last batch."""
         return int(self.builder.file_position)
+
+    def leave_out_padding(self, log: File, config: TopicConfig, *, is_last: bool) -> None:
+        """Tell the zeros that are left of ``preallocate`` from a tail that was lost.
+
+        The topic of a broker may have that setting without our knowing it: then the last segment is
+        as long as a segment may be.
+        """
+        is_full = is_last and self.file_size == config.effective_segment_bytes
+        if config.preallocate or is_full:
+            end = end_of_data(log, self.valid_bytes, self.file_size)
+            self.file_size, self.padding = end, self.file_size - end
 
     def lengths_of_corrupt(self, whole: Positions) -> list[Positions]:
         """Say how long the batches that were passed over are, given the length of the whole.

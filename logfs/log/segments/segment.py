@@ -192,6 +192,8 @@ class Segment:
         next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
         kept: Lengths of what is kept in it (sealed).
         pinned_files: Set while the segment is active, or its indexes are only in memory.
+        is_padded: Its ``.log`` was made as long as a segment may be (``preallocate``) and was not
+            cut to its records yet.
         pins: How many open fixed names will still read it.
         aborted_runs: Where aborted records lie in it, as far as that was asked.
         swapped: Which of its files are still called ``.swap``, in a store that is read-only.
@@ -210,6 +212,7 @@ class Segment:
         "first_timestamp",
         "has_gaps",
         "is_deleted",
+        "is_padded",
         "is_writable",
         "kept",
         "max_timestamp",
@@ -236,6 +239,7 @@ class Segment:
         self.kept = Positions()
         self.has_gaps = False
         self.is_deleted = False
+        self.is_padded = False
         self.is_writable = False
         self.pinned_files: SegmentFiles | None = None
         self.pins = 0

@@ -65,7 +65,7 @@ class ActiveSegment:
         segment.is_writable = True
         indexes = active_indexes(disk, segment, config, (0, 0, 0))
         try:
-            disk.open(segment.name, write=True, create=True).truncate(0)
+            _make_log(disk, segment, config)
             for index in indexes.all():
                 index.truncate_entries(0)
             if disk.exists(segment.file_name(FileKind.TXN_INDEX)):
@@ -163,6 +163,7 @@ class ActiveSegment:
     def cut_failed_write(self) -> None:
         """Remove what a failed write may have left. Raises OSError if that fails as well."""
         self._log.truncate(self.builder.file_position)
+        self.segment.is_padded = False
 
     def close(self) -> None:
         """Trim the indexes, as on roll and clean stop; the last time index entry is added.
@@ -188,11 +189,14 @@ class ActiveSegment:
     def seal(self) -> None:
         """Close it for good and note in the segment what it holds."""
         try:
+            if self.segment.is_padded:
+                self._log.truncate(self.builder.file_position)
+                self.segment.is_padded = False
             self.close()
             for index in self._indexes.all():
                 index.seal()
         except OSError as error:
-            logger.warning("%s: an index could not be closed: %s", self.segment.name, error)
+            logger.warning("%s: it could not be trimmed: %s", self.segment.name, error)
         fill_segment(self.segment, self.builder)
 
     def sealed_entry(self) -> TableEntry:
@@ -209,6 +213,29 @@ class ActiveSegment:
             index.append(entries)
         except (OSError, ValueError) as error:
             logger.warning("%s: an index entry is left out: %s", self.segment.name, error)
+
+
+def _make_log(disk: Disk, segment: Segment, config: TopicConfig) -> None:
+    """Make the ``.log``, as long as it may get if the topic says so: a hole, as Kafka makes it.
+
+    Source: Kafka FileRecords.open (``preallocate``), LogConfig.initFileSize.
+    """
+    log = disk.open(segment.name, write=True, create=True)
+    log.truncate(0)
+    if config.preallocate:
+        log.truncate(config.effective_segment_bytes)
+        segment.is_padded = True
+
+
+def trim_padding(disk: Disk, segment: Segment, size: int) -> None:
+    """Cut a ``.log`` that was made longer to its records, durable when this returns.
+
+    Source: Kafka FileRecords.trim.
+    """
+    log = disk.open(segment.name, write=True)
+    log.truncate(size)
+    log.sync()
+    segment.is_padded = False
 
 
 def remove_segment_files(disk: Disk, segment: Segment) -> None:
