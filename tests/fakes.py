@@ -4,7 +4,6 @@ It lies in three ways, as real ones do. A crash keeps any prefix of the bytes th
 it may leave wrong bytes among them; and a failed sync drops the dirty bytes for good: they can
 still be read, and a later sync succeeds without them. Names and their directories do the same.
 
-    disk = FakeDisk()
     disk.fail_next_sync("*.log")          # the next fsync of a .log raises EIO
     disk.fail_next_write("*.log", errno.ENOSPC, after_bytes=10)
     disk.fail_next("rename", "*.swap")    # any operation, by its name in ``counts``
@@ -30,8 +29,7 @@ from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
 from logfs.errors import LockedError
 from tests.fakestate import DirectoryNode, FileNode, Node, State, os_error, path_of
 
-START_MS = 1_700_000_000_000
-_ROOMY = 1 << 40
+START_MS, _ROOMY = 1_700_000_000_000, 1 << 40
 
 
 class MappedFileShrankError(BaseException):
@@ -320,8 +318,7 @@ class FakeFile:
 
     def next_data(self, position: int) -> int:
         with self._using("next_data"):
-            content = self._node.content
-            return position if position < len(content.data) else max(position, content.size)
+            return self._node.content.next_data(position)
 
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         copied = bytes(data)
@@ -395,10 +392,9 @@ class _FakeLock:
         self._name: str | None = name
         self._generation = disk.generation
 
-    def __del__(self) -> None:
-        self.close()
-
     def close(self) -> None:
         name, self._name = self._name, None
         if name is not None and self._generation == self._disk.generation:
             self._disk.locked.discard(name)
+
+    __del__ = close

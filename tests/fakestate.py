@@ -86,6 +86,9 @@ class Content:
         end = min(end, self.size)
         return bytes(self.data[position:end]).ljust(max(0, end - position), b"\0")
 
+    def next_data(self, position: int) -> int:
+        return position if position < len(self.data) else max(position, self.size)
+
     def apply(self, change: Write | Resize) -> None:
         if isinstance(change, Resize):
             del self.data[change.size :]

@@ -120,6 +120,7 @@ _SUFFIX_OF = {suffix.value: suffix for suffix in FileSuffix}
 _KINDS = "|".join(re.escape(kind) for kind in FileKind)
 _SUFFIXES = "|".join(re.escape(suffix) for suffix in FileSuffix if suffix)
 _SEGMENT_FILE = re.compile(rf"([0-9]{{20}})({_KINDS})({_SUFFIXES})?")
+_KAFKAS_OWN = re.compile(r".*\.(?:log|index|timeindex|txnindex|snapshot|cleaned|swap)")
 _DIRECTORY = re.compile(
     r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})(?:\.[0-9a-f]{32}(-delete|-stray|-future))?"
 )
@@ -168,6 +169,14 @@ def parse_segment_file(name: str) -> SegmentFileName | None:
     if base_offset > MAX_OFFSET:
         return None
     return SegmentFileName(base_offset, _KIND_OF[kind], _SUFFIX_OF[suffix])
+
+
+def stops_kafka(name: str) -> bool:
+    """Tell whether Kafka's loader takes a name for a segment file's and cannot read its offset.
+
+    Source: Kafka LogFileUtils.offsetFromFile, SnapshotFile.
+    """
+    return _KAFKAS_OWN.fullmatch(name) is not None and parse_segment_file(name) is None
 
 
 def format_partition_directory(topic_partition: TopicPartition) -> str:

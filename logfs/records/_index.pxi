@@ -37,6 +37,8 @@ cdef class IndexBuilder:
         problem: Why the last ``feed`` stopped; None if it used everything up. "incomplete" is a
             batch cut by ``stop`` and says nothing against it; ``wanted`` is then its total size in
             bytes, 0 if even its header is cut. All else is damage.
+        spans_too_much: Whether it stopped at a sound batch whose offset is too far from the base
+            for an index entry.
 
     Source: Kafka LogSegment.append and LogSegment.recover (per batch, KAFKA-806).
     """
@@ -59,6 +61,7 @@ cdef class IndexBuilder:
     cdef readonly int64_t batches
     cdef readonly int64_t records
     cdef readonly str problem
+    cdef readonly bint spans_too_much
     cdef readonly int64_t wanted
     cdef bint skips_text    # the next batch begins behind a gap, which has entries of its own
     cdef object decompress
@@ -207,6 +210,7 @@ cdef class IndexBuilder:
         cdef Lens lens
         cdef Batch b
         self.problem = None
+        self.spans_too_much = False
         self.wanted = 0
         while position < stop:
             size = self.check_frame(view.p + position, stop - position, &b)
@@ -241,6 +245,7 @@ cdef class IndexBuilder:
             self.problem = f"base offset {b.base_offset} is below {self.next_offset}"
         elif b.last_offset - self.base_offset > INT32_LAST:
             self.problem = f"last offset {b.last_offset} is too far from {self.base_offset}"
+            self.spans_too_much = checksum_problem(p, size) is None
         elif self.file_position + size > INT32_LAST:
             self.problem = f"batch of {size} bytes ends beyond the largest segment"
         else:

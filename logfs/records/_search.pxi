@@ -82,6 +82,32 @@ def find_offset(buf, Py_ssize_t start, Py_ssize_t stop, int64_t offset):
         start += size
 
 
+def last_offset(buf, Py_ssize_t start, Py_ssize_t stop):
+    """Last offset of the last whole batch. Headers only: no CRC, no records.
+
+    Args:
+        buf: A part of a log; a batch begins at ``start``.
+        start: Where to begin.
+        stop: Where to end; a batch cut there is left out.
+
+    Returns:
+        The offset; -1 if there is no whole batch.
+
+    Raises:
+        CorruptRecordError: A header makes no sense.
+    """
+    cdef _View view = window(buf, start, stop)
+    cdef int64_t last = -1
+    cdef int64_t size
+    cdef Batch b
+    while True:
+        size = whole_batch(view.p + start, stop - start, start, &b)
+        if size == 0:
+            return last
+        last = b.last_offset
+        start += size
+
+
 def measure(buf, Py_ssize_t start, Py_ssize_t stop, int64_t offset, decompress):
     """Lengths of the three renderings of the records before an offset.
 

@@ -45,6 +45,8 @@ def foreign(*segments: tuple[int, bytes]) -> Bench:
             bench.disk.remove(f"{DIRECTORY}/{name}")
     for base_offset, data in segments:
         bench.put(log_name(base_offset), data)
+    bench.disk.sync_directory(DIRECTORY)
+    bench.disk.sync_directory("")
     return bench
 
 

@@ -225,3 +225,55 @@ def test_a_log_that_ends_below_its_start_begins_there() -> None:
     ((position, data),) = kept_runs_of(bench.log, View.TEXT)
     assert data == b"later\n"
     assert position >= shown.text
+
+
+@pytest.mark.expect_log("is passed over: it is named like a segment file")
+@pytest.mark.parametrize(
+    "name",
+    ["x.log", "42.index", "x.timeindex", "x.txnindex", "x.snapshot", "x.swap", "x.cleaned",
+     f"{2**63:020}.log", f"{0:020}.log.txt.swap"],
+)  # fmt: skip
+def test_names_that_stop_a_broker_are_passed_over(name: str) -> None:
+    bench = filled()
+    bench.put(name, b"x")
+    start(bench)
+    assert bench.file(name) == b"x"
+    assert lines_of(bench.log) == LINES
+
+
+def test_other_names_and_directories_are_passed_over_in_silence() -> None:
+    bench = filled()
+    names = ["lost+found", "remote-log-index-cache", "__cluster_metadata-0", "t-00", "notes",
+             f"t-1.{1:032x}-stray", f"t-2.{2:032x}-future", f"t-3.{3:032x}-delete"]  # fmt: skip
+    for name in names:
+        bench.disk.make_directory(name)
+        bench.disk.replace(f"{name}/{log_name(0)}", b"somebody's")
+    bench.disk.make_directory(f"{DIRECTORY}/{9:020}.index")
+    for name in ("README", "x.deleted", "x.checkpoint.deleted", "logs", f"{0:020}.log.bak"):
+        bench.put(name, b"x")
+    start(bench)
+    assert bench.store.topics() == ["t"]
+    assert bench.store.partitions("t") == [0]
+    assert lines_of(bench.log) == LINES
+    assert f"{0:020}.log.bak" in bench.names()
+    left = {name for name, is_directory in bench.disk.list("") if is_directory}
+    assert left == {DIRECTORY, *names[:-1]}
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".textindex"])
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_missing_index_is_made_again(suffix: str, is_clean: bool) -> None:
+    # A broker leaves a missing .timeindex empty after a clean stop, and finds less by time.
+    bench = Bench({"index.interval.bytes": "0"})
+    bench.write(*LINES)
+    bench.restart()
+    before = bench.file(log_name(0)[:-4] + suffix)
+    if is_clean:
+        bench.store.close(bench.now_ms)
+    else:
+        bench.disk.kill()
+    bench.disk.remove(f"{DIRECTORY}/{log_name(0)[:-4]}{suffix}")
+    start(bench)
+    assert bench.file(log_name(0)[:-4] + suffix) == before
+    assert lines_of(bench.log) == LINES
+    assert bench.log.losses == []

@@ -15,8 +15,9 @@ from logfs.log.checkpoints import (
     write_leader_epochs,
 )
 from logfs.log.epochs import LeaderEpochs
+from logfs.log.loading.ending import begin_behind_what_was_lost
 from logfs.log.loading.producers import ProducerLoader
-from logfs.log.loading.recovery import Loader, Loading, begin_behind_what_was_lost, load_segments
+from logfs.log.loading.recovery import Loader, Loading, load_segments
 from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind
@@ -118,6 +119,11 @@ def _list_segments(
             files.append(parsed)
         elif not is_directory and names.is_leftover(name) and not loading.read_only:
             loading.disk.remove(f"{directory}/{name}")
+        elif not is_directory and names.stops_kafka(name):
+            logger.warning(
+                "%s/%s is passed over: it is named like a segment file, without 20 digits of "
+                "an offset in front; no Kafka broker starts with it", directory, name
+            )  # fmt: skip
     files, waiting = resolve_swaps(loading.disk, directory, files, read_only=loading.read_only)
     kinds: dict[int, set[FileKind]] = {}
     swapped: dict[int, set[FileKind]] = {}

@@ -23,11 +23,12 @@ from logfs.log.host import Host
 from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.cutting import copy_tail, free_cut_name, rewrite
 from logfs.log.loading.scan import Scan, rebuild_indexes, scan_segment
+from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
 from logfs.log.losses import Loss, LossFile
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
-from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.lease import NO_BOOT
 from logfs.records.produced import ProducedBatch
 from logfs.types import Positions, TopicPartition
@@ -166,31 +167,47 @@ class Loader:
 
 def load_segments(loader: Loader) -> None:
     """Fill ``loader.segments``: with what the log holds, recovered if that is due."""
-    is_distrusted = loader.loading.has_failed or NO_BOOT in loader.boots
     bases = _without_deleted(loader)
     ends, next_offset = Positions(), -1
-    for number, base_offset in enumerate(bases):
-        behind = bases[number + 1 :]
+    while len(bases) > len(loader.segments):
+        number = len(loader.segments)
+        base_offset, behind = bases[number], bases[number + 1 :]
         entry = loader.entries.get(base_offset)
-        must_recover = loader.must_recover(behind)
         is_next = base_offset == next_offset or not loader.segments or loader.table is None
-        if must_recover and entry is None and not is_next:
+        if loader.must_recover(behind) and entry is None and not is_next:
             _set_aside(loader, bases[number:], "what was in front of it is lost")
             loader.has_cut = True
             break
-        if entry is not None and _is_trusted(loader, entry, must_recover, not behind):
-            segment = loader.known_segment(entry)
-        else:
-            segment = loader.segment(base_offset, ends if entry is None else entry.bases)
-            segment = _scan(loader, segment, entry, behind)
-            if must_recover and is_distrusted and not loader.loading.read_only:
-                rewrite(loader.loading.disk, segment.name, segment.size_bytes)
+        try:
+            segment = _load_segment(loader, base_offset, entry, ends, behind)
+        except SpansTooMuchError as error:
+            bases[number : number + 1] = split_segment(loader.loading.disk, error, loader.kinds)
+            continue
         loader.segments.append(segment)
         if loader.has_cut:
             break
         ends, next_offset = segment.ends, segment.next_offset
         if entry is not None and entry.next_offset is not None:
             ends, next_offset = ends.at_least(entry.ends), max(next_offset, entry.next_offset)
+
+
+def _load_segment(
+    loader: Loader,
+    base_offset: int,
+    entry: TableEntry | None,
+    ends: Positions,
+    behind: Sequence[int],
+) -> Segment:
+    """Take a segment as its table entry describes it, or scan it; positions go on at ``ends``."""
+    must_recover = loader.must_recover(behind)
+    if entry is not None and _is_trusted(loader, entry, must_recover, not behind):
+        return loader.known_segment(entry)
+    segment = loader.segment(base_offset, ends if entry is None else entry.bases)
+    segment = _scan(loader, segment, entry, behind)
+    is_distrusted = loader.loading.has_failed or NO_BOOT in loader.boots
+    if must_recover and is_distrusted and not loader.loading.read_only:
+        rewrite(loader.loading.disk, segment.name, segment.size_bytes)
+    return segment
 
 
 def _without_deleted(loader: Loader) -> list[int]:
@@ -225,12 +242,7 @@ def _scan(
     """Scan a segment and store its indexes; cut it where it is bad if it is to be recovered."""
     loading, must_recover = loader.loading, loader.must_recover(behind)
     log = loading.disk.open(segment.name, write=not loading.read_only)
-    scan = scan_segment(log, segment, loader.config, pass_over_corrupt=not must_recover)
-    if scan.corrupt and entry is not None and entry.size_bytes == scan.file_size:
-        lengths = scan.lengths_of_corrupt(entry.kept)
-        scan = scan_segment(
-            log, segment, loader.config, pass_over_corrupt=True, lengths_of_corrupt=lengths
-        )
+    scan = _scan_log(loader, segment, log, entry, pass_over_corrupt=not must_recover)
     scan.describe(segment)
     _note_producers(loader, segment, scan, is_recovered=must_recover)
     for position, size, why in scan.corrupt:
@@ -249,6 +261,26 @@ def _scan(
         log.sync()
     rebuild_indexes(loading.disk, segment, scan, but_text=is_gapped)
     return segment
+
+
+def _scan_log(
+    loader: Loader,
+    segment: Segment,
+    log: File,
+    entry: TableEntry | None,
+    *,
+    pass_over_corrupt: bool,
+) -> Scan:
+    config = loader.config
+    scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
+    if entry is None:
+        check_span(scan, segment, read_only=loader.loading.read_only)
+    elif scan.corrupt and entry.size_bytes == scan.file_size:
+        lengths = scan.lengths_of_corrupt(entry.kept)
+        return scan_segment(
+            log, segment, config, pass_over_corrupt=True, lengths_of_corrupt=lengths
+        )
+    return scan
 
 
 def _settle_end(
@@ -359,52 +391,3 @@ def _set_aside(loader: Loader, bases: Sequence[int], why: str) -> None:
         remove_segment_files(disk, segment)
         disk.sync_directory(segment.directory)
         loader.has_changed = True
-
-
-def begin_behind_what_was_lost(loader: Loader) -> Positions:
-    """Make sure that no position is given twice; returns the lease to go on with."""
-    loading, shown = loader.loading, loader.shown
-    if loader.segments and loader.segments[-1].next_offset < loader.start_offset:
-        shown = shown.at_least(loader.segments[-1].ends)
-        _remove_all(loader)
-    if not loader.segments:
-        known = [entry.next_offset or entry.base_offset for entry in loader.entries.values()]
-        begin_segment(loader, max([loader.start_offset, *known]), shown)
-        return shown
-    last = loader.segments[-1]
-    behind = shown.at_least(last.ends)
-    may_have_lost = any(boot != loading.host.boot for boot in loader.boots)
-    if loader.has_cut and not loading.read_only:
-        may_have_lost = True
-    if may_have_lost and last.ends != behind:
-        begin_segment(loader, last.next_offset, behind)
-    elif loader.has_junk:
-        begin_segment(loader, last.next_offset, last.ends)
-    if loading.is_clean or not loader.boots or may_have_lost:
-        return loader.segments[-1].ends
-    return behind
-
-
-def _remove_all(loader: Loader) -> None:
-    """Remove segments that end below the log start offset. Source: Kafka LogLoader.load."""
-    for segment in reversed(loader.segments):
-        if not loader.loading.read_only:
-            remove_segment_files(loader.loading.disk, segment)
-    loader.segments.clear()
-    loader.has_changed = True
-
-
-def begin_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
-    """Begin an empty segment; an empty last one is moved instead."""
-    loading = loader.loading
-    if loader.segments and loader.segments[-1].size_bytes == 0:
-        base_offset = loader.segments.pop().base_offset
-    segment = loader.segment(base_offset, bases)
-    if loading.read_only:
-        segment.pinned_files = memory_files(loading.disk, segment, None)
-    else:
-        active = ActiveSegment.create(loading.disk, segment, loader.config, loading.now_ms)
-        active.close_empty()
-        segment.is_writable = False
-        loading.disk.sync_directory(loader.directory)
-    loader.segments.append(segment)

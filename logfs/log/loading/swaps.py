@@ -21,11 +21,12 @@ from logfs.log import names
 from logfs.log.indexes.index import MARK_BYTES, OFFSET_INDEX, decode_offset_entry
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.loading.recovery import Loader
+from logfs.log.loading.suffixes import take_suffix_off
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing.lease import NO_BOOT
-from logfs.records._native import header_ok, next_batch
+from logfs.records._native import header_ok, last_offset
 
 logger = logging.getLogger(__name__)
 
@@ -68,11 +69,7 @@ def resolve_swaps(
             logger.info("%s: a compaction was interrupted and is completed", directory)
             _remove(disk, directory, replaced)
             disk.sync_directory(directory)
-            texts = [file for file in swaps if file.kind is FileKind.TEXT_INDEX]
-            for files in ([file for file in swaps if file not in texts], texts):
-                for file in files:
-                    disk.rename(_name(directory, file), _name(directory, _plain(file)))
-                disk.sync_directory(directory)
+            take_suffix_off(disk, directory, swaps)
     left = {_plain(file) for file in swaps}.union(kept)
     return sorted(left), swaps if read_only else []
 
@@ -127,11 +124,7 @@ def _next_offset(disk: Disk, directory: str, base_offset: int) -> int:
         except CorruptRecordError as error:
             logger.warning("%s: compacted segment %d: %s", directory, base_offset, error)
             break
-        at, buffer = 0, window.buffer
-        while at < window.stop:
-            delta = int.from_bytes(buffer[at + 23 : at + 27], "big")
-            next_offset = int.from_bytes(buffer[at : at + 8], "big") + delta + 1
-            at += next_batch(buffer, at, window.stop)
+        next_offset = last_offset(window.buffer, 0, window.stop) + 1
         position = window.file_end
     return next_offset
 

@@ -1,0 +1,55 @@
+"""Where the next record of a loaded log goes: behind everything that was ever shown."""
+
+from logfs.log.indexes.memoryindex import memory_files
+from logfs.log.loading.recovery import Loader
+from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.types import Positions
+
+
+def begin_behind_what_was_lost(loader: Loader) -> Positions:
+    """Make sure that no position is given twice; returns the lease to go on with."""
+    loading, shown = loader.loading, loader.shown
+    if loader.segments and loader.segments[-1].next_offset < loader.start_offset:
+        shown = shown.at_least(loader.segments[-1].ends)
+        _remove_all(loader)
+    if not loader.segments:
+        known = [entry.next_offset or entry.base_offset for entry in loader.entries.values()]
+        begin_segment(loader, max([loader.start_offset, *known]), shown)
+        return shown
+    last = loader.segments[-1]
+    behind = shown.at_least(last.ends)
+    may_have_lost = any(boot != loading.host.boot for boot in loader.boots)
+    if loader.has_cut and not loading.read_only:
+        may_have_lost = True
+    if may_have_lost and last.ends != behind:
+        begin_segment(loader, last.next_offset, behind)
+    elif loader.has_junk:
+        begin_segment(loader, last.next_offset, last.ends)
+    if loading.is_clean or not loader.boots or may_have_lost:
+        return loader.segments[-1].ends
+    return behind
+
+
+def _remove_all(loader: Loader) -> None:
+    """Remove segments that end below the log start offset. Source: Kafka LogLoader.load."""
+    for segment in reversed(loader.segments):
+        if not loader.loading.read_only:
+            remove_segment_files(loader.loading.disk, segment)
+    loader.segments.clear()
+    loader.has_changed = True
+
+
+def begin_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
+    """Begin an empty segment; an empty last one is moved instead."""
+    loading = loader.loading
+    if loader.segments and loader.segments[-1].size_bytes == 0:
+        base_offset = loader.segments.pop().base_offset
+    segment = loader.segment(base_offset, bases)
+    if loading.read_only:
+        segment.pinned_files = memory_files(loading.disk, segment, None)
+    else:
+        active = ActiveSegment.create(loading.disk, segment, loader.config, loading.now_ms)
+        active.close_empty()
+        segment.is_writable = False
+        loading.disk.sync_directory(loader.directory)
+    loader.segments.append(segment)
