@@ -99,7 +99,7 @@ def open_reader(node: FileNode) -> Reader:
         case PlainNode():
             reader: Reader = GrowingFile(log, node.view, 0, level=node.partition.level)
         case RangeNode(resolved=resolved):
-            reader = GrowingFile(log, resolved.view, resolved.start, resolved.limit, resolved.level)
+            reader = GrowingFile(log, resolved.view, resolved.start, node.limit, resolved.level)
         case FixedNode():
             reader = PinnedFile(node.resolved)
         case MetaNode():

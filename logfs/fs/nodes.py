@@ -17,6 +17,7 @@ from logfs.fs.errnos import StaleError
 from logfs.fs.partitions import Partition
 from logfs.log.attributes import Attributes as Remembered
 from logfs.log.meta import partition_meta
+from logfs.log.reading.address import AtByte
 from logfs.log.reading.resolve import Resolved, growing_end
 from logfs.types import View
 
@@ -252,20 +253,25 @@ class PlainNode(FileNode):
 
 
 class RangeNode(FileNode):
-    """A name with a selector that grows: its first byte stands at ``start`` for ever."""
+    """A name with a selector that grows: its first byte stands at ``start`` for ever.
+
+    Attributes:
+        limit: Where it ends. Once that is known it stays, whatever retention removes.
+    """
 
     def __init__(self, partition: Partition, resolved: Resolved, ownership: Ownership) -> None:
         super().__init__(
             f"from {resolved.view.name} {resolved.start} {resolved.limit}", partition, ownership
         )
         self.resolved = resolved
+        self.limit = resolved.limit
 
     def size(self) -> int:
         """Return the distance from the start to the end, or to the limit once it is reached."""
-        resolved = self.resolved
-        end = growing_end(
-            self._partition.log.snapshot, resolved.view, resolved.limit, resolved.level
-        )
+        resolved, snapshot = self.resolved, self._partition.log.snapshot
+        end = growing_end(snapshot, resolved.view, self.limit, resolved.level)
+        if self.limit is not None and end < snapshot.end_position(resolved.level, resolved.view):
+            self.limit = AtByte(end)
         return max(end - resolved.start, 0)
 
 

@@ -105,3 +105,22 @@ async def test_names_that_were_made_before_a_transaction_ended_do_not_change() -
     assert (await world.find("t/0@earliest..latest")).st_size == len(before)
     await world.append("t/0", b"behind\n")
     assert await world.read(growing, size) == b"behind\n"
+
+
+async def test_a_limit_that_was_reached_stays_when_the_log_starts_behind_it() -> None:
+    log = TransactionLog({"internal.segment.bytes": "1500"})
+    world = mounted(log, IsolationLevel.READ_UNCOMMITTED)
+    name = "t/0@earliest..offset=30"
+    handle = await world.open(name)
+    for number in range(60):
+        await world.append("t/0", b"line %d\n" % number)
+    size = sum(len(b"line %d\n" % n) for n in range(30))
+    entry = await world.find(name)
+    node = await world.operations.getattr(handle.inode, world.user)
+    assert node.st_size == size
+    partition = world.store.partition("t", 0)
+    partition.advance_log_start_offset(45, world.clock.now_ms)
+    node = await world.operations.getattr(handle.inode, world.user)
+    assert node.st_size == size
+    assert entry.st_ino != handle.inode  # looked up again it was fixed
+    assert await world.read(handle, 0) == b""

@@ -332,3 +332,15 @@ def test_a_raw_file_is_the_bytes_on_the_disk() -> None:
     assert file.read_into(out, len(data) - 3) == 3
     assert file.read_into(out, len(data) + 3) == 0
     file.close()
+
+
+@each_view
+def test_a_log_that_starts_in_a_hole_starts_behind_it(view: View) -> None:
+    log = filled(6)
+    log.advance(1)
+    log.truncate(1)
+    log.advance(1)
+    assert log.log.snapshot.start.positions == log.log.snapshot.end.positions == log.model.end
+    add(log, 1)
+    assert Program(log, view, 50).cat() == b"".join(lines_of(log, view))
+    assert read_all(FixedFile(everything(log, view))) == b"".join(lines_of(log, view))

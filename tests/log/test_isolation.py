@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import cache
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from logfs.log.reading.address import AtByte, AtOffset, Earliest, Latest, Moment, Now, Point
@@ -18,7 +18,7 @@ from tests.fakes import START_MS
 from tests.log import test_resolve
 from tests.log.readings import Program, Rule
 from tests.log.support import read_all
-from tests.log.transactions import ABORT, COMMIT, TransactionLog
+from tests.log.transactions import ABORT, COMMIT, TransactionLog, append_batch, marker
 from tests.records.oracle import rendering
 
 SMALL = {
@@ -307,6 +307,43 @@ def test_where_aborted_records_lie_is_looked_up_once_and_may_wait_for_a_thread()
     assert (bytes(out[: again.read_into(out, 0)]), again.would_block) == (first, False)
 
 
+@each_view
+def test_a_transaction_that_is_longer_than_a_window(view: View) -> None:
+    log = TransactionLog({"index.interval.bytes": "4096"})
+    for number in range(24):
+        value = b"%d " % number + b"x" * 70_000
+        if number % 4 == 3:
+            log.append([Record(0, START_MS, None, value)])
+        else:
+            log.produce(1 + number % 4, [Record(0, START_MS, None, value)])
+    for producer in (1, 2, 3):
+        log.end(producer, COMMIT if producer == 2 else ABORT, START_MS)
+    seen = log.seen(COMMITTED)
+    assert Program(seen, view, 1 << 17).cat() == log.text(COMMITTED, view)
+    for kept in seen.model.visible:
+        file, out = GrowingFile(log.log, view, 0, level=COMMITTED), memoryview(bytearray(50))
+        assert file.read_into(out, kept.positions[view]) == 50
+        assert bytes(out) == rendering(view, kept.record)[:50]
+
+
+def test_after_a_truncation_a_transaction_is_open_again_and_may_be_committed() -> None:
+    log = TransactionLog({})
+    put(log, 0)
+    put(log, 1)
+    finish(log, 1, ABORT)
+    file = GrowingFile(log.log, View.TEXT, 0, level=COMMITTED)
+    plain = read_all(file)
+    assert plain == log.text(COMMITTED)
+    [transaction] = log.transactions
+    log.log.truncate_to(transaction.last_offset, START_MS)
+    assert (log.log.snapshot.aborted, log.log.last_stable_offset) == ((), transaction.first_offset)
+    assert read_all(GrowingFile(log.log, View.TEXT, 0, level=COMMITTED)) == plain
+    data = marker(1, log.log.log_end_offset, COMMIT, START_MS)
+    append_batch(log.log, data, (0, 0, 0), START_MS)
+    shown = read_all(GrowingFile(log.log, View.TEXT, 0, level=COMMITTED))
+    assert shown == log.text(IsolationLevel.READ_UNCOMMITTED) != plain
+
+
 # Step by step
 
 STEPS = st.lists(
@@ -322,6 +359,9 @@ STEPS = st.lists(
 
 @settings(deadline=None)
 @given(STEPS, st.sampled_from(VIEWS), st.sampled_from(Compression))
+@example(
+    [("put", 0, 3), ("put", 1, 3), ("end", 1, ABORT), ("put", 0, 3)], View.TEXT, Compression.NONE
+)
 def test_a_follower_sees_every_committed_record_once_and_in_order(
     steps: list[tuple[str, int, int]], view: View, codec: Compression
 ) -> None:

@@ -7,7 +7,9 @@ import pytest
 from logfs.log.indexes.index import TimestampOffset
 from logfs.log.reading.lookup import timestamp_of
 from logfs.log.reading.newest import newest_record
+from logfs.records.record import Record
 from logfs.types import IsolationLevel
+from tests.fakes import START_MS
 from tests.log.gaps import HoledLog
 from tests.log.test_isolation import LEVELS, LOGS
 from tests.log.test_resolve import LOGS as PLAIN_LOGS
@@ -40,3 +42,12 @@ def test_the_timestamp_of_every_record(make: Callable[[], HoledLog]) -> None:
     expected = {k.record.offset: k.record.timestamp for k in log.model.visible}
     for offset in range(log.model.end_offset + 2):
         assert timestamp_of(log.log.snapshot, offset) == expected.get(offset)
+
+
+def test_the_newest_record_is_not_one_below_the_log_start() -> None:
+    log = HoledLog({})
+    times = [START_MS + 9, START_MS + 1, START_MS + 5, START_MS + 5]
+    log.append([Record(0, timestamp, None, b"v") for timestamp in times])
+    log.advance(1)
+    found = newest_record(log.log.snapshot, IsolationLevel.READ_UNCOMMITTED)
+    assert found == newest_of(log) == (START_MS + 5, 2)

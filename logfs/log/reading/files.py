@@ -151,11 +151,7 @@ class GrowingFile(_RenderedFile):
 
     def _skip_hole(self, end: int) -> bool:
         position = self._reader.position
-        kept = self._reader.next_kept(position)
-        if kept == position or kept >= end:
-            return False
-        self._reader.seek(kept)
-        return True
+        return position < self._reader.seek(position) < end
 
 
 class FixedFile(_RenderedFile):

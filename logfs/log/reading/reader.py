@@ -25,6 +25,8 @@ from logfs.records.compression import decompress
 from logfs.types import IsolationLevel, Positions, View
 
 _NO_STOP = 2**63 - 1
+_HOP_BYTES = 128 * 1024
+"""A hole of aborted records up to this length is walked through: a look-up would take longer."""
 
 
 class WouldBlockError(Exception):
@@ -77,9 +79,11 @@ class TextReader:
         Raises:
             WouldBlockError: See ``may_block``.
         """
-        self._segment = None
-        self.position = self.next_kept(position)
-        return self.position
+        kept = self.next_kept(position)
+        if not self._hop(kept):
+            self._segment = None
+            self.position = kept
+        return kept
 
     def next_kept(self, position: int) -> int:
         """Return the first kept position at or after one; the end of what is seen if none is.
@@ -174,6 +178,24 @@ class TextReader:
             runs = aborted_runs(snapshot, index)
         run = runs.next_run(view, length)
         return gap if run is None or (gap is not None and gap < run) else run
+
+    def _hop(self, position: int) -> bool:
+        """Go on to a place a little further in the window; False if a look-up is needed."""
+        segment, snapshot = self._segment, self._snapshot()
+        rest = position - self.position
+        if segment is None or segment.has_gaps or not 0 < rest <= _HOP_BYTES:
+            return False
+        index = snapshot.index_of_position(self._view, position)
+        if snapshot.cuts != self._cuts or snapshot.segments[index] is not segment:
+            return False
+        try:
+            if self._renderer.skip(rest) < rest:
+                return False
+        except CorruptRecordError:
+            return False  # what is behind it is found from the index
+        self.position = position
+        self._find_run_end(snapshot, index)
+        return True
 
     def _find_run_end(self, snapshot: Snapshot, index: int) -> None:
         """Note where in the segment that was entered the run of shown bytes ends."""

@@ -65,7 +65,13 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def of(cls, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd) -> "Snapshot":
-        """Derive holes, maxima and gapped segments from the segments."""
+        """Derive holes, maxima and gapped segments from the segments.
+
+        What lies in front of the first one is a hole as well: the log does not start in it.
+        """
+        first = segments[0].bases
+        if start.positions != first:
+            start = start._replace(positions=start.positions.at_least(first))
         maxima = tuple(accumulate((s.max_timestamp for s in segments[:-1]), max))
         gapped = tuple(s for s in segments if s.has_gaps)
         return cls(segments, start, end, holes_between(segments), maxima, gapped)
