@@ -17,6 +17,7 @@ _COMMANDS = {
     "topic": "logfs.cli.topic:topic",
     "cat": "logfs.cli.cat:cat",
     "trim": "logfs.cli.trim:trim",
+    "compact": "logfs.cli.compact:compact",
     "offsets": "logfs.cli.offsets:offsets",
     "dump": "logfs.cli.dump:dump",
 }

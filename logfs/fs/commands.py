@@ -8,6 +8,7 @@
     delete        topic
     trim          names at_once                Trimmed of each partition
     retention                                  what was deleted of each partition
+    compact       topic partition roll         Compacted of each partition
     roll          topic partition              the base offset of the active segment
     append        topic partition producer     Appended; the payload is batches of records, as
                   is_durable                   ``encode_records`` makes them
@@ -22,6 +23,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
+import trio
+
 from logfs.errors import ControlError, ReadOnlyError
 from logfs.fs.host import Clock
 from logfs.fs.kernel import KernelCache
@@ -29,6 +32,7 @@ from logfs.fs.nodes import FileNode, TopicNode
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import Partition
 from logfs.log import administration
+from logfs.log.cleaning.cleaner import compact_now, logs_of
 from logfs.log.cleaning.trimming import (
     Trimmed,
     check_trimmable,
@@ -129,6 +133,7 @@ class Commands:
             "delete": self._delete,
             "trim": self._trim,
             "retention": self._retention,
+            "compact": self._compact,
             "roll": self._roll,
             "append": self._append,
             "end": self._end,
@@ -224,6 +229,18 @@ class Commands:
             raise ReadOnlyError("the mount is read-only")
         done = await self._operations.upkeep.retention.look()
         return [[*topic_partition, deletion._asdict()] for topic_partition, deletion in done]
+
+    async def _compact(self, request: Request) -> object:
+        topic, number = request.get("topic", str), request.get_optional("partition", int)
+        roll = request.get("roll", bool)
+        tools, now_ms = self._operations.upkeep.compaction.tools, self._clock.now_ms()
+        done = []
+        for log in logs_of(self._store, topic, number):
+            if roll:
+                partition = self._tree.partition(*log.topic_partition)
+                await partition.lane.sync(log.roll, now_ms)
+            done.append(await trio.to_thread.run_sync(compact_now, log, now_ms, tools))
+        return [compacted._asdict() for compacted in done]
 
     async def _roll(self, request: Request) -> object:
         partition = await self._partition(request)

@@ -286,7 +286,7 @@ class FixedNode(FileNode):
         for segment in resolved.segments:
             # A segment keeps its base offset when it is compacted, but not what is kept in it.
             kept = segment.kept[resolved.view] if segment.has_gaps else None
-            segments.update(f"{segment.base_offset} {kept};".encode())
+            segments.update(f"{segment.base_offset} {kept} {segment.rewrites};".encode())
         super().__init__(
             f"fixed {resolved.view.name} {resolved.start} {resolved.end} {segments.hexdigest()}",
             partition,
@@ -372,11 +372,16 @@ class SealedNode(RawNode):
     is_cached = True
 
     def __init__(
-        self, partition: Partition, name: str, found: FileStat, ownership: Ownership
+        self,
+        partition: Partition,
+        name: str,
+        found: FileStat,
+        ownership: Ownership,
+        rewrites: int = 0,
     ) -> None:
         # A file that is rewritten under its name is another inode.
         super().__init__(partition, name, ownership)
-        self.key += f" {found.size} {found.mtime_ms}"
+        self.key += f" {found.size} {found.mtime_ms} {rewrites}"
         self._found = found
 
     def _stat(self) -> FileStat:

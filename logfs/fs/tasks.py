@@ -6,6 +6,7 @@
     remove        files of deleted topics and segments whose file.delete.delay.ms has passed, and
                   what is known of producers that have been idle for producer.id.expiration.ms
     retention     every log.retention.check.interval.ms; see ``retention``
+    compaction    as soon as a log is due; see ``compaction``
 
 Every task runs beside the others, and every partition's beside those of other partitions, so a slow
 disk holds up nobody but its own.
@@ -17,6 +18,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from logfs.errors import LogfsError
+from logfs.fs.compaction import Compaction
 from logfs.fs.host import Clock
 from logfs.fs.partitions import Partition
 from logfs.fs.retention import Retention
@@ -42,6 +44,7 @@ class Upkeep:
 
     Attributes:
         retention: Deletes what the rules of topics no longer keep.
+        compaction: Compacts logs.
     """
 
     def __init__(self, store: LogStore, tree: Tree, changes: trio.Lock, clock: Clock) -> None:
@@ -53,6 +56,7 @@ class Upkeep:
         self._busy: set[Partition] = set()
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
+        self.compaction = Compaction(store, clock)
 
     def want_maintenance(self, partition: Partition) -> None:
         """Have ``maintain`` called for a partition, soon and in a thread."""
@@ -71,6 +75,7 @@ class Upkeep:
             nursery.start_soon(self._every, checkpoint_s, self._store.checkpoint)
             nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_what_is_due)
             nursery.start_soon(self.retention.run)
+            nursery.start_soon(self.compaction.run)
 
     async def _maintain_what_is_due(self, nursery: trio.Nursery) -> None:
         while True:

@@ -264,7 +264,8 @@ class Tree:
             if 0 <= index < len(segments) - 1 and (
                 segments[index].base_offset == parsed.base_offset
             ):
-                return SealedNode(partition, name, found, self.ownership)
+                rewrites = segments[index].rewrites
+                return SealedNode(partition, name, found, self.ownership, rewrites)
         return RawNode(partition, name, self.ownership)
 
     # From a directory to its names

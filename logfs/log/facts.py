@@ -2,6 +2,7 @@
 
 from logfs.config import TopicConfig
 from logfs.log import options
+from logfs.log.cleaning.facts import CleaningFacts
 from logfs.log.losses import Loss
 from logfs.log.reading import lookup
 from logfs.log.segments.snapshot import Snapshot
@@ -25,6 +26,7 @@ class LogFacts:
         last_modified_ms: Clock of the newest append.
         unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
         table: The segment table. For this package.
+        cleaning: What is known of its compaction.
     """
 
     def __init__(self, state: PartitionState) -> None:
@@ -40,6 +42,7 @@ class LogFacts:
         self.is_unreadable = False
         self.unflushed_since_ms: int | None = None
         self.table = state.table
+        self.cleaning = CleaningFacts()
         self._config = state.config
         self._epochs = state.epochs
         self._options = options.encode_options(state.config, state.epochs.latest)

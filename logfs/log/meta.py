@@ -39,6 +39,7 @@ def partition_meta(
             "recovery_point": log.recovery_point,
             "unflushed_since": log.unflushed_since_ms,
         },
+        "cleaner": log.cleaning.as_json() if log.config.is_compacted else None,
         "offline": log.offline,
         "losses": [loss._asdict() for loss in log.losses],
     }

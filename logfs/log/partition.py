@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.checkpoints import write_leader_epochs
+from logfs.log.cleaning.checkpoint import lower_cleaner_offset
 from logfs.log.losses import Loss
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
 from logfs.log.producers.snapshots import write_snapshot
@@ -167,6 +168,7 @@ class PartitionLog(AppendableLog):
         # First: what is appended at these offsets is not what the recovery point speaks of.
         self._flusher.lower(offset)
         lower_recovery_point(self.disk, self.topic_partition, offset)
+        lower_cleaner_offset(self.disk, self.topic_partition, offset)
         # Until the entry of the new segment is there: a stop must not give a position twice.
         self.lease.distrust(old.active)
         kept = cut_segments(self.disk, self._config, old, offset)

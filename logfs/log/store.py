@@ -31,6 +31,7 @@ from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import Attributes
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
+from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
 from logfs.log.host import Host
 from logfs.log.loading.loader import list_partitions, load_partition
 from logfs.log.loading.recovery import Loading
@@ -157,6 +158,7 @@ class LogStore(Catalog):
             del self._topics[name]
             self.disk.sync_directory("")
             self.attributes.forget(name)
+            forget_cleaner_offsets(self.disk, name)
             self.checkpoint()
 
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
@@ -334,6 +336,10 @@ class LogStore(Catalog):
         log.delete(names.format_delete_directory(log.topic_partition, unique))
         due_ms = now_ms + self.config.log_segment_delete_delay_ms
         self._deleted.append((due_ms, log))
+
+    def new_id(self) -> bytes:
+        """Return 16 random bytes."""
+        return self._host.new_id()
 
     def _new_topic_id(self) -> UUID:
         while not names.is_usable_topic_id(topic_id := UUID(bytes=self._host.new_id())):

@@ -35,7 +35,8 @@ def build_map(
     )
     first = max(snapshot.index_of_offset(start), 0)
     dirty = [s for s in snapshot.segments[first:-1] if s.base_offset < stop]
-    for segment, next_base in zip(dirty, [*(s.base_offset for s in dirty[1:]), stop], strict=True):
+    next_bases = [*(s.base_offset for s in dirty), stop][1:]
+    for segment, next_base in zip(dirty, next_bases, strict=True):
         _read_segment(segment, offsets, start, transactions, tools)
         if offsets.is_full:
             break

@@ -195,6 +195,7 @@ class Segment:
         is_padded: Its ``.log`` was made as long as a segment may be (``preallocate``) and was not
             cut to its records yet.
         pins: How many open fixed names will still read it.
+        rewrites: How often compaction has put another one in its place, since the start.
         aborted_runs: Where aborted records lie in it, as far as that was asked.
         swapped: Which of its files are still called ``.swap``, in a store that is read-only.
         deleted_copy: Tells its files from those of another deleted segment with its base offset.
@@ -219,6 +220,7 @@ class Segment:
         "next_offset",
         "pinned_files",
         "pins",
+        "rewrites",
         "size_bytes",
         "swapped",
     )
@@ -243,6 +245,7 @@ class Segment:
         self.is_writable = False
         self.pinned_files: SegmentFiles | None = None
         self.pins = 0
+        self.rewrites = 0
         self.aborted_runs: AbortedRuns | None = None
         self.swapped: frozenset[FileKind] = frozenset()
         self.deleted_copy = 0
@@ -291,7 +294,9 @@ class Segment:
 
     def successor(self, entry: TableEntry) -> "Segment":
         """Describe the segment that takes the place of this one and maybe of others behind it."""
-        return Segment.from_entry(self._opened, self.directory, entry)
+        segment = Segment.from_entry(self._opened, self.directory, entry)
+        segment.rewrites = self.rewrites + 1
+        return segment
 
     def files(self) -> SegmentFiles:
         """Return its files; they stay open while somebody keeps them."""

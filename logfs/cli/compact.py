@@ -1,0 +1,85 @@
+"""``logfs compact``: keep only the last record of each key, now."""
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from logfs.cli import failures, tables
+from logfs.cli.places import locate
+
+if TYPE_CHECKING:
+    from logfs.log.cleaning.cleaner import Compacted
+
+
+@click.command()
+@click.argument("path")
+@click.option(
+    "--roll",
+    is_flag=True,
+    help="Begin a new segment first: what is in the active one is not compacted.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
+def compact(path: str, *, roll: bool, as_json: bool) -> None:
+    """Keep only the last record of each key.
+
+    PATH is DATA/TOPIC/PARTITION, or DATA/TOPIC for every partition of the topic, with the data
+    directory or a mount point in front. The topic's cleanup.policy must have compact. A daemon
+    compacts by itself when more than min.cleanable.dirty.ratio of a log is new; this does it now.
+
+    As in Kafka the active segment is left alone, and records that are younger than
+    min.compaction.lag.ms or belong to a transaction that is still open. A record with a key and no
+    value (a tombstone) goes delete.retention.ms after it was first compacted.
+
+    Offsets and positions stay: what is removed becomes a hole. A crash at any moment leaves every
+    record that is to be kept, once.
+
+    \b
+    Examples:
+        logfs compact /var/lib/logfs/prices/0
+        logfs compact /mnt/logs/prices --roll
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli import owner
+    from logfs.errors import UnknownNameError
+    from logfs.fs.compaction import Compaction
+    from logfs.fs.host import system_clock
+    from logfs.log.cleaning.cleaner import Compacted, compact_now, logs_of
+    from logfs.log.reading.address import parse_topic_name
+    from logfs.log.store import LogStore
+
+    with failures.about(path):
+        place = locate(path)
+        names = list(place.address)
+        if not 1 <= len(names) <= 2 or (len(names) == 2 and not names[1].isdecimal()):
+            raise UnknownNameError("expected a partition, TOPIC/PARTITION, or a topic, TOPIC")
+        topic = parse_topic_name(names[0])
+        number = int(names[1]) if len(names) == 2 else None
+
+        def do(store: LogStore) -> list[Compacted]:
+            clock = system_clock()
+            tools = Compaction(store, clock).tools
+            return [
+                compact_now(log, clock.now_ms(), tools, roll=roll)
+                for log in logs_of(store, topic, number)
+            ]
+
+        request = {"topic": topic, "partition": number, "roll": roll}
+        done = owner.act(
+            place, lambda daemon: [Compacted(**row) for row in daemon.ask("compact", request)], do
+        )
+    if as_json:
+        click.echo(json.dumps([{"topic": topic, **x._asdict()} for x in done], indent=2))
+    else:
+        for row in done:
+            click.echo(_sentence(topic, row))
+
+
+def _sentence(topic: str, done: "Compacted") -> str:
+    name = f"{topic}/{done.partition}"
+    if not done.rounds:
+        return f"{name}: nothing to compact: all of it is in the active segment (see --roll)"
+    before, after = map(tables.format_bytes, (done.read_bytes, done.written_bytes))
+    return (
+        f"{name}: {done.read_records} records became {done.written_records}, {before} {after}; "
+        f"clean up to offset {done.end_offset}"
+    )

@@ -1,0 +1,89 @@
+"""Compaction at work: ``log.cleaner.threads`` threads, each with the dirtiest log that is due.
+
+They have nothing to do with the lanes of partitions: appends and reads go on beside them, and take
+the lock of the partition only for the moment in which a segment is put in its place. Where nothing
+is due, the next look is after ``log.cleaner.backoff.ms``.
+"""
+
+import logging
+import threading
+
+import trio
+
+from logfs.errors import CleaningAbortedError
+from logfs.fs.host import Clock
+from logfs.log.cleaning.cleaner import LogCleaner
+from logfs.log.cleaning.throttle import Throttle
+from logfs.log.cleaning.tools import CleaningTools
+from logfs.log.store import LogStore
+
+logger = logging.getLogger(__name__)
+
+_MOST_MAP_BYTES = 2**31 - 1
+"""For one thread, as in Kafka."""
+_SMALLEST_PIECE_BYTES = 4096
+
+
+class Compaction:
+    """The compactions of a mount. Event loop only.
+
+    Attributes:
+        cleaner: Knows what is due, and the metrics.
+        tools: What compactions work with, those by hand too.
+    """
+
+    def __init__(self, store: LogStore, clock: Clock) -> None:
+        self._config = store.config
+        self._clock = clock
+        self._stopping = threading.Event()
+        self.cleaner = LogCleaner(store)
+        config, threads = store.config, max(1, store.config.log_cleaner_threads)
+        throttle = Throttle(
+            config.log_cleaner_io_max_bytes_per_second, clock.monotonic_s, self._sleep
+        )
+
+        def spend(size_bytes: int) -> None:
+            throttle.spend(size_bytes)
+            if self._stopping.is_set():
+                raise CleaningAbortedError("a compaction ends before it is done: logfs stops")
+
+        self.tools = CleaningTools(
+            store.new_id,
+            clock.monotonic_s,
+            spend,
+            min(config.log_cleaner_dedupe_buffer_size // threads, _MOST_MAP_BYTES),
+            config.log_cleaner_io_buffer_load_factor,
+            max(config.log_cleaner_io_buffer_size // threads // 2, _SMALLEST_PIECE_BYTES),
+        )
+
+    def _sleep(self, seconds: float) -> None:
+        self._stopping.wait(seconds)
+
+    async def run(self) -> None:
+        """Compact what is due until cancelled; what is under way then ends before it is done."""
+        config = self._config
+        if not config.log_cleaner_enable or config.log_cleaner_threads == 0:
+            logger.info("compaction is switched off: log.cleaner.enable, log.cleaner.threads")
+            await trio.sleep_forever()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._stop_when_cancelled)
+            for number in range(config.log_cleaner_threads):
+                nursery.start_soon(self._work, number)
+
+    async def _stop_when_cancelled(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self._stopping.set()
+
+    async def _work(self, number: int) -> None:
+        while True:
+            try:
+                has_cleaned = await trio.to_thread.run_sync(
+                    self.cleaner.clean_filthiest, self._clock.now_ms(), self.tools, number
+                )
+            except Exception:
+                logger.exception("a bug in logfs: compaction failed")
+                has_cleaned = False
+            if not has_cleaned:
+                await trio.sleep(max(self._config.log_cleaner_backoff_ms / 1000, 0.1))
