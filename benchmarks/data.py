@@ -92,7 +92,7 @@ def build_log(bench: Bench, name: str, spec: LogSpec) -> Path:
     """Build a data directory through the library, in a process of its own, without a mount."""
     data = bench.directory / name
     data.mkdir()
-    _call("build", data, json.dumps(asdict(spec)))
+    call("benchmarks.library", "build", data, json.dumps(asdict(spec)))
     return data
 
 
@@ -103,11 +103,13 @@ def open_log(data: Path, *, close: bool) -> Opened:
         data: The data directory.
         close: Stop cleanly afterwards, else the process ends as if it were killed.
     """
-    return Opened(**json.loads(_call("open", data, "close" if close else "kill")))
+    argument = "close" if close else "kill"
+    return Opened(**json.loads(call("benchmarks.library", "open", data, argument)))
 
 
-def _call(action: str, data: Path, argument: str) -> str:
-    command = python_command("benchmarks.library", action, data, argument)
+def call(module: str, action: str, data: Path, argument: str) -> str:
+    """Run a module in a process of its own; returns what it prints."""
+    command = python_command(module, action, data, argument)
     result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment())
     if result.returncode:
         raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.questions import (
     appending,
+    compaction,
     durability,
     fixed,
     growing,
@@ -26,6 +27,7 @@ QUESTIONS: dict[str, Question] = {
     "open": opening.rows,
     "recovery": recovery.after_a_crash,
     "rebuild": recovery.of_indexes,
+    "compaction": compaction.rows,
     "mount": mounting.rows,
 }
 """Name on the command line -> what answers it, in the order of the table."""
