@@ -1,6 +1,7 @@
 """``logfs compact``: keep only the last record of each key, now."""
 
 import json
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -40,12 +41,18 @@ def compact(path: str, *, roll: bool, as_json: bool) -> None:
         logfs compact /mnt/logs/prices --roll
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.cli import owner
+    from logfs.client import Daemon
     from logfs.errors import UnknownNameError
     from logfs.fs.compaction import Compaction
     from logfs.fs.host import system_clock
     from logfs.log.cleaning.cleaner import Compacted, compact_now, logs_of
+    from logfs.log.cleaning.progress import watched
     from logfs.log.reading.address import parse_topic_name
     from logfs.log.store import LogStore
+
+    def say(text: str) -> None:
+        if sys.stderr.isatty():
+            failures.warn(text)
 
     with failures.about(path):
         place = locate(path)
@@ -59,14 +66,15 @@ def compact(path: str, *, roll: bool, as_json: bool) -> None:
             clock = system_clock()
             tools = Compaction(store, clock).tools
             return [
-                compact_now(log, clock.now_ms(), tools, roll=roll)
+                compact_now(log, clock.now_ms(), watched(tools, log, say), roll=roll)
                 for log in logs_of(store, topic, number)
             ]
 
-        request = {"topic": topic, "partition": number, "roll": roll}
-        done = owner.act(
-            place, lambda daemon: [Compacted(**row) for row in daemon.ask("compact", request)], do
-        )
+        def ask(daemon: Daemon) -> list[Compacted]:
+            request = {"topic": topic, "partition": number, "roll": roll}
+            return [Compacted(**row) for row in daemon.ask("compact", request, progress=say)]
+
+        done = owner.act(place, ask, do)
     if as_json:
         click.echo(json.dumps([{"topic": topic, **x._asdict()} for x in done], indent=2))
     else:

@@ -33,6 +33,7 @@ from logfs.fs.operations import Operations
 from logfs.fs.partitions import Partition
 from logfs.log import administration
 from logfs.log.cleaning.cleaner import compact_now, logs_of
+from logfs.log.cleaning.progress import watched
 from logfs.log.cleaning.trimming import (
     Trimmed,
     check_trimmable,
@@ -239,7 +240,8 @@ class Commands:
             if roll:
                 partition = self._tree.partition(*log.topic_partition)
                 await partition.lane.sync(log.roll, now_ms)
-            done.append(await trio.to_thread.run_sync(compact_now, log, now_ms, tools))
+            told = watched(tools, log, _from_thread(request.say))
+            done.append(await trio.to_thread.run_sync(compact_now, log, now_ms, told))
         return [compacted._asdict() for compacted in done]
 
     async def _roll(self, request: Request) -> object:
@@ -301,6 +303,15 @@ class Commands:
 
 def _trim(log: PartitionLog, offset: int, now_ms: int, at_once: bool) -> Trimmed:
     return trim(log, offset, now_ms, at_once=at_once)
+
+
+def _from_thread(say: Say) -> Say:
+    """Return what a thread calls to have something said on the loop."""
+
+    def tell(text: str) -> None:
+        trio.from_thread.run_sync(say, text)
+
+    return tell
 
 
 def _decode(payload: bytes) -> list[Record]:

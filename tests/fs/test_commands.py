@@ -213,3 +213,21 @@ async def test_a_raw_file_that_is_removed_while_it_is_opened(served: Served) -> 
     inode = (await world.find(f".segments/orders-0/{0:020}.log")).st_ino
     await served.ask("trim", names=["orders", "0@latest"], at_once=True)
     assert await refused(world.operations.open(inode, os.O_RDONLY, world.user)) == errno.ESTALE
+
+
+async def test_compaction_tells_how_far_it_is(served: Served) -> None:
+    world = served.world
+    config = {"cleanup.policy": "compact", "internal.segment.bytes": "300"}
+    await served.ask("create", topic="keyed", partitions=1, config=config)
+    for number in range(20):
+        await world.append("keyed/0.tsv", b"k%d\tv\n" % (number % 3))
+    lines: list[str] = []
+
+    def compact() -> list[dict[str, object]]:
+        request = {"topic": "keyed", "partition": None, "roll": True}
+        with served.daemon() as daemon:
+            return list(daemon.ask("compact", request, progress=lines.append))
+
+    [done] = await trio.to_thread.run_sync(compact)
+    assert (done["read_records"], done["written_records"]) == (20, 3)
+    assert lines[-1].startswith("keyed/0: 100 % of")
