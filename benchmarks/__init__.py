@@ -7,6 +7,9 @@ medians of alternating runs (A B A B ...):
     floor   a pyfuse3 handler that does nothing, or serves from memory (``floor``), mounted with the
             same options, flags and ``st_blksize``, in a process of its own
 
+With ``--peers`` (``make bench-peers``) the same table compares with a Kafka broker, its tools and
+kcat, which are started here: see ``peers``. It needs Java, the jars that the tests use, and kcat.
+
 A question is a module below ``questions`` and yields rows; ``runner`` has the clock, ``mounts`` the
 daemons, ``data`` the logs, ``report`` the table. A missed budget is a result and no error: the exit
 status is 0.
