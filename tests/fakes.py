@@ -20,34 +20,25 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from random import Random
 from weakref import WeakValueDictionary
 
 from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
 from logfs.errors import LockedError
-from tests.fakestate import DirectoryNode, FileNode, Node, State, os_error, path_of
+from tests.fakestate import (
+    DirectoryNode,
+    Fault,
+    FileNode,
+    MappedFileShrankError,
+    Mapping,
+    Node,
+    State,
+    os_error,
+    path_of,
+)
 
 START_MS, _ROOMY = 1_700_000_000_000, 1 << 40
-
-
-class MappedFileShrankError(BaseException):
-    """On a real disk the process would have died of SIGBUS."""
-
-
-@dataclass
-class _Fault:
-    operation: str
-    pattern: str
-    error: int
-    after_bytes: int
-
-
-class _Mapping(bytearray):
-    """Memory of a mapping; lives as long as any view of it."""
-
-    node: FileNode
 
 
 class FakeDisk:
@@ -73,16 +64,14 @@ class FakeDisk:
         self._state = State(DirectoryNode(START_MS))
         self.guard = threading.RLock()
         self.generation = 0
-        self._faults: list[_Fault] = []
+        self._faults: list[Fault] = []
         self.locked: set[str] = set()
         self.opens: Counter[FileNode] = Counter()
-        self.mappings: WeakValueDictionary[int, _Mapping] = WeakValueDictionary()
-
-    # What a test does to it.
+        self.mappings: WeakValueDictionary[int, Mapping] = WeakValueDictionary()
 
     def fail_next(self, operation: str, pattern: str = "*", error: int = errno.EIO) -> None:
         """Let the next such operation on a matching name raise OSError, once, with no effect."""
-        self._faults.append(_Fault(operation, pattern, error, 0))
+        self._faults.append(Fault(operation, pattern, error, 0))
 
     def fail_next_sync(self, pattern: str = "*", error: int = errno.EIO) -> None:
         """Let the next sync of a matching file fail: what was not synced never gets to the disk."""
@@ -92,7 +81,7 @@ class FakeDisk:
         self, pattern: str = "*", error: int = errno.EIO, after_bytes: int = 0
     ) -> None:
         """Let the next write to a matching file fail with its first ``after_bytes`` written."""
-        self._faults.append(_Fault("pwrite", pattern, error, after_bytes))
+        self._faults.append(Fault("pwrite", pattern, error, after_bytes))
 
     def kill(self) -> None:
         """End the process: files and locks are gone, all it wrote stays. See ``after_kill``."""
@@ -166,13 +155,19 @@ class FakeDisk:
             entries = self._state.directory(name).entries
             return sorted((leaf, isinstance(node, DirectoryNode)) for leaf, node in entries.items())
 
+    def inodes(self, name: str) -> dict[str, int]:
+        self.begin("list", name)
+        with self.guard:
+            entries = self._state.directory(name).entries
+            return {leaf: id(node) for leaf, node in entries.items()}
+
     def stat(self, name: str) -> FileStat:
         self.begin("stat", name)
         with self.guard:
             node = self._state.node(name)
-            if isinstance(node, DirectoryNode):
-                return FileStat(size=4096, mtime_ms=node.mtime_ms, is_directory=True)
-            return FileStat(size=node.content.size, mtime_ms=node.mtime_ms, is_directory=False)
+            is_directory = isinstance(node, DirectoryNode)
+            size = 4096 if isinstance(node, DirectoryNode) else node.content.size
+            return FileStat(size, node.mtime_ms, is_directory, id(node))
 
     def exists(self, name: str) -> bool:
         try:
@@ -244,6 +239,9 @@ class FakeDisk:
             self.locked.add(name)
             return _FakeLock(self, name)
 
+    def is_locked(self, name: str) -> bool:
+        return name in self.locked
+
     def free(self) -> os.statvfs_result:
         self.begin("free", "")
         limit = _ROOMY if self.space_bytes is None else self.space_bytes
@@ -258,7 +256,7 @@ class FakeDisk:
         if fault is not None:
             raise os_error(fault.error, name)
 
-    def begin_tearable(self, operation: str, name: str, size: int) -> _Fault | None:
+    def begin_tearable(self, operation: str, name: str, size: int) -> Fault | None:
         """Do the same, but leave it to the caller to do a part and raise the fault."""
         with self.guard:
             self.counts[operation] += 1
@@ -301,6 +299,9 @@ class FakeFile:
     def size(self) -> int:
         with self._using("size"):
             return self._node.content.size
+
+    def inode(self) -> int:
+        return id(self._node)
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         with self._using("pread", len(buffer)):
@@ -354,7 +355,7 @@ class FakeFile:
     def map(self) -> memoryview:
         with self._using("map"):
             content = self._node.content
-            mapping = _Mapping(content.read(0, content.size))
+            mapping = Mapping(content.read(0, content.size))
             mapping.node = self._node
             self._disk.mappings[id(mapping)] = mapping
             return memoryview(mapping).toreadonly()

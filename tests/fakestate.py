@@ -13,6 +13,20 @@ from dataclasses import dataclass, field
 from random import Random
 
 
+class MappedFileShrankError(BaseException):
+    """On a real disk the process would have died of SIGBUS."""
+
+
+@dataclass
+class Fault:
+    """What is to go wrong once, and where."""
+
+    operation: str
+    pattern: str
+    error: int
+    after_bytes: int
+
+
 class Ranges:
     """A set of byte numbers, as disjoint half-open ranges."""
 
@@ -183,6 +197,12 @@ class FileNode:
                 data[start] ^= random.randint(1, 255)
             case _:
                 data[start:end] = bytes(end - start)
+
+
+class Mapping(bytearray):
+    """Memory of a mapping; lives as long as any view of it."""
+
+    node: FileNode
 
 
 @dataclass(eq=False)

@@ -138,7 +138,9 @@ class Mount:
         self.data = data.resolve()
         self.point = point.resolve()
         self.options = options
-        self._variables = dict(variables or {})
+        # What a read-only mount keeps must not get into the cache of whoever runs the tests.
+        cache = self.data.with_name(f"{self.data.name}.cache")
+        self._variables = {"CACHE_DIRECTORY": str(cache), **(variables or {})}
         self._log_path = self.data.with_name(f"{self.data.name}.daemon-log")
         self._daemon: subprocess.Popen[bytes] | None = None
 

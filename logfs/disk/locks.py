@@ -57,6 +57,25 @@ def take_lock(path: str) -> PosixLock:
             os.close(descriptor)
 
 
+def is_locked(path: str) -> bool:
+    """Tell whether the file at ``path`` is locked. See ``vfs.Disk.is_locked``."""
+    with _guard:
+        try:
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) in _held:
+                return True  # and to open it would be to drop the lock
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            answer = fcntl.fcntl(
+                descriptor, fcntl.F_GETLK, _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+            )
+        finally:
+            os.close(descriptor)
+    return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
+
+
 def _refuse_own(path: str) -> None:
     """Look before opening: the close after a refusal would drop the lock."""
     try:

@@ -7,7 +7,7 @@ import shutil
 import stat
 import sys
 
-from logfs.disk.locks import take_lock
+from logfs.disk.locks import is_locked, take_lock
 from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
 
 _WOULD_WAIT = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS))
@@ -34,6 +34,13 @@ class PosixFile:
         """See ``vfs.File``."""
         try:
             return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise self._named(error) from None
+
+    def inode(self) -> int:
+        """See ``vfs.File``."""
+        try:
+            return os.fstat(self._descriptor).st_ino
         except OSError as error:
             raise self._named(error) from None
 
@@ -168,6 +175,11 @@ class PosixDisk:
         with os.scandir(self._path(name)) as entries:
             return sorted((entry.name, entry.is_dir()) for entry in entries)
 
+    def inodes(self, name: str) -> dict[str, int]:
+        """See ``vfs.Disk``."""
+        with os.scandir(self._path(name)) as entries:
+            return {entry.name: entry.inode() for entry in entries}
+
     def stat(self, name: str) -> FileStat:
         """See ``vfs.Disk``."""
         path = self._path(name)
@@ -176,6 +188,7 @@ class PosixDisk:
             size=found.st_size,
             mtime_ms=found.st_mtime_ns // 1_000_000,
             is_directory=stat.S_ISDIR(found.st_mode),
+            inode=found.st_ino,
         )
 
     def exists(self, name: str) -> bool:
@@ -225,6 +238,10 @@ class PosixDisk:
     def lock(self, name: str) -> Lock:
         """See ``vfs.Disk``."""
         return take_lock(self._path(name))
+
+    def is_locked(self, name: str) -> bool:
+        """See ``vfs.Disk``."""
+        return is_locked(self._path(name))
 
     def free(self) -> os.statvfs_result:
         """See ``vfs.Disk``."""

@@ -36,6 +36,8 @@ class FileStat(NamedTuple):
     mtime_ms: int
     """Last modification, epoch milliseconds, rounded down."""
     is_directory: bool
+    inode: int = 0
+    """Which file it is: a file put in its place has another number."""
 
 
 class File(Protocol):
@@ -43,6 +45,10 @@ class File(Protocol):
 
     def size(self) -> int:
         """Return the length in bytes as it is now."""
+        ...
+
+    def inode(self) -> int:
+        """Return which file is open, as ``FileStat`` has it: another one may have the name now."""
         ...
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
@@ -154,6 +160,14 @@ class Disk(Protocol):
         """
         ...
 
+    def inodes(self, name: str) -> dict[str, int]:
+        """List a directory: entry name -> inode as the directory has it. Opens and stats nothing.
+
+        Raises:
+            FileNotFoundError: No such directory.
+        """
+        ...
+
     def stat(self, name: str) -> FileStat:
         """Describe a name; FileNotFoundError if there is none."""
         ...
@@ -214,6 +228,10 @@ class Disk(Protocol):
         Raises:
             LockedError: Another process holds it, named by its id if the kernel tells, or this one.
         """
+        ...
+
+    def is_locked(self, name: str) -> bool:
+        """Tell whether somebody holds the lock that ``lock`` takes; changes and makes nothing."""
         ...
 
     def free(self) -> os.statvfs_result:

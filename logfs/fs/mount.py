@@ -28,6 +28,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.fs import mountpoints
 from logfs.fs.commands import Commands
 from logfs.fs.errnos import MountError
+from logfs.fs.following import Cache, open_cache
 from logfs.fs.host import (
     LOCAL_ZONE,
     Clock,
@@ -44,6 +45,7 @@ from logfs.fs.topics import DEFAULT_UMASK
 from logfs.fs.tree import Tree
 from logfs.fs.xattrs import PREFIX
 from logfs.log import names
+from logfs.log.following.store import FollowedStore
 from logfs.log.store import LogStore
 
 logger = logging.getLogger(__name__)
@@ -86,14 +88,8 @@ def run_mount(
     _check_before(data, point)
     raise_descriptor_limit()
     clock = system_clock()
-    store = LogStore.open(
-        PosixDisk(data),
-        options.store,
-        current_host(),
-        now_ms=clock.now_ms(),
-        read_only=options.read_only,
-        progress=progress,
-    )
+    cache = open_cache(data, options.cache_dir) if options.read_only else None
+    store = _open(data, options, clock, cache, progress)
     # What has been loaded stays: a collection that looks at ten thousand segments is a long pause.
     gc.collect()
     gc.freeze()
@@ -102,6 +98,24 @@ def run_mount(
     finally:
         store.close(clock.now_ms())
         _forget_daemon(store)
+        if cache is not None:
+            cache.lock.close()
+
+
+def _open(
+    data: str,
+    options: MountOptions,
+    clock: Clock,
+    cache: Cache | None,
+    progress: Callable[[str], None] | None,
+) -> LogStore:
+    disk, host, now_ms = PosixDisk(data), current_host(), clock.now_ms()
+    if options.read_only:
+        kept = None if cache is None else cache.disk
+        return FollowedStore.follow(
+            disk, options.store, host, kept, now_ms=now_ms, progress=progress
+        )
+    return LogStore.open(disk, options.store, host, now_ms=now_ms, progress=progress)
 
 
 def unmount(mountpoint: str) -> None:

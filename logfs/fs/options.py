@@ -4,7 +4,9 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
     uid=N gid=N        owner of everything that nobody has chowned; default: whoever mounts
     umask=OCTAL        bits missing in the mode of everything that nobody has chmodded; default 022
     create             >> on a missing partition makes it
-    ro                 read-only: nothing is written, what recovery would leave is shown
+    ro                 read-only: nothing is written into DATA; what others write is followed
+    cache_dir=DIR      where a read-only mount keeps what is to outlast it, as positions; default
+                       $CACHE_DIRECTORY, else $XDG_CACHE_HOME/logfs, else ~/.cache/logfs
     isolation.level=L  what readers see: read_uncommitted (default), everything; read_committed, up
                        to the first record of an open transaction and without aborted records;
                        high_watermark, up to the high watermark
@@ -56,6 +58,7 @@ class MountOptions:
         create: ``>>`` on a missing partition makes it.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
+        cache_dir: Where a read-only mount keeps what is to outlast it; None for the default.
         isolation_level: What readers are shown.
         fsname: The device that /proc/mounts shows; None for the data directory.
         kernel: Options of the kernel's own.
@@ -69,6 +72,7 @@ class MountOptions:
     create: bool = False
     read_only: bool = False
     sync: bool = False
+    cache_dir: str | None = None
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     fsname: str | None = None
     kernel: tuple[str, ...] = ()
@@ -136,11 +140,20 @@ def _parse_level(text: str) -> IsolationLevel:
 
 
 _FIELDS = {"isolation.level": "isolation_level"}
+
+
+def _parse_path(text: str) -> str:
+    if not text.startswith("/"):
+        raise ValueError("expected a path from the root, as /var/cache/logfs")
+    return text
+
+
 _VALUES: dict[str, Callable[[str], object]] = {
     "uid": _parse_id,
     "gid": _parse_id,
     "umask": _parse_octal,
     "fsname": _parse_text,
+    "cache_dir": _parse_path,
     "isolation.level": _parse_level,
 }
 

@@ -19,10 +19,12 @@ import trio
 
 from logfs.errors import LogfsError
 from logfs.fs.compaction import Compaction
+from logfs.fs.following import Follower
 from logfs.fs.host import Clock
 from logfs.fs.partitions import Partition
 from logfs.fs.retention import Retention
 from logfs.fs.tree import Tree
+from logfs.log.following.store import FollowedStore
 from logfs.log.store import LogStore
 
 logger = logging.getLogger(__name__)
@@ -66,6 +68,8 @@ class Upkeep:
 
     async def run(self) -> None:
         """Run the tasks until cancelled."""
+        if isinstance(self._store, FollowedStore):
+            await Follower(self._store, self._tree, self._clock).run()
         if self._store.read_only:
             await trio.sleep_forever()
         checkpoint_s = max(1.0, self._store.config.log_flush_offset_checkpoint_interval_ms / 1000)

@@ -161,6 +161,12 @@ class Tree:
         for key in [key for key in self._partitions if key[0] == topic.name]:
             self._partitions.pop(key).hold()
 
+    def forget_deleted(self) -> None:
+        """Let go of partitions that somebody else has deleted; open files of them go on."""
+        for key, partition in list(self._partitions.items()):
+            if partition.log.is_deleted:
+                self._partitions.pop(key).hold()
+
     def note_config(self, topic: TopicNode) -> None:
         """Follow a change of a topic's configuration."""
         for (name, _), partition in self._partitions.items():

@@ -197,7 +197,7 @@ def test_stat_and_exists(disk: Disk) -> None:
     disk.make_directory("d")
     new_file(disk, "d/a", b"abc")
     disk.touch_times("d/a", 1_700_000_000_123)
-    assert disk.stat("d/a") == (3, 1_700_000_000_123, False)
+    assert disk.stat("d/a")[:3] == (3, 1_700_000_000_123, False)
     assert disk.stat("d").is_directory
     assert disk.stat("").is_directory
     assert disk.exists("d/a")
@@ -209,6 +209,21 @@ def test_stat_and_exists(disk: Disk) -> None:
         disk.stat("x")
     with pytest.raises(FileNotFoundError):
         disk.touch_times("x", 0)
+
+
+def test_an_inode_tells_which_file_has_a_name(disk: Disk) -> None:
+    disk.make_directory("d")
+    new_file(disk, "d/a", b"old")
+    old = disk.open("d/a")
+    assert disk.inodes("d") == {"a": old.inode()}
+    assert disk.stat("d/a").inode == old.inode()
+    new_file(disk, "d/b", b"new")
+    disk.rename("d/b", "d/a")
+    new = disk.open("d/a")
+    assert disk.inodes("d") == {"a": new.inode()}
+    assert old.inode() != new.inode() == disk.stat("d/a").inode
+    with pytest.raises(FileNotFoundError):
+        disk.inodes("missing")
 
 
 def test_make_directory_takes_a_free_name_in_an_existing_folder(disk: Disk) -> None:
@@ -299,6 +314,16 @@ def test_lock_excludes_a_second_one_and_keeps_the_file(disk: Disk) -> None:
         disk.lock(".lock")
     again.close()
     other.close()
+
+
+def test_to_ask_for_a_lock_takes_and_makes_nothing(disk: Disk) -> None:
+    assert not disk.is_locked(".lock")
+    assert not disk.exists(".lock")
+    lock = disk.lock(".lock")
+    assert disk.is_locked(".lock")
+    assert disk.is_locked(".lock")  # asking has not let go of it
+    lock.close()
+    assert not disk.is_locked(".lock")
 
 
 def test_lock_goes_with_its_last_reference(disk: Disk) -> None:

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from logfs.disk.vfs import File
 from logfs.errors import LockedError
-from tests.fakes import FakeDisk, MappedFileShrankError
-from tests.fakestate import Ranges
+from tests.fakes import FakeDisk
+from tests.fakestate import MappedFileShrankError, Ranges
 
 SEEDS = range(300)
 

@@ -4,6 +4,7 @@ Source: Kafka LogLoader.load, UnifiedLog.recover.
 """
 
 import logging
+from collections.abc import Callable
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError, CorruptRecordError
@@ -54,8 +55,17 @@ def list_partitions(disk: Disk, *, read_only: bool) -> list[TopicPartition]:
     return found
 
 
-def load_partition(loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
+def load_partition(
+    loading: Loading,
+    topic_partition: TopicPartition,
+    make: Callable[[PartitionState], PartitionLog] = PartitionLog,
+) -> PartitionLog:
     """Load one partition directory, recovering it if the last stop was not clean.
+
+    Args:
+        loading: What the store knows.
+        topic_partition: Which partition.
+        make: Makes the partition of what was found.
 
     Raises:
         UnsupportedFormatError: A newer logfs wrote one of its files.
@@ -81,7 +91,7 @@ def load_partition(loading: Loading, topic_partition: TopicPartition) -> Partiti
     snapshot = _snapshot(loader)
     locate_transactions(producers.state, snapshot)
     snapshot = snapshot.with_transactions(tuple(producers.aborted), producers.state.unstable)
-    return PartitionLog(
+    return make(
         PartitionState(
             disk,
             loading.host,

@@ -49,6 +49,7 @@ class Loading:
         defaults: Configuration of topics, as the store sets it.
         has_failed: A write or fsync failed before: the page cache may differ from the disk.
         producer_expiration_ms: A producer that wrote nothing for that long is forgotten.
+        is_live: Somebody else is writing: what is no whole batch at the end is not there yet.
     """
 
     disk: Disk
@@ -62,6 +63,7 @@ class Loading:
     read_only: bool
     has_failed: bool = False
     producer_expiration_ms: int = 86_400_000
+    is_live: bool = False
 
 
 @dataclass(slots=True)
@@ -241,15 +243,18 @@ def _scan(
 ) -> Segment:
     """Scan a segment and store its indexes; cut it where it is bad if it is to be recovered."""
     loading, must_recover = loader.loading, loader.must_recover(behind)
+    may_grow = loading.is_live and not behind
     log = loading.disk.open(segment.name, write=not loading.read_only)
-    scan = _scan_log(loader, segment, log, entry, pass_over_corrupt=not must_recover)
+    pass_over = not (must_recover or may_grow)
+    scan = _scan_log(loader, segment, log, entry, pass_over_corrupt=pass_over)
     scan.describe(segment)
     _note_producers(loader, segment, scan, is_recovered=must_recover)
     for position, size, why in scan.corrupt:
         loader.lose("corrupt", segment.name, position, size,
                     f"{segment.name}: the batch at byte {position} ({size} bytes) cannot be read: "
                     f"{why}; it stays where it is")  # fmt: skip
-    _settle_end(loader, segment, scan, log, entry, behind)
+    if not may_grow:
+        _settle_end(loader, segment, scan, log, entry, behind)
     loader.has_changed = True
     is_gapped = _keeps_its_gaps(loader, scan, entry)
     if is_gapped and entry is not None:

@@ -126,7 +126,7 @@ def scan_segment(
                     view.release()
                     buffer = bytearray(wanted)
                 continue
-        elif pass_over_corrupt and (used or _pass_over(scan, log, lengths_of_corrupt)):
+        elif pass_over_corrupt and (used or pass_over(scan, log, lengths_of_corrupt)):
             continue
         scan.problem = builder.problem
         break
@@ -162,7 +162,7 @@ def _take(scan: Scan) -> None:
     scan.text_entries += text
 
 
-def _pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
+def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     """Account a corrupt batch whose length leads to the end of the file or to a batch."""
     builder = scan.builder
     position, base_offset = builder.file_position, builder.next_offset

@@ -100,8 +100,11 @@ class TextReader:
             return position
         index, last = snapshot.index_of_position(view, position), len(snapshot.segments) - 1
         while True:
-            while index < last and position >= snapshot.end_of(index)[0][view]:
-                index += 1  # the next one may be empty
+            # The next one may be empty; one that somebody else deletes may be gone already.
+            while index < last and (
+                position >= snapshot.end_of(index)[0][view] or snapshot.segments[index].is_gone
+            ):
+                index += 1
                 position = max(position, snapshot.segments[index].bases[view])
             if position >= end:
                 return position
@@ -152,6 +155,8 @@ class TextReader:
     def _read_some(self, out: memoryview, start: int, stop: int) -> int:
         """Fill a part of ``out`` from one window; -1 if nothing more comes without a seek."""
         if self._segment is None and not self._locate():
+            return -1
+        if self.position == self._run_end:
             return -1
         if self._renderer.exhausted:
             return 0 if self._advance() else -1

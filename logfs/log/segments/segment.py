@@ -169,13 +169,15 @@ class OpenSegments:
         with self._lock:
             files = self._files.get(segment)
             if files is None:
-                indexes = sealed_indexes(self._disk, segment)
-                files = self._files[segment] = SegmentFiles(self._disk, segment, indexes)
+                files = self._files[segment] = self._open(segment)
                 if len(self._files) > self._capacity:
                     self._files.popitem(last=False)
             else:
                 self._files.move_to_end(segment)
             return files
+
+    def _open(self, segment: "Segment") -> SegmentFiles:
+        return SegmentFiles(self._disk, segment, sealed_indexes(self._disk, segment))
 
     def forget(self, segment: "Segment") -> None:
         """Close a segment unless somebody else keeps its files."""
@@ -194,6 +196,8 @@ class Segment:
         pinned_files: Set while the segment is active, or its indexes are only in memory.
         is_padded: Its ``.log`` was made as long as a segment may be (``preallocate``) and was not
             cut to its records yet.
+        is_gone: Its files were deleted by somebody else, and not even an open file has them.
+        inode: Of its ``.log``, where somebody else may put another file in its place; else 0.
         pins: How many open fixed names will still read it.
         rewrites: How often compaction has put another one in its place, since the start.
         aborted_runs: Where aborted records lie in it, as far as that was asked.
@@ -212,7 +216,9 @@ class Segment:
         "ends",
         "first_timestamp",
         "has_gaps",
+        "inode",
         "is_deleted",
+        "is_gone",
         "is_padded",
         "is_writable",
         "kept",
@@ -240,8 +246,10 @@ class Segment:
         self.first_timestamp = -1
         self.kept = Positions()
         self.has_gaps = False
+        self.inode = 0
         self.is_deleted = False
         self.is_padded = False
+        self.is_gone = False
         self.is_writable = False
         self.pinned_files: SegmentFiles | None = None
         self.pins = 0

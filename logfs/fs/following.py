@@ -1,0 +1,152 @@
+"""A mount that follows a directory which somebody else writes: the looks, and the cache.
+
+Every partition is looked at several times a second; a look at one that is idle costs two stats.
+What a look finds is read in steps, so that a partition with much to read does not hold up others.
+
+What is to outlast the mount, above all where records stand, is kept in a cache directory: that of
+the option ``cache_dir``, else ``$CACHE_DIRECTORY``, else ``$XDG_CACHE_HOME/logfs``, else
+``~/.cache/logfs``. Each data directory has a subdirectory of its own there.
+"""
+
+import json
+import logging
+import os
+from hashlib import blake2b
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from logfs.disk.posix import PosixDisk
+from logfs.disk.vfs import Disk, Lock
+from logfs.errors import LockedError, LogfsError
+from logfs.fs.host import Clock
+from logfs.fs.tree import Tree
+from logfs.log import names
+from logfs.log.following.followed import FollowedLog
+from logfs.log.following.store import FollowedStore
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 0.2
+"""Between two looks at everything; a record is seen within that and what reading it takes."""
+_HEADER = "logfs.cache"
+_VERSION = 1
+_KEY_BYTES = 16
+
+
+class Cache(NamedTuple):
+    """The part of a cache directory that belongs to one data directory; nobody else uses it."""
+
+    disk: Disk
+    lock: Lock
+
+
+class Follower:
+    """Looks at everything, again and again. Event loop only.
+
+    Args:
+        store: What is followed.
+        tree: Lets go of topics that are gone.
+        clock: The clocks.
+    """
+
+    def __init__(self, store: FollowedStore, tree: Tree, clock: Clock) -> None:
+        self._store = store
+        self._tree = tree
+        self._clock = clock
+        self._problems: dict[FollowedLog, str] = {}
+
+    async def run(self) -> None:
+        """Look until cancelled."""
+        while True:
+            await trio.to_thread.run_sync(self._look)
+            self._tree.forget_deleted()
+            await trio.sleep(LOOK_S)
+
+    def _look(self) -> None:
+        try:
+            self._store.look_around(self._clock.now_ms())
+        except (LogfsError, OSError) as error:
+            logger.warning("the data directory cannot be looked at: %s", error)
+            return
+        busy = [log for log in self._store.all_partitions() if isinstance(log, FollowedLog)]
+        started_s = self._clock.monotonic_s()
+        while busy and self._clock.monotonic_s() - started_s < LOOK_S:
+            busy = [log for log in busy if self._refresh(log)]
+
+    def _refresh(self, log: FollowedLog) -> bool:
+        """Look at one partition; True if there is more to do at once."""
+        try:
+            has_more = log.refresh(self._clock.now_ms())
+        except (LogfsError, OSError) as error:
+            if self._problems.get(log) != str(error):
+                self._problems[log] = str(error)
+                logger.warning("%s cannot be followed: %s", log.topic_partition, error)
+            return False
+        except Exception:
+            logger.exception("a bug in logfs: %s cannot be followed", log.topic_partition)
+            return False
+        self._problems.pop(log, None)
+        return has_more
+
+
+def open_cache(data: str, chosen: str | None) -> Cache | None:
+    """Open the cache of a data directory; None, with a warning, if it cannot be used.
+
+    Args:
+        data: The data directory, an absolute path without links.
+        chosen: What the mount option says.
+    """
+    base = Path(chosen) if chosen is not None else _default_directory()
+    directory = base / _key(data)
+    if directory.resolve().is_relative_to(data):
+        logger.warning("%s: the cache would be in the data directory, into which nothing is "
+                       "written; positions are kept in memory only", directory)  # fmt: skip
+        return None
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        disk = PosixDisk(directory)
+        lock = disk.lock(names.LOCK_FILE)
+        if not _is_ours(disk):
+            disk.replace(_HEADER, (json.dumps({"version": _VERSION, "data": data}) + "\n").encode())
+        return Cache(disk, lock)
+    except LockedError as error:
+        logger.warning("%s; positions are kept in memory only, and are others than there", error)
+    except (LogfsError, OSError) as error:
+        logger.warning("%s; positions are kept in memory only: they start anew at the next mount",
+                       error)  # fmt: skip
+    return None
+
+
+def _default_directory() -> Path:
+    service = os.environ.get("CACHE_DIRECTORY", "").partition(":")[0]
+    if service:
+        return Path(service)
+    user = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(user) if user else Path.home() / ".cache") / "logfs"
+
+
+def _key(data: str) -> str:
+    """Name the cache of a data directory: by where it is, and by the id a broker gave it."""
+    try:
+        text = (Path(data) / names.META_PROPERTIES).read_text(errors="replace")
+    except OSError:
+        text = ""
+    ids = [line for line in text.splitlines() if line.startswith("directory.id=")]
+    return blake2b("\n".join([data, *ids]).encode(), digest_size=_KEY_BYTES).hexdigest()
+
+
+def _is_ours(disk: Disk) -> bool:
+    """Whether the cache is one; False for a new one.
+
+    Raises:
+        LogfsError: A newer logfs wrote it.
+    """
+    try:
+        version = json.loads(disk.read(_HEADER))["version"]
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return False
+    if version != _VERSION:
+        raise LogfsError(f"{_HEADER}: version {version}, this logfs reads version {_VERSION}")
+    return True

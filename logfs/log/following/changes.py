@@ -1,0 +1,69 @@
+"""What two looks at a partition directory say happened in between: pure.
+
+A broker removes the oldest segments (retention), removes the newest ones (truncation), and puts one
+file in the place of several (compaction: the first of the group keeps its name and is another file,
+the others are gone). New segments behind the last one are not told here: that is growth.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+
+class Replaced(NamedTuple):
+    """Known segments ``[first, stop)`` have become the one that has the name of the first."""
+
+    first: int
+    stop: int
+
+
+class Changes(NamedTuple):
+    """What happened to the segments that were known, by their index.
+
+    Attributes:
+        dropped: How many of the oldest are gone.
+        replaced: Groups that were rewritten, in order.
+        lost: Segments in the middle that are gone although nothing took their place.
+        cut: The first index from which nothing is what it was; None if the end stands.
+    """
+
+    dropped: int = 0
+    replaced: tuple[Replaced, ...] = ()
+    lost: tuple[int, ...] = ()
+    cut: int | None = None
+
+    def __bool__(self) -> bool:
+        return self != Changes()
+
+
+def compare(known: Sequence[tuple[int, int]], found: Mapping[int, int]) -> Changes:
+    """Compare known segments with the files that are there.
+
+    Args:
+        known: (base offset, inode) of each segment in order; the last one is appended to.
+        found: Base offset -> inode of every ``.log``.
+    """
+    bases = [base for base, _ in known]
+    strange = [base for base in found if base < bases[-1] and base not in set(bases)]
+    stop = len(known)
+    if strange:
+        # Something began where nothing did: from there on it is another log.
+        stop = sum(base < min(strange) for base in bases)
+    while stop and bases[stop - 1] not in found:
+        stop -= 1
+    dropped = next((n for n in range(stop) if bases[n] in found), stop)
+    groups: list[list[int]] = []
+    lost = []
+    for number in range(dropped, stop):
+        base, inode = known[number]
+        if base not in found:
+            if groups and groups[-1][1] == number:
+                groups[-1][1] = number + 1
+            else:
+                lost.append(number)
+        elif found[base] != inode:
+            groups.append([number, number + 1])
+    if groups and groups[-1][1] == len(known):
+        # The segment that is appended to is never compacted, so its begin is another one.
+        stop = groups.pop()[0]
+    cut = stop if stop < len(known) else None
+    return Changes(dropped, tuple(Replaced(*group) for group in groups), tuple(lost), cut)

@@ -1,0 +1,175 @@
+"""The files of a segment in a directory that somebody else writes.
+
+Files are read with pread, never mapped: they may be cut at any moment, and to touch a mapped page
+behind the end of a file is fatal (SIGBUS). A name may stand for another file from one moment to the
+next, so a ``.log`` counts only if it is the one that the segment describes; when it has been
+replaced or deleted it is found as ``.deleted`` until it is gone for good.
+
+The offset and time index are the broker's, a hint like all indexes. The text index is logfs's own.
+"""
+
+from functools import cached_property
+from typing import Protocol
+
+from logfs.disk.vfs import Disk, File
+from logfs.errors import CorruptIndexError, CorruptRecordError
+from logfs.log.following.entries import GrowingEntries, read_sparse
+from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, Entries
+from logfs.log.indexes.indexfile import IndexFile, IndexMode
+from logfs.log.indexes.textindex import TEXT_INDEX
+from logfs.log.names import FileKind
+from logfs.log.segments.segment import OpenSegments, Segment, SegmentFiles, sealed_indexes
+
+_OPEN_SEGMENTS = 64
+"""Kept open in a data directory: their indexes take memory, not pages of a file."""
+
+
+class TextSource(Protocol):
+    """Where the text index of a sealed segment is kept."""
+
+    def text_entries(self, segment: Segment) -> memoryview:
+        """Return the entries; empty if there are none.
+
+        Raises:
+            CorruptIndexError, OSError: They are lost.
+        """
+        ...
+
+
+class OwnTexts:
+    """The text indexes of a directory of logfs's own, which somebody else may be changing."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def text_entries(self, segment: Segment) -> memoryview:
+        """Return the text index of a sealed segment: read, not mapped."""
+        name = segment.file_name(FileKind.TEXT_INDEX)
+        return IndexFile(self._disk, name, TEXT_INDEX, mode=IndexMode.FOREIGN).entries()
+
+
+class FollowedFiles(SegmentFiles):
+    """The files of one sealed segment."""
+
+    def __init__(self, disk: Disk, segment: Segment, texts: TextSource) -> None:
+        super().__init__(disk, segment, sealed_indexes(disk, segment))
+        self._texts = texts
+
+    @cached_property
+    def log(self) -> File:
+        """The ``.log``, open for reading.
+
+        Raises:
+            FileNotFoundError: It is gone for good; from now on readers take it for a hole.
+        """
+        file = open_log(self._disk, self._segment)
+        if file is None:
+            self._segment.is_deleted = self._segment.is_gone = True
+            raise FileNotFoundError(f"{self._segment.name} has been deleted or replaced")
+        return file
+
+    def offset_entries(self) -> memoryview:
+        """Entries of the offset index."""
+        return self._offset
+
+    def time_entries(self) -> memoryview:
+        """Entries of the time index."""
+        return self._time
+
+    def text_entries(self) -> memoryview:
+        """Entries of the text index."""
+        return self._text
+
+    @cached_property
+    def _offset(self) -> memoryview:
+        return self._sparse(FileKind.OFFSET_INDEX, OFFSET_INDEX.entry_bytes)
+
+    @cached_property
+    def _time(self) -> memoryview:
+        return self._sparse(FileKind.TIME_INDEX, TIME_INDEX.entry_bytes)
+
+    @cached_property
+    def _text(self) -> memoryview:
+        try:
+            return self._texts.text_entries(self._segment)
+        except (CorruptIndexError, FileNotFoundError) as error:
+            if self._segment.has_gaps:
+                raise CorruptRecordError(f"{error}: the positions in it are lost") from None
+            return memoryview(b"")
+
+    def _sparse(self, kind: FileKind, entry_bytes: int) -> memoryview:
+        return memoryview(read_sparse(self._disk, self._segment.file_name(kind), entry_bytes))
+
+
+class GrowingFiles(FollowedFiles):
+    """The files of the segment that is appended to; its indexes are in memory.
+
+    Attributes:
+        offset, time, text: The entries.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        segment: Segment,
+        texts: TextSource,
+        log: File,
+        entries: tuple[Entries, Entries, Entries] = (b"", b"", b""),
+    ) -> None:
+        super().__init__(disk, segment, texts)
+        self.log = log
+        self.offset, self.time, self.text = map(GrowingEntries, entries)
+
+    def append(self, entries: tuple[bytes, bytes, bytes]) -> None:
+        """Append to all three indexes."""
+        for index, new in zip((self.offset, self.time, self.text), entries, strict=True):
+            if new:
+                index.append(new)
+
+    def offset_entries(self) -> memoryview:
+        """Entries of the offset index."""
+        return self.offset.entries()
+
+    def time_entries(self) -> memoryview:
+        """Entries of the time index."""
+        return self.time.entries()
+
+    def text_entries(self) -> memoryview:
+        """Entries of the text index."""
+        return self.text.entries()
+
+
+class FollowedSegments(OpenSegments):
+    """The sealed segments of a directory that are open.
+
+    Where the text indexes are kept depends on the partition: see ``own``.
+    """
+
+    def __init__(self, disk: Disk, capacity: int) -> None:
+        super().__init__(disk, min(capacity, _OPEN_SEGMENTS))
+        self._texts: dict[str, TextSource] = {}
+
+    def own(self, directory: str, texts: TextSource) -> None:
+        """Say where the text indexes of a partition directory are kept."""
+        self._texts[directory] = texts
+
+    def disown(self, directory: str) -> None:
+        """Forget a partition directory."""
+        self._texts.pop(directory, None)
+
+    def _open(self, segment: Segment) -> SegmentFiles:
+        texts = self._texts.get(segment.directory) or OwnTexts(self._disk)
+        return FollowedFiles(self._disk, segment, texts)
+
+
+def open_log(disk: Disk, segment: Segment) -> File | None:
+    """Open the ``.log`` of a segment wherever it is by now; None if it is gone."""
+    for is_deleted in (segment.is_deleted, not segment.is_deleted):
+        try:
+            file = disk.open(segment.file_name(FileKind.LOG, is_deleted=is_deleted))
+        except FileNotFoundError:
+            continue
+        if segment.inode in {0, file.inode()}:
+            return file
+        file.close()
+    return None

@@ -1,0 +1,360 @@
+"""One partition of a directory that somebody else writes: a look at it, and what readers see then.
+
+``refresh`` is one look. Most cost two stats: of the directory, whose time changes when a name does,
+and of the newest ``.log``. Records that were appended are published at once. Anything else, files
+that are missing or were replaced, is acted on when two looks agree on it.
+"""
+
+import contextlib
+import logging
+from collections.abc import Mapping, Sequence
+
+from logfs.errors import CorruptRecordError, DeletedError, LogfsError
+from logfs.log.following.changes import Changes, compare
+from logfs.log.following.context import Following
+from logfs.log.following.kept import KeptInMemory
+from logfs.log.following.listing import RACY_MS, Listing, list_logs
+from logfs.log.following.reshaping import Reshaping
+from logfs.log.following.tail import Tail
+from logfs.log.following.transactions import Transactions
+from logfs.log.loading.scan import Scan, pass_over
+from logfs.log.losses import Loss
+from logfs.log.partition import PartitionLog
+from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import LogPoint, Snapshot
+from logfs.log.state import PartitionState
+from logfs.log.writing.active import fill_segment
+from logfs.types import Positions
+
+logger = logging.getLogger(__name__)
+
+SETTLED_MS = 40
+"""Two looks agree if they are so far apart: names change one after the other."""
+STEP_BYTES = 16 * 1024 * 1024
+"""What one call of ``refresh`` reads at most, so that others have their turn."""
+
+
+class FollowedLog(PartitionLog):
+    """A partition that is followed. ``refresh`` in one thread at a time, readers anywhere.
+
+    Attributes:
+        is_caught_up: Everything that was there has been read once.
+    """
+
+    def __init__(
+        self, state: PartitionState, following: Following, kept: KeptInMemory, tail: Tail
+    ) -> None:
+        super().__init__(state)
+        self._following = following
+        self._kept = kept
+        self._tail = tail
+        self._listing: Listing | None = None
+        self._candidate: tuple[dict[int, int], int] | None = None
+        self._seen: tuple[int, int, int] | None = None
+        self._inodes: dict[int, int] = {}
+        self._named: tuple[int, int | None] = (0, None)
+        self._points: tuple[int, int | None] | None = None
+        self._held: list[Segment] = []
+        self._now_ms = 0
+        expiration_ms = state.producer_expiration_ms
+        self._transactions = Transactions(state.disk, expiration_ms, state.producers)
+        self.is_caught_up = False
+        following.opened.own(self.directory, kept)
+
+    def begin(self, shape: Reshaping, logs: Mapping[int, int], now_ms: int) -> None:
+        """Show what loading found, and note what it has to be noted for the next time."""
+        self._inodes = {s.base_offset: logs[s.base_offset] for s in self.snapshot.segments}
+        known = {base for base in self._kept.entries if base != self._tail.segment.base_offset}
+        if shape.damage or known != {segment.base_offset for segment in shape.sealed}:
+            self._adopt(shape)
+        if self._kept.is_cached and self.snapshot.end.offset > self.log_start_offset:
+            self.snapshot = self._transactions.look_up(self.snapshot, self.directory, now_ms)
+
+    def note_checkpoints(self, start_offset: int, high_watermark: int | None) -> None:
+        """Take over what the checkpoint files of the directory say of this partition."""
+        self._named = start_offset, high_watermark
+
+    def refresh(self, now_ms: int, limit_bytes: int = STEP_BYTES) -> bool:
+        """Look at the directory and show what has changed.
+
+        Returns:
+            Whether there is more to do at once.
+
+        Raises:
+            OSError: The disk failed; readers go on with what they had.
+            LogfsError: Something in the directory cannot be used.
+        """
+        with self._lock:
+            if self.is_deleted:
+                return False
+            self._now_ms = now_ms
+            try:
+                return self._look(now_ms, limit_bytes)
+            except FileNotFoundError:
+                # Names are just changing, or the topic is being deleted: the next look tells.
+                self._listing = self._seen = None
+                return False
+
+    def forsake(self, directory: str) -> None:
+        """The topic was deleted; readers go on while the files last, under another name."""
+        with self._lock:
+            self.is_deleted = True
+            self._following.opened.own(directory, self._kept)
+            self.directory = directory
+            for segment in (*self.snapshot.segments, *self._held):
+                segment.directory = directory
+                if segment.pins:
+                    self._hold(segment)
+
+    def close_files(self) -> None:
+        """Note where everything stands and let go of every file."""
+        with self._lock:
+            if not self.is_deleted and not self.is_unreadable:
+                fill_segment(self._tail.segment, self._tail.builder)
+                self._kept.close(self._tail.segment, self._tail.note())
+            super().close_files()
+
+    def pin(self, segments: Sequence[Segment]) -> None:
+        """Keep the files of segments until ``unpin``: once they are deleted they are held open.
+
+        Raises:
+            DeletedError: The files of one are gone already.
+        """
+        for segment in segments:
+            if segment.is_gone:
+                raise DeletedError(f"{segment.name}: the segment has been deleted")
+        for segment in segments:
+            segment.pins += 1
+            if segment.is_deleted or self.is_deleted:
+                self._hold(segment)
+
+    def unpin(self, segments: Sequence[Segment]) -> None:
+        """Undo ``pin``."""
+        for segment in segments:
+            segment.pins -= 1
+            if not segment.pins and segment in self._held:
+                self._held.remove(segment)
+                segment.close_files()
+
+    # A look
+
+    def _look(self, now_ms: int, limit_bytes: int) -> bool:
+        old, listing = self.snapshot, self._listing
+        is_fresh = listing is None or self._has_changed(listing)
+        if listing is None or is_fresh:
+            listing = self._listing = list_logs(self.disk, self.directory, now_ms)
+        has_more = self._grow(listing, now_ms, limit_bytes)
+        if is_fresh:
+            has_more |= self._settle(listing, now_ms)
+        if self.snapshot is not old or self._named != self._points:
+            self._place_points()
+        self.is_caught_up |= not has_more
+        return has_more
+
+    def _has_changed(self, listing: Listing) -> bool:
+        if listing.mtime_ms is None or self._candidate is not None:
+            return True
+        return self.disk.stat(self.directory).mtime_ms != listing.mtime_ms
+
+    def _grow(self, listing: Listing, now_ms: int, limit_bytes: int) -> bool:
+        """Read what was appended, segment after segment; True if there is more."""
+        later = sorted(base for base in listing.logs if base > self._tail.segment.base_offset)
+        if not self._may_have_grown(now_ms) and not later:
+            return False
+        while True:
+            if not self._tail.is_intact:
+                shape = self._shape()
+                shape.cut_tail()
+                self._adopt(shape)
+            limit_bytes -= self._read_on(limit_bytes)
+            if limit_bytes <= 0:
+                return True
+            if not later:
+                return False
+            if not self._pass_over():
+                self._begin_next(later.pop(0), listing)
+
+    def _may_have_grown(self, now_ms: int) -> bool:
+        """Whether the newest ``.log`` has changed since the last look."""
+        try:
+            found = self.disk.stat(self._tail.segment.name)
+        except FileNotFoundError:
+            return False
+        seen = found.size, found.mtime_ms, found.inode
+        if seen == self._seen or found.inode != self._tail.segment.inode:
+            return False
+        self._seen = seen if found.mtime_ms <= now_ms - RACY_MS else None
+        self.last_modified_ms = max(self.last_modified_ms, found.mtime_ms)
+        return True
+
+    def _read_on(self, limit_bytes: int) -> int:
+        """Read what was appended to the newest segment, and show it; returns the bytes."""
+        tail = self._tail
+        before = tail.builder.file_position
+        entries = tail.grow(limit_bytes)
+        if tail.builder.file_position != before:
+            self._kept.cover(tail.segment, tail.end.positions)
+            self._kept.grow(entries, tail.note())
+            self.snapshot = self._with_transactions(self.snapshot._replace(end=tail.end))
+        return tail.builder.file_position - before
+
+    def _with_transactions(self, snapshot: Snapshot) -> Snapshot:
+        """Note which transactions were ended or begun by what was appended."""
+        produced, self._tail.produced = self._tail.produced, []
+        if not produced and snapshot.unstable is None:
+            return snapshot
+        try:
+            return self._transactions.follow(snapshot, produced)
+        except CorruptRecordError as error:
+            logger.warning("%s: a transaction cannot be placed: %s", self.topic_partition, error)
+            return snapshot
+
+    def _begin_next(self, base_offset: int, listing: Listing) -> None:
+        """Go on with the next segment."""
+        tail, old = self._tail, self._tail.segment
+        new = self._shape().open_segment(base_offset, self._bases_of(base_offset))
+        new.epoch_before = tail.leader_epoch
+        self._inodes[base_offset] = listing.logs[base_offset]
+        tail.final_time_entry()
+        fill_segment(old, tail.builder)
+        self._kept.seal(old, tail.files.text_entries())
+        old.pinned_files = None
+        self._kept.begin(new.segment, b"")
+        self._tail, self._seen = new, None
+        snapshot = self.snapshot
+        self.snapshot = snapshot.changed((*snapshot.segments, new.segment), snapshot.start, new.end)
+
+    def _bases_of(self, base_offset: int) -> Positions:
+        """Return the positions at which a new segment begins."""
+        end = self.snapshot.end.positions
+        known = self._kept.entries.get(base_offset)
+        return end if known is None else end.at_least(known.bases)
+
+    def _pass_over(self) -> bool:
+        """Account for a batch in a sealed segment that cannot be read: it stays, and is a loss."""
+        tail = self._tail
+        position, size = tail.builder.file_position, tail.log.size()
+        if position >= size:
+            return False
+        scan = Scan(tail.builder, size)
+        name = tail.segment.name
+        if not pass_over(scan, tail.log, ()):
+            self._lose_here("corrupt", position, size - position,
+                       f"{name}: {size - position} bytes from byte {position} on are no whole "
+                       f"batch ({tail.problem}); they stay")  # fmt: skip
+            return False
+        _, batch_bytes, why = scan.corrupt[0]
+        self._lose_here("corrupt", position, batch_bytes,
+                   f"{name}: the batch at byte {position} ({batch_bytes} bytes) cannot be read: "
+                   f"{why}; it stays where it is")  # fmt: skip
+        entries = (scan.offset_entries, scan.time_entries, scan.text_entries)
+        tail.files.append((bytes(entries[0]), bytes(entries[1]), bytes(entries[2])))
+        self._kept.grow(bytes(scan.text_entries), tail.note())
+        self.snapshot = self.snapshot._replace(end=tail.end)
+        return True
+
+    # What is not growth
+
+    def _settle(self, listing: Listing, now_ms: int) -> bool:
+        """Act on what two looks agree on; True if there is more to do at once."""
+        candidate, self._candidate = self._candidate, None
+        changes = compare(self._known(), listing.logs) if listing.logs else Changes()
+        if not changes:
+            return False
+        is_settled = (
+            candidate is not None
+            and candidate[0] == listing.logs
+            and now_ms - candidate[1] >= SETTLED_MS
+        )
+        if listing.is_swapping or not is_settled:
+            since_ms = candidate[1] if candidate and candidate[0] == listing.logs else now_ms
+            self._candidate = listing.logs, now_ms if listing.is_swapping else since_ms
+            return False
+        shape = self._shape()
+        shape.apply(changes, listing.logs)
+        self._adopt(shape, listing)
+        return True
+
+    def _known(self) -> list[tuple[int, int]]:
+        return [(s.base_offset, self._inodes.get(s.base_offset, 0)) for s in self.snapshot.segments]
+
+    def _shape(self) -> Reshaping:
+        return Reshaping(
+            self.disk,
+            self._following.opened,
+            self._kept,
+            self.directory,
+            self._config,
+            self.snapshot.end.positions,
+            list(self.snapshot.segments[:-1]),
+            self._tail,
+        )
+
+    def _adopt(self, shape: Reshaping, listing: Listing | None = None) -> None:
+        """Show a log in its new shape."""
+        for damage in shape.damage:
+            self._lose(*damage)
+        old, self._tail, self._seen = self.snapshot, shape.tail, None
+        for segment in shape.gone:
+            if segment.pins:
+                self._hold(segment)
+            else:
+                segment.close_files()
+            segment.is_deleted = True
+        active = shape.tail.segment
+        segments = (*shape.sealed, active)
+        if listing is not None:
+            self._inodes = {s.base_offset: listing.logs[s.base_offset] for s in segments}
+        self._kept.cover(active, shape.tail.end.positions)
+        self._kept.store(shape.sealed, active)
+        self._kept.grow(b"", shape.tail.note())
+        start = LogPoint(segments[0].base_offset, segments[0].bases)
+        cuts = old.cuts + shape.has_cut
+        snapshot = old.changed(segments, start, shape.tail.end, cuts)
+        if shape.has_cut:
+            snapshot = self._transactions.look_up(snapshot, self.directory, self._now_ms)
+        else:
+            snapshot = snapshot.with_transactions(snapshot.aborted, snapshot.unstable)
+        self.snapshot = snapshot
+
+    def _place_points(self) -> None:
+        """Find the log start and the high watermark that the checkpoints name."""
+        start_offset, high_watermark = self._points = self._named
+        snapshot, start = self.snapshot, self.snapshot.start
+        try:
+            if start_offset > start.offset:
+                start = self._point(start_offset)
+            watermark = snapshot.watermark
+            if high_watermark is None:
+                watermark = None
+            elif watermark is None or watermark.offset != high_watermark or start != snapshot.start:
+                watermark = self._point(max(high_watermark, start.offset))
+        except (CorruptRecordError, FileNotFoundError) as error:
+            logger.warning("%s: a checkpoint cannot be followed: %s", self.topic_partition, error)
+            return
+        self.snapshot = snapshot._replace(start=start, watermark=watermark)
+
+    def _point(self, offset: int) -> LogPoint:
+        snapshot = self.snapshot
+        offset = min(offset, snapshot.end.offset)
+        return LogPoint(offset, positions_of_offset(snapshot, offset))
+
+    def _hold(self, segment: Segment) -> None:
+        """Keep the files of a deleted segment open for those who read it."""
+        files = segment.files()
+        with contextlib.suppress(OSError, LogfsError):
+            files.text_entries()
+            _ = files.log
+            segment.pinned_files = files
+            self._held.append(segment)
+
+    def _lose_here(self, kind: str, position: int, size: int, detail: str) -> None:
+        segment, offset = self._tail.segment, self._tail.builder.next_offset
+        self._lose(kind, segment.name, position, size, offset, detail)
+
+    def _lose(
+        self, kind: str, file: str, position: int, size: int, offset: int | None, detail: str
+    ) -> None:
+        logger.warning("%s: %s", self.topic_partition, detail)
+        self._losses.add(Loss(self._now_ms, kind, file, position, size, offset, detail))

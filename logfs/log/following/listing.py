@@ -1,0 +1,41 @@
+"""One look at a partition directory: which ``.log`` files are there."""
+
+from typing import NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.log import names
+from logfs.log.names import FileKind, FileSuffix
+
+RACY_MS = 100
+"""A time stamp this young may not change if the directory changes once more."""
+
+
+class Listing(NamedTuple):
+    """What a look found.
+
+    Attributes:
+        logs: Base offset -> inode of every ``.log``.
+        is_swapping: Files are being put in the place of others: what is missing says nothing.
+        mtime_ms: Of the directory, when it was looked at; None if it may change unseen.
+    """
+
+    logs: dict[int, int]
+    is_swapping: bool
+    mtime_ms: int | None
+
+
+def list_logs(disk: Disk, directory: str, now_ms: int) -> Listing:
+    """Look at a partition directory; FileNotFoundError if it is gone."""
+    mtime_ms = disk.stat(directory).mtime_ms
+    logs: dict[int, int] = {}
+    is_swapping = False
+    for name, inode in disk.inodes(directory).items():
+        parsed = names.parse_segment_file(name)
+        if parsed is None or parsed.kind is not FileKind.LOG:
+            continue
+        if parsed.suffix is FileSuffix.NONE:
+            logs[parsed.base_offset] = inode
+        elif parsed.suffix is FileSuffix.SWAP:
+            is_swapping = True
+    is_racy = mtime_ms > now_ms - RACY_MS
+    return Listing(logs, is_swapping, None if is_racy else mtime_ms)

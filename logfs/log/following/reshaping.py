@@ -1,0 +1,229 @@
+"""What becomes of a followed log when its files were removed, replaced or cut.
+
+What is kept keeps its positions. What comes behind a cut begins behind every position that was ever
+shown, and says so in the text index of the segment that was cut.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk
+from logfs.errors import LogfsError
+from logfs.log.following.changes import Changes, Replaced
+from logfs.log.following.files import FollowedSegments, GrowingFiles
+from logfs.log.following.kept import KeptInMemory
+from logfs.log.following.note import TailNote
+from logfs.log.following.survivors import index_survivors
+from logfs.log.following.tail import Place, Tail, entries_before, find_place, gap_pair
+from logfs.log.segments.segment import Segment
+from logfs.types import Positions
+
+Views = tuple[memoryview, memoryview, memoryview]
+"""The entries of offset, time and text index."""
+
+
+class Damage(NamedTuple):
+    """Something that was shown and is gone; the fields of a ``Loss``."""
+
+    kind: str
+    file: str
+    position: int
+    bytes: int
+    offset: int
+    detail: str
+
+
+@dataclass(slots=True)
+class Reshaping:
+    """A followed log while it is given another shape.
+
+    Attributes:
+        directory: Of the partition.
+        config: Its configuration.
+        shown: Positions that no size ever shown exceeds.
+        sealed, present: The segments, and the end of the last one; what they are to become.
+        gone: Segments that are not part of it any more.
+        has_cut: Readers have to look their place up anew.
+        damage: What was lost.
+    """
+
+    disk: Disk
+    opened: FollowedSegments
+    kept: KeptInMemory
+    directory: str
+    config: TopicConfig
+    shown: Positions
+    sealed: list[Segment]
+    present: Tail | None = None
+    gone: list[Segment] = field(default_factory=list)
+    has_cut: bool = False
+    damage: list[Damage] = field(default_factory=list)
+
+    @property
+    def tail(self) -> Tail:
+        """The end of the last segment."""
+        assert self.present is not None
+        return self.present
+
+    def apply(self, changes: Changes, logs: Mapping[int, int]) -> None:
+        """Follow what two looks found out; ``logs`` are the files there are."""
+        old = [*self.sealed, self.tail.segment]
+        self.gone += old[: changes.dropped]
+        groups = {group.first: group for group in changes.replaced}
+        cut = len(old) if changes.cut is None else changes.cut
+        self.sealed = []
+        number = changes.dropped
+        while number < cut:
+            group = groups.get(number)
+            if group is not None and not self._rewrite(old, group):
+                cut = number
+            elif group is not None:
+                number = group.stop
+            else:
+                self._keep(old[number], is_lost=number in changes.lost)
+                number += 1
+        if cut < len(old):
+            self.gone += old[cut:]
+            self.end_at_last(logs)
+        else:
+            self.sealed.pop()
+
+    def cut_tail(self) -> None:
+        """The segment that is appended to was cut."""
+        tail = self.tail
+        files = tail.files
+        entries = files.offset_entries(), files.time_entries(), files.text_entries()
+        self.restart(tail.segment, entries, tail.find_cut())
+
+    def resume(self, segment: Segment, entries: Views, place: Place, max_timestamp: int) -> None:
+        """Go on with a segment that was read up to a place."""
+        tail = self._open_tail(segment, entries_before(entries, segment, place))
+        positions = segment.bases.plus(place.lengths)
+        tail.go_on(place.position, place.offset, positions, max_timestamp)
+        self.present = tail
+
+    def resume_noted(self, segment: Segment, entries: Views, note: TailNote) -> None:
+        """Go on where a note says, or from where the log is not what it was."""
+        place = Place(note.file_end, note.next_offset, note.lengths)
+        tail = self._open_tail(segment, entries_before(entries, segment, place))
+        if not tail.resume(note):
+            self.present = None
+            found = find_place(tail.log, segment, entries[2], note.file_end, tail.leader_epoch)
+            self.restart(segment, entries, found)
+            return
+        self.present = tail
+        self.kept.go_on(segment, note.text_entries)
+        if self.kept.may_have_lost and tail.end.positions != self.shown:
+            self.restart(segment, entries, place, is_loss=False)
+
+    def begin(self, base_offset: int, bases: Positions) -> None:
+        """Begin with a segment of which nothing is known."""
+        self.present = self.open_segment(base_offset, bases)
+        self.kept.begin(self.tail.segment, b"")
+
+    def open_segment(self, base_offset: int, bases: Positions) -> Tail:
+        """Open a segment of which nothing is known."""
+        segment = Segment(self.opened, self.directory, base_offset, bases)
+        return self._open_tail(segment, (b"", b"", b""))
+
+    def _keep(self, segment: Segment, *, is_lost: bool) -> None:
+        if not is_lost:
+            self.sealed.append(segment)
+            return
+        self.gone.append(segment)
+        self._lose(segment, Place(0, segment.base_offset, Positions()), segment.ends,
+                   "it is gone, and nothing took its place")  # fmt: skip
+
+    def _rewrite(self, old: Sequence[Segment], group: Replaced) -> bool:
+        """Take the segment that replaced a group; False if its positions are lost."""
+        members = old[group.first : group.stop]
+        new = Segment(self.opened, self.directory, members[0].base_offset, members[0].bases)
+        for segment in members:
+            segment.is_deleted = True
+        try:
+            log = self.disk.open(new.name)
+            new.inode = log.inode()
+            rewritten = index_survivors(members, new, log, self.config)
+        except (LogfsError, FileNotFoundError) as error:
+            self._lose(members[0], Place(0, new.base_offset, Positions()), self.shown,
+                       f"it was rewritten, and what it was made of cannot be read: {error}",
+                       is_cut=True)  # fmt: skip
+            return False
+        self.kept.replace(new, rewritten.entries)
+        self.sealed.append(new)
+        self.gone += members
+        return True
+
+    def end_at_last(self, logs: Mapping[int, int]) -> None:
+        """Go on with the last segment that is left, or with the first one there is."""
+        if not self.sealed:
+            self.has_cut = True
+            self.begin(min(logs), self.shown)
+            return
+        last = self.sealed.pop()
+        files = last.files()
+        entries = files.offset_entries(), files.time_entries(), files.text_entries()
+        log = self.disk.open(last.name)
+        place = find_place(log, last, entries[2], last.size_bytes, self._leader_epoch)
+        if place.position == last.size_bytes:  # gaps at its end are not found by counting
+            place = place._replace(lengths=last.ends.minus(last.bases))
+        self.restart(last, entries, place)
+
+    def restart(
+        self,
+        segment: Segment,
+        entries: Views,
+        place: Place,
+        *,
+        is_loss: bool = True,
+    ) -> None:
+        """Go on at a place in a segment; what comes next stands behind what was shown."""
+        bases, left = segment.bases, entries_before(entries, segment, place)
+        is_cut = bases.plus(place.lengths) != self.shown
+        if is_cut and not place.position:
+            bases = self.shown
+        new = Segment(self.opened, self.directory, segment.base_offset, bases)
+        new.first_timestamp = segment.first_timestamp
+        if is_cut and place.position:
+            new.has_gaps = True
+            left = (*left[:2], left[2] + gap_pair(new, place, self.shown))
+        else:
+            new.has_gaps = segment.has_gaps
+        highest = segment.max_timestamp
+        if self.present is not None and segment is self.present.segment:
+            highest = self.present.end.max_timestamp
+        if is_cut and is_loss:
+            self._lose(segment, place, self.shown, f"the log was cut at offset {place.offset}",
+                       is_cut=True)  # fmt: skip
+        self.present = self._open_tail(new, left)
+        self.present.go_on(place.position, place.offset, self.shown, highest)
+        self.kept.begin(new, left[2])
+
+    def lose_from(self, base_offset: int, bases: Positions, why: str) -> None:
+        """Note that positions from a segment on are lost."""
+        segment = Segment(self.opened, self.directory, base_offset, bases)
+        self._lose(segment, Place(0, base_offset, Positions()), self.shown, why, is_cut=True)
+
+    @property
+    def _leader_epoch(self) -> int:
+        if self.present is not None:
+            return self.present.leader_epoch
+        return -1 if self.kept.tail is None else self.kept.tail.leader_epoch
+
+    def _open_tail(self, segment: Segment, entries: tuple[bytes, bytes, bytes]) -> Tail:
+        log = self.disk.open(segment.name)
+        segment.inode = log.inode()
+        files = GrowingFiles(self.disk, segment, self.kept, log, entries)
+        return Tail(log, segment, files, self.config.index_interval_bytes)
+
+    def _lose(
+        self, segment: Segment, place: Place, end: Positions, why: str, *, is_cut: bool = False
+    ) -> None:
+        begin = segment.bases.plus(place.lengths)
+        size = end.text - begin.text
+        behind = "; what was written since stands behind them" if is_cut else ""
+        detail = f"{segment.name}: {why}: positions {begin.text} to {end.text} are gone{behind}"
+        self.has_cut = True
+        self.damage.append(Damage("cut", segment.name, place.position, size, place.offset, detail))

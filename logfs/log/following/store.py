@@ -1,0 +1,193 @@
+"""A data directory that somebody else writes, open read-only and followed.
+
+Nothing in it is locked, made or changed. Its topics come and go as the broker makes and deletes
+them; the checkpoint files in its root say where each log starts and how far it is replicated.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from logfs.config import StoreConfig
+from logfs.disk.vfs import Disk
+from logfs.errors import LogfsError
+from logfs.log import checkpoints, names
+from logfs.log.checkpointing import read_checkpoint
+from logfs.log.following.context import Following
+from logfs.log.following.files import FollowedSegments
+from logfs.log.following.followed import FollowedLog
+from logfs.log.following.loading import NotThereYetError, follow_partition
+from logfs.log.host import Host
+from logfs.log.loading.recovery import Loading
+from logfs.log.names import DirectoryState
+from logfs.log.offline import offline_partition
+from logfs.log.partition import PartitionLog
+from logfs.log.store import LogStore
+from logfs.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+class FollowedStore(LogStore):
+    """The topics of a directory that is followed. Make it with ``follow``."""
+
+    def __init__(
+        self, disk: Disk, config: StoreConfig, host: Host, *, cache: Disk | None = None
+    ) -> None:
+        super().__init__(disk, config, host, read_only=True)
+        self._opened = FollowedSegments(disk, host.open_segments)
+        self._following = Following(disk, host, self._opened, self._defaults, cache)
+        self._directories: dict[TopicPartition, int] = {}
+        self._root_mtime_ms = -1
+        self._unfollowed: dict[TopicPartition, int] = {}
+        self._checkpoints: dict[str, tuple[tuple[int, int, int], dict[TopicPartition, int]]] = {}
+
+    @classmethod
+    def follow(
+        cls,
+        disk: Disk,
+        config: StoreConfig,
+        host: Host,
+        cache: Disk | None,
+        *,
+        now_ms: int,
+        progress: Callable[[str], None] | None = None,
+    ) -> "FollowedStore":
+        """Open a directory; all its partitions are there when this returns.
+
+        Args:
+            disk: The directory.
+            config: The settings of the store.
+            host: The machine.
+            cache: A directory for what is to outlast the mount; nobody else may use it. None: it
+                is kept in memory.
+            now_ms: The clock.
+            progress: Called with a line of text where it takes its time.
+
+        Raises:
+            OSError: The directory cannot be read.
+        """
+        store = cls(disk, config, host, cache=cache)
+        store.look_around(now_ms)
+        store.forget_others()
+        for log in store.all_partitions():
+            if isinstance(log, FollowedLog):
+                while log.refresh(now_ms):
+                    if progress is not None:
+                        progress(f"{log.topic_partition}: read up to offset {log.log_end_offset}")
+        return store
+
+    def look_around(self, now_ms: int) -> None:
+        """Follow the topics that come and go, and the checkpoints. Cheap if nothing has changed."""
+        mtime_ms = self.disk.stat("").mtime_ms
+        if mtime_ms != self._root_mtime_ms:
+            self._find_partitions(now_ms)
+            self._root_mtime_ms = mtime_ms if mtime_ms < now_ms - 100 else -1
+        self._try_again(now_ms)
+        starts = self._read_changed(names.LOG_START_OFFSET_CHECKPOINT)
+        watermarks = self._read_changed(names.REPLICATION_OFFSET_CHECKPOINT)
+        for log in self.all_partitions():
+            if isinstance(log, FollowedLog):
+                topic_partition = log.topic_partition
+                start = starts.get(topic_partition, 0)
+                log.note_checkpoints(start, watermarks.get(topic_partition))
+
+    def forget_others(self) -> None:
+        """Remove what the cache keeps of partitions that are gone: their ids never come again."""
+        cache, used = self._following.cache, self._following.used
+        if cache is None:
+            return
+        for name, is_directory in cache.list(""):
+            if is_directory and name not in used:
+                with contextlib.suppress(OSError):
+                    cache.remove_tree(name)
+
+    def close(self, now_ms: int) -> None:
+        """Note where everything stands; nothing is written into the directory."""
+        for log in self.all_partitions():
+            log.close_files()
+
+    def _find_partitions(self, now_ms: int) -> None:
+        present: dict[TopicPartition, int] = {}
+        for name, inode in self.disk.inodes("").items():
+            parsed = names.parse_partition_directory(name)
+            if parsed is None or parsed.state is not DirectoryState.NONE:
+                continue
+            if name != names.CLUSTER_METADATA_DIRECTORY:
+                present[TopicPartition(parsed.topic, parsed.partition)] = inode
+        with self._changes:
+            for topic_partition, inode in list(self._directories.items()):
+                if present.get(topic_partition) != inode:
+                    self._forget(topic_partition)
+            loading = self._first_look(now_ms)
+            for topic_partition, inode in sorted(present.items()):
+                if topic_partition not in self._directories:
+                    self._begin(loading, topic_partition, inode)
+
+    def _begin(self, loading: Loading, topic_partition: TopicPartition, inode: int) -> None:
+        log: PartitionLog
+        try:
+            log = follow_partition(self._following, loading, topic_partition)
+        except (NotThereYetError, FileNotFoundError):
+            return
+        except (LogfsError, OSError) as error:
+            logger.warning("%s could not be loaded: %s", topic_partition, error)
+            log = offline_partition(loading, topic_partition, str(error))
+        topic, number = topic_partition
+        self._directories[topic_partition] = inode
+        self._unfollowed.pop(topic_partition, None)
+        if not isinstance(log, FollowedLog):
+            mtime_ms = self.disk.stat(topic_partition.directory).mtime_ms
+            self._unfollowed[topic_partition] = mtime_ms
+        # Replaced as a whole: the event loop looks at it meanwhile.
+        self._topics = self._topics | {topic: self._topics.get(topic, {}) | {number: log}}
+
+    def _try_again(self, now_ms: int) -> None:
+        """Load anew what could not be followed, once its directory has changed."""
+        for topic_partition, mtime_ms in list(self._unfollowed.items()):
+            try:
+                is_changed = self.disk.stat(topic_partition.directory).mtime_ms != mtime_ms
+            except FileNotFoundError:
+                continue
+            if is_changed:
+                with self._changes:
+                    inode = self._directories[topic_partition]
+                    self._begin(self._first_look(now_ms), topic_partition, inode)
+
+    def _first_look(self, now_ms: int) -> Loading:
+        """Return what is known before a partition is loaded.
+
+        While somebody has the directory there is nothing to recover, and the end of a log may be
+        on its way; else what recovery would leave is shown.
+        """
+        is_live = self.disk.is_locked(names.LOCK_FILE)
+        is_clean = is_live or checkpoints.has_clean_shutdown(self.disk)
+        return replace(self._loading(now_ms, is_clean=is_clean), is_live=is_live)
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        """A partition was deleted, or its name belongs to another one by now."""
+        topic, number = topic_partition
+        inode = self._directories.pop(topic_partition)
+        self._unfollowed.pop(topic_partition, None)
+        log = self._topics[topic][number]
+        left = {n: other for n, other in self._topics[topic].items() if n != number}
+        rest = {name: logs for name, logs in self._topics.items() if name != topic}
+        self._topics = rest | ({topic: left} if left else {})
+        renamed = [name for name, other in self.disk.inodes("").items() if other == inode]
+        if isinstance(log, FollowedLog):
+            log.forsake(renamed[0] if renamed else log.directory)
+        else:
+            log.is_deleted = True
+
+    def _read_changed(self, name: str) -> dict[TopicPartition, int]:
+        """Read a checkpoint file if it is another one than last time."""
+        try:
+            found = self.disk.stat(name)
+        except FileNotFoundError:
+            return {}
+        key = found.size, found.mtime_ms, found.inode
+        known = self._checkpoints.get(name)
+        if known is None or known[0] != key:
+            known = self._checkpoints[name] = key, read_checkpoint(self.disk, name)
+        return known[1]

@@ -1,0 +1,189 @@
+"""What outlasts a mount of somebody else's directory: positions, in a cache."""
+
+import errno
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+
+from tests.fakes import FakeDisk
+from tests.log.foreign import FakeBroker, Follower
+from tests.log.support import lines_of
+from tests.log.test_following import fill, numbered, placed
+
+_OTHER_ID = UUID(int=8 << 64)
+Restart = Callable[[Follower], object]
+
+
+@pytest.fixture
+def broker() -> FakeBroker:
+    return FakeBroker(FakeDisk())
+
+
+def test_without_a_cache_positions_start_anew_under_other_inodes(broker: FakeBroker) -> None:
+    fill(broker, 12, segments=2)
+    follower = Follower(broker.disk)
+    generation = follower.log.generation
+    broker.retain(1)
+    assert follower.restart().generation != generation
+    assert placed(follower.log)[b"00012"] == 0
+
+
+@pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
+def test_with_a_cache_everything_stays_where_it_was(broker: FakeBroker, restart: Restart) -> None:
+    fill(broker, 300, segments=3)
+    follower = Follower(broker.disk, FakeDisk())
+    where, generation = placed(follower.log), follower.log.generation
+    broker.retain(2)
+    fill(broker, 12)
+    restart(follower)
+    log = follower.settle()
+    assert log.generation == generation
+    assert lines_of(log) == broker.values()
+    assert placed(log).items() >= {k: v for k, v in where.items() if k >= b"00300"}.items()
+    assert placed(log)[b"00900"] == 900 * 6
+    for _ in range(3):
+        broker.roll()
+        fill(broker, 30)
+        restart(follower)
+        assert lines_of(follower.log) == broker.values()
+        assert placed(follower.log)[b"00900"] == 900 * 6
+    assert not follower.log.losses
+
+
+def test_what_is_known_is_not_read_again(broker: FakeBroker) -> None:
+    fill(broker, 3000, segments=4)
+    follower = Follower(broker.disk, FakeDisk())
+    broker.disk.bytes_of.clear()
+    follower.restart()
+    size = sum(broker.disk.stat(broker.path(base)).size for base in broker.bases)
+    assert broker.disk.bytes_of["pread"] < size / 3
+    assert lines_of(follower.log) == broker.values()
+
+
+@pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
+def test_compacted_segments_keep_their_gaps(broker: FakeBroker, restart: Restart) -> None:
+    fill(broker, 30, segments=4)
+    follower = Follower(broker.disk, FakeDisk())
+    where = placed(follower.log)
+    broker.compact(lambda offset: offset % 4 == 1, 2)
+    follower.settle()
+    broker.remove_deleted()
+    restart(follower)
+    found = placed(follower.log)
+    assert found == {line: where[line] for line in found}
+    assert lines_of(follower.log) == broker.values()
+    assert not follower.log.losses
+
+
+@pytest.mark.expect_log("it is not what it was when it was read last")
+def test_what_was_compacted_meanwhile_begins_behind_everything_and_is_a_loss(
+    broker: FakeBroker,
+) -> None:
+    fill(broker, 30, segments=4)
+    follower = Follower(broker.disk, FakeDisk())
+    end = follower.log.snapshot.end.positions.text
+    follower.store.close(follower.now_ms)
+    broker.compact(lambda offset: offset % 4 == 1)
+    broker.remove_deleted()
+    follower.store = follower.open()
+    assert lines_of(follower.log) == broker.values()
+    assert min(placed(follower.log).values()) >= end
+    assert [loss.kind for loss in follower.log.losses] == ["cut"]
+    follower.restart()
+    assert [loss.kind for loss in follower.log.losses] == ["cut"]
+    assert min(placed(follower.log).values()) >= end
+
+
+@pytest.mark.expect_log("the log was cut at offset")
+@pytest.mark.parametrize("restart", [Follower.restart, Follower.kill])
+@pytest.mark.parametrize("offset", [15, 33, 57])
+def test_what_was_cut_meanwhile_is_a_loss(
+    broker: FakeBroker, restart: Restart, offset: int
+) -> None:
+    fill(broker, 30, segments=2)
+    follower = Follower(broker.disk, FakeDisk())
+    where, end = placed(follower.log), follower.log.snapshot.end.positions.text
+    broker.truncate(offset)
+    broker.append(b"new", b"newer")
+    restart(follower)
+    log = follower.settle()
+    assert lines_of(log) == broker.values()
+    assert all(
+        where[line] == at if line in where else at >= end for line, at in placed(log).items()
+    )
+    restart(follower)
+    assert placed(log) == placed(follower.log)
+    assert [loss.kind for loss in follower.log.losses] == ["cut"]
+
+
+def test_behind_a_power_cut_positions_go_on_behind_what_may_have_been_shown(
+    broker: FakeBroker,
+) -> None:
+    fill(broker, 30, segments=2)
+    cache = FakeDisk()
+    follower = Follower(broker.disk, cache)
+    fill(broker, 30)
+    end = follower.look().snapshot.end.positions.text
+    cache.crash(None)
+    follower.boot += 1
+    follower.kill()
+    broker.append(b"new")
+    log = follower.look()
+    assert lines_of(log) == broker.values()
+    assert placed(log)[b"new"] >= end
+    follower.restart()
+    assert placed(follower.log) == placed(log)
+
+
+@pytest.mark.expect_log("positions start anew")
+@pytest.mark.parametrize("damage", [b"", b"garbage" * 30])
+def test_a_table_that_is_lost_is_reported(broker: FakeBroker, damage: bytes) -> None:
+    fill(broker, 30, segments=2)
+    cache = FakeDisk()
+    follower = Follower(broker.disk, cache)
+    generation = follower.log.generation
+    follower.store.close(follower.now_ms)
+    [directory] = [name for name, is_directory in cache.list("") if is_directory]
+    name = f"{directory}/logfs.segments"
+    cache.remove(name)
+    if damage:
+        cache.open(name, write=True, create=True).pwrite(damage, 0)
+    follower.store = follower.open()
+    assert follower.log.generation != generation
+    assert lines_of(follower.log) == numbered(0, 60)
+    assert [loss.kind for loss in follower.log.losses] == ["positions"]
+
+
+@pytest.mark.expect_log("kept in memory only")
+@pytest.mark.parametrize("name", ["*.textindex", "*/logfs.tail", "*/logfs.segments"])
+def test_a_cache_that_fails_is_given_up_and_following_goes_on(
+    broker: FakeBroker, name: str
+) -> None:
+    cache = FakeDisk()
+    follower = Follower(broker.disk, cache)
+    fill(broker, 300)
+    follower.look()
+    cache.fail_next_write(name, errno.ENOSPC)
+    broker.roll()
+    fill(broker, 3000)
+    follower.look()
+    broker.roll()
+    fill(broker, 30)
+    log = follower.look()
+    assert lines_of(log) == broker.values()
+    broker.compact(lambda offset: offset % 2 == 0)
+    assert lines_of(follower.settle()) == broker.values()
+
+
+def test_what_is_kept_of_a_deleted_topic_goes(broker: FakeBroker) -> None:
+    fill(broker, 30)
+    cache = FakeDisk()
+    follower = Follower(broker.disk, cache)
+    other = FakeBroker(broker.disk, "u", _OTHER_ID)
+    other.append(b"x")
+    follower.settle()
+    assert len([name for name, is_directory in cache.list("") if is_directory]) == 2
+    other.delete_topic()
+    follower.restart()
+    assert len([name for name, is_directory in cache.list("") if is_directory]) == 1
