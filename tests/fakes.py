@@ -26,17 +26,8 @@ from weakref import WeakValueDictionary
 
 from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
 from logfs.errors import LockedError
-from tests.fakestate import (
-    DirectoryNode,
-    Fault,
-    FileNode,
-    MappedFileShrankError,
-    Mapping,
-    Node,
-    State,
-    os_error,
-    path_of,
-)
+from tests import fakestate
+from tests.fakestate import DirectoryNode, FileNode, Node, State, os_error, path_of
 
 START_MS, _ROOMY = 1_700_000_000_000, 1 << 40
 
@@ -64,14 +55,14 @@ class FakeDisk:
         self._state = State(DirectoryNode(START_MS))
         self.guard = threading.RLock()
         self.generation = 0
-        self._faults: list[Fault] = []
+        self._faults: list[fakestate.Fault] = []
         self.locked: set[str] = set()
         self.opens: Counter[FileNode] = Counter()
-        self.mappings: WeakValueDictionary[int, Mapping] = WeakValueDictionary()
+        self.mappings: WeakValueDictionary[int, fakestate.Mapping] = WeakValueDictionary()
 
     def fail_next(self, operation: str, pattern: str = "*", error: int = errno.EIO) -> None:
         """Let the next such operation on a matching name raise OSError, once, with no effect."""
-        self._faults.append(Fault(operation, pattern, error, 0))
+        self._faults.append(fakestate.Fault(operation, pattern, error, 0))
 
     def fail_next_sync(self, pattern: str = "*", error: int = errno.EIO) -> None:
         """Let the next sync of a matching file fail: what was not synced never gets to the disk."""
@@ -81,7 +72,7 @@ class FakeDisk:
         self, pattern: str = "*", error: int = errno.EIO, after_bytes: int = 0
     ) -> None:
         """Let the next write to a matching file fail with its first ``after_bytes`` written."""
-        self._faults.append(Fault("pwrite", pattern, error, after_bytes))
+        self._faults.append(fakestate.Fault("pwrite", pattern, error, after_bytes))
 
     def kill(self) -> None:
         """End the process: files and locks are gone, all it wrote stays. See ``after_kill``."""
@@ -256,7 +247,7 @@ class FakeDisk:
         if fault is not None:
             raise os_error(fault.error, name)
 
-    def begin_tearable(self, operation: str, name: str, size: int) -> Fault | None:
+    def begin_tearable(self, operation: str, name: str, size: int) -> fakestate.Fault | None:
         """Do the same, but leave it to the caller to do a part and raise the fault."""
         with self.guard:
             self.counts[operation] += 1
@@ -339,7 +330,9 @@ class FakeFile:
     def truncate(self, size: int) -> None:
         with self._using("truncate", size, is_change=True):
             if self._disk.is_mapped_behind(self._node, size):
-                raise MappedFileShrankError(f"{self._name} was cut to {size} bytes while mapped")
+                raise fakestate.MappedFileShrankError(
+                    f"{self._name} was cut to {size} bytes while mapped"
+                )
             self._node.resize(size)
             self._node.mtime_ms = self._disk.now_ms
 
@@ -355,7 +348,7 @@ class FakeFile:
     def map(self) -> memoryview:
         with self._using("map"):
             content = self._node.content
-            mapping = Mapping(content.read(0, content.size))
+            mapping = fakestate.Mapping(content.read(0, content.size))
             mapping.node = self._node
             self._disk.mappings[id(mapping)] = mapping
             return memoryview(mapping).toreadonly()

@@ -10,6 +10,8 @@ import logging
 
 from logfs import errors
 from logfs.errors import LogfsError
+from logfs.log.following.loading import NotThereYetError
+from logfs.log.partition import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +38,22 @@ class NoSuchAttributeError(LogfsError):
 
 class ForeignAttributeError(LogfsError):
     """An extended attribute that logfs does not keep."""
+
+
+class NotIndexedYetError(LogfsError):
+    """What was asked for takes positions that are not known yet.
+
+    Attributes:
+        log: Whose positions.
+    """
+
+    def __init__(self, log: PartitionLog) -> None:
+        super().__init__(f"{log.topic_partition}: its positions are not known yet")
+        self.log = log
+
+
+class InterruptedWaitError(LogfsError):
+    """A program was interrupted while it waited."""
 
 
 class MountError(LogfsError):
@@ -69,6 +87,9 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.LockedError: errno.EBUSY,
     errors.ControlError: errno.EPROTO,
     errors.NoDataDirectoryError: errno.ENOENT,
+    NotThereYetError: errno.EAGAIN,
+    NotIndexedYetError: errno.EAGAIN,
+    InterruptedWaitError: errno.EINTR,
     RefusedError: errno.EPERM,
     NotADirectoryNodeError: errno.ENOTDIR,
     IsADirectoryNodeError: errno.EISDIR,

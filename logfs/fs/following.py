@@ -11,6 +11,7 @@ the option ``cache_dir``, else ``$CACHE_DIRECTORY``, else ``$XDG_CACHE_HOME/logf
 import json
 import logging
 import os
+from collections import deque
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -23,13 +24,15 @@ from logfs.errors import LockedError, LogfsError
 from logfs.fs.host import Clock
 from logfs.fs.tree import Tree
 from logfs.log import names
-from logfs.log.following.followed import FollowedLog
+from logfs.log.following.followed import STEP_BYTES, FollowedLog
 from logfs.log.following.store import FollowedStore
 
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.2
 """Between two looks at everything; a record is seen within that and what reading it takes."""
+SAY_S = 5.0
+_FIRST_BYTES = 1024 * 1024
 _HEADER = "logfs.cache"
 _VERSION = 1
 _KEY_BYTES = 16
@@ -55,6 +58,8 @@ class Follower:
         self._store = store
         self._tree = tree
         self._clock = clock
+        self._is_busy = False
+        self._progress: dict[FollowedLog, float] = {}
         self._problems: dict[FollowedLog, str] = {}
 
     async def run(self) -> None:
@@ -62,7 +67,7 @@ class Follower:
         while True:
             await trio.to_thread.run_sync(self._look)
             self._tree.forget_deleted()
-            await trio.sleep(LOOK_S)
+            await trio.sleep(0 if self._is_busy else LOOK_S)
 
     def _look(self) -> None:
         try:
@@ -70,15 +75,19 @@ class Follower:
         except (LogfsError, OSError) as error:
             logger.warning("the data directory cannot be looked at: %s", error)
             return
-        busy = [log for log in self._store.all_partitions() if isinstance(log, FollowedLog)]
         started_s = self._clock.monotonic_s()
+        # First a little of each, so that those with much to read do not hold up the others.
+        busy = deque(log for log in self._store.followed() if self._refresh(log, _FIRST_BYTES))
         while busy and self._clock.monotonic_s() - started_s < LOOK_S:
-            busy = [log for log in busy if self._refresh(log)]
+            log = busy.popleft()
+            if self._refresh(log, STEP_BYTES):
+                busy.append(log)
+        self._is_busy = bool(busy)
 
-    def _refresh(self, log: FollowedLog) -> bool:
+    def _refresh(self, log: FollowedLog, limit_bytes: int) -> bool:
         """Look at one partition; True if there is more to do at once."""
         try:
-            has_more = log.refresh(self._clock.now_ms())
+            has_more = log.refresh(self._clock.now_ms(), limit_bytes)
         except (LogfsError, OSError) as error:
             if self._problems.get(log) != str(error):
                 self._problems[log] = str(error)
@@ -88,7 +97,23 @@ class Follower:
             logger.exception("a bug in logfs: %s cannot be followed", log.topic_partition)
             return False
         self._problems.pop(log, None)
+        if log.indexing is not None or log in self._progress:
+            self._say(log)
         return has_more
+
+    def _say(self, log: FollowedLog) -> None:
+        """Log how far the positions of a large log are known, every few seconds."""
+        now_s, indexing = self._clock.monotonic_s(), log.indexing
+        if log.is_part:
+            return
+        if indexing is None:
+            del self._progress[log]
+            logger.info("%s: all its positions are known", log.topic_partition)
+        elif now_s - self._progress.get(log, 0.0) >= SAY_S:
+            self._progress[log] = now_s
+            done, total = indexing
+            logger.info("%s: the positions of %d MiB of %d MiB are known", log.topic_partition,
+                        done >> 20, total >> 20)  # fmt: skip
 
 
 def open_cache(data: str, chosen: str | None) -> Cache | None:

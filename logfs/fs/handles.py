@@ -99,7 +99,8 @@ def open_reader(node: FileNode) -> Reader:
         case PlainNode():
             reader: Reader = GrowingFile(log, node.view, 0, level=node.partition.level)
         case RangeNode(resolved=resolved):
-            reader = GrowingFile(log, resolved.view, resolved.start, node.limit, resolved.level)
+            start, level = resolved.start, resolved.level
+            reader = GrowingFile(resolved.log, resolved.view, start, node.limit, level)
         case FixedNode():
             reader = PinnedFile(node.resolved)
         case MetaNode():
@@ -158,6 +159,12 @@ class OpenFile:
         self._writer: LineWriter | None = None
         self._has_written = False
         self._failure: Exception | None = None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it grows because what is there already has not all been read yet."""
+        node = self.node
+        return isinstance(node, RangeNode) and node.resolved.log.indexing is not None
 
     @property
     def ends_a_line(self) -> bool:

@@ -112,9 +112,7 @@ def _open(
     disk, host, now_ms = PosixDisk(data), current_host(), clock.now_ms()
     if options.read_only:
         kept = None if cache is None else cache.disk
-        return FollowedStore.follow(
-            disk, options.store, host, kept, now_ms=now_ms, progress=progress
-        )
+        return FollowedStore.follow(disk, options.store, host, kept, now_ms=now_ms)
     return LogStore.open(disk, options.store, host, now_ms=now_ms, progress=progress)
 
 
@@ -222,7 +220,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         if listener is not None:
             nursery.start_soon(server.run, listener)
-        nursery.start_soon(_stop_on_signal)
+        nursery.start_soon(_stop_on_signal, operations)
         nursery.start_soon(operations.upkeep.run)
         nursery.start_soon(_announce, point, ready)
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
@@ -230,10 +228,11 @@ async def _serve(
     await operations.files.close_all()
 
 
-async def _stop_on_signal() -> None:
+async def _stop_on_signal(operations: Operations) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             logger.info("stopping after %s", signal.Signals(number).name)
+            operations.waiting.end()
             pyfuse3.terminate()
 
 

@@ -247,8 +247,10 @@ class PlainNode(FileNode):
         self.view = view
 
     def size(self) -> int:
-        """Return the end of what readers see, holes included."""
+        """Return the end of what readers see, holes included; 0 while positions are not known."""
         partition = self._partition
+        if partition.log.indexing is not None:
+            return 0
         return partition.log.snapshot.end_position(partition.level, self.view)
 
 
@@ -261,18 +263,25 @@ class RangeNode(FileNode):
 
     def __init__(self, partition: Partition, resolved: Resolved, ownership: Ownership) -> None:
         super().__init__(
-            f"from {resolved.view.name} {resolved.start} {resolved.limit}", partition, ownership
+            f"from {resolved.view.name} {resolved.start} {resolved.limit}{_part_of(resolved)}",
+            partition,
+            ownership,
         )
         self.resolved = resolved
         self.limit = resolved.limit
 
     def size(self) -> int:
         """Return the distance from the start to the end, or to the limit once it is reached."""
-        resolved, snapshot = self.resolved, self._partition.log.snapshot
+        resolved, snapshot = self.resolved, self.resolved.log.snapshot
         end = growing_end(snapshot, resolved.view, self.limit, resolved.level)
         if self.limit is not None and end < snapshot.end_position(resolved.level, resolved.view):
             self.limit = AtByte(end)
         return max(end - resolved.start, 0)
+
+
+def _part_of(resolved: Resolved) -> str:
+    """Tell positions in a part of a log from those in the log."""
+    return f" part {resolved.log.generation.hex()}" if resolved.log.is_part else ""
 
 
 class FixedNode(FileNode):
@@ -288,7 +297,8 @@ class FixedNode(FileNode):
             kept = segment.kept[resolved.view] if segment.has_gaps else None
             segments.update(f"{segment.base_offset} {kept} {segment.rewrites};".encode())
         super().__init__(
-            f"fixed {resolved.view.name} {resolved.start} {resolved.end} {segments.hexdigest()}",
+            f"fixed {resolved.view.name} {resolved.start} {resolved.end} {segments.hexdigest()}"
+            f"{_part_of(resolved)}",
             partition,
             ownership,
         )
@@ -300,7 +310,8 @@ class FixedNode(FileNode):
     @property
     def is_current(self) -> bool:
         """Whether the log that its segments belong to is still the one in use."""
-        return self.resolved.log is self._partition.log
+        log = self.resolved.log
+        return log is self._partition.log or (log.is_part and not log.is_deleted)
 
     def size(self) -> int:
         """Return the length of what is kept in the range."""

@@ -30,6 +30,7 @@ from logfs.fs.changes import Changes
 from logfs.fs.errnos import (
     IsADirectoryNodeError,
     NotADirectoryNodeError,
+    NotIndexedYetError,
     RefusedError,
     Translator,
 )
@@ -44,6 +45,7 @@ from logfs.fs.serving import OpenFiles
 from logfs.fs.tasks import Upkeep
 from logfs.fs.topics import TopicChanges
 from logfs.fs.tree import Tree
+from logfs.fs.waiting import Waiting
 from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
 from logfs.log.store import LogStore
 
@@ -73,6 +75,7 @@ class Operations(pyfuse3.Operations):
         self.inodes: InodeTable[Node] = InodeTable(tree.root)
         self._directories: HandleTable[OpenDirectory] = HandleTable()
         self.upkeep = Upkeep(store, tree, self.changes.lock, clock)
+        self.waiting = Waiting()
         self.files = OpenFiles(store, tree, self.upkeep, clock, syncs=options.sync)
 
     # Names and attributes
@@ -80,7 +83,7 @@ class Operations(pyfuse3.Operations):
     @answered
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find a name."""
-        node = await self._find(self.inodes.node(parent_inode), name)
+        node = await self._find_waiting(self.inodes.node(parent_inode), name, ctx.pid)
         entry = await self._entry(node)
         self.inodes.count(node)
         return entry
@@ -193,6 +196,7 @@ class Operations(pyfuse3.Operations):
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory is opened as a file")
         check_open(node, flags, read_only=self._store.read_only)
+        await self.waiting.for_positions(node, ctx.pid)
         return await self._open(node, flags)
 
     @answered
@@ -315,6 +319,15 @@ class Operations(pyfuse3.Operations):
         raise FUSEError(errno.EINVAL)
 
     # Inside
+
+    async def _find_waiting(self, parent: Node, name: bytes, pid: int) -> Node:
+        """Find a name; where that takes positions that are not known yet, wait until they are."""
+        while True:
+            try:
+                return await self._find(parent, name)
+            except NotIndexedYetError as error:
+                log = error.log
+            await self.waiting.for_log(log, pid)
 
     async def _find(self, parent: Node, name: bytes) -> Node:
         found = self.tree.find(parent, name)

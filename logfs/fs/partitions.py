@@ -64,7 +64,9 @@ class Partition:
 
     def note_config(self) -> None:
         """Follow a change of the topic's configuration."""
-        self.lane.always_in_thread = self.log.config.flush_messages != _NO_FLUSH
+        must_flush = self.log.config.flush_messages != _NO_FLUSH
+        # To find a place in a log whose positions are not known yet may be to read a lot of it.
+        self.lane.always_in_thread = must_flush or self.log.indexing is not None
 
     def hold(self) -> None:
         """Keep the files of a partition that is being deleted until nobody has it open."""

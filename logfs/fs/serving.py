@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 MAX_READ_BYTES = 1024 * 1024
 """The largest read that the kernel sends."""
+_NEXT_STEP_S = 0.01
 RELOAD_AGAIN_S = 1.0
 """A partition that could not be brought back is not loaded again before this time is over."""
 
@@ -86,6 +87,14 @@ class OpenFiles:
             CorruptRecordError: The record there does not decode.
         """
         file = self._files[number]
+        while True:
+            data = await self._read(file, offset, size)
+            # Where it ends is not known while what is behind has not been read.
+            if len(data) or not file.is_behind:
+                return data
+            await trio.sleep(_NEXT_STEP_S)
+
+    async def _read(self, file: OpenFile, offset: int, size: int) -> bytes | bytearray | memoryview:
         lane = file.partition.lane
         if lane.releasing is not None:
             await lane.releasing.wait()

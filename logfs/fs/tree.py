@@ -17,7 +17,7 @@ from datetime import tzinfo
 from typing import Generic, NamedTuple, TypeVar
 
 from logfs.errors import NoSuchTopicError, UnknownNameError
-from logfs.fs.errnos import NotADirectoryNodeError
+from logfs.fs.errnos import NotADirectoryNodeError, NotIndexedYetError
 from logfs.fs.host import Clock
 from logfs.fs.lanes import Lane
 from logfs.fs.nodes import (
@@ -38,6 +38,9 @@ from logfs.fs.nodes import (
 from logfs.fs.partitions import Partition
 from logfs.fs.recent import RecentAnswers
 from logfs.log import names
+from logfs.log.following.followed import FollowedLog
+from logfs.log.following.store import FollowedStore
+from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
     AtByte,
@@ -196,6 +199,7 @@ class Tree:
             raise NoSuchTopicError(f"{topic.name}: the topic has been deleted")
         partition = self.partition(topic.name, address.partition)
         view = VIEWS.get(address.view)
+        partition.note_config()
         if address.has_selector:
             if view is None:
                 raise UnknownNameError(f"{name!r}: {address.view} goes without a selector")
@@ -235,10 +239,26 @@ class Tree:
         return node
 
     def _answer(self, partition: Partition, address: PartitionAddress) -> FileNode:
-        resolved = resolve(partition.log, address, self._clock.now_ms(), self._level)
+        log, now_ms = partition.log, self._clock.now_ms()
+        if log.indexing is not None:
+            log, address = self._part(log, address, now_ms)
+        resolved = resolve(log, address, now_ms, self._level)
         if resolved.grows:
             return RangeNode(partition, resolved, self.ownership)
         return FixedNode(partition, resolved, self.ownership)
+
+    def _part(
+        self, log: PartitionLog, address: PartitionAddress, now_ms: int
+    ) -> tuple[PartitionLog, PartitionAddress]:
+        """Begin in the middle of a log whose positions are not known yet."""
+        if not (isinstance(self._store, FollowedStore) and isinstance(log, FollowedLog)):
+            return log, address
+        found = self._store.parts.for_range(log, address, now_ms)
+        if found is not None:
+            return found
+        if log.indexing is not None:
+            raise NotIndexedYetError(log)
+        return log, address
 
     def _segment_text(self, partition: Partition, base_offset: int) -> FileNode:
         log = partition.log

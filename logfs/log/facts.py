@@ -25,6 +25,7 @@ class LogFacts:
         is_unreadable: It could not be loaded; reads are refused as well.
         last_modified_ms: Clock of the newest append.
         unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
+        is_part: It begins in the middle of the partition, with positions of its own.
         table: The segment table. For this package.
         cleaning: What is known of its compaction.
     """
@@ -40,6 +41,7 @@ class LogFacts:
         self.offline: str | None = None
         self.is_deleted = False
         self.is_unreadable = False
+        self.is_part = False
         self.unflushed_since_ms: int | None = None
         self.table = state.table
         self.cleaning = CleaningFacts()
@@ -68,6 +70,14 @@ class LogFacts:
     def config(self, config: TopicConfig) -> None:
         self._config = config
         self._options = options.encode_options(config, self._epochs.latest)
+
+    @property
+    def indexing(self) -> tuple[int, int] | None:
+        """How far the positions of somebody else's log are known: (bytes done, bytes in all).
+
+        None once all are known.
+        """
+        return None
 
     @property
     def log_start_offset(self) -> int:

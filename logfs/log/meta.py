@@ -13,7 +13,7 @@ def partition_meta(
 
     ``level`` says what readers are shown: the positions are of that, all else is of the log.
     """
-    snapshot = log.snapshot
+    snapshot, indexing = log.snapshot, log.indexing
     sealed = snapshot.segments[:-1]
     highest = max([snapshot.end.max_timestamp, *snapshot.maxima[-1:]])
     return {
@@ -40,6 +40,11 @@ def partition_meta(
             "unflushed_since": log.unflushed_since_ms,
         },
         "cleaner": log.cleaning.as_json() if log.config.is_compacted else None,
+        **({} if indexing is None else {"indexing": _progress(*indexing)}),
         "offline": log.offline,
         "losses": [loss._asdict() for loss in log.losses],
     }
+
+
+def _progress(done_bytes: int, total_bytes: int) -> dict[str, int]:
+    return {"done_bytes": done_bytes, "total_bytes": max(total_bytes, done_bytes)}

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.following.files import FollowedSegments
 from logfs.log.host import Host
@@ -16,7 +15,6 @@ class Following:
         disk: The directory.
         host: The machine.
         opened: Its open segments.
-        defaults: The configuration of topics that have none.
         cache: Where positions are kept; None: in memory.
         used: The directories of it that belong to a partition.
     """
@@ -24,6 +22,5 @@ class Following:
     disk: Disk
     host: Host
     opened: FollowedSegments
-    defaults: TopicConfig
     cache: Disk | None
     used: set[str] = field(default_factory=set)

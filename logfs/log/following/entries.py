@@ -1,6 +1,6 @@
 """Index entries that grow in memory while others read them."""
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import Disk, File
 from logfs.log.indexes.index import Entries
 
 _FIRST_BYTES = 512
@@ -40,17 +40,32 @@ def read_sparse(disk: Disk, name: str, entry_bytes: int) -> bytes:
         file = disk.open(name)
     except FileNotFoundError:
         return b""
+    data = file.pread(_used_entries(file, entry_bytes) * entry_bytes, 0)
+    return data[: len(data) - len(data) % entry_bytes]
+
+
+def read_last(disk: Disk, name: str, entry_bytes: int) -> bytes:
+    """Read the last used entry of such a file; empty if there is none."""
+    try:
+        file = disk.open(name)
+    except FileNotFoundError:
+        return b""
+    count = _used_entries(file, entry_bytes)
+    data = file.pread(entry_bytes, (count - 1) * entry_bytes) if count else b""
+    return data if len(data) == entry_bytes else b""
+
+
+def _used_entries(file: File, entry_bytes: int) -> int:
     low, high, zeros = 0, file.size() // entry_bytes, bytes(entry_bytes)
     if high and file.pread(entry_bytes, (high - 1) * entry_bytes) != zeros:
-        low = high
+        return high
     while low < high:
         middle = (low + high) >> 1
         if file.pread(entry_bytes, middle * entry_bytes) == zeros:
             high = middle
         else:
             low = middle + 1
-    data = file.pread(low * entry_bytes, 0)
-    return data[: len(data) - len(data) % entry_bytes]
+    return low
 
 
 def _hold(entries: Entries, size: int) -> tuple[memoryview, int]:

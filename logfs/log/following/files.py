@@ -8,6 +8,7 @@ replaced or deleted it is found as ``.deleted`` until it is gone for good.
 The offset and time index are the broker's, a hint like all indexes. The text index is logfs's own.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Protocol
 
@@ -140,26 +141,39 @@ class GrowingFiles(FollowedFiles):
 
 
 class FollowedSegments(OpenSegments):
-    """The sealed segments of a directory that are open.
-
-    Where the text indexes are kept depends on the partition: see ``own``.
-    """
+    """The sealed segments of a directory that are open; fewer, since indexes take memory."""
 
     def __init__(self, disk: Disk, capacity: int) -> None:
         super().__init__(disk, min(capacity, _OPEN_SEGMENTS))
-        self._texts: dict[str, TextSource] = {}
 
-    def own(self, directory: str, texts: TextSource) -> None:
-        """Say where the text indexes of a partition directory are kept."""
-        self._texts[directory] = texts
-
-    def disown(self, directory: str) -> None:
-        """Forget a partition directory."""
-        self._texts.pop(directory, None)
+    def of(self, texts: TextSource) -> "OwnedSegments":
+        """Return a view of them for one log, whose text indexes are kept somewhere."""
+        return OwnedSegments(self._disk, self, texts)
 
     def _open(self, segment: Segment) -> SegmentFiles:
-        texts = self._texts.get(segment.directory) or OwnTexts(self._disk)
-        return FollowedFiles(self._disk, segment, texts)
+        return FollowedFiles(self._disk, segment, OwnTexts(self._disk))
+
+
+class OwnedSegments(OpenSegments):
+    """Those of one log."""
+
+    def __init__(self, disk: Disk, shared: FollowedSegments, texts: TextSource) -> None:
+        super().__init__(disk)
+        self._shared = shared
+        self._texts = texts
+
+    def get(
+        self, segment: Segment, make: Callable[[Segment], SegmentFiles] | None = None
+    ) -> SegmentFiles:
+        """Return the files of a segment; whoever keeps them keeps them open."""
+        return self._shared.get(segment, make or self._open)
+
+    def forget(self, segment: Segment) -> None:
+        """Close a segment unless somebody else keeps its files."""
+        self._shared.forget(segment)
+
+    def _open(self, segment: Segment) -> SegmentFiles:
+        return FollowedFiles(self._disk, segment, self._texts)
 
 
 def open_log(disk: Disk, segment: Segment) -> File | None:

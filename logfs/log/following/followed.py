@@ -19,6 +19,7 @@ from logfs.log.following.tail import Tail
 from logfs.log.following.transactions import Transactions
 from logfs.log.loading.scan import Scan, pass_over
 from logfs.log.losses import Loss
+from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.segment import Segment
@@ -43,10 +44,16 @@ class FollowedLog(PartitionLog):
     """
 
     def __init__(
-        self, state: PartitionState, following: Following, kept: KeptInMemory, tail: Tail
+        self,
+        state: PartitionState,
+        following: Following,
+        kept: KeptInMemory,
+        tail: Tail,
+        part_base: int | None = None,
     ) -> None:
         super().__init__(state)
-        self._following = following
+        self.is_part = part_base is not None
+        self._first_base = -1 if part_base is None else part_base
         self._kept = kept
         self._tail = tail
         self._listing: Listing | None = None
@@ -60,7 +67,8 @@ class FollowedLog(PartitionLog):
         expiration_ms = state.producer_expiration_ms
         self._transactions = Transactions(state.disk, expiration_ms, state.producers)
         self.is_caught_up = False
-        following.opened.own(self.directory, kept)
+        self._total_bytes = 0
+        self._segments = following.opened.of(kept)
 
     def begin(self, shape: Reshaping, logs: Mapping[int, int], now_ms: int) -> None:
         """Show what loading found, and note what it has to be noted for the next time."""
@@ -74,6 +82,19 @@ class FollowedLog(PartitionLog):
     def note_checkpoints(self, start_offset: int, high_watermark: int | None) -> None:
         """Take over what the checkpoint files of the directory say of this partition."""
         self._named = start_offset, high_watermark
+
+    @property
+    def indexing(self) -> tuple[int, int] | None:
+        """How far the positions are known: (bytes done, bytes in all); None once all are."""
+        if self.is_caught_up:
+            return None
+        return self.done_bytes, self._total_bytes
+
+    @property
+    def done_bytes(self) -> int:
+        """Bytes of the log whose positions are known."""
+        snapshot = self.snapshot
+        return sum(s.size_bytes for s in snapshot.segments[:-1]) + snapshot.end.file_size
 
     def refresh(self, now_ms: int, limit_bytes: int = STEP_BYTES) -> bool:
         """Look at the directory and show what has changed.
@@ -100,7 +121,6 @@ class FollowedLog(PartitionLog):
         """The topic was deleted; readers go on while the files last, under another name."""
         with self._lock:
             self.is_deleted = True
-            self._following.opened.own(directory, self._kept)
             self.directory = directory
             for segment in (*self.snapshot.segments, *self._held):
                 segment.directory = directory
@@ -143,7 +163,10 @@ class FollowedLog(PartitionLog):
         old, listing = self.snapshot, self._listing
         is_fresh = listing is None or self._has_changed(listing)
         if listing is None or is_fresh:
-            listing = self._listing = list_logs(self.disk, self.directory, now_ms)
+            listing = list_logs(self.disk, self.directory, now_ms).starting(self._first_base)
+            self._listing = listing
+            if not self.is_caught_up:
+                self._total_bytes = self._count_bytes(listing)
         has_more = self._grow(listing, now_ms, limit_bytes)
         if is_fresh:
             has_more |= self._settle(listing, now_ms)
@@ -151,6 +174,10 @@ class FollowedLog(PartitionLog):
             self._place_points()
         self.is_caught_up |= not has_more
         return has_more
+
+    def _count_bytes(self, listing: Listing) -> int:
+        names = (format_segment_file(base, FileKind.LOG) for base in listing.logs)
+        return sum(self.disk.stat(f"{self.directory}/{name}").size for name in names)
 
     def _has_changed(self, listing: Listing) -> bool:
         if listing.mtime_ms is None or self._candidate is not None:
@@ -169,6 +196,7 @@ class FollowedLog(PartitionLog):
                 self._adopt(shape)
             limit_bytes -= self._read_on(limit_bytes)
             if limit_bytes <= 0:
+                self._seen = None  # there may be more, whatever the stat says
                 return True
             if not later:
                 return False
@@ -282,7 +310,7 @@ class FollowedLog(PartitionLog):
     def _shape(self) -> Reshaping:
         return Reshaping(
             self.disk,
-            self._following.opened,
+            self._segments,
             self._kept,
             self.directory,
             self._config,

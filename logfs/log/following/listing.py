@@ -23,6 +23,13 @@ class Listing(NamedTuple):
     is_swapping: bool
     mtime_ms: int | None
 
+    def starting(self, base_offset: int) -> "Listing":
+        """Return it without what lies in front of a base offset."""
+        if not self.logs or base_offset <= min(self.logs):
+            return self
+        logs = {base: inode for base, inode in self.logs.items() if base >= base_offset}
+        return self._replace(logs=logs)
+
 
 def list_logs(disk: Disk, directory: str, now_ms: int) -> Listing:
     """Look at a partition directory; FileNotFoundError if it is gone."""

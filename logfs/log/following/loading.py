@@ -67,7 +67,6 @@ def _go_on_with(following: Following, loading: Loading, state: PartitionState) -
     directory, segments = state.topic_partition.directory, state.snapshot.segments
     logs = list_logs(following.disk, directory, loading.now_ms).logs
     kept = KeptInDirectory(following.disk, directory, state.table, state.losses)
-    following.opened.own(directory, kept)
     if any(segment.base_offset not in logs for segment in segments):
         return PartitionLog(state)
     for segment in segments:
@@ -75,7 +74,7 @@ def _go_on_with(following: Following, loading: Loading, state: PartitionState) -
     active, end = segments[-1], state.snapshot.end
     entries = active.files()
     shape = Reshaping(
-        following.disk, following.opened, kept, directory, state.config, end.positions,
+        following.disk, following.opened.of(kept), kept, directory, state.config, end.positions,
         list(segments[:-1]),
     )  # fmt: skip
     shape.resume(
@@ -110,11 +109,10 @@ class _Beginning:
         if not bases or (self._topic_id is None and not self._size_of(bases[-1])):
             raise NotThereYetError(f"{directory}: the partition is just being made")
         kept = self._kept()
+        self._opened = following.opened.of(kept)
         shown = kept.shown
         known = self._known_segments(kept, bases)
-        shape = Reshaping(
-            following.disk, following.opened, kept, directory, self._config, shown, known
-        )
+        shape = Reshaping(following.disk, self._opened, kept, directory, self._config, shown, known)
         self._begin(shape, bases[len(known) :])
         tail = shape.tail
         segments = (*shape.sealed, tail.segment)
@@ -149,7 +147,7 @@ class _Beginning:
             entry = kept.entries.get(base_offset)
             if entry is None or entry.state is not SegmentState.SEALED:
                 break
-            segment = Segment.from_entry(self._following.opened, self._directory, entry)
+            segment = Segment.from_entry(self._opened, self._directory, entry)
             found = self._following.disk.stat(segment.name)
             if found.size != entry.size_bytes:
                 break
@@ -160,15 +158,14 @@ class _Beginning:
     def _begin(self, shape: Reshaping, rest: list[int]) -> None:
         """Find where to go on."""
         kept = shape.kept
-        self._following.opened.own(self._directory, kept)
         if not rest:
             shape.end_at_last(self._logs)
         elif not self._resume(shape, rest[0]):
             entry = kept.entries.get(rest[0])
             if len(rest) == 1 and entry is not None and entry.state is SegmentState.SEALED:
                 # It was sealed, and now nothing is behind it: the log was cut.
-                opened, directory = self._following.opened, self._directory
-                shape.sealed.append(Segment.from_entry(opened, directory, entry))
+                segment = Segment.from_entry(self._opened, self._directory, entry)
+                shape.sealed.append(segment)
                 shape.end_at_last(self._logs)
                 return
             later = [base for base in kept.entries if base >= rest[0]]
@@ -185,12 +182,12 @@ class _Beginning:
         note = kept.tail
         if note is None or note.base_offset != base_offset or not isinstance(kept, KeptInCache):
             return False
-        segment = Segment(self._following.opened, self._directory, base_offset, note.bases)
+        segment = Segment(self._opened, self._directory, base_offset, note.bases)
         segment.has_gaps, segment.first_timestamp = note.has_gaps, note.first_timestamp
         text = kept.resumed_entries(segment, note.text_entries)
         if text is None:
             return False
-        files = self._following.opened.get(segment)
+        files = self._opened.get(segment)
         offset, time = files.offset_entries(), files.time_entries()
         shape.resume_noted(segment, (offset, time, memoryview(text)), note)
         return True
@@ -198,6 +195,27 @@ class _Beginning:
     def _size_of(self, base_offset: int) -> int:
         name = format_segment_file(base_offset, FileKind.LOG)
         return self._following.disk.stat(f"{self._directory}/{name}").size
+
+
+def begin_part(
+    following: Following, log: FollowedLog, base_offset: int, now_ms: int
+) -> FollowedLog:
+    """Begin to follow a log in the middle: it begins with a segment, at position 0."""
+    disk, directory = following.disk, log.directory
+    table = SegmentTable(disk, directory, following.host.new_id())
+    kept = KeptInMemory(table, LossFile(disk, directory, read_only=True))
+    opened, nothing = following.opened.of(kept), Positions()
+    shape = Reshaping(disk, opened, kept, directory, log.config, nothing, [])
+    shape.begin(base_offset, nothing)
+    start = LogPoint(base_offset, nothing)
+    state = PartitionState(
+        disk, following.host, opened, log.topic_partition, log.config, log.topic_id,
+        LeaderEpochs(()), table, Snapshot.of((shape.tail.segment,), start, shape.tail.end),
+        nothing, 0, log.last_modified_ms, kept.losses, read_only=True,
+    )  # fmt: skip
+    part = FollowedLog(state, following, kept, shape.tail, base_offset)
+    part.begin(shape, list_logs(disk, directory, now_ms).starting(base_offset).logs, now_ms)
+    return part
 
 
 def _followed(

@@ -12,7 +12,7 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log.following.changes import Changes, Replaced
-from logfs.log.following.files import FollowedSegments, GrowingFiles
+from logfs.log.following.files import GrowingFiles, OwnedSegments
 from logfs.log.following.kept import KeptInMemory
 from logfs.log.following.note import TailNote
 from logfs.log.following.survivors import index_survivors
@@ -50,7 +50,7 @@ class Reshaping:
     """
 
     disk: Disk
-    opened: FollowedSegments
+    opened: OwnedSegments
     kept: KeptInMemory
     directory: str
     config: TopicConfig

@@ -6,7 +6,6 @@ them; the checkpoint files in its root say where each log starts and how far it 
 
 import contextlib
 import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 from logfs.config import StoreConfig
@@ -18,6 +17,7 @@ from logfs.log.following.context import Following
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.followed import FollowedLog
 from logfs.log.following.loading import NotThereYetError, follow_partition
+from logfs.log.following.parts import Parts
 from logfs.log.host import Host
 from logfs.log.loading.recovery import Loading
 from logfs.log.names import DirectoryState
@@ -29,15 +29,25 @@ from logfs.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 
+AT_ONCE_BYTES = 128 * 1024 * 1024
+"""A tenth of a second's work."""
+_LEAST_BYTES = 64 * 1024
+
+
 class FollowedStore(LogStore):
-    """The topics of a directory that is followed. Make it with ``follow``."""
+    """The topics of a directory that is followed. Make it with ``follow``.
+
+    Attributes:
+        parts: Logs begun in the middle, while positions in front of them are not known.
+    """
 
     def __init__(
         self, disk: Disk, config: StoreConfig, host: Host, *, cache: Disk | None = None
     ) -> None:
         super().__init__(disk, config, host, read_only=True)
         self._opened = FollowedSegments(disk, host.open_segments)
-        self._following = Following(disk, host, self._opened, self._defaults, cache)
+        self._following = Following(disk, host, self._opened, cache)
+        self.parts = Parts(self._following)
         self._directories: dict[TopicPartition, int] = {}
         self._root_mtime_ms = -1
         self._unfollowed: dict[TopicPartition, int] = {}
@@ -52,9 +62,12 @@ class FollowedStore(LogStore):
         cache: Disk | None,
         *,
         now_ms: int,
-        progress: Callable[[str], None] | None = None,
+        at_once_bytes: int = AT_ONCE_BYTES,
     ) -> "FollowedStore":
         """Open a directory; all its partitions are there when this returns.
+
+        If there is not much to read that is not known from before, it has been read. The rest is
+        for those who call ``refresh`` on what ``followed`` returns.
 
         Args:
             disk: The directory.
@@ -63,7 +76,7 @@ class FollowedStore(LogStore):
             cache: A directory for what is to outlast the mount; nobody else may use it. None: it
                 is kept in memory.
             now_ms: The clock.
-            progress: Called with a line of text where it takes its time.
+            at_once_bytes: How much is read.
 
         Raises:
             OSError: The directory cannot be read.
@@ -71,12 +84,19 @@ class FollowedStore(LogStore):
         store = cls(disk, config, host, cache=cache)
         store.look_around(now_ms)
         store.forget_others()
-        for log in store.all_partitions():
-            if isinstance(log, FollowedLog):
-                while log.refresh(now_ms):
-                    if progress is not None:
-                        progress(f"{log.topic_partition}: read up to offset {log.log_end_offset}")
+        left = at_once_bytes
+        for log in store.followed():
+            before = log.done_bytes
+            while log.refresh(now_ms, max(left, _LEAST_BYTES)) and left > 0:
+                left -= log.done_bytes - before
+                before = log.done_bytes
+            left -= log.done_bytes - before
         return store
+
+    def followed(self) -> list[FollowedLog]:
+        """Return what has to be looked at: the partitions, and those begun in the middle."""
+        logs = [log for log in self.all_partitions() if isinstance(log, FollowedLog)]
+        return [*self.parts.all(), *logs]
 
     def look_around(self, now_ms: int) -> None:
         """Follow the topics that come and go, and the checkpoints. Cheap if nothing has changed."""
@@ -87,11 +107,10 @@ class FollowedStore(LogStore):
         self._try_again(now_ms)
         starts = self._read_changed(names.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._read_changed(names.REPLICATION_OFFSET_CHECKPOINT)
-        for log in self.all_partitions():
-            if isinstance(log, FollowedLog):
-                topic_partition = log.topic_partition
-                start = starts.get(topic_partition, 0)
-                log.note_checkpoints(start, watermarks.get(topic_partition))
+        for log in self.followed():
+            topic_partition = log.topic_partition
+            start = starts.get(topic_partition, 0)
+            log.note_checkpoints(start, watermarks.get(topic_partition))
 
     def forget_others(self) -> None:
         """Remove what the cache keeps of partitions that are gone: their ids never come again."""
@@ -176,6 +195,9 @@ class FollowedStore(LogStore):
         self._topics = rest | ({topic: left} if left else {})
         renamed = [name for name, other in self.disk.inodes("").items() if other == inode]
         if isinstance(log, FollowedLog):
+            for part in self.parts.all():
+                if part.directory == log.directory:
+                    part.forsake(renamed[0] if renamed else log.directory)
             log.forsake(renamed[0] if renamed else log.directory)
         else:
             log.is_deleted = True

@@ -8,6 +8,7 @@ least recently used ones are closed again.
 import logging
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import cached_property
 
 from logfs.config import TopicConfig
@@ -164,12 +165,17 @@ class OpenSegments:
         self._files: OrderedDict[Segment, SegmentFiles] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, segment: "Segment") -> SegmentFiles:
-        """Return the files of a segment; whoever keeps them keeps them open."""
+    def get(
+        self, segment: "Segment", make: Callable[["Segment"], SegmentFiles] | None = None
+    ) -> SegmentFiles:
+        """Return the files of a segment; whoever keeps them keeps them open.
+
+        ``make`` opens them if they are other than ordinary ones.
+        """
         with self._lock:
             files = self._files.get(segment)
             if files is None:
-                files = self._files[segment] = self._open(segment)
+                files = self._files[segment] = (make or self._open)(segment)
                 if len(self._files) > self._capacity:
                     self._files.popitem(last=False)
             else:
