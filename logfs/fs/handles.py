@@ -20,6 +20,7 @@ from logfs.fs.nodes import (
     RawNode,
 )
 from logfs.fs.partitions import Partition
+from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.resolve import Resolved
 from logfs.log.writing.lines import LineWriter
@@ -159,6 +160,12 @@ class OpenFile:
         self._writer: LineWriter | None = None
         self._has_written = False
         self._failure: Exception | None = None
+
+    @property
+    def log(self) -> PartitionLog:
+        """The log it reads."""
+        node = self.node
+        return node.resolved.log if isinstance(node, RangeNode | FixedNode) else self._log
 
     @property
     def is_behind(self) -> bool:

@@ -17,6 +17,7 @@ from logfs.fs.nodes import FileNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
 from logfs.fs.tasks import Upkeep
 from logfs.fs.tree import Tree
+from logfs.log.following.followed import FollowedLog
 from logfs.log.store import LogStore
 
 logger = logging.getLogger(__name__)
@@ -88,11 +89,30 @@ class OpenFiles:
         """
         file = self._files[number]
         while True:
-            data = await self._read(file, offset, size)
-            # Where it ends is not known while what is behind has not been read.
-            if len(data) or not file.is_behind:
-                return data
+            was_behind = file.is_behind
+            try:
+                data = await self._read(file, offset, size)
+            except CorruptRecordError as error:
+                if not await self._is_changing(file):
+                    self._note_corrupt(file.partition, error)
+                    raise
+            else:
+                # Where it ends is not known while what is behind has not been read.
+                if len(data) or not was_behind:
+                    return data
             await trio.sleep(_NEXT_STEP_S)
+
+    async def _is_changing(self, file: OpenFile) -> bool:
+        """Whether what does not decode is what somebody else has just cut: then it is read again.
+
+        What is deleted or replaced counts when two looks agree, so this may take two or three.
+        """
+        log = file.log
+        if not isinstance(log, FollowedLog):
+            return False
+        cuts = log.snapshot.cuts
+        await trio.to_thread.run_sync(log.refresh, self._now_ms())
+        return log.snapshot.cuts != cuts or log.is_settling
 
     async def _read(self, file: OpenFile, offset: int, size: int) -> bytes | bytearray | memoryview:
         lane = file.partition.lane
@@ -113,8 +133,8 @@ class OpenFiles:
                 return await self._read_in_thread(file, reader, offset, size)
             if got < size and file.is_cached:
                 _check_whole(file, reader, offset + got)
-        except CorruptRecordError as error:
-            self._note_corrupt(file.partition, error)
+        except CorruptRecordError:
+            lane.note(self._monotonic_s() - started_s)
             raise
         return self._buffer[:got]
 
@@ -169,9 +189,6 @@ class OpenFiles:
             data = await file.partition.lane.read(_read_blocking, reader, offset, size)
             if len(data) < size and file.is_cached:
                 _check_whole(file, reader, offset + len(data))
-        except CorruptRecordError as error:
-            self._note_corrupt(file.partition, error)
-            raise
         finally:
             file.waiting = None
             done.set()

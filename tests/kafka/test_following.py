@@ -277,3 +277,49 @@ def test_positions_outlast_the_mount(mount: Mount, client: Client) -> None:
     assert path.stat().st_ino == inode
     assert lines(path) == values(client.consume("kept"))
     assert not meta(path)["losses"]
+
+
+@pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
+def test_transactions_are_followed(
+    shared_broker: Broker, client: Client, tmp_path: Path, level: str
+) -> None:
+    topic = f"transactions-{level}"
+    client.create_topics({topic: SMALL})
+    with Mount(shared_broker.data, tmp_path / "mnt", "ro", f"isolation.level={level}") as mount:
+        path = mount.point / topic / "0"
+        wait_until(path.exists, "the new topic was seen")
+
+        def agrees() -> bool:
+            return lines(path) == values(client.consume(topic, isolation=level))
+
+        with Tail(path) as tail:
+            producer = client.producer(transactional_id=topic)
+            for number in range(12):
+                producer.begin()
+                producer.send(topic, numbered(60, number * 100))
+                producer.flush()
+                if number % 3 == 1:
+                    producer.abort()
+                else:
+                    producer.commit()
+                client.produce(topic, numbered(5, number * 100 + 90))
+            producer.begin()
+            producer.send(topic, numbered(60, 5000))
+            producer.flush()
+            client.produce(topic, numbered(5, 6000))
+            wait_until(agrees, "both showed the same while a transaction was open")
+            mount_end = path.stat().st_size
+            producer.commit()
+            wait_until(agrees, "both showed the same when it was over")
+            expected = lines(path)
+            wait_until(lambda: len(tail.lines) == len(expected), "tail had everything")
+            assert tail.lines == expected
+            assert mount_end <= path.stat().st_size
+        mount.restart()
+        assert agrees()
+        producer.begin()
+        producer.send(topic, numbered(60, 7000))
+        producer.flush()
+        producer.abort()
+        client.produce(topic, numbered(5, 8000))
+        wait_until(agrees, "both showed the same behind a restart")

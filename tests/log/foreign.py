@@ -7,12 +7,15 @@ broker.compact(lambda offset: offset % 2 == 0)
 """
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import cast
 from uuid import UUID
 
 from logfs.config import StoreConfig
+from logfs.disk.posix import PosixDisk
 from logfs.log.checkpoints import write_offsets, write_partition_metadata
 from logfs.log.following.followed import FollowedLog
-from logfs.log.following.store import FollowedStore
+from logfs.log.following.store import AT_ONCE_BYTES, FollowedStore
 from logfs.log.host import Host
 from logfs.log.names import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT
 from logfs.records.batch import BatchFields, decode_records, encode_batch
@@ -169,6 +172,11 @@ class FakeBroker:
         return kept
 
 
+def broker_in(directory: Path) -> FakeBroker:
+    """Somebody who writes into a real directory."""
+    return FakeBroker(cast("FakeDisk", PosixDisk(directory)))
+
+
 class Follower:
     """A followed store over a directory, and the clock that goes with it.
 
@@ -176,8 +184,11 @@ class Follower:
         cache: Where positions are kept; None for memory only.
     """
 
-    def __init__(self, disk: FakeDisk, cache: FakeDisk | None = None) -> None:
+    def __init__(
+        self, disk: FakeDisk, cache: FakeDisk | None = None, at_once_bytes: int = AT_ONCE_BYTES
+    ) -> None:
         self.disk = disk
+        self._at_once_bytes = at_once_bytes
         self.cache = cache
         self.now_ms = START_MS + 1_000_000
         self._ids = 0
@@ -187,7 +198,14 @@ class Follower:
     def open(self) -> FollowedStore:
         host = Host(f"{self.boot:08}", self._new_id)
         self.disk.now_ms = self.now_ms
-        return FollowedStore.follow(self.disk, StoreConfig(), host, self.cache, now_ms=self.now_ms)
+        return FollowedStore.follow(
+            self.disk,
+            StoreConfig(),
+            host,
+            self.cache,
+            now_ms=self.now_ms,
+            at_once_bytes=self._at_once_bytes,
+        )
 
     def restart(self) -> FollowedLog:
         """Stop cleanly and start again."""
@@ -211,10 +229,9 @@ class Follower:
         self.now_ms += 500
         self.disk.now_ms = self.now_ms
         self.store.look_around(self.now_ms)
-        for log in self.store.all_partitions():
-            if isinstance(log, FollowedLog):
-                while log.refresh(self.now_ms):
-                    pass
+        for log in self.store.followed():
+            while log.refresh(self.now_ms):
+                pass
         return self.log
 
     def settle(self) -> FollowedLog:

@@ -105,6 +105,17 @@ def test_an_idle_partition_costs_two_looks_at_names_and_no_read(broker: FakeBrok
     assert dict(broker.disk.counts) == {"stat": 2}
 
 
+def test_what_one_look_leaves_the_next_one_reads(broker: FakeBroker) -> None:
+    for _ in range(5):
+        broker.append(*[b"x" * 1000] * 1000)
+    follower = Follower(broker.disk, at_once_bytes=0)
+    looks = 1
+    while follower.log.refresh(follower.now_ms + 500, 10_000):
+        looks += 1
+    assert looks > 3
+    assert lines_of(follower.log) == broker.values()
+
+
 def test_a_batch_that_is_not_whole_is_not_there_yet(broker: FakeBroker) -> None:
     fill(broker, 6)
     follower = Follower(broker.disk)

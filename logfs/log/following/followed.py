@@ -91,6 +91,11 @@ class FollowedLog(PartitionLog):
         return self.done_bytes, self._total_bytes
 
     @property
+    def is_settling(self) -> bool:
+        """Whether files have been seen to change, and a second look has to agree."""
+        return self._candidate is not None
+
+    @property
     def done_bytes(self) -> int:
         """Bytes of the log whose positions are known."""
         snapshot = self.snapshot

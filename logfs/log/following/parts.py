@@ -32,6 +32,8 @@ from logfs.log.reading.address import (
 )
 from logfs.log.reading.lookup import offset_for_time
 
+_STEP_BYTES = 1024 * 1024
+
 
 class Parts:
     """The parts that are in use. May be used by several threads."""
@@ -120,7 +122,7 @@ def read_range(part: FollowedLog, address: PartitionAddress, now_ms: int) -> Non
     """Read on until the points of a range are known, or all there is has been read."""
     points = [p for p in (address.start, address.end) if p is not None]
     while not all(_is_reached(part, point, now_ms) for point in points):
-        if not part.refresh(now_ms) and part.is_caught_up:
+        if not part.refresh(now_ms, _STEP_BYTES) and part.is_caught_up:
             break
 
 
