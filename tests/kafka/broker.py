@@ -60,9 +60,10 @@ SETTINGS: Mapping[str, str] = {
     # Records of times to come are welcome, and those of times long gone stay.
     "log.message.timestamp.after.max.ms": str(2**63 - 1),
     "log.retention.ms": "-1",
-    # After kill -9 a start waits until the registration of the one before has expired.
-    "broker.session.timeout.ms": "1000",
-    "broker.heartbeat.interval.ms": "200",
+    # After kill -9 a start waits until the registration of the one before has expired; but a broker
+    # whose heartbeats are late for so long loses its partitions.
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "300",
 }
 """server.properties but for what a directory and ports of its own make of it."""
 

@@ -36,7 +36,11 @@ READ_COMMITTED = "read_committed"
 _QUIET = {"log_level": "0", "log.connection.close": "false"}
 """Else librdkafka tells stderr of each broker that stops; errors come as errors all the same."""
 
-_NOT_YET = (KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.NOT_LEADER_FOR_PARTITION)
+_NOT_YET = (
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+)
 
 
 class Client:
@@ -73,6 +77,9 @@ class Client:
             while not self._has_leaders(name, partitions):
                 assert time.monotonic() < deadline, f"topic {name} has no leaders"
                 time.sleep(0.01)
+            # The controller knows of leaders before the broker is one and has made the directory.
+            for partition in range(partitions):
+                self.earliest(name, partition)
 
     def alter_topic(self, name: str, **config: str) -> None:
         """Change the configuration of a topic."""

@@ -1,6 +1,6 @@
 """Ways to damage a partition directory, each a function of the directory.
 
-They are made for a log of ten or so segments of uncompressed batches.
+They are made for a log of six or so segments of uncompressed batches.
 """
 
 import shutil

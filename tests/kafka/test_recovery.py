@@ -18,7 +18,7 @@ from tests.kafka.theirs import SMALL, batches, numbered
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
-CONFIG = {**SMALL, "internal.segment.bytes": "8192", "segment.index.bytes": "4096"}
+CONFIG = {**SMALL, "internal.segment.bytes": "8000", "segment.index.bytes": "4096"}
 DEEP = "deep-"
 NAMES = [*DAMAGES, *(DEEP + name for name in {**UNNOTICED, **SWAPS})]
 
@@ -49,14 +49,14 @@ def write(broker: Broker, client: Client) -> None:
     """Fill the first topic: keys, two producers with sequences, one of them with transactions."""
     plain = client.producer(enable_idempotence="true")
     transactional = client.producer(transactional_id="damaged")
-    for n, batch in enumerate(batches(numbered(1500, keys=5), 10)):
+    for n, batch in enumerate(batches(numbered(900, keys=5), 10)):
         if n % 3:
             plain.batches("none", [batch])
             continue
         transactional.begin()
         transactional.batches("none", [batch])
         (transactional.abort if n % 2 else transactional.commit)()
-    assert len(logs(broker.partition("none"))) > 8
+    assert len(logs(broker.partition("none"))) >= 6
 
 
 @pytest.fixture(scope="module")
