@@ -365,6 +365,11 @@ STEPS = st.lists(
 @example(
     [("put", 0, 3), ("put", 1, 3), ("end", 1, ABORT), ("put", 0, 3)], View.TEXT, Compression.NONE
 )
+@example(
+    [("put", 0, 1), ("put", 2, 1), ("put", 1, 1), ("end", 2, ABORT), ("end", 1, ABORT)],
+    View.TEXT,
+    Compression.NONE,
+)
 def test_a_follower_sees_every_committed_record_once_and_in_order(
     steps: list[tuple[str, int, int]], view: View, codec: Compression
 ) -> None:

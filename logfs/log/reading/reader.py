@@ -161,7 +161,7 @@ class TextReader:
         if self._renderer.exhausted:
             return 0 if self._advance() else -1
         limit = min(stop - start, self._run_end - self.position)
-        if limit == 0:
+        if limit <= 0:  # less: what is hidden by now may begin in front of the position
             return -1
         try:
             got = self._renderer.render(out, start, limit)
