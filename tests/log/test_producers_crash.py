@@ -142,3 +142,14 @@ def test_without_snapshots_a_clean_stop_is_taken_to_mean_that_there_are_no_produ
     offsets = [*bases, bench.log.log_end_offset]
     assert bench.names(".snapshot") == [f"{offset:020}.snapshot" for offset in offsets]
     assert len(batches_of(bench.disk, bench.log)) > 10
+
+
+def test_a_segment_that_lost_all_its_indexes_gets_its_transaction_index_back() -> None:
+    bench = Bench(PROPERTIES)
+    go_on(bench)
+    bench.store.close(bench.now_ms)
+    first = bench.names(".txnindex")[0]
+    for kind in ("index", "txnindex"):
+        bench.disk.remove(f"{TP.directory}/{first.partition('.')[0]}.{kind}")
+    bench.store = bench.open()
+    check(bench.disk, bench.log)

@@ -4,11 +4,12 @@ More of it: LOGFS_MODEL_EXAMPLES=2000 LOGFS_MODEL_STEPS=100.
 """
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from logfs.errors import (
     InvalidProducerEpochError,
@@ -39,8 +40,13 @@ STEPS = int(os.environ.get("LOGFS_MODEL_STEPS", "40"))
 pytestmark = [pytest.mark.slow, pytest.mark.allow_log("")]
 
 IDS = st.integers(1, 3)
-SEQUENCES = st.sampled_from(["next", "next", "next", "repeat", "gap", "zero", "old"])
-EPOCHS = st.sampled_from([0, 0, 0, 0, 1, -1])
+SEQUENCES = st.sampled_from(["next"] * 12 + ["repeat", "repeat", "gap", "zero", "old"])
+EPOCHS = st.sampled_from([0] * 14 + [1, -1])
+IS_ODD = st.sampled_from([False] * 12 + [True])
+"""Transactional or not, other than the producer is used to."""
+COORDINATOR_EPOCHS = st.sampled_from([0] * 12 + [1, 2])
+PRODUCE = st.tuples(st.just("produce"), IDS, SEQUENCES, EPOCHS, st.integers(1, 3), IS_ODD)
+END = st.tuples(st.just("end"), IDS, st.booleans(), EPOCHS, COORDINATOR_EPOCHS)
 START = WRAP - 12
 """Sequence numbers begin anew soon."""
 
@@ -58,8 +64,9 @@ class ProducerMachine(RuleBasedStateMachine):
         self.remembered: dict[int, int] = {}
         self.is_trimmed = False
 
-    @initialize(size=st.sampled_from(["250", "600", "100000"]))
-    def create(self, size: str) -> None:
+    @initialize(size=st.sampled_from(["250", "600", "100000"]), may_trim=st.booleans())
+    def create(self, size: str, may_trim: bool) -> None:
+        self.may_trim = may_trim
         self.bench = Bench({"internal.segment.bytes": size, "index.interval.bytes": "100"})
 
     def history(self) -> History:
@@ -67,16 +74,15 @@ class ProducerMachine(RuleBasedStateMachine):
 
     # Writing
 
-    @rule(
-        producer_id=IDS,
-        sequence=SEQUENCES,
-        epoch=EPOCHS,
-        count=st.integers(1, 3),
-        transactional=st.booleans(),
-    )
+    @rule(actions=st.lists(PRODUCE | PRODUCE | END, min_size=1, max_size=6))
+    def work(self, actions: list[Any]) -> None:
+        for what, *arguments in actions:
+            (self.produce if what == "produce" else self.end)(*arguments)
+
     def produce(
-        self, producer_id: int, sequence: str, epoch: int, count: int, transactional: bool
+        self, producer_id: int, sequence: str, epoch: int, count: int, is_odd: bool
     ) -> None:
+        transactional = is_odd != (producer_id < 3)
         one = self.known(producer_id)
         batch = self.batch(producer_id, one, sequence, epoch, count, transactional)
         repeated = self.repeated(one, batch, count)
@@ -141,12 +147,6 @@ class ProducerMachine(RuleBasedStateMachine):
                 return ago, (offsets[0], offsets[1])
         return None
 
-    @rule(
-        producer_id=IDS,
-        commit=st.booleans(),
-        bump=st.sampled_from([0, 0, 1, -1]),
-        coordinator_epoch=st.integers(0, 2),
-    )
     def end(self, producer_id: int, commit: bool, bump: int, coordinator_epoch: int) -> None:
         one = self.known(producer_id)
         epoch = max(one.epoch + bump, 0)
@@ -195,6 +195,7 @@ class ProducerMachine(RuleBasedStateMachine):
         log.truncate_to(offset, self.bench.now_ms)
         self.forget()
 
+    @precondition(lambda self: self.may_trim)
     @rule(data=st.data())
     def advance(self, data: st.DataObject) -> None:
         log = self.bench.log

@@ -114,10 +114,12 @@ class ProducerLoader:
         """Read the transaction index of a segment; None if it has to be made anew."""
         if self._is_recovered(segment):
             return None
-        produced = self._loader.produced.get(segment.base_offset, ())
-        if FileKind.TXN_INDEX not in self._loader.kinds.get(segment.base_offset, ()):
+        kinds = self._loader.kinds.get(segment.base_offset, set())
+        if FileKind.TXN_INDEX not in kinds:
+            # As a broker does, which makes no more anew of a segment that has its offset index.
+            produced = self._loader.produced.get(segment.base_offset, ())
             has_aborted = any(batch.control == ABORT for batch in produced)
-            return None if has_aborted else []
+            return None if has_aborted and FileKind.OFFSET_INDEX not in kinds else []
         name = segment.file_name(FileKind.TXN_INDEX)
         try:
             return read_txn_index(self._loader.loading.disk, name, segment.base_offset)
