@@ -52,7 +52,7 @@ class Positions(NamedTuple):
 
     def at_least(self, other: "Positions | tuple[int, int, int]") -> "Positions":
         """Return the larger of both, view by view."""
-        return Positions(*(max(a, b) for a, b in zip(self, other, strict=True)))
+        return Positions(max(self[0], other[0]), max(self[1], other[1]), max(self[2], other[2]))
 
 
 class TopicPartition(NamedTuple):
