@@ -7,7 +7,9 @@ From the outside in::
       topics         configuration, id, leader epoch of a topic; attributes, losses: plain files
       loading/       what a partition directory holds; recovery: scan, cutting
     partition      one log: append, roll, truncate, delete
-      removing       what it gives up at its begin; cleaning/: why (retention, compaction)
+      removing       what it gives up at its begin; replacing: segments that take others' place
+      cleaning/      why: retention, trim; compaction: cleaner (which log), rounds (one round over
+                     one log: mapping, then rewriting group by group)
       facts, standing  what can be asked of it; whether it can be written
       writing/       the active segment, rolls, durability, the lease of positions; the lines of
                      open files that write

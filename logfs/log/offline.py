@@ -2,7 +2,7 @@
 
 from logfs.config import TopicConfig
 from logfs.log.epochs import LeaderEpochs
-from logfs.log.loading.recovery import Loading
+from logfs.log.loading.given import Loading
 from logfs.log.losses import LossFile
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment

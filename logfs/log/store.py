@@ -33,8 +33,8 @@ from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
 from logfs.log.host import Host
+from logfs.log.loading.given import Loading
 from logfs.log.loading.loader import list_partitions, load_partition
-from logfs.log.loading.recovery import Loading
 from logfs.log.offline import offline_partition
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import parse_topic_name
@@ -290,6 +290,7 @@ class LogStore(Catalog):
             now_ms,
             self.read_only,
             producer_expiration_ms=self.config.producer_id_expiration_ms,
+            compacted=frozenset(read_checkpoint(self.disk, names.CLEANER_OFFSET_CHECKPOINT)),
         )
 
     def _load_one(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.errors import CleaningAbortedError, CorruptRecordError
+from logfs.log.checkpoints import write_offsets
 from logfs.log.cleaning.rounds import clean
+from logfs.log.names import CLEANER_OFFSET_CHECKPOINT
 from logfs.log.reading.address import parse_partition_name
 from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
@@ -18,7 +20,7 @@ from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.compaction import CompactedLog, dirt_of, leftovers, placed_lines, tools
-from tests.log.support import kept_runs_of, read_all
+from tests.log.support import TP, kept_runs_of, read_all
 
 SMALL = {"internal.segment.bytes": "600", "index.interval.bytes": "100"}
 VALUES = (b"a value", b"two\nlines\t", b"", b"x" * 30)
@@ -226,6 +228,24 @@ def test_readers_that_know_the_old_segments_never_see_the_new_files() -> None:
 
 
 # What goes wrong
+
+
+@pytest.mark.expect_log("somebody else, a broker perhaps, has compacted it")
+def test_a_log_that_a_broker_has_compacted_meanwhile_says_so() -> None:
+    log, other = filled(), filled()
+    other.clean()
+    other.bench.store.close(other.bench.now_ms)
+    log.bench.store.close(log.bench.now_ms)
+    for name in other.bench.names():
+        if name[0] == "0" and not name.endswith((".textindex", ".deleted")):
+            log.bench.put(name, other.bench.file(name))
+    write_offsets(log.bench.disk, CLEANER_OFFSET_CHECKPOINT, {TP: 60})
+    log.bench.store = log.bench.open()
+    kinds = {loss.kind for loss in log.log.losses}
+    assert kinds == {"positions"}
+    left = b"".join(data for _, data in other.model.runs(View.JSONL))
+    assert b"".join(data for _, data in kept_runs_of(log.log, View.JSONL)) == left
+    assert log.log.snapshot.end.positions == log.model.end
 
 
 def test_damage_stops_a_compaction_and_changes_nothing() -> None:

@@ -17,8 +17,9 @@ from logfs.log.checkpoints import (
 )
 from logfs.log.epochs import LeaderEpochs
 from logfs.log.loading.ending import begin_behind_what_was_lost
+from logfs.log.loading.given import Loading
 from logfs.log.loading.producers import ProducerLoader
-from logfs.log.loading.recovery import Loader, Loading, load_segments
+from logfs.log.loading.recovery import Loader, load_segments
 from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind

@@ -17,16 +17,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import File
 from logfs.errors import LogfsError
-from logfs.log.host import Host
 from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.cutting import copy_tail, free_cut_name, rewrite
+from logfs.log.loading.given import Loading as Loading  # others take it from here
 from logfs.log.loading.scan import Scan, rebuild_indexes, scan_segment
 from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
 from logfs.log.losses import Loss, LossFile
 from logfs.log.names import FileKind
-from logfs.log.segments.segment import OpenSegments, Segment
+from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.lease import NO_BOOT
@@ -36,34 +36,6 @@ from logfs.types import Positions, TopicPartition
 logger = logging.getLogger(__name__)
 
 _INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
-
-
-@dataclass(frozen=True, slots=True)
-class Loading:
-    """What the store knows before it loads a partition.
-
-    Attributes:
-        is_clean: The last owner stopped cleanly: nothing needs to be scanned.
-        recovery_points: First offset of each partition that may not be on the disk.
-        start_offsets: Log start offsets that lie above the first segment's base.
-        defaults: Configuration of topics, as the store sets it.
-        has_failed: A write or fsync failed before: the page cache may differ from the disk.
-        producer_expiration_ms: A producer that wrote nothing for that long is forgotten.
-        is_live: Somebody else is writing: what is no whole batch at the end is not there yet.
-    """
-
-    disk: Disk
-    host: Host
-    opened: OpenSegments
-    defaults: TopicConfig
-    is_clean: bool
-    recovery_points: dict[TopicPartition, int]
-    start_offsets: dict[TopicPartition, int]
-    now_ms: int
-    read_only: bool
-    has_failed: bool = False
-    producer_expiration_ms: int = 86_400_000
-    is_live: bool = False
 
 
 @dataclass(slots=True)
@@ -232,7 +204,10 @@ def _is_trusted(loader: Loader, entry: TableEntry, must_recover: bool, is_last: 
         return False
     if not loader.kinds[entry.base_offset] >= _INDEX_KINDS:
         return False
-    if not (is_last or must_recover):
+    # What was active when logfs stopped, a broker may have appended to; or compacted the others.
+    is_closed = entry.state is SegmentState.CLOSED
+    is_compacted = loader.topic_partition in loader.loading.compacted
+    if not (is_last or must_recover or is_closed or is_compacted):
         return True
     name = loader.known_segment(entry).name
     return loader.loading.disk.stat(name).size == entry.size_bytes
@@ -304,14 +279,27 @@ def _settle_end(
             _handle_tail(loader, segment, scan, log, behind)
             return
         # left by a write that failed, never part of the log
-    elif entry is not None and (entry.size_bytes or 0) > scan.file_size:
-        missing = (entry.size_bytes or 0) - scan.file_size
-        loader.lose("cut", segment.name, scan.file_size, missing,
-                    f"{segment.name}: its last {missing} bytes are gone; they were not durable "
-                    "when the machine stopped")  # fmt: skip
+    elif entry is not None and entry.size_bytes not in (None, scan.file_size):
+        _note_other_size(loader, segment, scan, entry)
     if not loader.loading.read_only and log.size() > scan.valid_bytes:
         log.truncate(scan.valid_bytes)
         log.sync()
+
+
+def _note_other_size(loader: Loader, segment: Segment, scan: Scan, entry: TableEntry) -> None:
+    """Note that a segment of whole batches has another size than the table says."""
+    missing = (entry.size_bytes or 0) - scan.file_size
+    if loader.loading.is_clean and entry.state is SegmentState.SEALED:
+        # Of one with gaps more is to be said: see _keeps_its_gaps.
+        if not entry.has_gaps:
+            loader.lose("positions", segment.name, 0, 0,
+                        f"{segment.name} has {scan.file_size} bytes, logfs left it with "
+                        f"{entry.size_bytes}: somebody else, a broker perhaps, has compacted it; "
+                        "the positions in it start anew where it begins")  # fmt: skip
+    elif missing > 0:
+        loader.lose("cut", segment.name, scan.file_size, missing,
+                    f"{segment.name}: its last {missing} bytes are gone; they were not durable "
+                    "when the machine stopped")  # fmt: skip
 
 
 def _note_producers(loader: Loader, segment: Segment, scan: Scan, *, is_recovered: bool) -> None:

@@ -238,8 +238,10 @@ class TextReader:
                 return False
             return self._enter(segment, position - segment.bases[view], ends, file_end)
         except FileNotFoundError:
+            if self._snapshot() is not snapshot:
+                return self._locate()  # it has just been compacted or deleted
             if segment.is_deleted:
-                return False  # it has just become a hole
+                return False
             raise
 
     def _enter(self, segment: Segment, length: int, ends: Positions, file_end: int) -> bool:
