@@ -237,11 +237,11 @@ class Commands:
         tools, now_ms = self._operations.upkeep.compaction.tools, self._clock.now_ms()
         done = []
         for log in logs_of(self._store, topic, number):
+            lane = self._tree.partition(*log.topic_partition).lane
             if roll:
-                partition = self._tree.partition(*log.topic_partition)
-                await partition.lane.sync(log.roll, now_ms)
+                await lane.sync(log.roll, now_ms)
             told = watched(tools, log, _from_thread(request.say))
-            done.append(await trio.to_thread.run_sync(compact_now, log, now_ms, told))
+            done.append(await lane.sync(compact_now, log, now_ms, told))
         return [compacted._asdict() for compacted in done]
 
     async def _roll(self, request: Request) -> object:

@@ -1,21 +1,24 @@
 """Compaction at work: ``log.cleaner.threads`` threads, each with the dirtiest log that is due.
 
-They have nothing to do with the lanes of partitions: appends and reads go on beside them, and take
-the lock of the partition only for the moment in which a segment is put in its place. Where nothing
-is due, the next look is after ``log.cleaner.backoff.ms``.
+Appends and reads go on beside them. The lock of the partition is taken only while a segment is put
+in its place; that takes some fsyncs, so appends to the partition are kept off the loop meanwhile.
+Where nothing is due, the next look is after ``log.cleaner.backoff.ms``.
 """
 
 import logging
 import threading
+from collections.abc import Callable
 
 import trio
 
-from logfs.errors import CleaningAbortedError
+from logfs.errors import CleaningAbortedError, LogfsError
 from logfs.fs.host import Clock
+from logfs.fs.lanes import Lane
 from logfs.log.cleaning.cleaner import LogCleaner
 from logfs.log.cleaning.throttle import Throttle
 from logfs.log.cleaning.tools import CleaningTools
 from logfs.log.store import LogStore
+from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -27,12 +30,23 @@ _SMALLEST_PIECE_BYTES = 4096
 class Compaction:
     """The compactions of a mount. Event loop only.
 
+    Args:
+        store: The store.
+        clock: The clocks.
+        lane_of: Gives the lane of a partition, or raises what a look-up of it would meet.
+
     Attributes:
         cleaner: Knows what is due, and the metrics.
         tools: What compactions work with, those by hand too.
     """
 
-    def __init__(self, store: LogStore, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        clock: Clock,
+        lane_of: Callable[[TopicPartition], Lane] | None = None,
+    ) -> None:
+        self._lane_of = lane_of or (lambda _: Lane(clock.monotonic_s))
         self._config = store.config
         self._clock = clock
         self._stopping = threading.Event()
@@ -79,11 +93,21 @@ class Compaction:
     async def _work(self, number: int) -> None:
         while True:
             try:
-                has_cleaned = await trio.to_thread.run_sync(
-                    self.cleaner.clean_filthiest, self._clock.now_ms(), self.tools, number
-                )
+                has_cleaned = await self._clean_filthiest(number)
             except Exception:
                 logger.exception("a bug in logfs: compaction failed")
                 has_cleaned = False
             if not has_cleaned:
                 await trio.sleep(max(self._config.log_cleaner_backoff_ms / 1000, 0.1))
+
+    async def _clean_filthiest(self, number: int) -> bool:
+        now_ms = self._clock.now_ms()
+        chosen = await trio.to_thread.run_sync(self.cleaner.choose, now_ms)
+        if chosen is None:
+            return False
+        try:
+            lane = self._lane_of(chosen.log.topic_partition)
+        except LogfsError:
+            self.cleaner.let_go(chosen)  # deleted meanwhile
+            return False
+        return await lane.sync(self.cleaner.clean, chosen, now_ms, self.tools, number)

@@ -58,7 +58,7 @@ class Upkeep:
         self._busy: set[Partition] = set()
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
-        self.compaction = Compaction(store, clock)
+        self.compaction = Compaction(store, clock, lambda tp: tree.partition(*tp).lane)
 
     def want_maintenance(self, partition: Partition) -> None:
         """Have ``maintain`` called for a partition, soon and in a thread."""

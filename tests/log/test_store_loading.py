@@ -11,6 +11,7 @@ from logfs.log import names
 from logfs.log.segments import table
 from logfs.log.store import LogStore
 from logfs.records._native import encode_records
+from logfs.records.batch import encode_batch
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
 from tests.fakes import START_MS, FakeDisk
@@ -270,3 +271,19 @@ def test_what_could_not_be_loaded_comes_back_when_it_is_mended() -> None:
     assert lines_of(bench.reload()) == [b"a", b"b"]
     bench.write(b"c")
     assert lines_of(bench.restart()) == [b"a", b"b", b"c"]
+
+
+# A broker in between
+
+
+def test_what_a_broker_appended_before_it_rolled_is_seen() -> None:
+    """The segment that was active at a clean stop has grown, and is not the last one any more."""
+    bench = Bench()
+    bench.write(b"a", b"b")
+    bench.store.close(bench.now_ms)
+    more = encode_batch([Record(n, START_MS, None, b"more %d" % n, ()) for n in (2, 3)])
+    bench.put(log_name(0), bench.file(log_name(0)) + more)
+    bench.put(log_name(4), encode_batch([Record(4, START_MS, None, b"rolled", ())]))
+    bench.store = bench.open()
+    assert lines_of(bench.log) == [b"a", b"b", b"more 2", b"more 3", b"rolled"]
+    assert bench.log.losses == []

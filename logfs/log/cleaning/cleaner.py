@@ -58,6 +58,13 @@ class Compacted(NamedTuple):
     elapsed_s: float
 
 
+class Chosen(NamedTuple):
+    """A log that is compacted next, and what of it."""
+
+    log: PartitionLog
+    dirt: Dirt
+
+
 class LogCleaner:
     """Compacts the logs of a store. Any thread may call; each log is compacted by one at a time."""
 
@@ -79,14 +86,31 @@ class LogCleaner:
         Returns:
             Whether there was one; if not, there is time for a pause.
         """
+        found = self.choose(now_ms)
+        return found is not None and self.clean(found, now_ms, tools, thread)
+
+    def choose(self, now_ms: int) -> Chosen | None:
+        """Choose the dirtiest log that is due; None if none is.
+
+        Nobody else compacts it until ``clean`` or ``let_go`` is called.
+        """
         for log, dirt in self._due(now_ms):
-            if not log.cleaning.lock.acquire(blocking=False):
-                continue
-            try:
-                return self._clean(log, dirt, now_ms, tools, thread)
-            finally:
-                log.cleaning.lock.release()
-        return False
+            if log.cleaning.lock.acquire(blocking=False):
+                return Chosen(log, dirt)
+        return None
+
+    def clean(
+        self, chosen: Chosen, now_ms: int, tools: CleaningTools, thread: object = None
+    ) -> bool:
+        """Compact what was chosen, once; returns whether that went well."""
+        try:
+            return self._clean(chosen.log, chosen.dirt, now_ms, tools, thread)
+        finally:
+            self.let_go(chosen)
+
+    def let_go(self, chosen: Chosen) -> None:
+        """Leave what was chosen to others."""
+        chosen.log.cleaning.lock.release()
 
     def metrics(self, now_ms: int) -> CleanerMetrics:
         """Return the cleaner in numbers."""
