@@ -8,7 +8,9 @@ import pytest
 from logfs.config import StoreConfig
 from logfs.errors import DeletedError
 from logfs.log.reading.reader import TextReader
+from logfs.log.segments.deletion import DeletedSegments, remove_files
 from logfs.log.segments.snapshot import Snapshot
+from logfs.log.segments.table import SegmentState
 from logfs.types import View
 from tests.log.looking import directories
 from tests.log.support import DIRECTORY, Bench, lines_of, log_name, text_of
@@ -116,3 +118,20 @@ def test_pinned_segments_outlive_the_topic_those_deleted_before_it_too() -> None
     log.unpin(old.segments[:1])
     bench.store.remove_due_files(bench.now_ms + DELAY_MS)
     assert directories(bench.disk) == []
+
+
+def test_a_segment_that_took_the_place_of_one_being_removed_keeps_its_own_files() -> None:
+    bench = Bench(SMALL)
+    bench.write(b"a", b"b", b"c")
+    first, name = bench.log.snapshot.segments[0], log_name(0)
+    second = first.successor(first.entry(SegmentState.SEALED))
+    deleted = DeletedSegments(bench.disk)
+    deleted.add(first, bench.now_ms, is_replaced=True)
+    (taken,) = deleted.take_due(bench.now_ms)
+    # What compaction has left is put in its place, and replaced itself before the files are gone.
+    bench.put(name, b"second")
+    second.pins = 1
+    deleted.add(second, bench.now_ms, is_replaced=True)
+    remove_files(bench.disk, taken)
+    assert deleted.take_due(bench.now_ms) == []
+    assert second.files().log.pread(6, 0) == b"second"

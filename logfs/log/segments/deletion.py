@@ -34,8 +34,8 @@ class DeletedSegments:
             due_ms: Clock.
             is_replaced: Another segment begins where it did, so the producer snapshot stays.
         """
-        copies = [s.deleted_copy for s in self.segments if s.base_offset == segment.base_offset]
-        segment.deleted_copy = max(copies, default=-1) + 1
+        # Not by what is waiting: of those that were taken files may still be about to be removed.
+        segment.deleted_copy = segment.rewrites
         for kind in SEGMENT_FILE_KINDS if is_replaced else _GOES_WITH_IT:
             old = segment.file_name(kind)
             if self._disk.exists(old):
