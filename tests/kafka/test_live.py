@@ -1,0 +1,121 @@
+"""A read-only mount on a broker that writes, rolls, deletes and compacts, all at the same time.
+
+Readers follow every partition with ``tail -f`` meanwhile: each record comes once, in order, and
+nothing is written into the broker's directory.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from logfs.records.record import Record
+from tests.kafka import ours
+from tests.kafka.broker import Broker
+from tests.kafka.client import Client
+from tests.kafka.test_following import Tail, files_open_for_writing, foreign_names
+from tests.kafka.theirs import COMPACT, SMALL
+from tests.mounting import Mount, wait_until
+
+pytestmark = [pytest.mark.kafka, pytest.mark.fuse, pytest.mark.slow]
+
+SECONDS = 12
+TOPICS = {
+    "grows": SMALL,
+    "zstd": {**SMALL, "compression.type": "zstd"},
+    "trimmed": {**SMALL, "retention.bytes": "300000", "retention.ms": "-1"},
+    "compacted": {**COMPACT, "min.compaction.lag.ms": "0"},
+}
+
+
+def produce(client: Client, topic: str, stop: threading.Event) -> int:
+    """Write numbered records, some ten batches a second; returns how many."""
+    producer, count = client.producer(), 0
+    while not stop.is_set():
+        batch = [
+            Record(0, time.time_ns() // 10**6, b"%d" % (n % 97), b"%08d " % n + b"." * 60)
+            for n in range(count, count + 20)
+        ]
+        producer.send(topic, batch)
+        producer.flush()
+        count += len(batch)
+        time.sleep(0.03)
+    return count
+
+
+@contextmanager
+def running(acts: list[Callable[[threading.Event], object]]) -> Iterator[None]:
+    """Run functions in threads until the block ends; what they raise fails the test."""
+    stop, errors = threading.Event(), list[BaseException]()
+
+    def guard(act: Callable[[threading.Event], object]) -> None:
+        try:
+            act(stop)
+        except BaseException as error:  # noqa: BLE001 - raised where the test sees it
+            errors.append(error)
+
+    threads = [threading.Thread(target=guard, args=[act]) for act in acts]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+
+
+def delete_records(client: Client, stop: threading.Event) -> None:
+    while not stop.wait(1.5):
+        start, end = client.earliest("trimmed"), client.latest("trimmed")
+        if end > start + 100:
+            client.delete_records("trimmed", start + 100)
+
+
+def test_every_record_once_and_in_order(tmp_path: Path) -> None:
+    with Broker(tmp_path / "kafka") as broker:
+        client = Client(broker.bootstrap)
+        client.create_topics(TOPICS)
+        # Each thread has a client of its own.
+        acts: list[Callable[[threading.Event], object]] = [
+            lambda stop, name=name: produce(Client(broker.bootstrap), name, stop)  # type: ignore[misc]
+            for name in TOPICS
+        ]
+        acts.append(lambda stop: delete_records(Client(broker.bootstrap), stop))
+        with Mount(broker.data, tmp_path / "mnt", "ro") as mount:
+            tails = {name: Tail(mount.point / name / "0.tsv") for name in TOPICS}
+            with running(acts):
+                time.sleep(SECONDS)
+                assert not files_open_for_writing(mount.pid, broker.data)
+            for name, tail in tails.items():
+                end = client.latest(name)
+                wait_until(lambda tail=tail, end=end: is_at(tail, end), f"{name} was seen")  # type: ignore[misc]
+                with tail:
+                    numbers = [int(line.split(b"\t")[1][:8]) for line in tail.lines]
+                if name == "compacted":
+                    # What is superseded at once may go before anybody has read it.
+                    assert numbers == sorted(set(numbers))
+                    assert {int((r.value or b"")[:8]) for r in client.consume(name)} <= {*numbers}
+                else:
+                    assert numbers == list(range(end)), name
+            for name in TOPICS:
+                wait_until(
+                    lambda name=name: shown(mount, name) == client.consume(name),  # type: ignore[misc]
+                    f"{name} reads as by a consumer",
+                )
+            assert client.earliest("trimmed") > 0
+            assert len(client.consume("compacted")) < client.latest("compacted") / 2
+            assert not foreign_names(broker.data)
+            assert "Traceback" not in mount.log
+
+
+def is_at(tail: Tail, end: int) -> bool:
+    return bool(tail.lines) and int(tail.lines[-1].split(b"\t")[1][:8]) == end - 1
+
+
+def shown(mount: Mount, name: str) -> list[Record]:
+    return ours.parse((mount.point / name / "0.jsonl").read_bytes())
