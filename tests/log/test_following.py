@@ -189,6 +189,14 @@ def test_in_the_middle_of_a_swap_nothing_is_missing(broker: FakeBroker) -> None:
     assert lines_of(follower.settle()) == kept == broker.values()
 
 
+def test_between_two_looks_the_files_that_were_seen_are_read(broker: FakeBroker) -> None:
+    fill(broker, 12, segments=4)
+    follower = Follower(broker.disk)
+    follower.settle()
+    broker.compact(lambda offset: offset % 2 == 1, 1)
+    assert lines_of(follower.log) == numbered(0, 48)
+
+
 def test_a_compaction_that_removes_everything(broker: FakeBroker) -> None:
     fill(broker, 12, segments=3)
     follower = Follower(broker.disk)

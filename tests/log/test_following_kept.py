@@ -136,6 +136,22 @@ def test_behind_a_power_cut_positions_go_on_behind_what_may_have_been_shown(
     assert placed(follower.log) == placed(log)
 
 
+def test_behind_a_restart_of_the_machine_positions_go_on_behind_the_lease(
+    broker: FakeBroker,
+) -> None:
+    fill(broker, 30, segments=2)
+    follower = Follower(broker.disk, FakeDisk())
+    where, end = placed(follower.log), follower.log.snapshot.end.positions.text
+    follower.boot += 1
+    follower.kill()
+    broker.append(b"new")
+    log = follower.look()
+    # More may have been shown than what is found by now.
+    assert placed(log)[b"new"] > end
+    assert {line: at for line, at in placed(log).items() if line in where} == where
+    assert not log.losses
+
+
 @pytest.mark.expect_log("positions start anew")
 @pytest.mark.parametrize("damage", [b"", b"garbage" * 30])
 def test_a_table_that_is_lost_is_reported(broker: FakeBroker, damage: bytes) -> None:
