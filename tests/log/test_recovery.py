@@ -46,7 +46,7 @@ def test_a_flipped_byte_anywhere_cuts_in_front_of_its_batch() -> None:
     pristine, name = bench.disk, log_name(0)
     data = bench.file(name)
     for position, batch in batches_in(data)[-2:]:
-        for at in [*range(8, 12), *range(16, batch.size_bytes, 3)]:
+        for at in [*range(8, 12), *range(17, batch.size_bytes, 3)]:
             damaged = bytearray(data)
             damaged[position + at] ^= 0x41
             bench.disk = pristine.after_kill()
@@ -277,3 +277,26 @@ def test_a_missing_index_is_made_again(suffix: str, is_clean: bool) -> None:
     assert bench.file(log_name(0)[:-4] + suffix) == before
     assert lines_of(bench.log) == LINES
     assert bench.log.losses == []
+
+
+@pytest.mark.parametrize("number", [0, 5, 11])
+def test_a_batch_whose_magic_alone_is_unknown_stays_as_at_a_broker(number: int) -> None:
+    bench = filled()
+    data = bytearray(bench.file(log_name(0)))
+    position, _ = batches_in(bytes(data))[number]
+    data[position + 16] = 6
+    bench.put(log_name(0), bytes(data))
+    start(bench)
+    assert bench.file(log_name(0)) == data
+    assert bench.log.log_end_offset == len(LINES)
+    assert kinds_of_losses(bench) == ["corrupt"]
+    assert cut_copies(bench) == {}
+    bench.write(b"later")
+    bench.kill()
+    assert bench.file(log_name(0)).startswith(data)
+    data[position + 65] ^= 1  # now its checksum differs as well
+    bench = filled()
+    bench.put(log_name(0), bytes(data))
+    start(bench)
+    assert kinds_of_losses(bench) == ["cut"]
+    assert bench.log.log_end_offset == number

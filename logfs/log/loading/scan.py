@@ -19,11 +19,14 @@ from logfs.log.names import FileKind
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import fill_segment, new_builder
 from logfs.records._native import IndexBuilder, first_offset, header_ok
+from logfs.records.checksum import crc32c
 from logfs.types import Positions
 
 _CHUNK_BYTES = 1024 * 1024
 _LOG_OVERHEAD_BYTES = 12
 _MAGIC_AT = 16
+_CRC_AT = 17
+_CRC_START = 21
 _HEADER_BYTES = 61
 _SHORTEST_BYTES = 26
 """A message of format v0 without key and value."""
@@ -101,7 +104,8 @@ def scan_segment(
         log: The file.
         segment: Gives the base offset.
         config: Gives the index interval.
-        pass_over_corrupt: Go on behind a corrupt batch if its length leads to the next one.
+        pass_over_corrupt: Go on behind a corrupt batch if its length leads to the next one. One
+            whose magic alone is unknown is passed over in any case.
         lengths_of_corrupt: How long such batches are in each rendering; as long as in the file if
             that is not known, so that no record stands at their place.
 
@@ -126,7 +130,9 @@ def scan_segment(
                     view.release()
                     buffer = bytearray(wanted)
                 continue
-        elif pass_over_corrupt and (used or pass_over(scan, log, lengths_of_corrupt)):
+        elif (pass_over_corrupt or _has_unknown_magic(log, builder.file_position)) and (
+            used or pass_over(scan, log, lengths_of_corrupt)
+        ):
             continue
         scan.problem = builder.problem
         break
@@ -185,6 +191,20 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     builder.add(total, base_offset, last_offset, builder.max_timestamp, 0, *length)
     _take(scan)
     return True
+
+
+def _has_unknown_magic(log: File, position: int) -> bool:
+    """Whether a sound batch stands there whose magic alone, which no CRC covers, is not known.
+
+    A broker takes it for a v2 batch when it recovers, so it is not cut.
+    """
+    header = log.pread(_HEADER_BYTES, position)
+    if len(header) < _HEADER_BYTES or not 2 < header[_MAGIC_AT] < 128:
+        return False
+    size = int.from_bytes(header[8:12], "big", signed=True) + _LOG_OVERHEAD_BYTES
+    body = log.pread(max(0, size - _CRC_START), position + _CRC_START)
+    stored = int.from_bytes(header[_CRC_AT:_CRC_START], "big")
+    return len(body) == size - _CRC_START and crc32c(body) == stored
 
 
 def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
