@@ -162,7 +162,9 @@ def test_indexes_without_an_entry_yet_are_no_damage(here: Path, logfs: Call) -> 
     write_segment(here, b"", index=index, timeindex=times)
     batch = encode_batch([record(7, b"a"), record(8, b"b")])
     write_segment(here, batch, 7, index=index, timeindex=times)
-    for base_offset, count in ((0, 1), (7, 2)):
+    batch = encode_batch([record(9, b"a")])
+    write_segment(here, batch, 9, index=index, timeindex=times)
+    for base_offset, count in ((0, 1), (7, 2), (9, 0)):
         names = [f"{base_offset:020}.index", f"{base_offset:020}.timeindex"]
         outcome = logfs("dump", *names)
         assert outcome.status == 0

@@ -142,6 +142,26 @@ M key=1 versions=0-2 flexible=2+
         decode("0007 00 c901", 2)
 
 
+def test_structs_that_may_be_null() -> None:
+    schema = parse_schemas(
+        """
+M versions=0 flexible=0+
+  plain struct null=0+
+    id int8
+  tagged struct null=0+ tag=0
+    id int8
+"""
+    )["M"]
+
+    def decode(data: str) -> object:
+        return decode_message(schema, Reader(bytes.fromhex(data)), 0)
+
+    assert decode("ff 00") == {"plain": None}
+    assert decode("01 05 00 01 00 03 01 06 00") == {"plain": {"id": 5}, "tagged": {"id": 6}}
+    assert decode("ff 01 00 01 00") == {"plain": None, "tagged": None}
+    assert decode("ff 01 00 03 01 00 00") == {"plain": None}
+
+
 @pytest.mark.parametrize(
     ("key", "value", "problem"),
     [

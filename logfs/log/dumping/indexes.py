@@ -169,7 +169,9 @@ def _check_time(
         return
     found, is_empty = _largest_timestamp(window, frame)
     if found != entry.timestamp:
-        findings.timestamp_mismatch(source.absolute, entry.timestamp, found, is_harmless=is_empty)
+        findings.timestamp_mismatch(
+            source.absolute, entry.timestamp, found, is_harmless=is_empty or is_unused
+        )
     if before >= entry.timestamp:
         findings.out_of_order(source.absolute, entry.timestamp, before)
 
