@@ -120,6 +120,10 @@ class NoSuchPartitionError(LogfsError):
     """The topic exists, the partition does not."""
 
 
+class NotThereYetError(LogfsError):
+    """A partition directory is just being made: it has no segment or no topic id."""
+
+
 class TopicExistsError(LogfsError):
     """A topic of that name is there already."""
 

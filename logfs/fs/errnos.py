@@ -7,11 +7,13 @@ table is a bug of logfs: the traceback goes to the log, the program gets EIO, th
 
 import errno
 import logging
+from typing import TYPE_CHECKING
 
 from logfs import errors
 from logfs.errors import LogfsError
-from logfs.log.following.loading import NotThereYetError
-from logfs.log.partition import PartitionLog
+
+if TYPE_CHECKING:
+    from logfs.log.partition import PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ class NotIndexedYetError(LogfsError):
         log: Whose positions.
     """
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(self, log: "PartitionLog") -> None:
         super().__init__(f"{log.topic_partition}: its positions are not known yet")
         self.log = log
 
@@ -87,7 +89,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.LockedError: errno.EBUSY,
     errors.ControlError: errno.EPROTO,
     errors.NoDataDirectoryError: errno.ENOENT,
-    NotThereYetError: errno.EAGAIN,
+    errors.NotThereYetError: errno.EAGAIN,
     NotIndexedYetError: errno.EAGAIN,
     InterruptedWaitError: errno.EINTR,
     RefusedError: errno.EPERM,

@@ -9,7 +9,7 @@ behind every position that was ever shown, and so does what comes behind it.
 import logging
 from collections.abc import Mapping
 
-from logfs.errors import LogfsError
+from logfs.errors import NotThereYetError
 from logfs.log.checkpoints import read_partition_metadata
 from logfs.log.epochs import LeaderEpochs
 from logfs.log.following.context import Following
@@ -31,10 +31,6 @@ from logfs.log.topics import effective_config, read_properties
 from logfs.types import Positions, TopicPartition
 
 logger = logging.getLogger(__name__)
-
-
-class NotThereYetError(LogfsError):
-    """A partition directory is just being made: it has no segment or no topic id."""
 
 
 def follow_partition(

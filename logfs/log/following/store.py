@@ -10,13 +10,13 @@ from dataclasses import replace
 
 from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk
-from logfs.errors import LogfsError
+from logfs.errors import LogfsError, NotThereYetError
 from logfs.log import checkpoints, names
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.following.context import Following
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.followed import FollowedLog
-from logfs.log.following.loading import NotThereYetError, follow_partition
+from logfs.log.following.loading import follow_partition
 from logfs.log.following.parts import Parts
 from logfs.log.host import Host
 from logfs.log.loading.recovery import Loading
