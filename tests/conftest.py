@@ -6,6 +6,7 @@
   ``@pytest.mark.expect_log("part")``, then it has to come, or ``allow_log``, then it may.
 * Garbage is collected after a ``fuse`` test, so that what a lost reference breaks (a file closed
   late, an exception in ``__del__``) is seen in the test that lost it.
+* What a read-only mount remembers goes below the session's temporary folder, not to the user's.
 * When the session ends, no mount is left below its temporary folder.
 """
 
@@ -65,6 +66,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         problem = why_no_mount()
         if problem is not None:
             pytest.fail(f"this test mounts, and {problem}", pytrace=False)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _caches_are_temporary(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CACHE_DIRECTORY", str(tmp_path_factory.mktemp("caches")))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
