@@ -230,6 +230,7 @@ def test_a_line_that_is_too_long_is_emsgsize_and_short(mounted: Mounted) -> None
 
 
 def test_configuration_and_facts(mounted: Mounted) -> None:
+    mounted.expected = ["segment.ms=604800000 is longer than retention.ms=86400000"]
     mounted.shell("mkdir orders; seq 3 >> orders/0")
     mounted.shell("setfattr -n user.logfs.retention.ms -v 86400000 orders")
     assert 'user.logfs.retention.ms="86400000"' in mounted.shell("getfattr -d orders")
@@ -274,7 +275,8 @@ def test_deleted_topics_are_read_to_the_end(mounted: Mounted) -> None:
 
 def test_a_corrupt_batch_is_never_shown_and_never_passed_over(mounted: Mounted) -> None:
     mounted.expected = ["does not decode", "checksum differs"]
-    mounted.shell("mkdir orders; setfattr -n user.logfs.segment.bytes -v 1048576 orders")
+    mounted.shell("mkdir orders; setfattr -n user.logfs.max.message.bytes -v 1000000 orders")
+    mounted.shell("setfattr -n user.logfs.segment.bytes -v 1048576 orders")
     lines = b"".join(b"%07d\n" % number for number in range(400_000))
     with (mounted.point / "orders/0").open("ab", 0) as file:
         for start in range(0, len(lines), 80_000):
