@@ -1,8 +1,9 @@
 """What a partition must be, in the plainest way: a list of records, each with its positions."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from logfs.records._native import encode_lines
 from logfs.records.batch import decode_records
@@ -148,21 +149,28 @@ class Model:
             lines.pop().offset = self.append(record)
         assert not any(waiting.values()), f"lost: {waiting}"
 
-    def lose(self, found: Sequence[Kept], end_offset: int) -> list[Record]:
-        """After a power cut: a prefix is left, in its place, that holds all that is durable.
+    def lose(self, found: Sequence[Kept], end_offset: int, bases: Container[int]) -> list[Record]:
+        """After a power cut: what is left is in its place, and all that is durable is left.
+
+        Of what was not durable a prefix of each segment is left: one may have lost its end while
+        the next one is whole, as in Kafka; ``bases`` are where segments begin.
 
         Returns:
             The records behind it: unfinished lines.
         """
-        visible = self.visible
+        visible = {kept.record.offset: kept for kept in self.visible}
         count = 0
-        while count < min(len(visible), len(found)) and visible[count] == found[count]:
+        while count < len(found) and visible.get(found[count].record.offset) == found[count]:
             count += 1
-        behind = [kept.record for kept in found[count:]]
-        first = behind[0].offset if behind else end_offset
-        lost = [k.record.offset for k in visible[count:] if k.record.offset < self.flushed]
+        kept, behind = list(found[:count]), [kept.record for kept in found[count:]]
+        offsets = [k.record.offset for k in kept]
+        order = {offset: number for number, offset in enumerate(visible)}
+        for before, after in pairwise(offsets):
+            assert order[after] == order[before] + 1 or after in bases, f"{after} follows {before}"
+        lost = [offset for offset in visible if offset < self.flushed and offset not in offsets]
         assert not lost, f"{lost} are lost, but were flushed"
-        self.records = [k for k in self.records if k.record.offset < self.start] + visible[:count]
+        first = behind[0].offset if behind else end_offset
+        self.records = [k for k in self.records if k.record.offset < self.start] + kept
         self.end_offset = first
         self.flushed = min(self.flushed, first)
         return behind

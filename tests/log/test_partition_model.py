@@ -235,15 +235,19 @@ class PartitionMachine(RuleBasedStateMachine):
             Kept(record, positions_of_offset(log.snapshot, record.offset))
             for record in self.records_from(self.model.start)
         ]
-        behind = self.model.lose(found, log.log_end_offset)
+        bases = {segment.base_offset for segment in log.snapshot.segments}
+        behind = self.model.lose(found, log.log_end_offset, bases)
         self.go_on_behind_the_lease(self.model.end_offset)
         self.model.resume_lines(behind, self.bench.now_ms)
         self.model.set_aside = self.lines_set_aside()
         self.model.flushed = max(self.model.flushed, log.recovery_point)
 
     def come_back(self) -> None:
-        """What was given up does not come back."""
-        assert self.bench.log.log_start_offset == self.model.start
+        """What was given up does not come back; a log that lost everything begins at its end."""
+        log = self.bench.log
+        if log.log_start_offset == log.log_end_offset:
+            self.model.start = max(self.model.start, log.log_start_offset)
+        assert log.log_start_offset == self.model.start
 
     def go_on_behind_the_lease(self, offset: int) -> None:
         """No position is given twice: what comes next stands behind all that was ever shown."""
