@@ -24,9 +24,9 @@ from benchmarks.data import (
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk, PosixFile
 from logfs.disk.vfs import File
-from logfs.fs.host import current_host
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter
+from logfs.machine.host import current_host
 from logfs.types import View
 
 _CONFIG = StoreConfig.from_properties({"num.recovery.threads.per.data.dir": "1"})

@@ -6,11 +6,11 @@ with ``>>``, read with ``cat``, follow with ``tail -f``, jump to a moment with `
 The layers; imports go down only, and ``tests/test_layering.py`` says so::
 
                 cli             the command line: click, exit codes, logging
-               /   \
-              fs   spark        the file system: pyfuse3, trio; Spark's data source: pyspark
-               |     |
-               |   client       asks the daemon that owns a directory; control: what is said
-               \   /
+            /    |    \
+          fs  library  spark    pyfuse3 and trio; partitions for programs; Spark's data source
+            \    |    /
+         machine, client        clocks, mounts; asks the daemon, control: what is said to it
+                 |
                 log             one partition, and the store of all; no async, no clock
                /   \
         records     disk        bytes <-> records, pure; the only code that touches data files

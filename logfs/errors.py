@@ -162,3 +162,7 @@ class ControlError(LogfsError):
 
 class NoDataDirectoryError(LogfsError):
     """No leading part of a path is a data directory or a mount point."""
+
+
+class MountError(LogfsError):
+    """The file system cannot be mounted or unmounted there; the message says why."""

@@ -23,8 +23,8 @@ from typing import Self
 
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
-from logfs.fs.host import current_host
 from logfs.log.store import LogStore
+from logfs.machine.host import current_host
 
 ROOT = Path(__file__).parents[1]
 COMMAND = (sys.executable, "-m", "logfs")

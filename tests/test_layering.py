@@ -24,18 +24,20 @@ MAY_IMPORT = {
     "log": {"errors", "types", "config", "records", "disk"},
     "control": {"errors"},
     "client": {"errors", "types", "config", "records", "disk", "log", "control"},
-    "fs": {"__init__", "errors", "types", "config", "records", "disk", "log", "control"},
+    "machine": {"errors", "types", "log"},
+    "library": {"errors", "types", "config", "records", "disk", "log", "client", "machine"},
+    "fs": {"__init__", "errors", "types", "config", "records", "disk", "log", "control", "machine"},
     "spark": {"errors", "types", "config", "records", "disk", "log", "client"},
     "cli": {
-        *("__init__", "errors", "types", "config", "records", "disk", "log", "client", "fs"),
-        "spark",
+        *("__init__", "errors", "types", "config", "records", "disk", "log", "client", "machine"),
+        *("library", "fs", "spark"),
     },
-    "__init__": {"errors", "types", "config", "records", "disk", "log"},
+    "__init__": {"errors", "types", "config", "records", "disk", "log", "library"},
     "__main__": {"cli"},
 }
 """Layer -> the others it may import from; ``logfs`` itself is ``__init__``."""
 
-SHELL = frozenset({"client", "fs", "spark", "cli"})
+SHELL = frozenset({"client", "machine", "library", "fs", "spark", "cli"})
 """The layers that may see the clock, chance and the world outside; below they are arguments."""
 DISK = frozenset({"disk"})
 NOWHERE = frozenset[str]()

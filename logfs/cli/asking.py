@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from logfs.cli.places import Place, served_at
 from logfs.cli.stored import open_for_reading, partitions_of
 from logfs.errors import (
     BadSelectorError,
@@ -13,7 +12,7 @@ from logfs.errors import (
     NoSuchTopicError,
     UnknownNameError,
 )
-from logfs.fs.host import LOCAL_ZONE, system_clock
+from logfs.library.places import Place, served_at
 from logfs.log.partition import PartitionLog
 from logfs.log.reading import kafkaoffsets
 from logfs.log.reading.address import (
@@ -28,6 +27,7 @@ from logfs.log.reading.address import (
 )
 from logfs.log.reading.lookup import offset_for_time, timestamp_of
 from logfs.log.reading.newest import newest_record
+from logfs.machine.host import LOCAL_ZONE, system_clock
 from logfs.types import IsolationLevel, TopicPartition
 
 MAX_TIMESTAMP = "max-timestamp"

@@ -7,7 +7,7 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.parameters import isolation_option
-from logfs.cli.places import locate
+from logfs.library.places import locate
 
 if TYPE_CHECKING:
     from logfs.types import IsolationLevel

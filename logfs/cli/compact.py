@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures, tables
-from logfs.cli.places import locate
+from logfs.library.places import locate
 
 if TYPE_CHECKING:
     from logfs.log.cleaning.cleaner import Compacted
@@ -40,15 +40,15 @@ def compact(path: str, *, roll: bool, as_json: bool) -> None:
         logfs compact /var/lib/logfs/prices/0
         logfs compact /mnt/logs/prices --roll
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.cli import owner
     from logfs.client import Daemon
     from logfs.errors import UnknownNameError
     from logfs.fs.compaction import Compaction
-    from logfs.fs.host import system_clock
+    from logfs.library import owner
     from logfs.log.cleaning.cleaner import Compacted, compact_now, logs_of
     from logfs.log.cleaning.progress import watched
     from logfs.log.reading.address import parse_topic_name
     from logfs.log.store import LogStore
+    from logfs.machine.host import system_clock
 
     def say(text: str) -> None:
         if sys.stderr.isatty():
@@ -74,7 +74,7 @@ def compact(path: str, *, roll: bool, as_json: bool) -> None:
             request = {"topic": topic, "partition": number, "roll": roll}
             return [Compacted(**row) for row in daemon.ask("compact", request, progress=say)]
 
-        done = owner.act(place, ask, do)
+        done = owner.act(place, ask, do, failures.progress())
     if as_json:
         click.echo(json.dumps([{"topic": topic, **x._asdict()} for x in done], indent=2))
     else:

@@ -5,8 +5,9 @@ A traceback is for those who ask for it, with ``--debug`` or ``LOGFS_DEBUG=1``.
 """
 
 import errno
+import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -83,6 +84,11 @@ def report(error: BaseException, *, debug: bool = False) -> int:
 def warn(text: str) -> None:
     """Print a line for the user to stderr."""
     click.echo(f"logfs: {text}", err=True)
+
+
+def progress() -> Callable[[str], None] | None:
+    """Return what is told how long work goes on; None where nobody watches."""
+    return warn if sys.stderr.isatty() else None
 
 
 def give_up(status: int) -> NoReturn:

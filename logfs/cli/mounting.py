@@ -124,8 +124,8 @@ def _prepare_data(data: str, point: str, *, read_only: bool) -> None:
         NoDataDirectoryError: A directory with files but no logs; or the arguments are reversed.
         OSError: It cannot be made or read.
     """
-    from logfs.cli import places
-    from logfs.fs import mountpoints
+    from logfs.library import places
+    from logfs.machine import mountpoints
 
     kind = places.kind_of(data)
     if kind is places.Kind.OTHER:

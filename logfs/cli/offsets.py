@@ -8,7 +8,7 @@ import click
 
 from logfs.cli import failures, tables
 from logfs.cli.parameters import isolation_option
-from logfs.cli.places import locate
+from logfs.library.places import locate
 
 if TYPE_CHECKING:
     from logfs.cli.asking import Answer

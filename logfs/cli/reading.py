@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from logfs.cli.places import Place, served_at
 from logfs.cli.stored import open_for_reading, partitions_of
 from logfs.errors import (
     LogfsError,
@@ -14,13 +13,14 @@ from logfs.errors import (
     NoSuchTopicError,
     UnknownNameError,
 )
-from logfs.fs.host import LOCAL_ZONE, system_clock
+from logfs.library.places import Place, served_at
 from logfs.log import names
 from logfs.log.meta import partition_meta
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
+from logfs.machine.host import LOCAL_ZONE, system_clock
 from logfs.types import IsolationLevel, TopicPartition, View
 
 _BUFFER_BYTES = 1 << 20

@@ -6,15 +6,16 @@ need be, and closes it cleanly.
 
 from collections.abc import Collection, Mapping
 
-from logfs.cli.owner import opened_store
+from logfs.cli import failures
 from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError
-from logfs.fs.host import current_host, system_clock
+from logfs.library.owner import opened_store
 from logfs.log import administration
 from logfs.log.administration import TopicFacts
 from logfs.log.loading.loader import list_partitions
 from logfs.log.store import LogStore
+from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 
 
@@ -65,7 +66,7 @@ class StoredTopics:
         """See ``Topics``."""
         # Before the directory is touched: a mistake must not leave a lock file in an empty one.
         TopicConfig.from_properties(config)
-        with opened_store(self._data) as store:
+        with opened_store(self._data, failures.progress()) as store:
             now_ms = self._clock.now_ms()
             return administration.create_topic(store, topic, partitions, config, now_ms)
 
@@ -73,11 +74,11 @@ class StoredTopics:
         self, topic: str, changes: Mapping[str, str | None], partitions: int | None
     ) -> list[str]:
         """See ``Topics``."""
-        with opened_store(self._data) as store:
+        with opened_store(self._data, failures.progress()) as store:
             now_ms = self._clock.now_ms()
             return administration.alter_topic(store, topic, changes, partitions, now_ms)
 
     def delete(self, topic: str) -> None:
         """See ``Topics``."""
-        with opened_store(self._data) as store:
+        with opened_store(self._data, failures.progress()) as store:
             store.delete_topic(topic, self._clock.now_ms())

@@ -11,11 +11,11 @@ import click
 from logfs.cli import failures, tables
 from logfs.cli.facts import Topics
 from logfs.cli.parameters import settings_option
-from logfs.cli.places import Place, locate, served_at
 from logfs.errors import (
     LockedError,
     UnknownNameError,
 )
+from logfs.library.places import Place, locate, served_at
 
 if TYPE_CHECKING:
     from logfs.log.administration import TopicFacts
@@ -221,8 +221,8 @@ def _read(place: Place, act: Callable[[Topics], T]) -> T:
 
 def _change(place: Place, act: Callable[[Topics], T]) -> T:
     """Change topics: by the daemon that owns the directory, or in it, under its lock."""
-    from logfs.cli.owner import owned
     from logfs.cli.stored import StoredTopics
+    from logfs.library.owner import owned
 
     found = _by_daemon(place, act)
     if found is None:
@@ -238,8 +238,8 @@ def _change(place: Place, act: Callable[[Topics], T]) -> T:
 def _by_daemon(place: Place, act: Callable[[Topics], T]) -> tuple[T] | None:
     """Have a daemon do it: through its socket, or if that is another user's, its mount."""
     from logfs.cli.mounted import MountedTopics
-    from logfs.cli.owner import daemon_of
     from logfs.cli.remote import RemoteTopics
+    from logfs.library.owner import daemon_of
 
     try:
         daemon = daemon_of(place)

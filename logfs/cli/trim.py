@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import click
 
 from logfs.cli import failures, tables
-from logfs.cli.places import locate
+from logfs.library.places import locate
 
 
 class _TrimCommand(click.Command):
@@ -49,10 +49,11 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
         logfs trim /mnt/logs/orders/0@offset=1500 --now
         logfs trim /mnt/logs/orders@latest
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.cli import owner
-    from logfs.fs.host import LOCAL_ZONE, system_clock
+    from logfs.client import Daemon
+    from logfs.library import owner
     from logfs.log.cleaning.trimming import Trimmed, parse_trim_address, trim_all
     from logfs.log.store import LogStore
+    from logfs.machine.host import LOCAL_ZONE, system_clock
 
     with failures.about(path):
         place = locate(path)
@@ -66,9 +67,11 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
             return trim_all(logs, address.keep, system_clock().now_ms(), at_once=at_once)
 
         request = {"names": list(place.address), "at_once": at_once}
-        done = owner.act(
-            place, lambda daemon: [Trimmed(**row) for row in daemon.ask("trim", request)], do
-        )
+
+        def ask(daemon: Daemon) -> list[Trimmed]:
+            return [Trimmed(**row) for row in daemon.ask("trim", request)]
+
+        done = owner.act(place, ask, do, failures.progress())
     if as_json:
         click.echo(json.dumps([{"topic": address.topic, **x._asdict()} for x in done], indent=2))
     else:

@@ -5,10 +5,10 @@ from typing import TypeVar, TypeVarTuple
 
 import trio
 
-from logfs.fs.host import Clock
 from logfs.fs.nodes import TopicNode
 from logfs.fs.tree import Tree
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

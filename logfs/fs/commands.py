@@ -26,7 +26,6 @@ from typing import Any, NamedTuple, TypeVar
 import trio
 
 from logfs.errors import ControlError, ReadOnlyError
-from logfs.fs.host import Clock
 from logfs.fs.kernel import KernelCache
 from logfs.fs.nodes import FileNode, TopicNode
 from logfs.fs.operations import Operations
@@ -43,6 +42,7 @@ from logfs.log.cleaning.trimming import (
 )
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record

@@ -12,12 +12,12 @@ from collections.abc import Callable
 import trio
 
 from logfs.errors import CleaningAbortedError, LogfsError
-from logfs.fs.host import Clock
 from logfs.fs.lanes import Lane
 from logfs.log.cleaning.cleaner import LogCleaner
 from logfs.log.cleaning.throttle import Throttle
 from logfs.log.cleaning.tools import CleaningTools
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -58,10 +58,6 @@ class InterruptedWaitError(LogfsError):
     """A program was interrupted while it waited."""
 
 
-class MountError(LogfsError):
-    """The file system cannot be mounted or unmounted there; the message says why."""
-
-
 ERRNOS: dict[type[LogfsError], int] = {
     errors.CorruptRecordError: errno.EIO,
     errors.CorruptIndexError: errno.EIO,
@@ -98,7 +94,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     StaleError: errno.ESTALE,
     NoSuchAttributeError: errno.ENODATA,
     ForeignAttributeError: errno.ENOTSUP,
-    MountError: errno.EBUSY,
+    errors.MountError: errno.EBUSY,
 }
 
 _PASSED_ON = frozenset({

@@ -21,11 +21,11 @@ import trio
 from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LockedError, LogfsError
-from logfs.fs.host import Clock
 from logfs.fs.tree import Tree
 from logfs.log import names
 from logfs.log.following.followed import STEP_BYTES, FollowedLog
 from logfs.log.following.store import FollowedStore
+from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
 

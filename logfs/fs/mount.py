@@ -25,17 +25,9 @@ import trio
 
 from logfs import __version__
 from logfs.disk.posix import PosixDisk
-from logfs.fs import mountpoints
+from logfs.errors import MountError
 from logfs.fs.commands import Commands
-from logfs.fs.errnos import MountError
 from logfs.fs.following import Cache, open_cache
-from logfs.fs.host import (
-    LOCAL_ZONE,
-    Clock,
-    current_host,
-    raise_descriptor_limit,
-    system_clock,
-)
 from logfs.fs.kernel import KernelCache
 from logfs.fs.listening import ControlServer, forget_socket, listen
 from logfs.fs.nodes import Ownership
@@ -47,6 +39,14 @@ from logfs.fs.xattrs import PREFIX
 from logfs.log import names
 from logfs.log.following.store import FollowedStore
 from logfs.log.store import LogStore
+from logfs.machine import mountpoints
+from logfs.machine.host import (
+    LOCAL_ZONE,
+    Clock,
+    current_host,
+    raise_descriptor_limit,
+    system_clock,
+)
 
 logger = logging.getLogger(__name__)
 

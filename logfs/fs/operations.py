@@ -35,7 +35,6 @@ from logfs.fs.errnos import (
     Translator,
 )
 from logfs.fs.handles import HandleTable, OpenDirectory
-from logfs.fs.host import Clock
 from logfs.fs.inodes import InodeTable
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.options import MountOptions
@@ -48,6 +47,7 @@ from logfs.fs.tree import Tree
 from logfs.fs.waiting import Waiting
 from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 
 _NOT_COUNTED = frozenset({b".", b".."})
 """Names whose look-ups in a listing the kernel does not count."""

@@ -15,11 +15,11 @@ import trio
 
 from logfs import config as configuration
 from logfs.errors import DeletedError, LogfsError, NoSuchPartitionError, NoSuchTopicError
-from logfs.fs.host import Clock
 from logfs.fs.partitions import Partition
 from logfs.fs.tree import Tree
 from logfs.log.cleaning.retention import Deletion, apply_retention
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

@@ -12,13 +12,13 @@ import trio
 from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.handles import HandleTable, OpenFile, Reader
-from logfs.fs.host import Clock
 from logfs.fs.nodes import FileNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
 from logfs.fs.tasks import Upkeep
 from logfs.fs.tree import Tree
 from logfs.log.following.followed import FollowedLog
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -20,12 +20,12 @@ import trio
 from logfs.errors import LogfsError
 from logfs.fs.compaction import Compaction
 from logfs.fs.following import Follower
-from logfs.fs.host import Clock
 from logfs.fs.partitions import Partition
 from logfs.fs.retention import Retention
 from logfs.fs.tree import Tree
 from logfs.log.following.store import FollowedStore
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 import stat
 
-from logfs.fs.host import Clock
 from logfs.fs.nodes import Node, Ownership, PlainNode, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.rules import refusal
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 
 DEFAULT_UMASK = 0o022
 _OWNERSHIP = ("mode", "uid", "gid")

@@ -18,7 +18,6 @@ from typing import Generic, NamedTuple, TypeVar
 
 from logfs.errors import NoSuchTopicError, UnknownNameError
 from logfs.fs.errnos import NotADirectoryNodeError, NotIndexedYetError
-from logfs.fs.host import Clock
 from logfs.fs.lanes import Lane
 from logfs.fs.nodes import (
     DirectoryNode,
@@ -51,6 +50,7 @@ from logfs.log.reading.address import (
 )
 from logfs.log.reading.resolve import resolve, resolve_segment
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 from logfs.types import IsolationLevel, View
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ import pytest
 from logfs.cli.main import main
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
-from logfs.fs.host import current_host, system_clock
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter
+from logfs.machine.host import current_host, system_clock
 from logfs.types import View
 
 ROOT = Path(__file__).parents[2]

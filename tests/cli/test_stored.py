@@ -8,8 +8,8 @@ from logfs.cli import stored
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchPartitionError
-from logfs.fs.host import current_host
 from logfs.log.store import LogStore
+from logfs.machine.host import current_host
 from logfs.types import TopicPartition
 from tests.cli.conftest import fill
 

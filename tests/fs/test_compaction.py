@@ -3,8 +3,8 @@
 import trio
 
 from logfs.fs.compaction import Compaction
-from logfs.fs.host import Clock
 from logfs.log.names import CLEANER_OFFSET_CHECKPOINT
+from logfs.machine.host import Clock
 from logfs.types import View
 from tests.log.compaction import CompactedLog
 from tests.log.support import kept_runs_of

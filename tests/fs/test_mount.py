@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from logfs.errors import LockedError
-from logfs.fs import mountpoints
-from logfs.fs.errnos import MountError
+from logfs.errors import LockedError, MountError
 from logfs.fs.mount import run_mount, unmount
 from logfs.fs.options import MountOptions
+from logfs.machine import mountpoints
 from tests.fs.mounting import Mounted
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]

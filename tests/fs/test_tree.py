@@ -377,7 +377,7 @@ async def test_dates_are_of_the_time_zone_of_the_daemon(monkeypatch: pytest.Monk
     import time
     from datetime import datetime
 
-    from logfs.fs.host import LOCAL_ZONE
+    from logfs.machine.host import LOCAL_ZONE
 
     monkeypatch.setenv("TZ", "Europe/Berlin")
     time.tzset()

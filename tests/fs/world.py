@@ -12,12 +12,12 @@ import pyfuse3
 import pytest
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields
 
-from logfs.fs.host import Clock
 from logfs.fs.mount import make_operations
 from logfs.fs.operations import Operations
 from logfs.fs.options import parse_options
 from logfs.log.host import Host
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
 from tests.fakes import FakeDisk
 
 START_MS = 1_700_000_000_000

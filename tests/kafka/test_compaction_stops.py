@@ -10,9 +10,9 @@ from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.fs.compaction import Compaction
-from logfs.fs.host import current_host, system_clock
 from logfs.log.cleaning.cleaner import compact_now
 from logfs.log.store import LogStore
+from logfs.machine.host import current_host, system_clock
 from logfs.records.batch import decode_records
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import Client

@@ -7,8 +7,8 @@ import pytest
 
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
-from logfs.fs.host import current_host
 from logfs.log.store import LogStore
+from logfs.machine.host import current_host
 from tests.fakes import START_MS
 from tests.log.support import lines_of
 from tests.mounting import ROOT

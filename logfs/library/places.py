@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logfs.errors import NoDataDirectoryError
-from logfs.fs import mountpoints
 from logfs.log import names
+from logfs.machine import mountpoints
 
 ROOT_FILES = (
     names.CLEAN_SHUTDOWN,

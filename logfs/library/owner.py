@@ -5,19 +5,17 @@ answers at was left by a daemon that died, and the lock decides.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from logfs.cli import failures
-from logfs.cli.places import Place, noted_daemon
 from logfs.client import Daemon
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LockedError, ReadOnlyError
-from logfs.fs.host import current_host, system_clock
-from logfs.log.store import LogStore
+from logfs.library.places import Place, noted_daemon
+from logfs.log.store import LogStore, Progress
+from logfs.machine.host import current_host, system_clock
 
 T = TypeVar("T")
 
@@ -39,13 +37,19 @@ def daemon_of(place: Place) -> Daemon | None:
     return Daemon.connect(data_directory(place))
 
 
-def act(place: Place, ask: Callable[[Daemon], T], do: Callable[[LogStore], T]) -> T:
+def act(
+    place: Place,
+    ask: Callable[[Daemon], T],
+    do: Callable[[LogStore], T],
+    progress: Progress | None = None,
+) -> T:
     """Have something done by the daemon, or do it.
 
     Args:
         place: The data directory or mount point.
         ask: What to ask a daemon for.
         do: What to do with the store if there is none.
+        progress: Told how loading the store goes on, where that takes its time.
 
     Raises:
         LockedError: Somebody else owns the directory.
@@ -57,7 +61,7 @@ def act(place: Place, ask: Callable[[Daemon], T], do: Callable[[LogStore], T]) -
         if place.is_mount:
             raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
         try:
-            with opened_store(place.root) as store:
+            with opened_store(place.root, progress) as store:
                 return do(store)
         except LockedError as error:
             found = _asked(place, ask)  # a daemon may have started meanwhile
@@ -75,7 +79,7 @@ def _asked(place: Place, ask: Callable[[Daemon], T]) -> tuple[T] | None:
 
 
 @contextmanager
-def opened_store(data: str) -> Iterator[LogStore]:
+def opened_store(data: str, progress: Progress | None = None) -> Iterator[LogStore]:
     """Open a data directory to change it, recovering it if need be; closes it cleanly.
 
     Raises:
@@ -88,7 +92,7 @@ def opened_store(data: str) -> Iterator[LogStore]:
         StoreConfig.from_properties({}),
         current_host(),
         now_ms=clock.now_ms(),
-        progress=failures.warn if sys.stderr.isatty() else None,
+        progress=progress,
     )
     try:
         yield store

@@ -11,7 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
-from logfs.fs.errnos import MountError
+from logfs.errors import MountError
 
 SUBTYPE = "logfs"
 KIND = f"fuse.{SUBTYPE}"

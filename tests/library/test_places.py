@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.cli import places
-from logfs.cli.places import Kind, Place, split_path
 from logfs.errors import NoDataDirectoryError
+from logfs.library import places
+from logfs.library.places import Kind, Place, split_path
 from tests.cli.conftest import Mounted, fill
 
 
