@@ -77,6 +77,8 @@ def files_open_for_writing(pid: int, below: Path) -> list[str]:
         try:
             target = os.readlink(entry)
             flags = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text().splitlines()[1]
+            if os.readlink(entry) != target:
+                continue  # the number stands for another file by now
         except FileNotFoundError:
             continue
         if target.startswith(f"{below}/") and int(flags.split()[1], 8) & os.O_ACCMODE:
