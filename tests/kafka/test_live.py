@@ -27,7 +27,7 @@ TOPICS = {
     "grows": SMALL,
     "zstd": {**SMALL, "compression.type": "zstd"},
     "trimmed": {**SMALL, "retention.bytes": "300000", "retention.ms": "-1"},
-    # What was rewritten is compared with what it was made of, while that lasts: by default a minute,
+    # What was rewritten is compared with what it was made of, while that lasts: a minute, but
     # in the broker of the tests a second, which is too short for a machine that is busy.
     "compacted": {**COMPACT, "min.compaction.lag.ms": "0", "file.delete.delay.ms": "20000"},
 }
