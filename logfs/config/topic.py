@@ -6,6 +6,7 @@ Source: Kafka LogConfig, TopicConfig, ServerTopicConfigSynonyms (4.1.1).
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import ClassVar, Self
 
 from logfs.config.kinds import (
@@ -65,7 +66,7 @@ class TimestampType(StrEnum):
     LOG_APPEND_TIME = "LogAppendTime"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class TopicConfig(Settings):
     """The settings of one topic, a field for each key; ``TOPIC_KEYS`` says what they mean.
 
@@ -322,7 +323,7 @@ class TopicConfig(Settings):
         internal = self.internal_segment_bytes
         return self.segment_bytes if internal is None else internal
 
-    @property
+    @cached_property  # asked for by every append
     def max_segment_ms(self) -> int:
         """Age at which the active segment is rolled. Source: Kafka LogConfig.maxSegmentMs.
 
