@@ -86,19 +86,29 @@ class Daemon:
             LogfsError, OSError: What the daemon met.
             ControlError: It has gone, or speaks another version.
         """
+        return self._ask({**arguments, "request": request}, payload, progress)[0]
+
+    def fetch(self, request: str, arguments: Mapping[str, object] = _NO_ARGUMENTS) -> bytes:
+        """Ask for something that is answered with bytes; see ``ask``."""
+        return self._ask({**arguments, "request": request}, b"", None)[1]
+
+    def _ask(
+        self,
+        header: Mapping[str, object],
+        payload: bytes,
+        progress: Callable[[str], None] | None,
+    ) -> tuple[Any, bytes]:
         with self._explained():
-            self._connection.sendall(
-                control.encode_frame({**arguments, "request": request}, payload)
-            )
+            self._connection.sendall(control.encode_frame(header, payload))
             while True:
-                answer = self._receive()
+                answer, data = self._receive()
                 if "progress" not in answer:
                     break
                 if progress is not None:
                     progress(str(answer["progress"]))
         if "error" in answer:
             raise control.decode_error(answer["error"])
-        return answer.get("result")
+        return answer.get("result"), data
 
     def append(
         self,
@@ -182,11 +192,10 @@ class Daemon:
                 f"done or not ({error})"
             ) from error
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self) -> tuple[dict[str, Any], bytes]:
         head = control.decode_head(self._exactly(control.HEAD_BYTES))
         header = control.decode_header(self._exactly(head.header_bytes))
-        self._exactly(head.payload_bytes)
-        return header
+        return header, self._exactly(head.payload_bytes)
 
     def _exactly(self, size: int) -> bytes:
         data = bytearray()

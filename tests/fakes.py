@@ -233,6 +233,9 @@ class FakeDisk:
     def is_locked(self, name: str) -> bool:
         return name in self.locked
 
+    def cached_bytes(self, name: str) -> int | None:
+        return self.stat(name).size  # what is in memory is in memory
+
     def free(self) -> os.statvfs_result:
         self.begin("free", "")
         limit = _ROOMY if self.space_bytes is None else self.space_bytes

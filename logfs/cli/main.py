@@ -18,6 +18,7 @@ _COMMANDS = {
     "cat": "logfs.cli.cat:cat",
     "trim": "logfs.cli.trim:trim",
     "compact": "logfs.cli.compact:compact",
+    "metrics": "logfs.cli.metrics:metrics",
     "offsets": "logfs.cli.offsets:offsets",
     "dump": "logfs.cli.dump:dump",
 }

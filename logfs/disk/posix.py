@@ -247,6 +247,17 @@ class PosixDisk:
         """See ``vfs.Disk``."""
         return os.statvfs(self._root)
 
+    def cached_bytes(self, name: str) -> int | None:
+        """See ``vfs.Disk``."""
+        from logfs.disk import residency  # ctypes: only for those who ask
+
+        path = self._path(name)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            return residency.cached_bytes(descriptor)
+        finally:
+            os.close(descriptor)
+
     def _path(self, name: str) -> str:
         if name.startswith("/") or ".." in name.split("/"):
             raise ValueError(f"the name {name!r} leads out of {self._root}")

@@ -234,6 +234,10 @@ class Disk(Protocol):
         """Tell whether somebody holds the lock that ``lock`` takes; changes and makes nothing."""
         ...
 
+    def cached_bytes(self, name: str) -> int | None:
+        """Return how many bytes of a file are in the page cache; None if nobody can tell."""
+        ...
+
     def free(self) -> os.statvfs_result:
         """Return the room on the file system, as statvfs(2) tells it."""
         ...

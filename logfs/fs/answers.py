@@ -1,6 +1,7 @@
 """The way out of every handler: whatever it raises leaves as an errno."""
 
 import functools
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
@@ -9,14 +10,29 @@ from pyfuse3 import FUSEError
 from logfs.fs.errnos import Translator
 
 
+class Requests:
+    """What the kernel asked and what it was answered. Event loop only, but for who reads.
+
+    Attributes:
+        done: Requests that were answered with what they asked for, by operation.
+        failed: Those that were answered with an errno, by operation and errno.
+    """
+
+    def __init__(self) -> None:
+        self.done: defaultdict[str, int] = defaultdict(int)
+        self.failed: defaultdict[tuple[str, int], int] = defaultdict(int)
+
+
 class Answering(Protocol):
     """What has handlers.
 
     Attributes:
         translator: Knows the errnos, and what to log.
+        requests: Counts them.
     """
 
     translator: Translator
+    requests: Requests
 
 
 SelfT = TypeVar("SelfT", bound=Answering)
@@ -33,10 +49,15 @@ def answered(
     @functools.wraps(handler)
     async def answer(self: SelfT, /, *args: P.args, **kwargs: P.kwargs) -> T:
         try:
-            return await handler(self, *args, **kwargs)
-        except FUSEError:
+            result = await handler(self, *args, **kwargs)
+        except FUSEError as error:
+            self.requests.failed[request, error.errno] += 1
             raise
         except Exception as error:  # noqa: BLE001 - see above
-            raise FUSEError(self.translator.translate(request, error)) from None
+            number = self.translator.translate(request, error)
+            self.requests.failed[request, number] += 1
+            raise FUSEError(number) from None
+        self.requests.done[request] += 1
+        return result
 
     return answer

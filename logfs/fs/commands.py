@@ -1,6 +1,8 @@
 """What can be asked of the daemon through its control socket.
 
     status                                     pid, version, data directory, mount point
+    metrics                                    the metrics that are not of single topics, by name
+    prometheus                                 all metrics; the payload is Prometheus text
     topics                                     numbers of partitions by topic
     describe      topic                        TopicFacts
     create        topic partitions config      warnings
@@ -27,6 +29,7 @@ import trio
 
 from logfs.errors import ControlError, ReadOnlyError
 from logfs.fs.kernel import KernelCache
+from logfs.fs.metrics.facts import Facts, Where
 from logfs.fs.nodes import FileNode, TopicNode
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import Partition
@@ -108,6 +111,9 @@ class Commands:
         kernel: What it keeps is dropped when it is no longer so.
         clock: The clocks.
         facts: What ``status`` answers.
+
+    Attributes:
+        metrics: Those of the mount.
     """
 
     def __init__(
@@ -125,8 +131,12 @@ class Commands:
         self._kernel = kernel
         self._clock = clock
         self._facts = facts
+        where = Where(str(facts.get("data", "")), str(facts.get("mountpoint", "")))
+        self.metrics = Facts(store, operations, clock, where)
         self._commands: dict[str, Callable[[Request], Awaitable[object]]] = {
             "status": self._status,
+            "metrics": self._metrics,
+            "prometheus": self._prometheus,
             "topics": self._topics,
             "describe": self._describe,
             "create": self._create,
@@ -141,7 +151,7 @@ class Commands:
         }
 
     async def run(self, header: Mapping[str, Any], payload: bytes, say: Say) -> object:
-        """Carry out a request; returns what JSON can say of it.
+        """Carry out a request; returns what JSON can say of it, or bytes: a payload.
 
         Raises:
             ControlError: There is no such request, or its arguments are not what it takes.
@@ -158,6 +168,17 @@ class Commands:
 
     async def _status(self, _request: Request) -> object:
         return dict(self._facts)
+
+    async def _metrics(self, _request: Request) -> object:
+        return await trio.to_thread.run_sync(self.metrics.summary)
+
+    async def _prometheus(self, _request: Request) -> object:
+        return await trio.to_thread.run_sync(self._render)
+
+    def _render(self) -> bytes:
+        from logfs.fs.metrics.exposition import Exposition  # only for those who ask
+
+        return Exposition(self.metrics).render()[0]
 
     async def _topics(self, _request: Request) -> object:
         return administration.topic_sizes(self._store)

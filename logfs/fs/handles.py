@@ -262,6 +262,10 @@ class HandleTable(Generic[T]):
         """Return the numbers that are in use."""
         return list(self._open)
 
+    def all(self) -> list[T]:
+        """Return what is open. Any thread."""
+        return list(self._open.values())
+
     def add(self, handle: T) -> int:
         """Give a number to what has been opened."""
         self._last += 1

@@ -95,6 +95,21 @@ class Lane:
         """Whether its calls run in threads because the disk was slow, or is not known yet."""
         return self._quick_calls_missing > 0
 
+    @property
+    def was_slow(self) -> bool:
+        """Whether its calls run in threads because the disk was slow. Any thread."""
+        return self._quick_calls_missing > 1
+
+    @property
+    def waiting(self) -> int:
+        """How many changes wait for their turn. Any thread."""
+        return self._queue.statistics().tasks_waiting
+
+    @property
+    def threads(self) -> int:
+        """How many fsyncs and long changes are under way in threads. Any thread."""
+        return self._threads
+
     def note(self, seconds: float) -> None:
         """Note how long a call took that the caller has run on the loop himself."""
         if seconds > SLOW_S:

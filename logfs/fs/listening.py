@@ -112,7 +112,11 @@ class ControlServer:
             nursery.start_soon(_forward, lines, stream)
             with progress:
                 answer = await self._answer_to(header, payload, say)
-        await _send(stream, answer)
+        data = answer.get("result")
+        if isinstance(data, bytes):
+            await _send(stream, {"result": None}, data)
+        else:
+            await _send(stream, answer)
 
     async def _answer_to(
         self, header: Mapping[str, Any], payload: bytes, say: Callable[[str], None]
@@ -137,8 +141,8 @@ async def _forward(lines: trio.MemoryReceiveChannel[str], stream: trio.SocketStr
             await stream.aclose()  # half a frame may have been sent
 
 
-async def _send(stream: trio.SocketStream, header: Mapping[str, Any]) -> None:
-    frame = control.encode_frame(header)
+async def _send(stream: trio.SocketStream, header: Mapping[str, Any], payload: bytes = b"") -> None:
+    frame = control.encode_frame(header, payload)
     with trio.fail_after(PATIENCE_S):
         await stream.send_all(frame)
 

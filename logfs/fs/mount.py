@@ -30,6 +30,8 @@ from logfs.fs.commands import Commands
 from logfs.fs.following import Cache, open_cache
 from logfs.fs.kernel import KernelCache
 from logfs.fs.listening import ControlServer, forget_socket, listen
+from logfs.fs.metrics.facts import Where
+from logfs.fs.metrics.watching import listening, shown
 from logfs.fs.nodes import Ownership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions
@@ -87,14 +89,25 @@ def run_mount(
     data, point = os.path.realpath(data), os.path.realpath(mountpoint)
     _check_before(data, point)
     raise_descriptor_limit()
-    clock = system_clock()
+    with listening(options.metrics) as metrics:
+        return _open_and_mount(Where(data, point), options, ready, progress, metrics)
+
+
+def _open_and_mount(
+    where: Where,
+    options: MountOptions,
+    ready: Callable[[], None] | None,
+    progress: Callable[[str], None] | None,
+    metrics: socket.socket | None,
+) -> int:
+    data, clock = where.data, system_clock()
     cache = open_cache(data, options.cache_dir) if options.read_only else None
     store = _open(data, options, clock, cache, progress)
     # What has been loaded stays: a collection that looks at ten thousand segments is a long pause.
     gc.collect()
     gc.freeze()
     try:
-        return _mount(store, data, point, options, clock, ready)
+        return _mount(store, where, options, clock, ready, metrics)
     finally:
         store.close(clock.now_ms())
         _forget_daemon(store)
@@ -177,12 +190,13 @@ def _check_before(data: str, point: str) -> None:
 
 def _mount(
     store: LogStore,
-    data: str,
-    point: str,
+    where: Where,
     options: MountOptions,
     clock: Clock,
     ready: Callable[[], None] | None,
+    metrics: socket.socket | None,
 ) -> int:
+    data, point = where
     operations = make_operations(store, options, clock)
     try:
         pyfuse3.init(operations, point, kernel_options(data, options))
@@ -197,9 +211,10 @@ def _mount(
         }
         _note_daemon(store, point)
         facts = {"version": __version__, "pid": os.getpid(), "data": data, "mountpoint": point}
-        server = ControlServer(Commands(store, operations, KernelCache(), clock, facts))
+        commands = Commands(store, operations, KernelCache(), clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
-        trio.run(_serve, operations, point, ready, server, listener)
+        with shown(metrics, options.metrics, commands.metrics, point):
+            trio.run(_serve, operations, point, ready, ControlServer(commands), listener)
         is_served = True
     except Exception:
         logger.exception("serving %s ended; the mount stays until it is unmounted", point)

@@ -25,7 +25,7 @@ from pyfuse3 import (
 )
 
 from logfs.errors import LogfsError, ReadOnlyError
-from logfs.fs.answers import answered
+from logfs.fs.answers import Requests, answered
 from logfs.fs.changes import Changes
 from logfs.fs.errnos import (
     IsADirectoryNodeError,
@@ -66,6 +66,7 @@ class Operations(pyfuse3.Operations):
     def __init__(self, store: LogStore, tree: Tree, options: MountOptions, clock: Clock) -> None:
         super().__init__()
         self.translator = Translator()
+        self.requests = Requests()
         self._store = store
         self.tree = tree
         self._options = options
@@ -73,7 +74,7 @@ class Operations(pyfuse3.Operations):
         self.changes = Changes(store, tree, clock)
         self._topics = TopicChanges(store, tree.ownership, options, clock)
         self.inodes: InodeTable[Node] = InodeTable(tree.root)
-        self._directories: HandleTable[OpenDirectory] = HandleTable()
+        self.directories: HandleTable[OpenDirectory] = HandleTable()
         self.upkeep = Upkeep(store, tree, self.changes.lock, clock)
         self.waiting = Waiting()
         self.files = OpenFiles(store, tree, self.upkeep, clock, syncs=options.sync)
@@ -143,12 +144,12 @@ class Operations(pyfuse3.Operations):
         node = self.inodes.node(inode)
         if not isinstance(node, DirectoryNode):
             raise NotADirectoryNodeError("a file is listed as a directory")
-        return self._directories.add(OpenDirectory(node))
+        return self.directories.add(OpenDirectory(node))
 
     @answered
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         """List a directory from a place on; from 0 with the names it has now."""
-        directory = self._directories[fh]
+        directory = self.directories[fh]
         if start_id == 0:
             listing = self.tree.names(directory.node)
             if not isinstance(listing, list):
@@ -159,7 +160,7 @@ class Operations(pyfuse3.Operations):
     @answered
     async def releasedir(self, fh: int) -> None:
         """Close a directory."""
-        self._directories.take(fh)
+        self.directories.take(fh)
 
     @answered
     async def fsyncdir(self, fh: int, datasync: bool) -> None:

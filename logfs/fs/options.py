@@ -10,6 +10,8 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
     isolation.level=L  what readers see: read_uncommitted (default), everything; read_committed, up
                        to the first record of an open transaction and without aborted records;
                        high_watermark, up to the high watermark
+    metrics=ADDRESS    metrics for Prometheus: a port of this machine, HOST:PORT, or the path of a
+                       socket; also whether the mount answers, under /healthz
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
     KEY=VALUE          a setting of a Kafka broker: num.partitions=3, log.retention.hours=24
@@ -26,6 +28,7 @@ from dataclasses import dataclass, field
 
 from logfs.config import StoreConfig
 from logfs.errors import InvalidConfigError
+from logfs.fs.metrics.address import MetricsAddress, parse_metrics_address
 from logfs.types import IsolationLevel
 
 _KERNEL = frozenset({
@@ -60,6 +63,7 @@ class MountOptions:
         sync: Every write is durable when it returns.
         cache_dir: Where a read-only mount keeps what is to outlast it; None for the default.
         isolation_level: What readers are shown.
+        metrics: Where metrics are read; None: nowhere.
         fsname: The device that /proc/mounts shows; None for the data directory.
         kernel: Options of the kernel's own.
         store: The settings of the store.
@@ -74,6 +78,7 @@ class MountOptions:
     sync: bool = False
     cache_dir: str | None = None
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    metrics: MetricsAddress | None = None
     fsname: str | None = None
     kernel: tuple[str, ...] = ()
     store: StoreConfig = field(default_factory=lambda: StoreConfig.from_properties({}))
@@ -155,6 +160,7 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "fsname": _parse_text,
     "cache_dir": _parse_path,
     "isolation.level": _parse_level,
+    "metrics": parse_metrics_address,
 }
 
 

@@ -12,11 +12,12 @@ import trio
 from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.handles import HandleTable, OpenFile, Reader
-from logfs.fs.nodes import FileNode, PlainNode, RangeNode
+from logfs.fs.nodes import FileNode, MetaNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
 from logfs.fs.tasks import Upkeep
 from logfs.fs.tree import Tree
 from logfs.log.following.followed import FollowedLog
+from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 
@@ -27,6 +28,9 @@ MAX_READ_BYTES = 1024 * 1024
 _NEXT_STEP_S = 0.01
 RELOAD_AGAIN_S = 1.0
 """A partition that could not be brought back is not loaded again before this time is over."""
+LOOK_AGAIN_MS = 10_000
+LOOK_S = 0.02
+"""How often and for how long the page cache is looked at for ``.meta``."""
 
 
 class OpenFiles:
@@ -53,6 +57,10 @@ class OpenFiles:
         self._files: HandleTable[OpenFile] = HandleTable()
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
 
+    def open_files(self) -> list[OpenFile]:
+        """Return the files that are open. Any thread."""
+        return self._files.all()
+
     async def open(self, node: FileNode, flags: int) -> tuple[int, bool]:
         """Open a file whose flags have been found to be allowed.
 
@@ -71,6 +79,8 @@ class OpenFiles:
             raise StaleError(f"{partition.topic_partition} has been deleted or loaded anew")
         partition.open_files += node.reads_log
         try:
+            if isinstance(node, MetaNode):
+                await self._look_at_cache(partition.log)
             if isinstance(node, PlainNode | RangeNode):
                 file = OpenFile(node, flags, self._syncs)
             else:
@@ -99,6 +109,8 @@ class OpenFiles:
             else:
                 # Where it ends is not known while what is behind has not been read.
                 if len(data) or not was_behind:
+                    if file.node.reads_log:
+                        file.partition.log.counters.bytes_out += len(data)
                     return data
             await trio.sleep(_NEXT_STEP_S)
 
@@ -193,6 +205,17 @@ class OpenFiles:
             file.waiting = None
             done.set()
         return data
+
+    async def _look_at_cache(self, log: PartitionLog) -> None:
+        """See for ``.meta`` what of a log is in the page cache: not often, not for long."""
+        now_ms, started_s = self._now_ms(), self._monotonic_s()
+        if log.residency is not None and now_ms - log.residency.time_ms < LOOK_AGAIN_MS:
+            return
+
+        def is_over() -> bool:
+            return self._monotonic_s() - started_s > LOOK_S
+
+        await trio.to_thread.run_sync(log.look_at_cache, now_ms, is_over)
 
     def _note_corrupt(self, partition: Partition, error: CorruptRecordError) -> None:
         """Count what a reader has met as a loss."""

@@ -149,6 +149,10 @@ class Tree:
             known.replace_log(log)
         return known
 
+    def lanes(self) -> list[Lane]:
+        """Return the lanes of the partitions that are in use. Any thread."""
+        return [partition.lane for partition in list(self._partitions.values())]
+
     @contextmanager
     def kept_off_loop(self, topic: TopicNode) -> Iterator[None]:
         """While in it, all changes of a topic's partitions run in threads; see ``Lane``."""

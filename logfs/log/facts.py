@@ -1,10 +1,13 @@
 """What one can ask of a partition without changing it: its identity, its offsets, its losses."""
 
+from collections.abc import Callable
+
 from logfs.config import TopicConfig
 from logfs.log import options
 from logfs.log.cleaning.facts import CleaningFacts
 from logfs.log.losses import Loss
 from logfs.log.reading import lookup
+from logfs.log.residency import Residency, look_at_cache
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.state import PartitionState
 from logfs.log.writing.flushing import Flusher
@@ -28,6 +31,8 @@ class LogFacts:
         is_part: It begins in the middle of the partition, with positions of its own.
         table: The segment table. For this package.
         cleaning: What is known of its compaction.
+        counters: What it counts while it works.
+        residency: What of it was in the page cache when that was last looked at.
     """
 
     def __init__(self, state: PartitionState) -> None:
@@ -45,6 +50,8 @@ class LogFacts:
         self.unflushed_since_ms: int | None = None
         self.table = state.table
         self.cleaning = CleaningFacts()
+        self.counters = state.counters
+        self.residency: Residency | None = None
         self._config = state.config
         self._epochs = state.epochs
         self._options = options.encode_options(state.config, state.epochs.latest)
@@ -54,7 +61,14 @@ class LogFacts:
         self._has_new_epochs = False
         self._losses = state.losses
         table = None if state.read_only else state.table
-        self._flusher = Flusher(state.disk, self.directory, table, state.recovery_point)
+        self._flusher = Flusher(
+            state.disk,
+            self.directory,
+            table,
+            state.recovery_point,
+            state.counters,
+            state.host.clock_s,
+        )
 
     @property
     def generation(self) -> bytes:
@@ -108,6 +122,11 @@ class LogFacts:
     def losses(self) -> list[Loss]:
         """What was lost, oldest first."""
         return self._losses.all()
+
+    def look_at_cache(self, now_ms: int, is_over: Callable[[], bool]) -> None:
+        """See what of it is in the page cache; see ``residency.look_at_cache``. Any thread."""
+        found = look_at_cache(self.disk, self.snapshot, now_ms, is_over)
+        self.residency = found or self.residency
 
     def encode_options(self) -> EncodeOptions:
         """Return how records for this topic become batches."""

@@ -6,6 +6,10 @@ from dataclasses import dataclass
 from logfs.log.segments.segment import OPEN_SEGMENTS
 
 
+def _stands_still() -> float:
+    return 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """The machine a store runs on.
@@ -15,11 +19,13 @@ class Host:
             it is the same, the page cache has survived and nothing written can be lost.
         new_id: Gives 16 random bytes.
         open_segments: Sealed segments to keep open; each takes up to four descriptors.
+        clock_s: Seconds that only go forward, for how long something takes. By default they stand.
     """
 
     boot_id: str
     new_id: Callable[[], bytes]
     open_segments: int = OPEN_SEGMENTS
+    clock_s: Callable[[], float] = _stands_still
 
     @property
     def boot(self) -> bytes:

@@ -7,6 +7,7 @@ positions that had to start anew. It is written for people, shown in ``.meta`` a
 
 import json
 import logging
+import threading
 from typing import Any, NamedTuple
 
 from logfs.disk.vfs import Disk
@@ -16,6 +17,8 @@ from logfs.log import names
 logger = logging.getLogger(__name__)
 
 VERSION = 1
+KINDS = ("cut", "corrupt", "line", "positions", "expired")
+"""What can happen: see ``Loss.kind``."""
 
 
 class Loss(NamedTuple):
@@ -23,7 +26,7 @@ class Loss(NamedTuple):
 
     Attributes:
         time_ms: When it was noticed.
-        kind: ``cut``, ``corrupt``, ``line``, ``positions`` or ``expired``.
+        kind: One of ``KINDS``.
         file: The file it concerns, relative to the partition directory.
         position: Byte in that file at which it begins.
         bytes: How many bytes.
@@ -51,14 +54,16 @@ class LossFile:
         self._disk = disk
         self._name = f"{directory}/{names.LOSSES}"
         self._read_only = read_only
+        self._lock = threading.Lock()
         self._losses: list[Loss] | None = None
         self.is_dirty = False
 
     def all(self) -> list[Loss]:
         """Return every loss, oldest first."""
-        if self._losses is None:
-            self._losses = self._read()
-        return self._losses
+        with self._lock:  # two who read it at once would each have a list of their own
+            if self._losses is None:
+                self._losses = self._read()
+            return self._losses
 
     def note(self, loss: Loss) -> bool:
         """Note a loss in memory; ``save`` makes it last.

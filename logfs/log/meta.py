@@ -39,6 +39,13 @@ def partition_meta(
             "recovery_point": log.recovery_point,
             "unflushed_since": log.unflushed_since_ms,
         },
+        "latency": {
+            "append": log.counters.append_s.as_json(),
+            "flush": log.counters.flush_s.as_json(),
+        },
+        "since_start": log.counters.activity_as_json(),
+        "page_cache": None if log.residency is None else log.residency._asdict(),
+        "retention": log.counters.retention_as_json(),
         "cleaner": log.cleaning.as_json() if log.config.is_compacted else None,
         **({} if indexing is None else {"indexing": _progress(*indexing)}),
         "offline": log.offline,

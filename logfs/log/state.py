@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
+from logfs.log.counters import LogCounters
 from logfs.log.epochs import LeaderEpochs
 from logfs.log.host import Host
 from logfs.log.losses import LossFile
@@ -26,6 +27,7 @@ class PartitionState:
         recovery_point: First offset that is not known to be durable.
         producers: What is known of its producers.
         snapshot_offset: Of the newest producer snapshot.
+        counters: What it counts.
         producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
     """
 
@@ -46,3 +48,4 @@ class PartitionState:
     producers: ProducerState = field(default_factory=ProducerState)
     snapshot_offset: int = 0
     producer_expiration_ms: int = 86_400_000
+    counters: LogCounters = field(default_factory=LogCounters)

@@ -32,6 +32,7 @@ from logfs.log.attributes import Attributes
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
+from logfs.log.counters import LogCounters
 from logfs.log.host import Host
 from logfs.log.loading.given import Loading
 from logfs.log.loading.loader import list_partitions, load_partition
@@ -56,6 +57,7 @@ class LogStore(Catalog):
     Attributes:
         attributes: Remembered owners and modes of topics and partitions.
         topic_defaults: What topics have that is not set for them.
+        retired: What deleted partitions have counted.
     """
 
     def __init__(self, disk: Disk, config: StoreConfig, host: Host, *, read_only: bool) -> None:
@@ -65,6 +67,7 @@ class LogStore(Catalog):
         self._host = host
         self._opened = OpenSegments(disk, host.open_segments)
         self.topic_defaults = TopicConfig.from_properties(config.topic_defaults())
+        self.retired = LogCounters()
         self._lock: Lock | None = None
         self._changes = threading.RLock()
         self._deleted: list[tuple[int, PartitionLog]] = []
@@ -195,6 +198,7 @@ class LogStore(Catalog):
                 loading.recovery_points[topic_partition] = old.recovery_point
                 loading.start_offsets[topic_partition] = old.log_start_offset
             log = self._load_one(loading, topic_partition)
+            log.counters.add(old.counters)
             self._topics[topic_partition.topic][topic_partition.partition] = log
             return log
 
@@ -294,11 +298,15 @@ class LogStore(Catalog):
         )
 
     def _load_one(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
+        started_s = self._host.clock_s()
         try:
             log = load_partition(loading, topic_partition)
         except (LogfsError, OSError) as error:
             logger.warning("%s could not be loaded: %s", topic_partition, error)
             return offline_partition(loading, topic_partition, str(error))
+        if not loading.is_clean:
+            log.counters.recoveries += 1
+            log.counters.recovery_s += self._host.clock_s() - started_s
         if not self.read_only:
             try:
                 adopt_unfinished(log, loading.now_ms)
@@ -335,8 +343,14 @@ class LogStore(Catalog):
     def _delete_partition(self, log: PartitionLog, now_ms: int) -> None:
         unique = UUID(bytes=self._host.new_id())
         log.delete(names.format_delete_directory(log.topic_partition, unique))
+        self.retired.add(log.counters)
         due_ms = now_ms + self.config.log_segment_delete_delay_ms
         self._deleted.append((due_ms, log))
+
+    @property
+    def open_segments(self) -> int:
+        """How many sealed segments are kept open."""
+        return len(self._opened)
 
     def new_id(self) -> bytes:
         """Return 16 random bytes."""

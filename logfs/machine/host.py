@@ -40,7 +40,7 @@ def current_host() -> Host:
     """Return the identity of the running machine, its source of identifiers, what it lets open."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_segments = min(max(descriptors // _DESCRIPTORS_A_SEGMENT, 16), _MOST_OPEN_SEGMENTS)
-    return Host(_BOOT_ID.read_text().strip(), _new_id, open_segments)
+    return Host(_BOOT_ID.read_text().strip(), _new_id, open_segments, time.perf_counter)
 
 
 def raise_descriptor_limit() -> None:

@@ -7,7 +7,7 @@ from pyfuse3 import FUSEError
 import logfs.fs.mount  # noqa: F401 - so that every error there is has been defined
 from logfs import errors
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
-from logfs.fs.answers import answered
+from logfs.fs.answers import Requests, answered
 from logfs.fs.errnos import ERRNOS, StaleError, Translator, errno_of
 
 
@@ -54,6 +54,7 @@ def test_an_error_derived_from_a_known_one_has_its_errno() -> None:
 class Handlers:
     def __init__(self) -> None:
         self.translator = Translator()
+        self.requests = Requests()
 
     @answered
     async def fails(self, error: Exception) -> int:
@@ -65,10 +66,13 @@ class Handlers:
 
 
 async def test_a_handler_answers_with_an_errno() -> None:
+    handlers = Handlers()
     with pytest.raises(FUSEError) as caught:
-        await Handlers().fails(errors.NoSuchTopicError("t"))
+        await handlers.fails(errors.NoSuchTopicError("t"))
     assert caught.value.errno == errno.ENOENT
-    assert await Handlers().works(1) == 2
+    assert await handlers.works(1) == 2
+    assert handlers.requests.failed == {("fails", errno.ENOENT): 1}
+    assert handlers.requests.done == {"works": 1}
 
 
 async def test_a_fuse_error_passes_as_it_is() -> None:

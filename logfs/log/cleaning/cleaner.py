@@ -288,3 +288,8 @@ def _remember(log: PartitionLog, done: Cleaned, now_ms: int) -> None:
     facts = log.cleaning
     facts.cleaned_ms, facts.end_offset = now_ms, done.end_offset
     facts.read_bytes, facts.written_bytes = done.stats.bytes_read, done.stats.bytes_written
+    counters = log.counters
+    counters.compactions += 1
+    counters.compacted_bytes_in += done.stats.bytes_read
+    counters.compacted_bytes_out += done.stats.bytes_written
+    counters.compaction_s += done.stats.elapsed_s

@@ -141,10 +141,14 @@ def apply_retention(log: PartitionLog, now_ms: int) -> Deletion:
             part = plan.rules[:SEGMENTS_AT_ONCE]
             _delete_first(log, len(part), now_ms)
         count += len(part)
-        size_bytes += sum(snapshot.end_of(number)[2] for number in range(len(part)))
+        for number, rule in enumerate(part):
+            size = snapshot.end_of(number)[2]
+            size_bytes += size
+            log.counters.count_deleted(rule, 1, size)
         rules |= dict.fromkeys(part)
         if len(part) == len(plan.rules):
             break
+    log.counters.retention_ms = now_ms
     future = None
     if plan.future is not None:
         future = snapshot.segments[plan.future].base_offset, _latest(snapshot, plan.future)

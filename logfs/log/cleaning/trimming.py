@@ -41,6 +41,9 @@ from logfs.log.reading.resolve import VIEWS
 from logfs.log.segments.snapshot import Snapshot
 from logfs.types import View
 
+TRIM = "trim"
+"""The reason for which segments go here, beside the rules of retention."""
+
 
 class Trimmed(NamedTuple):
     """What trimming has done to a partition.
@@ -179,6 +182,8 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
             log.roll(now_ms)  # so that the active segment goes as well, as by retention
         log.advance_log_start_offset(offset, now_ms)
         gone = _deleted(before, log.snapshot)
+        if gone[0]:
+            log.counters.count_deleted(TRIM, *gone)
         removed, held = 0, gone[1]
         if at_once:
             removed, held = log.hasten_removal(now_ms)

@@ -111,6 +111,7 @@ def load_partition(
             producers.state,
             producers.snapshot_offset,
             loading.producer_expiration_ms,
+            loader.counters,
         )
     )
 

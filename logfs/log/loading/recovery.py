@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from logfs.config import TopicConfig
 from logfs.disk.vfs import File
 from logfs.errors import LogfsError
+from logfs.log.counters import LogCounters
 from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.cutting import copy_tail, free_cut_name, rewrite
 from logfs.log.loading.given import Loading as Loading  # others take it from here
@@ -50,6 +51,7 @@ class Loader:
         has_cut: Something that was shown is gone.
         has_junk: Bytes that are no batch stay behind the last segment.
         recovered: Base offsets of the segments that were recovered.
+        counters: Told what was scanned for that.
         produced: Batches with a producer id of the segments that were scanned, by base offset.
         leader_epochs: Epochs in them, each with the first offset.
     """
@@ -68,6 +70,7 @@ class Loader:
     recovered: set[int] = field(default_factory=set)
     produced: dict[int, list[ProducedBatch]] = field(default_factory=dict)
     leader_epochs: list[tuple[int, int]] = field(default_factory=list)
+    counters: LogCounters = field(default_factory=LogCounters)
 
     @property
     def directory(self) -> str:
@@ -307,6 +310,8 @@ def _note_producers(loader: Loader, segment: Segment, scan: Scan, *, is_recovere
     loader.leader_epochs += scan.builder.leader_epochs
     if is_recovered:
         loader.recovered.add(segment.base_offset)
+        loader.counters.recovered_segments += 1
+        loader.counters.recovered_bytes += scan.file_size
 
 
 def _keeps_its_gaps(loader: Loader, scan: Scan, entry: TableEntry | None) -> bool:

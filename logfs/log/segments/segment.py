@@ -165,6 +165,9 @@ class OpenSegments:
         self._files: OrderedDict[Segment, SegmentFiles] = OrderedDict()
         self._lock = threading.Lock()
 
+    def __len__(self) -> int:
+        return len(self._files)
+
     def get(
         self, segment: "Segment", make: Callable[["Segment"], SegmentFiles] | None = None
     ) -> SegmentFiles:

@@ -35,6 +35,7 @@ class AppendableLog(ReplaceableLog):
         super().__init__(state)
         self._host = state.host
         self._opened = state.opened
+        self._clock_s = state.host.clock_s
         self._active: ActiveSegment | None = None
         self._jitter_ms = 0
         self._outlived: list[tuple[int, str]] = []
@@ -55,6 +56,7 @@ class AppendableLog(ReplaceableLog):
         Source: Kafka UnifiedLog.append.
         """
         with self._lock:
+            started_s = self._clock_s()
             active = self._writable_active(now_ms)
             self._reserve(active, batches)
             done = 0
@@ -69,6 +71,7 @@ class AppendableLog(ReplaceableLog):
                 if not done:
                     raise
             self._publish(active, now_ms)
+            self._count(batches, done, started_s)
         self._flush_if_due()
         return done
 
@@ -163,6 +166,7 @@ class AppendableLog(ReplaceableLog):
             LogfsError, OSError: See ``append_records``, ``end_transaction``.
         """
         with self._lock:
+            started_s = self._clock_s()
             active = self._writable_active(now_ms)
             self._reserve(active, [batch])
             if active.should_roll(batch, self._config, self._jitter_ms, now_ms):
@@ -184,6 +188,7 @@ class AppendableLog(ReplaceableLog):
                 with self.offline_on_failure("write of the transaction index"):
                     active.append_aborted(aborted)
             self._publish(active, now_ms, aborted)
+            self._count((batch,), 1, started_s)
             self._flush_if_due()
             return Appended(batch.base_offset, batch.last_offset)
 
@@ -287,7 +292,17 @@ class AppendableLog(ReplaceableLog):
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms
 
+    def _count(self, batches: Sequence[EncodedBatch], done: int, started_s: float) -> None:
+        """Count what was appended; on the path of every append."""
+        counters = self.counters
+        counters.appends += 1
+        counters.records += batches[done - 1].last_offset - batches[0].base_offset + 1
+        for batch in batches if done == len(batches) else batches[:done]:
+            counters.bytes_in += len(batch.data)
+        counters.append_s.observe(self._clock_s() - started_s)
+
     def _write_failed(self, active: ActiveSegment, error: OSError) -> None:
+        self.counters.failed_appends += 1
         if error.errno in DISK_FULL:
             try:
                 active.cut_failed_write()

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 
 from logfs.disk.vfs import Disk, File
+from logfs.log.counters import LogCounters
 from logfs.log.segments.segment import Segment, SegmentFiles
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentTable
@@ -21,16 +22,32 @@ from logfs.log.segments.table import SegmentTable
 class Flusher:
     """The flushes of one partition; any thread may call.
 
+    Args:
+        disk: The data directory.
+        directory: That of the partition.
+        table: Its segment table; None if it is only read.
+        recovery_point: Where to go on.
+        counters: Told how long flushes take.
+        clock_s: Seconds that only go forward.
+
     Attributes:
         recovery_point: First offset that is not known to be durable.
     """
 
     def __init__(
-        self, disk: Disk, directory: str, table: SegmentTable | None, recovery_point: int
+        self,
+        disk: Disk,
+        directory: str,
+        table: SegmentTable | None,
+        recovery_point: int,
+        counters: LogCounters,
+        clock_s: Callable[[], float],
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._table = table
+        self._counters = counters
+        self._clock_s = clock_s
         self._lock = threading.Lock()
         self._sealed: list[tuple[Segment, SegmentFiles, Sequence[File]]] = []
         self._has_new_names = False
@@ -75,9 +92,11 @@ class Flusher:
         with self._lock, self._final_failure():
             if self.recovery_point >= wanted:
                 return
+            started_s = self._clock_s()
             now = snapshot()
             self._flush_sealed()
             now.active.files().log.sync()
+            self._counters.flush_s.observe(self._clock_s() - started_s)
             self.recovery_point = max(self.recovery_point, now.end.offset)
 
     def flush_sealed(self) -> None:
@@ -93,6 +112,7 @@ class Flusher:
         try:
             yield
         except OSError as error:
+            self._counters.failed_flushes += 1
             self._failure = error
             raise
 

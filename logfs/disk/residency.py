@@ -1,0 +1,80 @@
+"""How much of a file the page cache holds, asked of the kernel without touching the file.
+
+    cachestat(2)   Linux 6.5 and later; the same number on every architecture
+    mincore(2)     before; the file is mapped for the question, a page of it is never touched
+
+Both answer only for files that the caller owns or may write.
+"""
+
+import ctypes
+import functools
+import mmap
+import os
+import struct
+
+_CACHESTAT = 451
+_RANGE = struct.Struct("@QQ")
+"""From, length; all of the file if both are 0."""
+_ANSWER = struct.Struct("@QQQQQ")
+"""Pages: cached, dirty, being written back, evicted, recently evicted."""
+_PAGE_BYTES = mmap.PAGESIZE
+_PIECE_BYTES = 1 << 30
+
+
+def cached_bytes(descriptor: int) -> int | None:
+    """Return how many bytes of an open file are in memory; None if the kernel does not say."""
+    size = os.fstat(descriptor).st_size
+    found = by_cachestat(descriptor)
+    if found is None:
+        found = by_mincore(descriptor, size)
+    return None if found is None else min(found, size)
+
+
+def by_cachestat(descriptor: int) -> int | None:
+    """Ask cachestat(2); bytes of whole pages, None where it cannot be asked."""
+    answer = ctypes.create_string_buffer(_ANSWER.size)
+    if _libc().syscall(_CACHESTAT, descriptor, _RANGE.pack(0, 0), answer, 0):
+        return None
+    return int(_ANSWER.unpack(answer.raw)[0]) * _PAGE_BYTES
+
+
+def by_mincore(descriptor: int, size: int) -> int | None:
+    """Ask mincore(2) piece by piece; bytes of whole pages, None where it cannot be asked."""
+    pages = 0
+    for start in range(0, size, _PIECE_BYTES):
+        found = _pages_in_core(descriptor, start, min(_PIECE_BYTES, size - start))
+        if found is None:
+            return None
+        pages += found
+    return pages * _PAGE_BYTES
+
+
+def _pages_in_core(descriptor: int, start: int, size: int) -> int | None:
+    libc, count = _libc(), -(-size // _PAGE_BYTES)
+    flags = (mmap.PROT_READ, mmap.MAP_SHARED)
+    address = libc.mmap(None, size, *flags, descriptor, start)
+    if address in (None, ctypes.c_void_p(-1).value):
+        return None
+    try:
+        pages = ctypes.create_string_buffer(count)
+        if libc.mincore(ctypes.c_void_p(address), ctypes.c_size_t(size), pages):
+            return None
+        return sum(byte & 1 for byte in pages.raw)
+    finally:
+        libc.munmap(ctypes.c_void_p(address), ctypes.c_size_t(size))
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.syscall.restype = ctypes.c_long
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p,
+        ctypes.c_size_t,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_longlong,
+    )
+    return libc

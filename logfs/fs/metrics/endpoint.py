@@ -1,0 +1,203 @@
+"""Where Prometheus reads: a small HTTP server in a thread of its own, with a loop of its own.
+
+    GET /metrics    the metrics, in the format that the client asks for
+    GET /healthz    200 if the mount answers within two seconds, else 503
+
+The file system must not notice whoever reads. So there is one thread for all of them; a few clients
+at a time, each for a few seconds; a request has a few lines; and the text is made at most a tenth
+of the time, which means that those who ask more often share it.
+"""
+
+import contextlib
+import http.client
+import io
+import logging
+import os
+import socket
+import threading
+import time
+from http import HTTPStatus
+from typing import NamedTuple
+
+import trio
+
+from logfs.fs.metrics.exposition import Exposition
+
+logger = logging.getLogger(__name__)
+
+MAX_CLIENTS = 16
+PATIENCE_S = 10.0
+"""How long one client may take, from the connection to the last byte."""
+HEALTHY_S = 2.0
+_MAX_HEAD_BYTES = 8192
+_SHARE = 10
+_TEXT = "text/plain; charset=utf-8"
+_INDEX = b"logfs\n\n/metrics    metrics for Prometheus\n/healthz    whether the mount answers\n"
+
+
+class Answer(NamedTuple):
+    """What a client is sent."""
+
+    status: HTTPStatus
+    body: bytes = b""
+    kind: str = _TEXT
+
+
+class _Request(NamedTuple):
+    method: str
+    path: str
+    accept: str
+
+
+class Endpoint:
+    """Serves the metrics of a mount. ``start`` and ``stop`` from one other thread.
+
+    Args:
+        listener: Where; closed by ``stop``.
+        exposition: Makes the text.
+        point: The mount point.
+    """
+
+    def __init__(self, listener: socket.socket, exposition: Exposition, point: str) -> None:
+        self._listener = listener
+        self._exposition = exposition
+        self._point = point
+        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        self._stopping = threading.Event()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._scope = trio.CancelScope()
+        self._clients = 0
+        self._made: dict[str, bytes] = {}
+        self._fresh_until_s = 0.0
+        self._probing = False
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Serve no longer."""
+        self._stopping.set()
+        token = self._token
+        if token is not None:
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(self._scope.cancel)
+        self._thread.join(HEALTHY_S)
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except Exception:
+            logger.exception("a bug in logfs: metrics are not served any longer")
+        finally:
+            self._listener.close()
+
+    async def _serve(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        if self._stopping.is_set():
+            return
+        with self._scope:
+            listener = trio.SocketListener(trio.socket.from_stdlib_socket(self._listener))
+            await trio.serve_listeners(self._serve_client, [listener])
+
+    async def _serve_client(self, stream: trio.SocketStream) -> None:
+        if self._clients >= MAX_CLIENTS:
+            await stream.aclose()
+            return
+        self._clients += 1
+        try:
+            with trio.move_on_after(PATIENCE_S):
+                async with stream:
+                    await _send(stream, *await self._answer_to(stream))
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            logger.debug("metrics: a client has gone")
+        finally:
+            self._clients -= 1
+
+    async def _answer_to(self, stream: trio.SocketStream) -> tuple[Answer, bool]:
+        """Read a request; returns the answer, and whether its body is to be sent."""
+        request = await _receive(stream)
+        if request is None:
+            return Answer(HTTPStatus.BAD_REQUEST, b"expected GET /metrics\n"), True
+        try:
+            return await self._answer(request), request.method != "HEAD"
+        except Exception:
+            logger.exception("a bug in logfs: metrics")
+            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"the log says why\n"), True
+
+    async def _answer(self, request: _Request) -> Answer:
+        if request.method not in ("GET", "HEAD"):
+            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"expected GET\n")
+        match request.path:
+            case "/metrics":
+                return Answer(HTTPStatus.OK, *self._render(request.accept))
+            case "/healthz":
+                is_well = await self._mount_answers()
+                if is_well:
+                    return Answer(HTTPStatus.OK, b"ok\n")
+                return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the mount does not answer\n")
+            case "/":
+                return Answer(HTTPStatus.OK, _INDEX)
+        return Answer(HTTPStatus.NOT_FOUND, b"expected /metrics or /healthz\n")
+
+    def _render(self, accept: str) -> tuple[bytes, str]:
+        """Return the text, made anew unless the last one is young compared to what it cost."""
+        started_s = time.monotonic()
+        if started_s >= self._fresh_until_s:
+            self._made.clear()
+        kind = self._exposition.kind(accept)
+        made = self._made.get(kind)
+        if made is None:
+            made, _ = self._exposition.render(accept)
+            self._made[kind] = made
+            now_s = time.monotonic()
+            self._fresh_until_s = now_s + (now_s - started_s) * (_SHARE - 1)
+        return made, kind
+
+    async def _mount_answers(self) -> bool:
+        """Ask the mount something that the kernel passes on, in a thread that may be lost."""
+        if self._probing:
+            return False  # one that asked before still waits
+
+        def ask() -> bool:
+            try:
+                os.statvfs(self._point)
+            except OSError:
+                return False
+            else:
+                return True
+            finally:
+                self._probing = False
+
+        self._probing = True
+        with trio.move_on_after(HEALTHY_S):
+            return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
+        return False
+
+
+async def _receive(stream: trio.SocketStream) -> _Request | None:
+    """Receive the head of a request; None if it is none, or too long."""
+    data = bytearray()
+    while b"\r\n\r\n" not in data:
+        part = await stream.receive_some(_MAX_HEAD_BYTES)
+        data += part
+        if not part or len(data) > _MAX_HEAD_BYTES:
+            return None
+    first, _, rest = bytes(data).partition(b"\r\n")
+    try:
+        method, target, _ = first.decode("ascii").split(" ")
+        headers = http.client.parse_headers(io.BytesIO(rest))
+    except (ValueError, http.client.HTTPException):
+        return None
+    return _Request(method, target.partition("?")[0], headers.get("Accept", ""))
+
+
+async def _send(stream: trio.SocketStream, answer: Answer, has_body: bool) -> None:
+    head = (
+        f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
+        f"Content-Type: {answer.kind}\r\n"
+        f"Content-Length: {len(answer.body)}\r\n"
+        "Cache-Control: no-store\r\n"
+        "Connection: close\r\n\r\n"
+    )
+    await stream.send_all(head.encode() + (answer.body if has_body else b""))

@@ -1,0 +1,176 @@
+"""The metrics of a mount: what the kernel asks of it, what it has open, where its calls run."""
+
+import errno
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from logfs.fs.metrics.family import Family, Row, gauge
+from logfs.fs.operations import Operations
+from logfs.log.cleaning.metrics import CleanerMetrics
+from logfs.log.store import LogStore
+
+_CLEANER = {
+    "max-buffer-utilization-percent": (
+        "logfs_log_cleaner_max_buffer_utilization_ratio",
+        "How full the map of keys was in the last round, of any thread",
+        0.01,
+    ),
+    "cleaner-recopy-percent": (
+        "logfs_log_cleaner_recopy_ratio",
+        "Bytes written by the last rounds, of those they read",
+        0.01,
+    ),
+    "max-clean-time-secs": (
+        "logfs_log_cleaner_max_clean_time_seconds",
+        "Longest of the last rounds",
+        1,
+    ),
+    "max-compaction-delay-secs": (
+        "logfs_log_cleaner_max_compaction_delay_seconds",
+        "For how long a log has been overdue under max.compaction.lag.ms",
+        1,
+    ),
+    "DeadThreadCount": ("logfs_log_cleaner_dead_threads", "Threads that have ended", 1),
+    "uncleanable-partitions-count": (
+        "logfs_log_cleaner_uncleanable_partitions",
+        "Partitions that failed and are left alone until a restart",
+        1,
+    ),
+    "uncleanable-bytes": (
+        "logfs_log_cleaner_uncleanable_bytes",
+        "What could be cleaned of those",
+        1,
+    ),
+    "max-dirty-percent": (
+        "logfs_log_cleaner_max_dirty_ratio",
+        "Share of the dirtiest log that can be cleaned",
+        0.01,
+    ),
+    "time-since-last-run-ms": (
+        "logfs_log_cleaner_time_since_last_run_seconds",
+        "Since it was last looked for something to clean",
+        0.001,
+    ),
+}
+"""Kafka's name -> name, meaning, factor to Prometheus's unit."""
+_OF_MANAGER = frozenset({
+    "max-dirty-percent", "time-since-last-run-ms", "uncleanable-bytes",
+    "uncleanable-partitions-count",
+})  # fmt: skip
+
+
+def of_requests(operations: Operations) -> Iterator[Family]:
+    """Yield what the kernel asked, and what it was answered."""
+    requests = operations.requests
+    rows = [Row((name,), count) for name, count in sorted(requests.done.copy().items())]
+    yield Family(
+        "logfs_requests_total",
+        "counter",
+        "Requests of the kernel that were answered with what they asked for.",
+        ("operation",),
+        rows,
+    )
+    failed = sorted(requests.failed.copy().items())
+    yield Family(
+        "logfs_request_errors_total",
+        "counter",
+        "Requests of the kernel that were answered with an error.",
+        ("operation", "errno"),
+        [
+            Row((name, errno.errorcode.get(number, str(number))), count)
+            for (name, number), count in failed
+        ],
+    )
+
+
+def of_handles(store: LogStore, operations: Operations) -> Iterator[Family]:
+    """Yield what is open."""
+    files = operations.files.open_files()
+    modes = Counter("append" if file.appends else "read" for file in files)
+    yield Family(
+        "logfs_open_files",
+        "gauge",
+        "Files that programs have open in the mount.",
+        ("mode",),
+        [Row((mode,), modes[mode]) for mode in ("append", "read")],
+    )
+    yield gauge(
+        "logfs_open_directories",
+        "Directories that programs have open in the mount.",
+        len(operations.directories.all()),
+    )
+    yield gauge("logfs_inodes", "Inodes that the kernel knows.", len(operations.inodes))
+    yield gauge(
+        "logfs_open_segments",
+        "Sealed segments that are kept open; each takes up to four descriptors.",
+        store.open_segments,
+    )
+
+
+def of_lanes(operations: Operations) -> Iterator[Family]:
+    """Yield where the calls of partitions run."""
+    lanes = operations.tree.lanes()
+    slow = sum(lane.was_slow for lane in lanes)
+    yield Family(
+        "logfs_lanes",
+        "gauge",
+        "Partitions in use, by where their calls run: on the event loop, or in threads because "
+        "the disk was slow.",
+        ("where",),
+        [Row(("loop",), len(lanes) - slow), Row(("thread",), slow)],
+    )
+    yield gauge(
+        "logfs_waiting_changes",
+        "Appends and ends of files that wait for one before them.",
+        sum(lane.waiting for lane in lanes),
+    )
+    yield gauge(
+        "logfs_running_syncs",
+        "Flushes, maintenance and loads of partitions that are under way in threads.",
+        sum(lane.threads for lane in lanes),
+    )
+    yield gauge("logfs_threads", "Threads of the daemon.", threading.active_count())
+
+
+def of_store(store: LogStore) -> Iterator[Family]:
+    """Yield how much there is, what is out of order, and the room that is left."""
+    logs = store.all_partitions()
+    yield gauge("logfs_topics", "Topics.", len(store.topics()))
+    yield gauge(
+        "logfs_partitions",
+        "Partitions. kafka.server:type=ReplicaManager,name=PartitionCount",
+        len(logs),
+    )
+    yield gauge(
+        "logfs_offline_partitions",
+        "Partitions that take no appends because of an error of the disk. "
+        "kafka.server:type=ReplicaManager,name=OfflineReplicaCount",
+        sum(log.offline is not None for log in logs),
+    )
+    room = store.disk.free()
+    yield gauge(
+        "logfs_disk_size_bytes",
+        "Size of the file system of the data directory.",
+        room.f_blocks * room.f_frsize,
+    )
+    yield gauge(
+        "logfs_disk_free_bytes",
+        "Room that is left there for whoever is not root.",
+        room.f_bavail * room.f_frsize,
+    )
+
+
+def of_cleaner(metrics: CleanerMetrics) -> Iterator[Family]:
+    """Yield the cleaner in numbers."""
+    for kafka, value in metrics.by_name().items():
+        name, text, factor = _CLEANER[kafka]
+        if value is not None:
+            kind = "LogCleanerManager" if kafka in _OF_MANAGER else "LogCleaner"
+            full = f"{text}. kafka.log:type={kind},name={kafka}"
+            yield gauge(name, full, round(value * factor, 6))
+
+
+def info(name: str, text: str, facts: Mapping[str, str]) -> Family:
+    """Return a metric that says something by its labels; its value is 1."""
+    return Family(name, "gauge", text, tuple(facts), [Row(tuple(facts.values()), 1)])

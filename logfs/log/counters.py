@@ -1,0 +1,174 @@
+"""What a partition counts while it works: plain numbers, read by whoever wants to know.
+
+Counting is part of every append, so it is as cheap as can be: attributes that are added to under
+locks that are held anyway (that of the partition for appends, that of the flusher for flushes).
+Readers take no lock; what they see may be a moment apart.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+
+APPEND_BOUNDS_S = (
+    0.000_005, 0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.001, 0.004, 0.016, 0.1, 1.0
+)  # fmt: skip
+FLUSH_BOUNDS_S = (
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.25, 1.0, 5.0
+)  # fmt: skip
+
+
+class Histogram:
+    """How often something took how long.
+
+    Attributes:
+        bounds: Upper bounds of the classes in seconds, inclusive, ascending.
+        counts: How often, for each class; one more for what took longer than all.
+        sum_s: Seconds in all.
+    """
+
+    __slots__ = ("bounds", "counts", "sum_s")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum_s = 0.0
+
+    def observe(self, seconds: float) -> None:
+        """Count one."""
+        self.counts[bisect_left(self.bounds, seconds)] += 1
+        self.sum_s += seconds
+
+    def add(self, other: "Histogram") -> None:
+        """Add what another one with the same bounds has counted."""
+        if other.sum_s:
+            self.counts = [a + b for a, b in zip(self.counts, other.counts, strict=True)]
+            self.sum_s += other.sum_s
+
+    @property
+    def count(self) -> int:
+        """How often in all."""
+        return sum(self.counts)
+
+    def as_json(self) -> dict[str, float | None]:
+        """Return it for people: how often, and within which bound half and 99 of 100 were."""
+        count = self.count
+        return {
+            "count": count,
+            "seconds": round(self.sum_s, 6),
+            "p50_within": self._within(count * 0.5),
+            "p99_within": self._within(count * 0.99),
+        }
+
+    def _within(self, wanted: float) -> float | None:
+        """Return the bound within which so many were; None if there were none, or beyond all."""
+        done = 0
+        for bound, count in zip(self.bounds, self.counts, strict=False):
+            done += count
+            if done and done >= wanted:
+                return bound
+        return None
+
+
+@dataclass(slots=True)
+class Deleted:
+    """What was given up for one reason: segments, and bytes of their ``.log`` files."""
+
+    segments: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(slots=True)
+class LogCounters:
+    """The counters of one partition, since its daemon started.
+
+    Attributes:
+        appends: Requests that appended something; Kafka's produce requests.
+        failed_appends: Requests that met an error of the disk.
+        records, bytes_in: What was appended: records, and bytes of the ``.log``.
+        bytes_out: Bytes that readers got, rendered; those that the kernel keeps are not seen.
+        append_s: How long appends took, from batch to visible.
+        flush_s: How long flushes took that had something to do.
+        failed_flushes: Those that met an error.
+        recoveries: How often it was loaded after an unclean stop.
+        recovered_segments, recovered_bytes: What was scanned for that.
+        recovery_s: How long loading took then.
+        deleted: What was given up from the start on, by reason.
+        retention_ms: Clock of the last look of retention; None if there was none.
+        compactions: Rounds of compaction.
+        compacted_bytes_in, compacted_bytes_out: What they read, and what they left of it.
+        compaction_s: How long they took.
+    """
+
+    appends: int = 0
+    failed_appends: int = 0
+    records: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    append_s: Histogram = field(default_factory=lambda: Histogram(APPEND_BOUNDS_S))
+    flush_s: Histogram = field(default_factory=lambda: Histogram(FLUSH_BOUNDS_S))
+    failed_flushes: int = 0
+    recoveries: int = 0
+    recovered_segments: int = 0
+    recovered_bytes: int = 0
+    recovery_s: float = 0.0
+    deleted: dict[str, Deleted] = field(default_factory=dict)
+    retention_ms: int | None = None
+    compactions: int = 0
+    compacted_bytes_in: int = 0
+    compacted_bytes_out: int = 0
+    compaction_s: float = 0.0
+
+    def count_deleted(self, reason: str, segments: int, size_bytes: int) -> None:
+        """Count segments that were given up."""
+        deleted = self.deleted.setdefault(reason, Deleted())
+        deleted.segments += segments
+        deleted.size_bytes += size_bytes
+
+    def add(self, other: "LogCounters") -> None:
+        """Add what others have counted: a partition loaded anew goes on, one deleted has been."""
+        for name in _SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.append_s.add(other.append_s)
+        self.flush_s.add(other.flush_s)
+        for reason, deleted in list(other.deleted.items()):
+            self.count_deleted(reason, deleted.segments, deleted.size_bytes)
+        if other.retention_ms is not None:
+            self.retention_ms = max(other.retention_ms, self.retention_ms or 0)
+
+    def retention_as_json(self) -> dict[str, object]:
+        """Return what retention and trimming did, for ``.meta``."""
+        deleted = dict(self.deleted)
+        return {
+            "last_look": self.retention_ms,
+            "deleted_segments": sum(row.segments for row in deleted.values()),
+            "deleted_bytes": sum(row.size_bytes for row in deleted.values()),
+            "deleted_because_of": {reason: row.segments for reason, row in deleted.items()},
+        }
+
+    def activity_as_json(self) -> dict[str, object]:
+        """Return what was done with it since the start of the daemon, for ``.meta``."""
+        return {
+            "appends": self.appends,
+            "records_in": self.records,
+            "bytes_in": self.bytes_in,
+            "bytes_out": self.bytes_out,
+            "recoveries": self.recoveries,
+            "recovered_bytes": self.recovered_bytes,
+        }
+
+
+_SUMS = (
+    "appends",
+    "failed_appends",
+    "records",
+    "bytes_in",
+    "bytes_out",
+    "failed_flushes",
+    "recoveries",
+    "recovered_segments",
+    "recovered_bytes",
+    "recovery_s",
+    "compactions",
+    "compacted_bytes_in",
+    "compacted_bytes_out",
+    "compaction_s",
+)
