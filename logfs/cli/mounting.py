@@ -5,17 +5,18 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from logfs.cli import failures, logs
 from logfs.cli.background import leave_terminal
-from logfs.cli.parameters import settings_option
-from logfs.errors import NoDataDirectoryError
+from logfs.cli.configfile import MountFile, read_mount_file
+from logfs.cli.parameters import DIRECTORY, config_file_option, settings_option
+from logfs.errors import InvalidConfigError, NoDataDirectoryError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from logfs.fs.options import MountOptions
 
@@ -37,11 +38,28 @@ class _MountCommand(click.Command):
         formatter.write_text(" ".join(rest.split()).replace("``", ""))
 
 
+class Wish(NamedTuple):
+    """What is to be mounted where.
+
+    Attributes:
+        data: The data directory.
+        point: The mount point; both without symbolic links.
+        options: Everything else.
+    """
+
+    data: str
+    point: str
+    options: "MountOptions"
+
+
 @click.command(cls=_MountCommand)
-@click.argument("data", metavar="DATA")
-@click.argument("mountpoint", metavar="MOUNTPOINT")
+@click.argument("data", metavar="[DATA]", required=False, type=DIRECTORY)
+@click.argument("mountpoint", metavar="[MOUNTPOINT]", required=False, type=DIRECTORY)
 @click.option("-o", "options", metavar="OPTIONS", multiple=True, help="Mount options; see below.")
 @settings_option("A setting of a Kafka broker: num.partitions=3, log.retention.hours=24.")
+@config_file_option(
+    "A TOML file with data, mountpoint, options and a table [kafka]; the command line counts more."
+)
 @click.option("--read-only", is_flag=True, help="Write nothing; the same as -o ro.")
 @click.option(
     "--background",
@@ -55,11 +73,12 @@ class _MountCommand(click.Command):
     help="Log to the end of this file, not to stderr (--background: syslog).",
 )
 def mount(  # noqa: PLR0913 - one argument for each parameter
-    data: str,
-    mountpoint: str,
+    data: str | None,
+    mountpoint: str | None,
     options: tuple[str, ...],
     settings: tuple[tuple[str, str], ...],
     *,
+    config_file: str | None,
     read_only: bool,
     background: bool,
     log_file: str | None,
@@ -68,67 +87,143 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
 
     DATA is made if only its last part is missing. It must hold Kafka-format logs, or nothing yet.
     MOUNTPOINT is an existing directory; the mount of a daemon that died there is taken away first.
+    Both may stand in the file that --config-file names.
 
     The command stays in the foreground until Ctrl-C, SIGTERM or 'logfs umount', and then stops
-    cleanly: open files end, everything is flushed.
+    cleanly: open files end, everything is flushed. Started by systemd (Type=notify) it says when
+    the mount answers and, with WatchdogSec, that it is alive.
 
     \b
     Examples:
         logfs mount /var/lib/logfs /mnt/logs
         logfs mount /var/lib/logfs /mnt/logs --background --log-file /var/log/logfs.log
         logfs mount /var/lib/logfs /mnt/logs -o allow_other,umask=027 --config num.partitions=3
+        logfs mount --config-file /etc/logfs/web.toml
+        mount -t logfs -o allow_other /var/lib/logfs /mnt/logs     # where logfs is installed
     """  # noqa: D301 - click's mark for text it does not fill
-    chosen = _options(options, settings, read_only=read_only)
-    data, point = os.path.realpath(data), os.path.realpath(mountpoint)
-    _prepare_data(data, point, read_only=chosen.read_only)
-    log_file = None if log_file is None else os.path.realpath(log_file)
-    ready = leave_terminal() if background else None
-    if log_file is not None:
-        logs.log_to_file(log_file)
-    elif background:
-        logs.log_to_syslog()
-    else:
-        logs.log_to_stderr()
-    failures.give_up(_serve(data, point, chosen, ready))
+    texts = (*options, "ro") if read_only else options
+    wish = make_wish(data, mountpoint, texts, settings, config_file)
+    become(wish.options.run_as)
+    serve(wish, background=background, log_file=log_file)
 
 
 @click.command()
-@click.argument("mountpoint", metavar="MOUNTPOINT")
-def umount(mountpoint: str) -> None:
+@click.argument("mountpoint", metavar="[MOUNTPOINT]", required=False, type=DIRECTORY)
+@config_file_option("Take the mount point from this file.")
+@click.option(
+    "--lazy",
+    is_flag=True,
+    help="Take it out of the tree at once; the daemon ends when the last user has gone.",
+)
+@click.option("--dead", is_flag=True, help="Only if its daemon has died; else do nothing.")
+def umount(mountpoint: str | None, *, config_file: str | None, lazy: bool, dead: bool) -> None:
     """Unmount what logfs has mounted at MOUNTPOINT.
 
     Returns when the daemon has written everything and has closed the data directory. A mount whose
-    daemon has died is taken away. A mount that is in use stays: close the files, leave the
-    directories below it, and try again ('fuser -m MOUNTPOINT' shows who uses it).
+    daemon has died is taken away. A mount that is in use stays, and the message names the processes
+    that use it: end them, or use --lazy. umount(8) does the same, but does not wait for the daemon
+    and does not name anybody.
+
+    \b
+    Examples:
+        logfs umount /mnt/logs
+        logfs umount --lazy /mnt/logs       # somebody still reads; new opens find nothing
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.fs import unmounting
+
+    found = MountFile() if config_file is None else read_mount_file(config_file)
+    point = mountpoint or found.mountpoint
+    if point is None:
+        raise click.UsageError("Missing argument 'MOUNTPOINT'.")
+    if dead:
+        unmounting.unmount_dead(point)
+    else:
+        unmounting.unmount(point, lazy=lazy)
+
+
+def make_wish(
+    data: str | None,
+    mountpoint: str | None,
+    texts: "Sequence[str]",
+    settings: "Sequence[tuple[str, str]]" = (),
+    config_file: str | None = None,
+    *,
+    is_sloppy: bool = False,
+) -> Wish:
+    """Put together what the command line and a file say.
+
+    Args:
+        data: The data directory; None for that of the file.
+        mountpoint: The mount point; None for that of the file.
+        texts: What followed each -o.
+        settings: Kafka's keys and their values.
+        config_file: The file; None for that of the option ``config``, if there is one.
+        is_sloppy: Pass over unknown options.
+
+    Raises:
+        click.UsageError: Nobody says what, or where.
+        LogfsError, OSError: An option is not valid; the file cannot be read.
     """
-    from logfs.fs.mount import unmount
-
-    unmount(mountpoint)
-
-
-def _options(
-    texts: tuple[str, ...], settings: tuple[tuple[str, str], ...], *, read_only: bool
-) -> "MountOptions":
     from logfs.config import StoreConfig
     from logfs.fs.options import parse_options
 
-    options = parse_options(texts)
-    store = StoreConfig.from_properties(options.store.overrides() | dict(settings))
-    return replace(options, store=store, read_only=options.read_only or read_only)
+    given = parse_options(texts, is_sloppy=is_sloppy)
+    path = config_file or given.config_file
+    found = MountFile() if path is None else read_mount_file(path)
+    if found.options:
+        given = parse_options([*found.options, *texts], is_sloppy=is_sloppy)
+    for option in given.unknown:
+        failures.warn(f"mount option {option}: not known, passed over")
+    data, mountpoint = data or found.data, mountpoint or found.mountpoint
+    if not data or not mountpoint:
+        name = "MOUNTPOINT" if data else "DATA"
+        where = "" if path is None else f" {path} has no {name.lower()} either."
+        raise click.UsageError(f"Missing argument '{name}'.{where}")
+    # What is behind -o or --config counts more than [kafka], wherever it stands.
+    overrides = {**found.settings, **given.store.overrides(), **dict(settings)}
+    options = replace(given, store=StoreConfig.from_properties(overrides))
+    return Wish(os.path.realpath(data), os.path.realpath(mountpoint), options)
 
 
-def _prepare_data(data: str, point: str, *, read_only: bool) -> None:
-    """Make the data directory if it is missing; refuse what was probably not meant.
+def become(user: str | None) -> None:
+    """Go on as another user, with his groups and his home; None: as before.
+
+    Raises:
+        InvalidConfigError: There is no such user, or this one may not become him.
+    """
+    if user is None:
+        return
+    import pwd
+
+    try:
+        entry = pwd.getpwuid(int(user)) if user.isdecimal() else pwd.getpwnam(user)
+    except KeyError:
+        raise InvalidConfigError(f"mount option setuid={user}: there is no such user") from None
+    if entry.pw_uid == os.geteuid():
+        return
+    try:
+        os.initgroups(entry.pw_name, entry.pw_gid)
+        os.setgid(entry.pw_gid)
+        os.setuid(entry.pw_uid)
+    except PermissionError:
+        raise InvalidConfigError(
+            f"mount option setuid={user}: only root can become another user"
+        ) from None
+    os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
+
+
+def check(wish: Wish) -> None:
+    """Refuse what was probably not meant.
 
     Raises:
         NoDataDirectoryError: A directory with files but no logs; or the arguments are reversed.
-        OSError: It cannot be made or read.
+        OSError: It cannot be read.
     """
     from logfs.library import places
     from logfs.machine import mountpoints
 
-    kind = places.kind_of(data)
-    if kind is places.Kind.OTHER:
+    data, point, _ = wish
+    if places.kind_of(data) is places.Kind.OTHER:
         raise NoDataDirectoryError(
             f"{data}: holds files but no logs; expected a data directory or an empty directory"
         )
@@ -138,27 +233,53 @@ def _prepare_data(data: str, point: str, *, read_only: bool) -> None:
             f"{point}: holds logs, which a mount would hide; "
             "expected 'logfs mount DATA MOUNTPOINT', in this order"
         )
-    if kind is places.Kind.MISSING and not read_only:
-        try:
-            Path(data).mkdir()
-        except FileNotFoundError:
-            raise NoDataDirectoryError(
-                f"{data}: no such directory; it would be made if only its last part were missing"
-            ) from None
 
 
-def _serve(
-    data: str, point: str, options: "MountOptions", ready: "Callable[[], None] | None"
-) -> int:
+def serve(wish: Wish, *, background: bool, log_file: str | None = None) -> None:
+    """Mount and serve; the status of the command says how it ended.
+
+    Args:
+        wish: What, where and how.
+        background: Return, in the process that called, once the mount answers.
+        log_file: Where to log; None for stderr, or syslog in the background.
+    """
+    check(wish)
+    _make_data(wish)
+    log_file = None if log_file is None else os.path.realpath(log_file)
+    ready = leave_terminal() if background else None
+    if log_file is not None:
+        logs.log_to_file(log_file)
+    elif background:
+        logs.log_to_syslog()
+    else:
+        logs.log_to_stderr()
+    failures.give_up(_serve(wish, ready))
+
+
+def _make_data(wish: Wish) -> None:
+    data = Path(wish.data)
+    if data.exists() or wish.options.read_only:
+        return
+    try:
+        data.mkdir()
+    except FileNotFoundError:
+        raise NoDataDirectoryError(
+            f"{data}: no such directory; it would be made if only its last part were missing"
+        ) from None
+
+
+def _serve(wish: Wish, ready: "Callable[[], None] | None") -> int:
     from logfs.fs.mount import run_mount
+    from logfs.fs.supervision import Supervisor
 
     def progress(text: str) -> None:
         logger.info("%s", text)
         if ready is not None and sys.stderr.isatty():
             failures.warn(text)
 
+    supervisor = Supervisor.from_environment(os.environ)
     try:
-        return run_mount(data, point, options, ready=ready, progress=progress)
+        return run_mount(*wish, ready=ready, progress=progress, supervisor=supervisor)
     except Exception as error:
         if ready is not None:  # the terminal may be gone
             text = failures.explain(error)

@@ -10,6 +10,22 @@ from logfs.types import IsolationLevel
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class _Directory(click.Path):
+    """A text like any other, which a shell completes as the path of a directory."""
+
+    def convert(
+        self,
+        value: Any,  # noqa: ANN401 - as click has it
+        _parameter: click.Parameter | None,
+        _context: click.Context | None,
+    ) -> Any:  # noqa: ANN401
+        """Leave it as it is: whether it is there, and what it is, the commands say better."""
+        return value
+
+
+DIRECTORY = _Directory(file_okay=False)
+
+
 def settings_option(meaning: str) -> Callable[[Command], Command]:
     """Return the decorator for ``--config KEY=VALUE``; the command gets ``settings``, pairs."""
     return click.option(
@@ -19,6 +35,13 @@ def settings_option(meaning: str) -> Callable[[Command], Command]:
         metavar="KEY=VALUE",
         callback=_take_apart,
         help=meaning,
+    )
+
+
+def config_file_option(meaning: str) -> Callable[[Command], Command]:
+    """Return the decorator for ``--config-file FILE``; the command gets ``config_file``."""
+    return click.option(
+        "--config-file", metavar="FILE", type=click.Path(dir_okay=False), help=meaning
     )
 
 

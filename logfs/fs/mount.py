@@ -25,7 +25,7 @@ import trio
 
 from logfs import __version__
 from logfs.disk.posix import PosixDisk
-from logfs.errors import MountError
+from logfs.errors import LockedError, MountError
 from logfs.fs.commands import Commands
 from logfs.fs.following import Cache, open_cache
 from logfs.fs.kernel import KernelCache
@@ -35,9 +35,10 @@ from logfs.fs.metrics.watching import listening, shown
 from logfs.fs.nodes import Ownership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions
+from logfs.fs.supervision import Supervisor
 from logfs.fs.topics import DEFAULT_UMASK
 from logfs.fs.tree import Tree
-from logfs.fs.xattrs import PREFIX
+from logfs.fs.unmounting import CLOSING_TIMEOUT_S, find_closing
 from logfs.log import names
 from logfs.log.following.store import FollowedStore
 from logfs.log.store import LogStore
@@ -56,7 +57,7 @@ _MAX_REQUESTS = 4096
 """Requests served at the same time: those of a partition whose disk hangs must not use them up."""
 _IDLE_WORKERS = 4
 _DAEMON_VERSION = 1
-_UNMOUNT_TIMEOUT_S = 60.0
+_WAIT_AGAIN_S = 0.2
 _READ_AHEAD_KIB = 1024
 _MAX_BACKGROUND = 1024
 
@@ -68,6 +69,7 @@ def run_mount(
     *,
     ready: Callable[[], None] | None = None,
     progress: Callable[[str], None] | None = None,
+    supervisor: Supervisor | None = None,
 ) -> int:
     """Mount a data directory and serve it until SIGTERM, SIGINT or an unmount. Blocks.
 
@@ -77,6 +79,7 @@ def run_mount(
         options: See ``options``.
         ready: Called on the loop once the mount answers.
         progress: Called with a line of text where loading takes its time.
+        supervisor: Tells the service manager; None if there is none.
 
     Returns:
         The exit status: 0 after a clean stop, 1 if serving ended with an error.
@@ -89,30 +92,45 @@ def run_mount(
     data, point = os.path.realpath(data), os.path.realpath(mountpoint)
     _check_before(data, point)
     raise_descriptor_limit()
+    supervisor = supervisor or Supervisor()
+    supervisor.when_ready = ready
     with listening(options.metrics) as metrics:
-        return _open_and_mount(Where(data, point), options, ready, progress, metrics)
+        return _open_and_mount(Where(data, point), options, supervisor, progress, metrics)
 
 
 def _open_and_mount(
     where: Where,
     options: MountOptions,
-    ready: Callable[[], None] | None,
+    supervisor: Supervisor,
     progress: Callable[[str], None] | None,
     metrics: socket.socket | None,
 ) -> int:
     data, clock = where.data, system_clock()
     cache = open_cache(data, options.cache_dir) if options.read_only else None
-    store = _open(data, options, clock, cache, progress)
-    # What has been loaded stays: a collection that looks at ten thousand segments is a long pause.
-    gc.collect()
-    gc.freeze()
-    try:
-        return _mount(store, where, options, clock, ready, metrics)
-    finally:
-        store.close(clock.now_ms())
-        _forget_daemon(store)
-        if cache is not None:
-            cache.lock.close()
+    with supervisor:
+        store = _open(data, options, clock, cache, _both(progress, supervisor.status))
+        # What has been loaded stays: a collection that looks at ten thousand segments is a long
+        # pause.
+        gc.collect()
+        gc.freeze()
+        try:
+            return _mount(store, where, options, clock, supervisor, metrics)
+        finally:
+            store.close(clock.now_ms())
+            _forget_daemon(store)
+            if cache is not None:
+                cache.lock.close()
+
+
+def _both(
+    progress: Callable[[str], None] | None, status: Callable[[str], None]
+) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        status(text)
+        if progress is not None:
+            progress(text)
+
+    return say
 
 
 def _open(
@@ -120,35 +138,24 @@ def _open(
     options: MountOptions,
     clock: Clock,
     cache: Cache | None,
-    progress: Callable[[str], None] | None,
+    progress: Callable[[str], None],
 ) -> LogStore:
-    disk, host, now_ms = PosixDisk(data), current_host(), clock.now_ms()
+    disk, host = PosixDisk(data), current_host()
     if options.read_only:
         kept = None if cache is None else cache.disk
-        return FollowedStore.follow(disk, options.store, host, kept, now_ms=now_ms)
-    return LogStore.open(disk, options.store, host, now_ms=now_ms, progress=progress)
-
-
-def unmount(mountpoint: str) -> None:
-    """Unmount, and wait until the daemon has closed the data directory.
-
-    Raises:
-        MountError: logfs is not mounted there, the mount is in use, or the daemon does not end.
-    """
-    point = os.path.realpath(mountpoint)
-    found = mountpoints.mount_at(point)
-    if found is None or found.kind != mountpoints.KIND:
-        raise MountError(f"{point}: logfs is not mounted there")
-    if mountpoints.is_dead(point):
-        mountpoints.take_away(point, lazy=True)
-        return
-    note, pid = _find_daemon(point)
-    mountpoints.take_away(point)
-    deadline_s = time.monotonic() + _UNMOUNT_TIMEOUT_S
-    while pid is not None and note.exists() and Path(f"/proc/{pid}").exists():
-        if time.monotonic() > deadline_s:
-            raise MountError(f"{point}: unmounted, but process {pid} still closes {note.parent}")
-        time.sleep(0.01)
+        return FollowedStore.follow(disk, options.store, host, kept, now_ms=clock.now_ms())
+    deadline_s = time.monotonic() + CLOSING_TIMEOUT_S
+    while True:
+        try:
+            now_ms = clock.now_ms()
+            return LogStore.open(disk, options.store, host, now_ms=now_ms, progress=progress)
+        except LockedError:
+            # umount(8) returns when the mount has gone, before the daemon has written everything.
+            closing = find_closing(Path(data) / names.DAEMON)
+            if closing is None or time.monotonic() > deadline_s:
+                raise
+            progress(f"{data}: waiting for process {closing}, which closes it")
+            time.sleep(_WAIT_AGAIN_S)
 
 
 def make_operations(
@@ -182,10 +189,20 @@ def _check_before(data: str, point: str) -> None:
     if not Path(data).is_dir():
         raise MountError(f"{data}: no such data directory")
     mountpoints.check_paths(data, point)
-    if mountpoints.clear_dead_mount(point):
-        logger.info("%s: took away the mount of a daemon that died", point)
+    if not mountpoints.has_dead_mount(point):
+        _check_directory(point)
+
+
+def _check_directory(point: str) -> None:
     if not Path(point).is_dir():
         raise MountError(f"{point}: the mount point has to be an existing directory")
+
+
+def _take_place(point: str) -> None:
+    """Take a dead mount away; not before the new one is ready, for nothing is written below it."""
+    if mountpoints.clear_dead_mount(point):
+        logger.info("%s: took away the mount of a daemon that died", point)
+    _check_directory(point)
 
 
 def _mount(
@@ -193,11 +210,12 @@ def _mount(
     where: Where,
     options: MountOptions,
     clock: Clock,
-    ready: Callable[[], None] | None,
+    supervisor: Supervisor,
     metrics: socket.socket | None,
 ) -> int:
     data, point = where
     operations = make_operations(store, options, clock)
+    _take_place(point)
     try:
         pyfuse3.init(operations, point, kernel_options(data, options))
     except RuntimeError as error:
@@ -214,7 +232,7 @@ def _mount(
         commands = Commands(store, operations, KernelCache(), clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
         with shown(metrics, options.metrics, commands.metrics, point):
-            trio.run(_serve, operations, point, ready, ControlServer(commands), listener)
+            trio.run(_serve, operations, point, ControlServer(commands), listener, supervisor)
         is_served = True
     except Exception:
         logger.exception("serving %s ended; the mount stays until it is unmounted", point)
@@ -228,38 +246,40 @@ def _mount(
 async def _serve(
     operations: Operations,
     point: str,
-    ready: Callable[[], None] | None,
     server: ControlServer,
     listener: socket.socket | None,
+    supervisor: Supervisor,
 ) -> None:
     async with trio.open_nursery() as nursery:
         if listener is not None:
             nursery.start_soon(server.run, listener)
-        nursery.start_soon(_stop_on_signal, operations)
+        nursery.start_soon(_stop_on_signal, operations, supervisor)
         nursery.start_soon(operations.upkeep.run)
-        nursery.start_soon(_announce, point, ready)
+        nursery.start_soon(supervisor.beat)
+        nursery.start_soon(_announce, point, supervisor)
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
+        supervisor.stopping()
         nursery.cancel_scope.cancel()
     await operations.files.close_all()
 
 
-async def _stop_on_signal(operations: Operations) -> None:
+async def _stop_on_signal(operations: Operations, supervisor: Supervisor) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
             logger.info("stopping after %s", signal.Signals(number).name)
+            supervisor.stopping()
             operations.waiting.end()
             pyfuse3.terminate()
 
 
-async def _announce(point: str, ready: Callable[[], None] | None) -> None:
+async def _announce(point: str, supervisor: Supervisor) -> None:
     try:
         await trio.to_thread.run_sync(_look, point, abandon_on_cancel=True)
     except OSError as error:
         logger.warning("the mount went away before it was ready: %s", error)
         return
     logger.info("%s is mounted", point)
-    if ready is not None:
-        ready()
+    supervisor.ready(f"serving {point}")
 
 
 def _look(point: str) -> None:
@@ -281,20 +301,6 @@ def _note_daemon(store: LogStore, point: str) -> None:
     if not store.read_only:
         facts = {"version": _DAEMON_VERSION, "pid": os.getpid(), "mountpoint": point}
         store.disk.replace(names.DAEMON, (json.dumps(facts) + "\n").encode())
-
-
-def _find_daemon(point: str) -> tuple[Path, int | None]:
-    """Return the note of the daemon behind a mount, and its process if it left that note."""
-    try:
-        data = os.getxattr(point, f"{PREFIX}data").decode()
-    except OSError:
-        data = ""
-    note = Path(data) / names.DAEMON
-    try:
-        facts = json.loads(note.read_text())
-        return note, int(facts["pid"]) if facts["mountpoint"] == point else None
-    except (OSError, ValueError, KeyError, TypeError):
-        return note, None
 
 
 def _forget_daemon(store: LogStore) -> None:

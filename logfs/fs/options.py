@@ -1,7 +1,8 @@
 r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give it.
 
     allow_other        other users than the one who mounts may use the files (as their modes allow)
-    uid=N gid=N        owner of everything that nobody has chowned; default: whoever mounts
+    uid=N gid=N        owner of everything that nobody has chowned, a number or a name; default:
+                       whoever mounts
     umask=OCTAL        bits missing in the mode of everything that nobody has chmodded; default 022
     create             >> on a missing partition makes it
     ro                 read-only: nothing is written into DATA; what others write is followed
@@ -14,14 +15,19 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
                        socket; also whether the mount answers, under /healthz
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
+    config=FILE        more of these from a file, as --config-file; what stands here counts more
+    setuid=USER        give up root before anything else: the daemon runs as this user
     KEY=VALUE          a setting of a Kafka broker: num.partitions=3, log.retention.hours=24
 
-nosuid, nodev, noexec, noatime and their likes go to the kernel. What only says when and by whom a
-file system is mounted (defaults, user, nofail, x-systemd.automount …) means nothing here. Anything
-else is refused. A comma in a value is written ``\,``.
+nosuid, nodev, noexec, noatime and their likes go to the kernel; default_permissions is always set.
+What only says when and by whom a file system is mounted (defaults, user, nofail,
+x-systemd.automount …) means nothing here. Anything else is refused. A comma in a value is written
+``\,``.
 """
 
 import difflib
+import grp
+import pwd
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -38,9 +44,18 @@ _KERNEL = frozenset({
 })  # fmt: skip
 _MEANINGLESS = frozenset({
     "_netdev", "async", "auto", "noauto", "default_permissions", "defaults", "dirsync", "group",
-    "loud", "nofail", "nonempty", "owner", "rw", "silent", "user", "nouser", "users", "nousers",
+    "iversion", "noiversion", "loud", "mand", "nomand", "nofail", "nonempty", "owner", "rw",
+    "silent", "user", "nouser", "users", "nousers",
 })  # fmt: skip
-_MEANINGLESS_PREFIXES = ("x-", "X-", "comment=", "subtype=")
+_MEANINGLESS_PREFIXES = ("x-", "X-", "comment=", "subtype=", "user=", "helper=", "uhelper=")
+_LABELS = ("context=", "fscontext=", "defcontext=", "rootcontext=")
+_REFUSED = {
+    "remount": "a mount of logfs is not changed: unmount it, then mount it with other options",
+    "auto_unmount": "the mount of a daemon that died stays, so that nobody writes below it, until "
+    "the next 'logfs mount' or 'logfs umount'",
+    "allow_root": "root may enter with allow_other; see also uid, gid and umask",
+    "bind": "a bind mount needs no file system type: mount --bind",
+}
 _FLAGS = {
     "allow_other": "allow_other",
     "create": "create",
@@ -65,6 +80,9 @@ class MountOptions:
         isolation_level: What readers are shown.
         metrics: Where metrics are read; None: nowhere.
         fsname: The device that /proc/mounts shows; None for the data directory.
+        config_file: Where more options stand; reading it is the caller's.
+        run_as: Name of the user to become; that, too, is the caller's.
+        unknown: Options that are passed over because that was asked for (``is_sloppy``).
         kernel: Options of the kernel's own.
         store: The settings of the store.
     """
@@ -80,21 +98,26 @@ class MountOptions:
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     metrics: MetricsAddress | None = None
     fsname: str | None = None
+    config_file: str | None = None
+    run_as: str | None = None
+    unknown: tuple[str, ...] = ()
     kernel: tuple[str, ...] = ()
     store: StoreConfig = field(default_factory=lambda: StoreConfig.from_properties({}))
 
 
-def parse_options(texts: Iterable[str]) -> MountOptions:
+def parse_options(texts: Iterable[str], *, is_sloppy: bool = False) -> MountOptions:
     """Read what followed each ``-o``.
 
     Args:
         texts: Options separated by commas; of an option given twice the last one counts.
+        is_sloppy: Pass over what is unknown, as ``mount -s`` asks for.
 
     Raises:
         InvalidConfigError: An option is unknown or its value not valid.
     """
     fields: dict[str, object] = {}
     kernel: list[str] = []
+    unknown: list[str] = []
     properties: dict[str, str] = {}
     for option in (o for text in texts for o in _split(text)):
         name, equals, value = option.partition("=")
@@ -102,16 +125,19 @@ def parse_options(texts: Iterable[str]) -> MountOptions:
             fields[_FIELDS.get(name, name)] = _parse_value(name, value)
         elif option in _FLAGS:
             fields[_FLAGS[option]] = True
-        elif option in _KERNEL or option.startswith("context="):
+        elif option in _KERNEL or option.startswith(_LABELS):
             kernel.append(option)
         elif "." in name and equals and not option.startswith(_MEANINGLESS_PREFIXES):
             properties[name] = value
         elif option == "rw":
             fields["read_only"] = False
         elif option not in _MEANINGLESS and not option.startswith(_MEANINGLESS_PREFIXES):
-            raise _unknown(option)
+            if not is_sloppy:
+                raise _unknown(option)
+            unknown.append(option)
     store = StoreConfig.from_properties(properties)
-    return MountOptions(kernel=tuple(kernel), store=store, **fields)  # type: ignore[arg-type]  # the tables above name the fields
+    kept = {"kernel": tuple(kernel), "unknown": tuple(unknown)}
+    return MountOptions(**kept, store=store, **fields)  # type: ignore[arg-type]  # the tables above name the fields
 
 
 def _split(text: str) -> list[str]:
@@ -125,10 +151,21 @@ def _parse_octal(text: str) -> int:
     return int(text, 8)
 
 
-def _parse_id(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) >= 2**32 - 1:
-        raise ValueError("expected a number, as id(1) prints it")
-    return int(text)
+def _parse_user(text: str) -> int:
+    return _parse_id(text, "user", lambda: pwd.getpwnam(text).pw_uid)
+
+
+def _parse_group(text: str) -> int:
+    return _parse_id(text, "group", lambda: grp.getgrnam(text).gr_gid)
+
+
+def _parse_id(text: str, what: str, look_up: Callable[[], int]) -> int:
+    if re.fullmatch(r"[0-9]{1,10}", text) and int(text) < 2**32 - 1:
+        return int(text)
+    try:
+        return look_up()
+    except (KeyError, ValueError):
+        raise ValueError(f"expected the name of a {what}, or a number") from None
 
 
 def _parse_text(text: str) -> str:
@@ -144,7 +181,11 @@ def _parse_level(text: str) -> IsolationLevel:
         raise ValueError(f"expected one of {', '.join(IsolationLevel)}") from None
 
 
-_FIELDS = {"isolation.level": "isolation_level"}
+_FIELDS = {
+    "isolation.level": "isolation_level",
+    "config": "config_file",
+    "setuid": "run_as",
+}
 
 
 def _parse_path(text: str) -> str:
@@ -154,11 +195,13 @@ def _parse_path(text: str) -> str:
 
 
 _VALUES: dict[str, Callable[[str], object]] = {
-    "uid": _parse_id,
-    "gid": _parse_id,
+    "uid": _parse_user,
+    "gid": _parse_group,
     "umask": _parse_octal,
     "fsname": _parse_text,
     "cache_dir": _parse_path,
+    "config": _parse_path,
+    "setuid": _parse_text,
     "isolation.level": _parse_level,
     "metrics": parse_metrics_address,
 }
@@ -175,7 +218,9 @@ def _unknown(option: str) -> InvalidConfigError:
     name = option.partition("=")[0]
     known = [*_VALUES, *_FLAGS, *_KERNEL, *_MEANINGLESS]
     close = difflib.get_close_matches(name, known, n=1)
-    if name in _VALUES:
+    if name in _REFUSED:
+        hint = _REFUSED[name]
+    elif name in _VALUES:
         hint = "it needs a value"
     elif name in _FLAGS:
         hint = "it takes no value"

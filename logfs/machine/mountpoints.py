@@ -27,6 +27,8 @@ class Mount(NamedTuple):
     source: str
     device: str
     """Major and minor number, ``0:42``."""
+    id: int = 0
+    """The mount's, which open files name too."""
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
@@ -35,7 +37,9 @@ def parse_mountinfo(text: str) -> list[Mount]:
     for line in text.splitlines():
         fields = line.split(" ")
         kind, source = fields[fields.index("-") + 1 :][:2]
-        mounts.append(Mount(_unescape(fields[4]), kind, _unescape(source), fields[2]))
+        mounts.append(
+            Mount(_unescape(fields[4]), kind, _unescape(source), fields[2], int(fields[0]))
+        )
     return mounts
 
 
@@ -45,12 +49,34 @@ def mount_at(point: str) -> Mount | None:
     return next((mount for mount in reversed(mounts) if mount.point == point), None)
 
 
+def mounts_in(point: str) -> list[str]:
+    """Return what is mounted below a mount point."""
+    mounts = parse_mountinfo(_MOUNTINFO.read_text())
+    return sorted({mount.point for mount in mounts if mount.point.startswith(f"{point}/")})
+
+
 def is_dead(point: str) -> bool:
     """Tell whether the daemon behind a FUSE mount has died."""
     try:
         os.statvfs(point)  # not stat, which the kernel may answer from what it has cached
     except OSError as error:
         return error.errno == errno.ENOTCONN
+    return False
+
+
+def has_dead_mount(point: str) -> bool:
+    """Tell whether a daemon that died has left a mount at a path.
+
+    Raises:
+        MountError: logfs is mounted there and alive.
+    """
+    found = mount_at(point)
+    if found is None or not found.kind.startswith("fuse"):
+        return False
+    if is_dead(point):
+        return True
+    if found.kind == KIND:
+        raise MountError(f"{point}: {found.source} is mounted there already")
     return False
 
 
@@ -63,15 +89,10 @@ def clear_dead_mount(point: str) -> bool:
     Raises:
         MountError: logfs is mounted there and alive, or the mount cannot be taken away.
     """
-    found = mount_at(point)
-    if found is None or not found.kind.startswith("fuse"):
-        return False
-    if is_dead(point):
+    is_there = has_dead_mount(point)
+    if is_there:
         take_away(point, lazy=True)
-        return True
-    if found.kind == KIND:
-        raise MountError(f"{point}: {found.source} is mounted there already")
-    return False
+    return is_there
 
 
 def take_away(point: str, *, lazy: bool = False) -> None:

@@ -71,16 +71,6 @@ def test_umount_returns_when_the_directory_is_free(mounted: Mounted, logfs: Call
 
 
 @pytest.mark.fuse
-def test_a_mount_in_use_stays(mounted: Mounted) -> None:
-    with subprocess.Popen(["sleep", "60"], cwd=mounted.point) as user:
-        status, _, errors = run("umount", mounted.point)
-        user.terminate()
-    assert (status, len(errors)) == (1, 1)
-    assert "busy" in errors[0]
-    assert is_mounted(mounted.point)
-
-
-@pytest.mark.fuse
 def test_a_second_mount_is_refused(mounted: Mounted, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()

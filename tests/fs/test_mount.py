@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from logfs.errors import LockedError, MountError
-from logfs.fs.mount import run_mount, unmount
+from logfs.fs.mount import run_mount
 from logfs.fs.options import MountOptions
+from logfs.fs.unmounting import unmount
 from logfs.machine import mountpoints
 from tests.fs.mounting import Mounted
 

@@ -38,6 +38,23 @@ def test_of_an_option_given_twice_the_last_counts() -> None:
     assert (options.read_only, options.uid) == (False, 2)
 
 
+def test_owners_by_name() -> None:
+    root = parse_options(["uid=root,gid=root"])
+    assert (root.uid, root.gid) == (0, 0)
+
+
+def test_what_is_for_the_command_line() -> None:
+    options = parse_options(["config=/etc/logfs/web.toml,setuid=www-data"])
+    assert (options.config_file, options.run_as) == ("/etc/logfs/web.toml", "www-data")
+
+
+def test_a_sloppy_mount_passes_over_what_is_unknown() -> None:
+    options = parse_options(["ro,xyzzy,a=b"], is_sloppy=True)
+    assert (options.read_only, options.unknown) == (True, ("xyzzy", "a=b"))
+    with pytest.raises(InvalidConfigError, match="expected a path"):
+        parse_options(["cache_dir=x"], is_sloppy=True)
+
+
 def test_settings_of_a_broker_go_to_the_store() -> None:
     store = parse_options(["num.partitions=3,log.retention.hours=24"]).store
     assert store.num_partitions == 3
@@ -51,7 +68,11 @@ def test_a_comma_in_a_value() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["noauto", "nofail", "_netdev", "x-systemd.automount", "x-systemd.idle-timeout=60", "user"],
+    [
+        *("noauto", "nofail", "_netdev", "x-systemd.automount", "x-systemd.idle-timeout=60"),
+        *("user", "user=fred", "users", "nouser", "group", "defaults", "default_permissions"),
+        *("comment=x", "X-mount.mkdir", "uhelper=udisks2"),
+    ],
 )
 def test_what_only_mount_understands_is_passed_over(text: str) -> None:
     assert parse_options([text]) == MountOptions()
@@ -63,8 +84,12 @@ def test_what_only_mount_understands_is_passed_over(text: str) -> None:
         ("alow_other", "did you mean allow_other?"),
         ("uid", "it needs a value"),
         ("create=yes", "it takes no value"),
-        ("uid=root", "expected a number"),
-        ("uid=4294967295", "expected a number"),
+        ("uid=nobody-of-this-name", "expected the name of a user, or a number"),
+        ("gid=nobody-of-this-name", "expected the name of a group, or a number"),
+        ("uid=4294967295", "expected the name of a user, or a number"),
+        ("config=logfs.toml", "expected a path from the root"),
+        ("remount", "unmount it, then mount it with other options"),
+        ("auto_unmount", "so that nobody writes below it"),
         ("umask=9", "octal"),
         ("umask=77777", "octal"),
         ("fsname=", "printable"),

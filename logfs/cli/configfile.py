@@ -1,0 +1,107 @@
+"""The file that says what to mount where: ``/etc/logfs/NAME.toml``, behind ``--config-file``.
+
+    data = "/var/lib/logfs"
+    mountpoint = "/mnt/logs"
+    options = ["allow_other", "umask=027"]      # or one text, as behind -o
+
+    [kafka]                                     # settings of a Kafka broker
+    num.partitions = 3
+    log.retention.hours = 24
+    log.cleanup.policy = ["compact", "delete"]
+
+Nothing is obligatory: what the command line says counts more. Keys with dots may be quoted or not.
+"""
+
+import difflib
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from logfs.errors import InvalidConfigError
+
+_KEYS = ("data", "mountpoint", "options", "kafka")
+
+
+class MountFile(NamedTuple):
+    """What stands in such a file.
+
+    Attributes:
+        data: The data directory, from the root; None if it is not there.
+        mountpoint: The mount point, from the root; None if it is not there.
+        options: Texts, each as behind one ``-o``.
+        settings: Kafka's keys and their values.
+    """
+
+    data: str | None = None
+    mountpoint: str | None = None
+    options: tuple[str, ...] = ()
+    settings: Mapping[str, str] = {}
+
+
+def read_mount_file(path: str) -> MountFile:
+    """Read a file.
+
+    Raises:
+        InvalidConfigError: It is no TOML, or holds what is not described above.
+        OSError: It cannot be read.
+    """
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:  # tomllib.TOMLDecodeError and UnicodeDecodeError
+        raise InvalidConfigError(f"{path}: not TOML: {error}") from None
+    for key in table:
+        if key not in _KEYS:
+            raise InvalidConfigError(f"{path}: {key}: {_hint(key)}")
+    kafka = table.get("kafka", {})
+    if not isinstance(kafka, dict):
+        raise InvalidConfigError(f"{path}: kafka: expected a table: [kafka]")
+    return MountFile(
+        _path(path, table, "data"),
+        _path(path, table, "mountpoint"),
+        _options(path, table),
+        dict(_settings(path, kafka)),
+    )
+
+
+def _hint(key: str) -> str:
+    close = difflib.get_close_matches(key, _KEYS, n=1)
+    return f"expected {', '.join(_KEYS[:-1])} or the table [kafka]" + (
+        f"; did you mean {close[0]}?" if close else "; settings of a broker stand below [kafka]"
+    )
+
+
+def _path(path: str, table: Mapping[str, object], key: str) -> str | None:
+    value = table.get(key)
+    if value is None or (isinstance(value, str) and value.startswith("/")):
+        return value
+    raise InvalidConfigError(f"{path}: {key} = {value!r}: expected a path from the root, in quotes")
+
+
+def _options(path: str, table: Mapping[str, object]) -> tuple[str, ...]:
+    value = table.get("options", [])
+    texts = [value] if isinstance(value, str) else value
+    if isinstance(texts, list) and all(isinstance(text, str) for text in texts):
+        return tuple(texts)
+    raise InvalidConfigError(
+        f'{path}: options = {value!r}: expected a text or a list of texts, as ["allow_other"]'
+    )
+
+
+def _settings(
+    path: str, table: Mapping[str, object], prefix: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Flatten: to TOML ``num.partitions = 3`` is a table in a table."""
+    for name, value in table.items():
+        key = prefix + name
+        match value:
+            case dict():
+                yield from _settings(path, value, f"{key}.")
+            case bool():  # before int, which it is as well
+                yield key, str(value).lower()
+            case str() | int() | float():
+                yield key, str(value)
+            case list() if all(isinstance(item, str) for item in value):
+                yield key, ",".join(value)
+            case _:
+                raise InvalidConfigError(f"{path}: {key} = {value}: expected a text or a number")

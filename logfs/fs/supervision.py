@@ -1,0 +1,179 @@
+"""What a service manager is told: systemd's protocol, a datagram for each message.
+
+    READY=1                     the mount answers
+    STATUS=text                 how far loading is
+    WATCHDOG=1                  from the event loop: a loop that hangs says nothing any more
+    EXTEND_TIMEOUT_USEC=n       loading or closing takes its time, and gets on
+    STOPPING=1                  a signal or an unmount has been seen
+
+A thread stands beside the loop, which does not run before and after serving: it asks for more time
+as long as the process computes. While serving it speaks for the loop in one case only, when the
+loop waits inside the kernel in a way that no signal ends (state D): it is a disk that hangs, not
+logfs. Killing could not end it, and all that systemd could do is to call the service failed while
+it still owns the data directory.
+
+Source: sd_notify(3), whose notes say that the protocol is stable and meant to be spoken without
+libsystemd. The one package for it alone has seen no change since 2017, the others need headers and
+a compiler; these few lines do not.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, MutableMapping
+from enum import Enum, auto
+from pathlib import Path
+from typing import Self
+
+import trio
+
+logger = logging.getLogger(__name__)
+
+_BEATS_A_PERIOD = 3
+_LOOK_EVERY_S = 5.0
+"""How often the thread looks while there is no watchdog."""
+_EXTENSION_S = 60
+"""Time asked for at each look; systemd counts from now."""
+_ALIVE_CPU_S = 0.01
+"""Computing for so long between two looks is getting on; a look alone takes a hundredth of it."""
+
+
+class _Phase(Enum):
+    LOADING = auto()
+    SERVING = auto()
+    CLOSING = auto()
+
+
+class Supervisor:
+    """Tells the service manager how it goes. Without one, nothing is said.
+
+    Args:
+        address: A socket's path, or its abstract name behind "@"; None if nobody listens.
+        watchdog_s: The service is killed if it is silent for so long; None if it is not.
+
+    Attributes:
+        when_ready: Called once the mount answers, for whom else that concerns.
+    """
+
+    def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
+        self._socket: socket.socket | None = None
+        if address is not None:
+            self._socket = _connect(address)
+        self._watchdog_s = watchdog_s if self._socket is not None else None
+        self.when_ready: Callable[[], None] | None = None
+        self._phase = _Phase.LOADING
+        self._last_beat_s = 0.0
+        self._cpu_s = 0.0
+        self._is_stuck = False
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._loop_thread = threading.get_native_id()
+
+    @classmethod
+    def from_environment(cls, environment: MutableMapping[str, str]) -> Self:
+        """Make that of the variables of systemd, and remove them: they are not for children."""
+        address = environment.pop("NOTIFY_SOCKET", None)
+        period_us = environment.pop("WATCHDOG_USEC", "")
+        pid = environment.pop("WATCHDOG_PID", "")
+        is_watched = period_us.isdecimal() and int(period_us) > 0 and pid in ("", str(os.getpid()))
+        return cls(address, int(period_us) / 1e6 if is_watched else None)
+
+    def __enter__(self) -> Self:
+        """Begin; from the thread that will run the loop."""
+        self._loop_thread = threading.get_native_id()
+        if self._socket is not None:
+            self._thread = threading.Thread(target=self._look_on, name="supervision", daemon=True)
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End; nothing is said any more."""
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def status(self, text: str) -> None:
+        """Say in words how it goes."""
+        self._tell(f"STATUS={' '.join(text.split())}")
+
+    def ready(self, text: str) -> None:
+        """Say that the mount answers."""
+        self._tell("READY=1", f"STATUS={text}")
+        if self.when_ready is not None:
+            self.when_ready()
+
+    def stopping(self) -> None:
+        """Say that it is coming to its end. Event loop only."""
+        if self._phase is not _Phase.CLOSING:
+            self._phase = _Phase.CLOSING
+            self._tell("STOPPING=1", "STATUS=closing the data directory")
+
+    async def beat(self) -> None:
+        """Say again and again that the loop runs, until cancelled."""
+        self._phase = _Phase.SERVING
+        if self._watchdog_s is None:
+            return
+        while True:
+            self._last_beat_s = time.monotonic()
+            self._tell("WATCHDOG=1")
+            await trio.sleep(self._watchdog_s / _BEATS_A_PERIOD)
+
+    def _look_on(self) -> None:
+        period_s = _LOOK_EVERY_S
+        if self._watchdog_s is not None:
+            period_s = min(period_s, self._watchdog_s / _BEATS_A_PERIOD)
+        while not self._ended.wait(period_s):
+            if self._phase is not _Phase.SERVING:
+                if self._gets_on() or is_waiting_for_disk(self._loop_thread):
+                    self._tell(f"EXTEND_TIMEOUT_USEC={_EXTENSION_S * 1_000_000}", "WATCHDOG=1")
+            elif self._watchdog_s is not None:
+                silent_s = time.monotonic() - self._last_beat_s
+                self._speak_for_loop(is_late=silent_s > 2 * period_s)
+
+    def _speak_for_loop(self, *, is_late: bool) -> None:
+        if is_late and is_waiting_for_disk(self._loop_thread):
+            self._tell("WATCHDOG=1", "STATUS=waiting for the disk, which does not answer")
+            if not self._is_stuck:
+                logger.warning("the disk does not answer, and everybody waits for it")
+            self._is_stuck = True
+        elif self._is_stuck and not is_late:
+            self._tell("STATUS=serving again")
+            self._is_stuck = False
+
+    def _gets_on(self) -> bool:
+        before_s, self._cpu_s = self._cpu_s, time.process_time()
+        return self._cpu_s - before_s > _ALIVE_CPU_S
+
+    def _tell(self, *lines: str) -> None:
+        if self._socket is None:
+            return
+        try:
+            self._socket.send("\n".join(lines).encode(), socket.MSG_DONTWAIT)
+        except OSError as error:
+            # The next message may arrive; nobody is served worse meanwhile.
+            logger.debug("the service manager was not told %s: %s", lines, error)
+
+
+def is_waiting_for_disk(thread: int) -> bool:
+    """Tell whether a thread of this process sleeps in the kernel in a way no signal ends."""
+    try:
+        text = Path(f"/proc/self/task/{thread}/stat").read_text()
+    except OSError:
+        return False
+    return text.rpartition(")")[2].split()[0] == "D"
+
+
+def _connect(address: str) -> socket.socket | None:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+    try:
+        sock.connect("\0" + address[1:] if address.startswith("@") else address)
+    except OSError as error:
+        logger.warning("NOTIFY_SOCKET=%s: %s; the service manager is told nothing", address, error)
+        sock.close()
+        return None
+    return sock

@@ -1,0 +1,94 @@
+"""Unmounting: the mount goes first, then the daemon closes the data directory, which is awaited."""
+
+import json
+import os
+import time
+from pathlib import Path
+
+from logfs.errors import MountError
+from logfs.fs.xattrs import PREFIX
+from logfs.log import names
+from logfs.machine import holders, mountpoints
+
+CLOSING_TIMEOUT_S = 60.0
+"""How long a daemon may take to close the data directory before somebody stops waiting for it."""
+
+
+def unmount(mountpoint: str, *, lazy: bool = False) -> None:
+    """Unmount, and wait until the daemon has closed the data directory.
+
+    Args:
+        mountpoint: Where.
+        lazy: Take it away also where it is in use; the daemon ends when nobody uses it any more,
+            and is not waited for.
+
+    Raises:
+        MountError: logfs is not mounted there, the mount is in use, or the daemon does not end.
+    """
+    point = os.path.realpath(mountpoint)
+    found = mountpoints.mount_at(point)
+    if found is None or found.kind != mountpoints.KIND:
+        raise MountError(f"{point}: logfs is not mounted there")
+    if lazy or mountpoints.is_dead(point):
+        mountpoints.take_away(point, lazy=True)
+        return
+    note, pid = _find_daemon(point)
+    try:
+        mountpoints.take_away(point)
+    except MountError as error:
+        raise _in_use(found, error) from error
+    deadline_s = time.monotonic() + CLOSING_TIMEOUT_S
+    while pid is not None and note.exists() and Path(f"/proc/{pid}").exists():
+        if time.monotonic() > deadline_s:
+            raise MountError(f"{point}: unmounted, but process {pid} still closes {note.parent}")
+        time.sleep(0.01)
+
+
+def unmount_dead(mountpoint: str) -> bool:
+    """Take the mount of a daemon that died away; returns whether there was one."""
+    point = os.path.realpath(mountpoint)
+    found = mountpoints.mount_at(point)
+    if found is None or found.kind != mountpoints.KIND or not mountpoints.is_dead(point):
+        return False
+    mountpoints.take_away(point, lazy=True)
+    return True
+
+
+def _in_use(mount: mountpoints.Mount, error: MountError) -> MountError:
+    """Return what to say of a mount that could not be taken away."""
+    found = holders.find_holders(mount)
+    text = holders.describe(found, mountpoints.mounts_in(mount.point))
+    if not text and "busy" not in str(error):
+        return error
+    if not text:
+        text = "none of the processes that can be seen from here; root sees more of them"
+    return MountError(
+        f"{mount.point}: in use: {text}; end them or let them leave, or let it go when they "
+        f"have: 'logfs umount --lazy {mount.point}'"
+    )
+
+
+def find_closing(note: Path) -> int | None:
+    """Return the process that owns a data directory if it is only closing it."""
+    try:
+        facts = json.loads(note.read_text())
+        pid, point = int(facts["pid"]), str(facts["mountpoint"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    found = mountpoints.mount_at(point)
+    is_serving = found is not None and found.kind == mountpoints.KIND
+    return None if is_serving or not Path(f"/proc/{pid}").exists() else pid
+
+
+def _find_daemon(point: str) -> tuple[Path, int | None]:
+    """Return the note of the daemon behind a mount, and its process if it left that note."""
+    try:
+        data = os.getxattr(point, f"{PREFIX}data").decode()
+    except OSError:
+        data = ""
+    note = Path(data) / names.DAEMON
+    try:
+        facts = json.loads(note.read_text())
+        return note, int(facts["pid"]) if facts["mountpoint"] == point else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return note, None
