@@ -11,15 +11,19 @@ import contextlib
 import errno
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
 from logfs import control
+from logfs.config import TopicConfig
 from logfs.disk.sockets import short_path
-from logfs.errors import ControlError
+from logfs.errors import ControlError, RecordTooLargeError
 from logfs.log import names
+from logfs.log.writing.bulk import AppendedLines, LineForm, Lines
 from logfs.log.writing.produced import Appended
 from logfs.records._native import encode_records
+from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodeOptions, ProducerBatch
 from logfs.records.record import Record
 from logfs.types import TopicPartition
@@ -27,6 +31,8 @@ from logfs.types import TopicPartition
 _CONNECT_TIMEOUT_S = 10.0
 _AS_THEY_ARE = EncodeOptions(control.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
 """What of records is refused and how they are stored is for the daemon to say."""
+_USUAL = replace(_AS_THEY_ARE, max_batch_bytes=TopicConfig().max_message_bytes)
+"""Batches that a topic takes as they are, unless it was told otherwise."""
 _NO_ARGUMENTS: Mapping[str, object] = {}
 _NOBODY = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR})
 
@@ -86,20 +92,23 @@ class Daemon:
             LogfsError, OSError: What the daemon met.
             ControlError: It has gone, or speaks another version.
         """
-        return self._ask({**arguments, "request": request}, payload, progress)[0]
+        self._begin(request, arguments, payload)
+        return self._finish(progress)[0]
 
     def fetch(self, request: str, arguments: Mapping[str, object] = _NO_ARGUMENTS) -> bytes:
         """Ask for something that is answered with bytes; see ``ask``."""
-        return self._ask({**arguments, "request": request}, b"", None)[1]
+        self._begin(request, arguments, b"")
+        return self._finish()[1]
 
-    def _ask(
-        self,
-        header: Mapping[str, object],
-        payload: bytes,
-        progress: Callable[[str], None] | None,
-    ) -> tuple[Any, bytes]:
+    def _begin(self, request: str, arguments: Mapping[str, object], payload: Buffer) -> None:
+        size = memoryview(payload).nbytes
         with self._explained():
-            self._connection.sendall(control.encode_frame(header, payload))
+            self._connection.sendall(control.encode_header({**arguments, "request": request}, size))
+            if size:
+                self._connection.sendall(payload)
+
+    def _finish(self, progress: Callable[[str], None] | None = None) -> tuple[Any, bytes]:
+        with self._explained():
             while True:
                 answer, data = self._receive()
                 if "progress" not in answer:
@@ -130,7 +139,10 @@ class Daemon:
             RecordTooLargeError, UnparsableLineError: A record is refused; nothing was appended.
             LogfsError, OSError: See ``PartitionLog.append_records``, and ``ask``.
         """
-        encoded = encode_records(records, 0, 0, _AS_THEY_ARE)
+        # A batch that the topic takes as it is costs the daemon next to nothing.
+        encoded = encode_records(records, 0, 0, _USUAL if producer is None else _AS_THEY_ARE)
+        if isinstance(encoded.refusal, RecordTooLargeError):
+            encoded = encode_records(records, 0, 0, _AS_THEY_ARE)
         if encoded.refusal is not None:
             raise encoded.refusal
         arguments = {
@@ -141,6 +153,54 @@ class Daemon:
         }
         payload = b"".join(batch.data for batch in encoded.batches)
         return Appended(**self.ask("append", arguments, payload=payload))
+
+    def begin_lines(
+        self,
+        place: tuple[str, int | None],
+        lines: Buffer,
+        form: LineForm,
+        *,
+        unkeyed: int = 0,
+        is_durable: bool = False,
+    ) -> None:
+        """Ask for whole lines to be appended; ``finish_lines`` has to follow, and nothing else may.
+
+        Args:
+            place: The topic, and the partition; None: to those to which the keys belong.
+            lines: At most ``control.MAX_PAYLOAD_BYTES``, possibly none; the last byte is a LF. With
+                a few megabytes at a time nobody else waits for long.
+            form: What they are.
+            unkeyed: See ``logfs.log.writing.bulk``.
+            is_durable: What stands in the log is on the disk before it answers.
+        """
+        topic, partition = place
+        headers = [
+            [name.hex(), None if value is None else value.hex()] for name, value in form.headers
+        ]
+        arguments = {
+            "topic": topic,
+            "partition": partition,
+            "view": int(form.view),
+            "key_delimiter": form.key_delimiter.hex(),
+            "headers": headers,
+            "unkeyed": unkeyed,
+            "is_durable": is_durable,
+        }
+        self._begin("lines", arguments, lines)
+
+    def finish_lines(self) -> Lines:
+        """Wait for the answer to ``begin_lines``.
+
+        Raises:
+            LogfsError, OSError: Nothing was appended.
+        """
+        answer, _ = self._finish()
+        refusal = answer["refusal"]
+        return Lines(
+            [AppendedLines(*row) for row in answer["appended"]],
+            answer["accepted"],
+            None if refusal is None else control.decode_error(refusal),
+        )
 
     def end_transaction(
         self,

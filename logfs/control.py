@@ -45,13 +45,22 @@ def encode_frame(header: Mapping[str, Any], payload: bytes = b"") -> bytes:
     Raises:
         ControlError: It would be larger than the other side takes.
     """
+    return encode_header(header, len(payload)) + payload
+
+
+def encode_header(header: Mapping[str, Any], payload_bytes: int) -> bytes:
+    """Return a frame without its payload, which is to follow.
+
+    Raises:
+        ControlError: It would be larger than the other side takes.
+    """
     text = json.dumps(header).encode()
-    if len(text) > MAX_HEADER_BYTES or len(payload) > MAX_PAYLOAD_BYTES:
+    if len(text) > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
         raise ControlError(
-            f"a frame of {len(text)} and {len(payload)} bytes; expected at most {MAX_HEADER_BYTES} "
-            f"and {MAX_PAYLOAD_BYTES}"
+            f"a frame of {len(text)} and {payload_bytes} bytes; expected at most "
+            f"{MAX_HEADER_BYTES} and {MAX_PAYLOAD_BYTES}"
         )
-    return _HEAD.pack(_MAGIC, VERSION, len(text), len(payload)) + text + payload
+    return _HEAD.pack(_MAGIC, VERSION, len(text), payload_bytes) + text
 
 
 def decode_head(data: bytes) -> Head:

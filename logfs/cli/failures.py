@@ -33,12 +33,14 @@ class AboutError(Exception):
     Attributes:
         thing: What the user named: a path, most of the time.
         cause: What happened.
+        state: How things stand now; most of the time as before.
     """
 
-    def __init__(self, thing: str, cause: Exception) -> None:
+    def __init__(self, thing: str, cause: Exception, state: str = "") -> None:
         super().__init__(thing, cause)
         self.thing = thing
         self.cause = cause
+        self.state = state
 
 
 @contextmanager
@@ -55,8 +57,8 @@ def about(thing: str) -> Iterator[None]:
 def explain(error: BaseException) -> str:
     """Return what to tell the user of an error, in one line."""
     match error:
-        case AboutError(thing=thing, cause=cause):
-            reason = explain(cause)
+        case AboutError(thing=thing, cause=cause, state=state):
+            reason = explain(cause) + (f"; {state}" if state else "")
             # A message that begins with the thing need not say it twice.
             text = reason if reason.startswith(f"{thing}:") else f"{thing}: {reason}"
         case LogfsError():

@@ -15,6 +15,7 @@ _COMMANDS = {
     "mount": "logfs.cli.mounting:mount",
     "umount": "logfs.cli.mounting:umount",
     "topic": "logfs.cli.topic:topic",
+    "append": "logfs.cli.append:append",
     "cat": "logfs.cli.cat:cat",
     "trim": "logfs.cli.trim:trim",
     "compact": "logfs.cli.compact:compact",

@@ -1,5 +1,6 @@
 """What several commands take on the command line."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -73,3 +74,27 @@ def _take_apart(
             raise click.BadParameter(f"{text!r}: expected KEY=VALUE, as retention.ms=86400000")
         pairs.append((key, value))
     return pairs
+
+
+def header_option(meaning: str) -> Callable[[Command], Command]:
+    """Return the decorator for ``--header NAME=VALUE``; the command gets ``headers``, in bytes."""
+    return click.option(
+        "--header",
+        "headers",
+        multiple=True,
+        metavar="NAME=VALUE",
+        callback=_as_headers,
+        help=meaning,
+    )
+
+
+def _as_headers(
+    _context: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> tuple[tuple[bytes, bytes | None], ...]:
+    headers = []
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            raise click.BadParameter(f"{text!r}: expected NAME=VALUE, as host=web1")
+        headers.append((os.fsencode(name), os.fsencode(value)))
+    return tuple(headers)

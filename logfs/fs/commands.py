@@ -14,25 +14,30 @@
     roll          topic partition              the base offset of the active segment
     append        topic partition producer     Appended; the payload is batches of records, as
                   is_durable                   ``encode_records`` makes them
+    lines         topic partition view         appended, accepted, refusal, as in ``Lines``; the
+                  key_delimiter headers        payload is lines; partition null: by their keys
+                  unkeyed is_durable
     end           topic partition producer_id  the offset of the marker
                   epoch commit
 
 Arguments and answers are JSON; ``partitions`` may be null, ``names`` are those of an address,
-``producer`` is null or the fields of a ``ProducerBatch``.
+``producer`` is null or the fields of a ``ProducerBatch``; ``key_delimiter`` and ``headers`` are in
+hexadecimal digits.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import trio
 
 from logfs.errors import ControlError, ReadOnlyError
+from logfs.fs.appending import AppendCommands, find_partition
 from logfs.fs.kernel import KernelCache
 from logfs.fs.metrics.facts import Facts, Where
 from logfs.fs.nodes import FileNode, TopicNode
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import Partition
+from logfs.fs.requests import Request, Say
 from logfs.log import administration
 from logfs.log.cleaning.cleaner import compact_now, logs_of
 from logfs.log.cleaning.progress import watched
@@ -46,60 +51,6 @@ from logfs.log.cleaning.trimming import (
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
-from logfs.records.batch import decode_header, decode_records
-from logfs.records.encoded import ProducerBatch
-from logfs.records.record import Record
-
-T = TypeVar("T")
-
-Say = Callable[[str], None]
-
-
-class Request(NamedTuple):
-    """A request: its arguments, its payload, and where lines about its progress go."""
-
-    arguments: Mapping[str, Any]
-    payload: bytes
-    say: Say
-
-    def get(self, name: str, kind: type[T]) -> T:
-        """Return an argument.
-
-        Raises:
-            ControlError: It is missing, or not of that kind.
-        """
-        value = self.arguments.get(name)
-        if type(value) is not kind:
-            raise ControlError(f"{name}={value!r}: expected {kind.__name__}")
-        return value
-
-    def get_optional(self, name: str, kind: type[T]) -> T | None:
-        """Return an argument that may be null or missing."""
-        return None if self.arguments.get(name) is None else self.get(name, kind)
-
-    def changed_settings(self, name: str) -> dict[str, str | None]:
-        """Return settings by their keys; null takes one back."""
-        settings = self.get(name, dict)
-        if not all(value is None or isinstance(value, str) for value in settings.values()):
-            raise ControlError(f"{name}={settings!r}: expected texts")
-        return settings
-
-    def settings(self, name: str) -> dict[str, str]:
-        """Return settings by their keys."""
-        changes = self.changed_settings(name)
-        settings = {key: value for key, value in changes.items() if value is not None}
-        if len(settings) < len(changes):
-            raise ControlError(f"{name}={changes!r}: expected texts")
-        return settings
-
-    def producer(self) -> ProducerBatch | None:
-        """Return who appends; None for a plain writer."""
-        fields = self.get_optional("producer", list)
-        if fields is None:
-            return None
-        if [type(field) for field in fields] != [int, int, int, bool]:
-            raise ControlError(f"producer={fields!r}: expected the fields of a ProducerBatch")
-        return ProducerBatch(*fields)
 
 
 class Commands:
@@ -133,6 +84,7 @@ class Commands:
         self._facts = facts
         where = Where(str(facts.get("data", "")), str(facts.get("mountpoint", "")))
         self.metrics = Facts(store, operations, clock, where)
+        appends = AppendCommands(store, operations, clock)
         self._commands: dict[str, Callable[[Request], Awaitable[object]]] = {
             "status": self._status,
             "metrics": self._metrics,
@@ -146,11 +98,12 @@ class Commands:
             "retention": self._retention,
             "compact": self._compact,
             "roll": self._roll,
-            "append": self._append,
-            "end": self._end,
+            "append": appends.append,
+            "lines": appends.lines,
+            "end": appends.end,
         }
 
-    async def run(self, header: Mapping[str, Any], payload: bytes, say: Say) -> object:
+    async def run(self, header: Mapping[str, Any], payload: bytes | bytearray, say: Say) -> object:
         """Carry out a request; returns what JSON can say of it, or bytes: a payload.
 
         Raises:
@@ -266,46 +219,10 @@ class Commands:
         return [compacted._asdict() for compacted in done]
 
     async def _roll(self, request: Request) -> object:
-        partition = await self._partition(request)
+        partition = await find_partition(self._operations, request)
         log = partition.log
         await partition.lane.sync(log.roll, self._clock.now_ms())
         return log.snapshot.active.base_offset
-
-    async def _append(self, request: Request) -> object:
-        partition = await self._partition(request)
-        producer, is_durable = request.producer(), request.get("is_durable", bool)
-        records = await partition.lane.read(_decode, request.payload)
-        log, now_ms = partition.log, self._clock.now_ms()
-        appended = await partition.lane.alone(log.append_records, records, now_ms, producer)
-        await self._finish(partition, is_durable)
-        return appended._asdict()
-
-    async def _end(self, request: Request) -> object:
-        partition = await self._partition(request)
-        log = partition.log
-        end = partial(
-            log.end_transaction,
-            request.get("producer_id", int),
-            request.get("epoch", int),
-            commit=request.get("commit", bool),
-            coordinator_epoch=0,
-            now_ms=self._clock.now_ms(),
-        )
-        offset = await partition.lane.alone(end)
-        await self._finish(partition, request.get("is_durable", bool))
-        return offset
-
-    async def _finish(self, partition: Partition, is_durable: bool) -> None:
-        log = partition.log
-        if is_durable:
-            await partition.lane.sync(log.flush)
-        if log.maintenance_due:
-            self._operations.upkeep.want_maintenance(partition)
-
-    async def _partition(self, request: Request) -> Partition:
-        partition = self._tree.partition(request.get("topic", str), request.get("partition", int))
-        await self._operations.files.reload_if_offline(partition)
-        return partition
 
     def _topic(self, name: str) -> TopicNode:
         node = self._tree.find(self._tree.root, name.encode())
@@ -333,17 +250,3 @@ def _from_thread(say: Say) -> Say:
         trio.from_thread.run_sync(say, text)
 
     return tell
-
-
-def _decode(payload: bytes) -> list[Record]:
-    """Return the records of the batches in a payload.
-
-    Raises:
-        CorruptRecordError: They do not decode.
-    """
-    records: list[Record] = []
-    position = 0
-    while position < len(payload):
-        records += decode_records(payload, position)
-        position += decode_header(payload, position).size_bytes
-    return records

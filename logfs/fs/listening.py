@@ -98,7 +98,7 @@ class ControlServer:
             raise ControlError(f"more than {MAX_CLIENTS} clients; process {pid} was turned away")
 
     async def _answer(
-        self, stream: trio.SocketStream, header: Mapping[str, Any], payload: bytes
+        self, stream: trio.SocketStream, header: Mapping[str, Any], payload: bytearray
     ) -> None:
         progress, lines = trio.open_memory_channel[str](_PROGRESS_LINES)
 
@@ -119,7 +119,7 @@ class ControlServer:
             await _send(stream, answer)
 
     async def _answer_to(
-        self, header: Mapping[str, Any], payload: bytes, say: Callable[[str], None]
+        self, header: Mapping[str, Any], payload: bytearray, say: Callable[[str], None]
     ) -> dict[str, Any]:
         try:
             return {"result": await self._commands.run(header, payload, say)}
@@ -147,28 +147,27 @@ async def _send(stream: trio.SocketStream, header: Mapping[str, Any], payload: b
         await stream.send_all(frame)
 
 
-async def _receive(stream: trio.SocketStream) -> tuple[dict[str, Any], bytes] | None:
+async def _receive(stream: trio.SocketStream) -> tuple[dict[str, Any], bytearray] | None:
     """Receive a request; None if there is none any more."""
     first = await stream.receive_some(1)
     if not first:
         return None
     try:
         with trio.fail_after(PATIENCE_S):
-            head = control.decode_head(
-                bytes(first) + await _exactly(stream, control.HEAD_BYTES - 1)
-            )
-            header = control.decode_header(await _exactly(stream, head.header_bytes))
+            head = control.decode_head(first + await _exactly(stream, control.HEAD_BYTES - 1))
+            header = control.decode_header(bytes(await _exactly(stream, head.header_bytes)))
             return header, await _exactly(stream, head.payload_bytes)
     except ControlError as error:
         await _send(stream, {"error": control.encode_error(error)})
         raise
 
 
-async def _exactly(stream: trio.SocketStream, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        part = await stream.receive_some(min(size - len(data), 1 << 20))
-        if not part:
+async def _exactly(stream: trio.SocketStream, size: int) -> bytearray:
+    data = bytearray(size)
+    left = memoryview(data)
+    while left:
+        count = await stream.socket.recv_into(left)
+        if not count:
             raise trio.BrokenResourceError
-        data += part
-    return bytes(data)
+        left = left[count:]
+    return data

@@ -46,6 +46,28 @@ cdef uint8_t *put_record(
     return out
 
 
+cdef bytes encode_headers(tuple headers):
+    """The headers of a record: their count, then their fields."""
+    cdef int64_t size = lf_varint_size(len(headers))
+    cdef bytes name, content
+    for name, content in headers:
+        if name is None:
+            raise ValueError("a header key must not be None")
+        size += field_size(name) + field_size(content)
+    cdef bytes encoded = PyBytes_FromStringAndSize(NULL, size)
+    cdef uint8_t *out = lf_put_varint(<uint8_t *>PyBytes_AS_STRING(encoded), len(headers))
+    for name, content in headers:
+        out = put_field(put_field(out, name), content)
+    return encoded
+
+
+cdef inline Span span_of(bytes text):
+    return Span(<bytes_t>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
+
+
+ctypedef int (*lines_t)(Draft *, bytes_t *, bytes_t, int64_t *) noexcept nogil
+
+
 @cython.final
 cdef class _Builder:
     """Fills batches one after the other and keeps what Encoded needs."""
@@ -59,9 +81,17 @@ cdef class _Builder:
     cdef bint log_append_time
     cdef int64_t mark       # the input up to here is in batches
     cdef int64_t taken      # lines or records up to here
+    cdef tuple headers      # of every line
+    cdef bytes header_bytes # what d.headers points into
+    cdef bytes delimiter
 
-    def __cinit__(self, int64_t base_offset, int64_t now_ms, options):
+    def __cinit__(self, int64_t base_offset, int64_t now_ms, options, tuple headers=()):
         self.options = options
+        self.headers = headers
+        self.header_bytes = encode_headers(headers)
+        self.d.headers = span_of(self.header_bytes)
+        self.delimiter = options.key_delimiter
+        self.d.delimiter = span_of(self.delimiter)
         self.d.limit = min(<int64_t>options.max_batch_bytes, INT32_LAST)
         self.d.require_key = options.require_key
         self.log_append_time = options.log_append_time
@@ -80,7 +110,7 @@ cdef class _Builder:
         self.d.base_timestamp = self.d.now
         self.d.max_timestamp = self.d.now
         self.d.lens = Lens(0, 0, 0)
-        self.d.counted = True
+        self.d.counted = not self.headers
 
     cdef int reserve(self, int64_t more) except -1:
         """Make room for more bytes, or for all that the limit allows."""
@@ -122,12 +152,15 @@ cdef class _Builder:
         return 0
 
     cdef int lines(self, int view, bytes_t *at, bytes_t end, int64_t *needed) except -1:
+        cdef lines_t take = tsv_lines
         if view == JSONL:
             return self.jsonl_lines(at, end, needed)
+        if view == TEXT:
+            take = keyed_lines if self.d.delimiter.n else text_lines
         if end - at[0] < RELEASE_GIL_BYTES:
-            return (text_lines if view == TEXT else tsv_lines)(&self.d, at, end, needed)
+            return take(&self.d, at, end, needed)
         with nogil:
-            return (text_lines if view == TEXT else tsv_lines)(&self.d, at, end, needed)
+            return take(&self.d, at, end, needed)
 
     cdef int jsonl_lines(self, bytes_t *at, bytes_t end, int64_t *needed) except -1:
         cdef bytes_t lf
@@ -139,7 +172,8 @@ cdef class _Builder:
                     PyBytes_FromStringAndSize(<const char *>at[0], lf - at[0])
                 )
                 status = self.put(
-                    self.d.now if timestamp is None else timestamp, key, value, headers, needed
+                    self.d.now if timestamp is None else timestamp,
+                    key, value, headers + self.headers, needed,
                 )
             except UnparsableLineError as error:
                 self.refusal = UnparsableLineError(f"line {self.line()}: {error}")
@@ -170,6 +204,8 @@ cdef class _Builder:
             reason = "a backslash must be followed by t, n, r or a backslash, or be \\N alone"
         elif status == SECOND_TAB:
             reason = "more than one TAB; write a TAB inside a key or value as \\t"
+        elif status == NO_DELIMITER:
+            reason = f"no {self.delimiter.decode(errors='replace')!r} between a key and a value"
         self.refusal = UnparsableLineError(f"line {self.line()}: {reason}")
         return 0
 
@@ -198,13 +234,19 @@ cdef class _Builder:
         self.d.counted = False
         return AREA_END
 
+    cdef object earliest(self):
+        """The limits of timestamps; they may not fit 64 bits."""
+        return self.d.now - self.options.timestamp_before_max_ms
+
+    cdef object latest(self):
+        return self.d.now + self.options.timestamp_after_max_ms
+
     cdef int check(self, timestamp, key) except -1:
         if key is None and self.d.require_key:
             raise UnparsableLineError(NO_KEY_REASON)
         if timestamp == -1 or self.log_append_time:
             return 0
-        earliest = self.d.now - self.options.timestamp_before_max_ms
-        latest = self.d.now + self.options.timestamp_after_max_ms
+        earliest, latest = self.earliest(), self.latest()
         if not earliest <= timestamp <= latest:
             raise UnparsableLineError(
                 f"timestamp {timestamp} is outside [{earliest}, {latest}], which "
@@ -309,20 +351,96 @@ cdef class _Builder:
         lf_put32(p + 23, self.d.count - 1)
         lf_put64(p + 27, self.d.base_timestamp)
         lf_put64(p + 35, max_timestamp)
-        lf_put64(p + 43, -1)                    # producer id, epoch, base sequence: none
-        lf_put16(p + 51, -1)
-        lf_put32(p + 53, -1)
         lf_put32(p + 57, self.d.count)
-        if self.options.producer is not None:
-            self.put_producer(p, self.options.producer)
+        self.put_producer(p)
         return 0
 
-    cdef int put_producer(self, uint8_t *p, producer) except -1:
+    cdef int put_producer(self, uint8_t *p) except -1:
+        producer = self.options.producer
+        if producer is None:
+            lf_put64(p + 43, -1)                # producer id, epoch, base sequence: none
+            lf_put16(p + 51, -1)
+            lf_put32(p + 53, -1)
+            return 0
         lf_put64(p + 43, producer.producer_id)
         lf_put16(p + 51, producer.epoch)
         lf_put32(p + 53, (producer.base_sequence + self.taken) & INT32_LAST)
         if producer.is_transactional:
             p[22] |= TRANSACTIONAL
+        return 0
+
+
+    # -- batches that others have encoded
+
+    cdef object rebase(
+        self, bytes_t p, int64_t size, Py_ssize_t position, Batch *b, decompress
+    ):
+        """Copy a batch to where the log ends; see rebase_batches."""
+        cdef bytes data
+        if b.magic != 2 or b.attributes & (CONTROL | LOG_APPEND_TIME) or b.count == 0:
+            raise corrupt("expected records of format v2 with timestamps of their own", position)
+        plain = verified_records(p, size, position, b, decompress)
+        b.base_offset = self.d.base_offset
+        b.last_offset = b.base_offset + b.count - 1
+        if lf_get32(p + 23) != b.count - 1 or lf_add(b.base_offset, b.count) < 0:
+            raise corrupt(f"{b.count} records, last offset delta {lf_get32(p + 23)}", position)
+        self.check_records(b, position)
+        data = PyBytes_FromStringAndSize(<const char *>p, size)
+        self.put_rebased(<uint8_t *>PyBytes_AS_STRING(data), size, b)
+        self.taken += b.count
+        self.d.base_offset += b.count
+        return _new_tuple(EncodedBatch, (
+            data, b.base_offset, b.last_offset, b.max_timestamp,
+            self.d.lens.text, self.d.lens.tsv, self.d.lens.jsonl,
+        ))
+
+    cdef int check_records(self, Batch *b, Py_ssize_t position) except -1:
+        """Look at every record: find the largest timestamp, add up the lengths."""
+        cdef Batch left = b[0]
+        cdef Rec r
+        cdef int64_t expected = b.base_offset
+        cdef int64_t earliest = max(-INT64_LAST - 1, self.earliest())
+        cdef int64_t latest = min(INT64_LAST, self.latest())
+        cdef bint keyless = False
+        cdef bint mistimed = False
+        self.d.max_timestamp = -1
+        with nogil:
+            while left.left > 0:
+                if next_record(&left, &r) < 0 or r.offset != expected:
+                    break
+                keyless = self.d.require_key and r.key.n < 0
+                mistimed = not self.log_append_time and r.timestamp != -1 and not (
+                    earliest <= r.timestamp <= latest
+                )
+                if keyless or mistimed:
+                    break
+                self.d.max_timestamp = max(self.d.max_timestamp, r.timestamp)
+                expected += 1
+        if keyless or mistimed:
+            self.taken += expected - b.base_offset
+            try:
+                self.check(r.timestamp, None if keyless else b"")
+            except UnparsableLineError as error:
+                raise UnparsableLineError(f"record {self.line()}: {error}") from None
+        if expected != b.base_offset + b.count or has_trailing_bytes(&left):
+            raise corrupt(f"its record {expected - b.base_offset} does not decode", position)
+        b.max_timestamp = self.d.now if self.log_append_time else self.d.max_timestamp
+        b.attributes &= CODEC_MASK
+        if self.log_append_time:
+            b.attributes |= LOG_APPEND_TIME
+        self.d.lens = Lens(0, 0, 0)
+        left = b[0]
+        with nogil:
+            measure_batch(&left, INT64_LAST, &self.d.lens)
+        return 0
+
+    cdef int put_rebased(self, uint8_t *p, int64_t size, Batch *b) except -1:
+        lf_put64(p, b.base_offset)
+        lf_put32(p + 12, self.options.leader_epoch)
+        lf_put16(p + 21, b.attributes)
+        lf_put64(p + 35, b.max_timestamp)
+        self.put_producer(p)
+        lf_put32(p + 17, checksum(p, size))
         return 0
 
 
@@ -368,7 +486,7 @@ def encode_lines(
         return Encoded([], [], None)
     if lines.p[stop - 1] != 10:
         raise ValueError("the last line has no end")
-    builder = _Builder(base_offset, now_ms, options)
+    builder = _Builder(base_offset, now_ms, options, options.headers)
     if len(head):
         lf = <bytes_t>memchr(lines.p + start, 10, stop - start)
         first = bytes(head) + PyBytes_FromStringAndSize(
@@ -452,3 +570,50 @@ def unfinished_fits(int view, int64_t length, options):
         value = max(0, (length - 4) // 2)
     body = 5 + lf_varint_size(value) + value
     return HEADER + lf_varint_size(body) + body <= limit
+
+
+# ---- batches that others have encoded -------------------------------------------------------------
+
+def rebase_batches(
+    payload, int64_t base_offset, int64_t now_ms, options, decompress
+):
+    """Take whole batches as they are, but for what whoever appends them decides.
+
+    That is the base offset, the leader epoch, the producer, the type of the timestamps with the
+    largest of them, and the CRC.
+
+    Args:
+        payload: Buffer with whole batches of format v2, one behind the other.
+        base_offset: Offset of the first record; the others follow without gaps.
+        now_ms: For the limits of timestamps, and the timestamp under LogAppendTime.
+        options: :class:`EncodeOptions`.
+        decompress: ``logfs.records.compression.decompress``.
+
+    Returns:
+        A list of :class:`EncodedBatch`. None if a batch is to be encoded anew: it is larger than
+        ``max_batch_bytes``, or the topic compresses with another codec.
+
+    Raises:
+        CorruptRecordError: The payload does not decode.
+        UnparsableLineError: A record is refused; its number, from 1, is in the message.
+
+    Source: Kafka LogValidator.validateMessagesAndAssignOffsetsNonCompressed,
+    validateMessagesAndAssignOffsetsCompressed.
+    """
+    cdef _View view = _View(payload, False)
+    cdef _Builder builder = _Builder(base_offset, now_ms, options)
+    cdef list batches = []
+    cdef Py_ssize_t position = 0
+    cdef int64_t size
+    cdef Batch b
+    while position < view.n:
+        size = whole_batch(view.p + position, view.n - position, position, &b)
+        if size == 0:
+            raise corrupt("it is cut off", position)
+        if size > builder.d.limit or (
+            options.compression and b.attributes & CODEC_MASK != options.compression
+        ):
+            return None
+        batches.append(builder.rebase(view.p + position, size, position, &b, decompress))
+        position += size
+    return batches

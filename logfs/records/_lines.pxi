@@ -9,6 +9,7 @@ cdef enum:
     NO_KEY = 5
     UNPARSABLE = 6          # the refusal is set already
     NO_ROOM = 7             # the buffer has to grow
+    NO_DELIMITER = 8
 
 cdef enum:
     COUNT_BYTES = 16384     # how much is copied before it is counted, while it is in the cache
@@ -26,6 +27,8 @@ cdef struct Draft:
     int64_t max_timestamp
     int64_t now
     bint require_key
+    Span headers            # of every line: their count and fields, as they stand in a record
+    Span delimiter          # between key and value of text, if n > 0
     Lens lens               # of lines counted on the way in, if counted
     bint counted
 
@@ -51,7 +54,7 @@ cdef int text_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcep
         return NO_KEY
     while p < end:
         n = <bytes_t>memchr(p, 10, end - p) - p
-        body = 4 + lf_varint_size(d.count) + lf_varint_size(n) + n
+        body = 3 + lf_varint_size(d.count) + lf_varint_size(n) + n + d.headers.n
         size = lf_varint_size(body) + body
         status = judge_room(d, out - d.p, size)
         if status != AREA_END:
@@ -67,8 +70,7 @@ cdef int text_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcep
             out = lf_put_wild(out, p, n)
         else:
             out = lf_put(out, p, n)
-        out[0] = 0                              # no headers
-        out += 1
+        out = put_headers(out, d)
         p += n + 1
         d.count += 1
         if p - uncounted >= COUNT_BYTES:
@@ -79,6 +81,13 @@ cdef int text_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcep
     d.size = out - d.p
     at[0] = p
     return status
+
+
+cdef inline uint8_t *put_headers(uint8_t *out, Draft *d) noexcept nogil:
+    if d.headers.n == 1:
+        out[0] = 0                              # none
+        return out + 1
+    return lf_put(out, d.headers.p, d.headers.n)
 
 
 cdef void count_text(Draft *d, bytes_t p, bytes_t end, int64_t lines) noexcept nogil:
@@ -159,9 +168,8 @@ cdef uint8_t *put_plain(uint8_t *out, Span span, int64_t n) noexcept nogil:
 cdef int tsv_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcept nogil:
     """As text_lines, for lines of the tsv view."""
     cdef Span key, value
-    cdef int64_t key_bytes, value_bytes, body, size
+    cdef int64_t key_bytes, value_bytes
     cdef bytes_t lf
-    cdef uint8_t *out
     cdef int status
     d.counted = False
     while at[0] < end:
@@ -174,21 +182,64 @@ cdef int tsv_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcept
             return BAD_ESCAPE
         if d.require_key and key_bytes < 0:
             return NO_KEY
-        body = 3 + lf_varint_size(d.count)
-        body += lf_varint_size(key_bytes) + max(key_bytes, 0)
-        body += lf_varint_size(value_bytes) + max(value_bytes, 0)
-        size = lf_varint_size(body) + body
-        status = judge_room(d, d.size, size)
+        status = put_pair(d, key, key_bytes, value, value_bytes, needed)
         if status != AREA_END:
-            needed[0] = size
             return status
-        out = lf_put_varint(d.p + d.size, body)
-        out[0] = 0
-        out[1] = 0
-        out = lf_put_varint(out + 2, d.count)
-        out = put_plain(put_plain(out, key, key_bytes), value, value_bytes)
-        out[0] = 0
-        d.size = out + 1 - d.p
-        d.count += 1
         at[0] = lf + 1
+    return AREA_END
+
+
+cdef int keyed_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcept nogil:
+    """As text_lines, for lines of a key, a delimiter and a value, nothing escaped."""
+    cdef Span key, value
+    cdef bytes_t lf
+    cdef int status
+    d.counted = False
+    while at[0] < end:
+        lf = <bytes_t>memchr(at[0], 10, end - at[0])
+        if not split_keyed(at[0], lf, d.delimiter, &key, &value):
+            return NO_DELIMITER
+        status = put_pair(d, key, key.n, value, value.n, needed)
+        if status != AREA_END:
+            return status
+        at[0] = lf + 1
+    return AREA_END
+
+
+cdef inline bint split_keyed(
+    bytes_t p, bytes_t lf, Span delimiter, Span *key, Span *value
+) noexcept nogil:
+    """Cut a line at the first delimiter; False if it has none."""
+    cdef bytes_t found = <bytes_t>memmem(p, lf - p, delimiter.p, delimiter.n)
+    if found == NULL:
+        return False
+    key.p = p
+    key.n = found - p
+    value.p = found + delimiter.n
+    value.n = lf - value.p
+    return True
+
+
+cdef int put_pair(
+    Draft *d, Span key, int64_t key_bytes, Span value, int64_t value_bytes, int64_t *needed
+) noexcept nogil:
+    """Write the record of a key and a value, their lengths without escapes, if it has room."""
+    cdef int64_t body, size
+    cdef uint8_t *out
+    cdef int status
+    body = 2 + lf_varint_size(d.count) + d.headers.n
+    body += lf_varint_size(key_bytes) + max(key_bytes, 0)
+    body += lf_varint_size(value_bytes) + max(value_bytes, 0)
+    size = lf_varint_size(body) + body
+    status = judge_room(d, d.size, size)
+    if status != AREA_END:
+        needed[0] = size
+        return status
+    out = lf_put_varint(d.p + d.size, body)
+    out[0] = 0
+    out[1] = 0
+    out = lf_put_varint(out + 2, d.count)
+    out = put_plain(put_plain(out, key, key_bytes), value, value_bytes)
+    d.size = put_headers(out, d) - d.p
+    d.count += 1
     return AREA_END

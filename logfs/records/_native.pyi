@@ -2,7 +2,7 @@ from collections.abc import Callable, Iterable
 from typing import final, overload
 
 from logfs.records.compression import Buffer
-from logfs.records.encoded import Encoded, EncodeOptions
+from logfs.records.encoded import Encoded, EncodedBatch, EncodeOptions
 from logfs.records.produced import ProducedBatch
 from logfs.records.record import Record
 
@@ -52,8 +52,21 @@ def encode_lines(
 def encode_records(
     records: Iterable[Record], base_offset: int, now_ms: int, options: EncodeOptions
 ) -> Encoded: ...
+def rebase_batches(
+    payload: Buffer, base_offset: int, now_ms: int, options: EncodeOptions, decompress: Decompress
+) -> list[EncodedBatch] | None: ...
 def encode_payload(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes: ...
 def unfinished_fits(view: int, length: int, options: EncodeOptions) -> bool: ...
+def murmur2(key: bytes) -> int: ...
+def spread_lines(
+    view: int,
+    delimiter: bytes,
+    body: Buffer,
+    start: int,
+    stop: int,
+    partitions: int,
+    unkeyed: int,
+) -> list[bytearray]: ...
 def find_special(buf: Buffer, start: int, stop: int) -> int: ...
 
 @final

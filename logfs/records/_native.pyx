@@ -4,7 +4,7 @@
 
 This file reads and renders single records; its parts, included at the end, are ``_legacy``,
 ``_search``, ``_decode``, ``_producers``, ``_index`` (IndexBuilder), ``_render`` (Renderer),
-``_lines``, ``_encode``, ``_clean`` (OffsetMap, BatchFilter), ``_dump`` (Dumper) and ``_survivors``
+``_lines``, ``_encode``, ``_spread``, ``_clean`` (OffsetMap, BatchFilter), ``_dump`` (Dumper) and ``_survivors``
 (Survivors). The layout of a batch stands in ``logfs.records.batch``, that of a message of formats v0
 and v1, which every reader here takes for a batch, in ``logfs.records.legacy``.
 
@@ -29,7 +29,7 @@ from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
-from libc.stdint cimport int8_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memchr, memcpy, strlen
 
@@ -57,6 +57,9 @@ cdef extern from "Python.h":
     PyObject *new_bytes "PyBytes_FromStringAndSize"(const char *, Py_ssize_t) except NULL
     int resize_bytes "_PyBytes_Resize"(PyObject **, Py_ssize_t) except -1
     char *bytes_data "PyBytes_AS_STRING"(PyObject *)
+
+cdef extern from "string.h" nogil:
+    void *memmem(const void *, size_t, const void *, size_t)
 
 cdef extern from "_bytes.h" nogil:
     ctypedef struct lf_counts:
@@ -540,6 +543,7 @@ include "_index.pxi"
 include "_render.pxi"
 include "_lines.pxi"
 include "_encode.pxi"
+include "_spread.pxi"
 include "_clean.pxi"
 include "_dump.pxi"
 include "_survivors.pxi"

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from logfs.errors import LogfsError
 from logfs.records.compression import Compression
+from logfs.records.record import Header
 
 
 class ProducerBatch(NamedTuple):
@@ -38,6 +39,8 @@ class EncodeOptions:
         timestamp_before_max_ms: How far a record's timestamp may lie before ``now_ms``.
         timestamp_after_max_ms: How far it may lie after ``now_ms``.
         producer: Who writes; sequence numbers go on from batch to batch. None: a plain writer.
+        headers: What the record of a line gets behind the headers of its own; only for lines.
+        key_delimiter: Lines of text are a key, this, and a value; empty: they are values.
     """
 
     max_batch_bytes: int
@@ -49,6 +52,8 @@ class EncodeOptions:
     timestamp_before_max_ms: int = 2**63 - 1
     timestamp_after_max_ms: int = 3_600_000
     producer: ProducerBatch | None = None
+    headers: tuple[Header, ...] = ()
+    key_delimiter: bytes = b""
 
 
 class EncodedBatch(NamedTuple):

@@ -18,8 +18,14 @@ from logfs.log.segments.snapshot import LogEnd
 from logfs.log.standing import DISK_FULL
 from logfs.log.state import PartitionState
 from logfs.log.writing.active import ActiveSegment, remove_segment_files
-from logfs.log.writing.produced import Appended, encode_marker, encode_produced
+from logfs.log.writing.produced import (
+    Appended,
+    encode_marker,
+    encode_produced,
+    rebase_encoded,
+)
 from logfs.records._native import encode_records
+from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodedBatch, ProducerBatch
 from logfs.records.produced import DATA, ProducedBatch
 from logfs.records.record import Record
@@ -112,6 +118,31 @@ class AppendableLog(ReplaceableLog):
                 raise ValueError("there are no records to append")
             done = self.append(whole.batches, now_ms)
             return Appended(base_offset, whole.batches[done - 1].last_offset)
+
+    def append_encoded(
+        self, payload: Buffer, now_ms: int, producer: ProducerBatch | None = None
+    ) -> Appended:
+        """Append batches that somebody else has encoded; see ``append_records`` for the rest.
+
+        Args:
+            payload: Whole batches, one behind the other; those of a producer are one. What stands
+                in their headers about offsets, epochs and producers means nothing.
+            now_ms: The clock.
+            producer: Who writes; None: without protection against repetition.
+
+        Raises:
+            CorruptRecordError: The payload does not decode.
+            ValueError, LogfsError, OSError: See ``append_records``.
+        """
+        with self._lock:
+            base_offset = self.log_end_offset
+            batches, produced = rebase_encoded(
+                payload, base_offset, now_ms, self._options, producer
+            )
+            if produced is not None:
+                return self.append_produced(batches[0], produced, now_ms)
+            done = self.append(batches, now_ms)
+            return Appended(base_offset, batches[done - 1].last_offset)
 
     def end_transaction(
         self,

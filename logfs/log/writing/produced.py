@@ -14,8 +14,14 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from logfs.errors import RecordTooLargeError
-from logfs.records._native import encode_records
-from logfs.records.batch import BatchFields, encode_batch
+from logfs.records._native import encode_records, rebase_batches
+from logfs.records.batch import (
+    BatchFields,
+    decode_header,
+    decode_records,
+    encode_batch,
+)
+from logfs.records.compression import Buffer, decompress
 from logfs.records.encoded import EncodedBatch, EncodeOptions, ProducerBatch
 from logfs.records.produced import ABORT, COMMIT, MAX_SEQUENCE, ProducedBatch
 from logfs.records.record import Record
@@ -68,7 +74,60 @@ def encode_produced(
             options.max_batch_bytes,
         )
     (batch,) = encoded.batches
-    return batch, ProducedBatch(
+    return batch, _produced(batch, producer)
+
+
+def rebase_encoded(
+    payload: Buffer,
+    base_offset: int,
+    now_ms: int,
+    options: EncodeOptions,
+    producer: ProducerBatch | None,
+) -> tuple[list[EncodedBatch], ProducedBatch | None]:
+    """Take batches that somebody else has encoded; make them anew where they cannot be taken.
+
+    Returns:
+        The batches, and of a producer's what the rules need to know of the only one.
+
+    Raises:
+        ValueError: There are no records, or the producer's numbers are out of range.
+        CorruptRecordError: The payload does not decode.
+        RecordTooLargeError, UnparsableLineError: A record, or the batch of a producer, is refused.
+    """
+    if producer is not None:
+        _check_numbers(producer)
+    chosen = replace(options, producer=producer)
+    batches = rebase_batches(payload, base_offset, now_ms, chosen, decompress)
+    if batches is None or (producer is not None and len(batches) > 1):
+        records = decode_batches(payload)
+        if producer is not None:
+            batch, produced = encode_produced(records, base_offset, now_ms, options, producer)
+            return [batch], produced
+        encoded = encode_records(records, base_offset, now_ms, options)
+        if encoded.refusal is not None:
+            raise encoded.refusal
+        batches = encoded.batches
+    if not batches:
+        raise ValueError("there are no records to append")
+    return batches, None if producer is None else _produced(batches[0], producer)
+
+
+def decode_batches(payload: Buffer) -> list[Record]:
+    """Return the records of all batches in a payload.
+
+    Raises:
+        CorruptRecordError: They do not decode.
+    """
+    records: list[Record] = []
+    position, size = 0, memoryview(payload).nbytes
+    while position < size:
+        records += decode_records(payload, position)
+        position += decode_header(payload, position).size_bytes
+    return records
+
+
+def _produced(batch: EncodedBatch, producer: ProducerBatch) -> ProducedBatch:
+    return ProducedBatch(
         0,
         batch.base_offset,
         batch.last_offset,

@@ -1,0 +1,203 @@
+"""``logfs append``: lines from stdin or files to a partition, or to the partitions of a topic."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from logfs.cli import failures, tables
+from logfs.cli.parameters import header_option
+from logfs.library.places import Place, locate
+
+if TYPE_CHECKING:
+    from logfs.cli.appending import Summary
+    from logfs.cli.targets import LineTarget
+    from logfs.records.record import Header
+
+FORMATS = ("text", "tsv", "jsonl")
+_NEVER = 2**63 - 1
+
+
+@click.command()
+@click.argument("path")
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(FORMATS),
+    help="What the lines are; without it what PATH says, as orders/0.tsv, else text.",
+)
+@click.option(
+    "--key-delimiter",
+    metavar="TEXT",
+    help="Lines are a key, this text and a value: the first place where it stands counts, nothing "
+    "is escaped. \\t is a TAB.",
+)
+@header_option("A header for every record; may be given several times.")
+@click.option(
+    "--create", is_flag=True, help="Make the topic, or the partition, if it is not there."
+)
+@click.option("--durable", is_flag=True, help="End only when all of it is on the disk (fsync).")
+@click.option(
+    "--flush-every",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Make it durable (fsync) after every N records or a few more, and at the end.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print what was appended as a JSON object.")
+def append(  # noqa: PLR0913 - options
+    path: str,
+    files: tuple[str, ...],
+    form: str | None,
+    key_delimiter: str | None,
+    headers: "tuple[Header, ...]",
+    flush_every: int | None,
+    *,
+    create: bool,
+    durable: bool,
+    as_json: bool,
+) -> None:
+    """Append the lines of FILEs, or of stdin, as records.
+
+    PATH is DATA/TOPIC/PARTITION[.VIEW], with the data directory or a mount point in front. A line
+    is a record: in text a value, in .tsv KEY TAB VALUE, in .jsonl what 'logfs cat' prints of that
+    view. With DATA/TOPIC alone the key decides on the partition, by the hash that Kafka's producers
+    use; records without a key go to one partition after the other, some megabytes each.
+
+    It is what >> does below a mount, and as quick, with keys and headers beside it. If a daemon
+    serves the directory, the daemon appends; else this command takes the lock of the directory for
+    as long as it runs, and everything is on the disk when it ends.
+
+    A line that is refused ends it: the lines before it are in the log, and it is named with its
+    number. The same after Ctrl-C. The last line needs no newline.
+
+    \b
+    Examples:
+        logfs append /var/lib/logfs/orders/0 orders.txt
+        zcat old.log.gz | logfs append /mnt/logs/web/0 --header host=web1
+        logfs append /mnt/logs/users --key-delimiter : /etc/passwd
+        logfs cat /mnt/logs/orders/0@-1d.jsonl | logfs append /srv/copy/orders/0.jsonl --create
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli.lines import STDIN, check_files
+    from logfs.cli.targets import parse_target
+
+    with failures.about(path):
+        place = locate(path, may_begin=create)
+        target = parse_target(place, form, key_delimiter, headers)
+    names = files or (STDIN,)
+    total = check_files(names)
+    flush_every = flush_every or (_NEVER if durable else None)
+    summary = _append(path, place, target, names, _Options(create, flush_every, total))
+    if as_json:
+        click.echo(json.dumps(_as_json(target.topic, summary), indent=2))
+    elif sys.stderr.isatty():
+        click.echo(f"{path}: {_so_far(summary)}", err=True)
+
+
+class _Options(NamedTuple):
+    """How it is done.
+
+    Attributes:
+        create: What is missing is made.
+        flush_every: Records after which a flush is due, and one at the end; None: no flush.
+        total: Bytes of all files together, if that is known.
+    """
+
+    create: bool
+    flush_every: int | None
+    total: int | None
+
+
+def _append(
+    path: str, place: Place, target: "LineTarget", names: Sequence[str], options: _Options
+) -> "Summary":
+    from logfs.cli import appending, targets
+    from logfs.cli.interrupts import Interrupts
+    from logfs.client import Daemon
+    from logfs.library import owner
+    from logfs.log.store import LogStore
+
+    summary = appending.Summary()
+
+    def run(to: appending.Target) -> None:
+        with _progress(options.total) as told:
+            appending.append_files(names, to, summary, interrupts, told, options.flush_every)
+
+    def do(store: LogStore) -> None:
+        targets.prepare_store(store, target, create=options.create)
+        with targets.of_store(store, target) as to:
+            run(to)
+
+    def ask(daemon: Daemon) -> None:
+        targets.prepare_daemon(daemon, target, create=options.create)
+        run(appending.DaemonTarget(daemon, target.topic, target.partition, target.form))
+
+    with Interrupts() as interrupts:
+        try:
+            with failures.about(path):
+                owner.act(place, ask, do, failures.progress())
+        except failures.AboutError as error:
+            error.state = _so_far(summary)
+            raise
+        except KeyboardInterrupt:
+            failures.warn(f"{path}: interrupted; {_so_far(summary)}")
+            failures.give_up(interrupts.status)
+    return summary
+
+
+def _so_far(summary: "Summary") -> str:
+    if not summary.records:
+        return "nothing was appended"
+    size = tables.format_bytes(summary.bytes)
+    count = "1 record" if summary.records == 1 else f"{summary.records} records"
+    where = ""
+    if len(summary.partitions) == 1:
+        (row,) = summary.partitions.values()
+        where = f", offsets {row.base_offset} to {row.last_offset}"
+    elif summary.partitions:
+        where = f", in {len(summary.partitions)} partitions"
+    return f"{count} appended ({size}{where})"
+
+
+def _as_json(topic: str, summary: "Summary") -> dict[str, object]:
+    rows = [
+        {
+            "partition": row.partition,
+            "records": row.records,
+            "first_offset": row.base_offset,
+            "last_offset": row.last_offset,
+        }
+        for _, row in sorted(summary.partitions.items())
+    ]
+    return {
+        "topic": topic,
+        "records": summary.records,
+        "bytes": summary.bytes,
+        "partitions": rows,
+    }
+
+
+@contextmanager
+def _progress(total: int | None) -> "Iterator[Callable[[Summary], None]]":
+    """Show on a terminal how far it is, and how quick; returns what is to be told."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TextColumn("{task.fields[records]} records"),
+        progress.TimeRemainingColumn(),
+    )
+    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
+        task = shown.add_task("", total=total, records=0)
+        yield lambda summary: shown.update(
+            task, completed=summary.bytes, records=f"{summary.records:,}"
+        )

@@ -1,0 +1,203 @@
+"""What ``logfs append`` does: lines from files to a partition, or to the partitions of a topic.
+
+They go to the store, which this process has opened under its lock, or to the daemon that owns it;
+``Target`` is the difference.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from logfs.cli.failures import AboutError
+from logfs.cli.interrupts import Interrupts
+from logfs.cli.lines import Chunk, read_lines
+from logfs.client import Daemon
+from logfs.errors import LogfsError, RecordTooLargeError, UnparsableLineError
+from logfs.log.partition import PartitionLog
+from logfs.log.store import LogStore
+from logfs.log.writing.bulk import AppendedLines, LineForm, Lines, append_by_key, append_lines
+from logfs.machine.host import system_clock
+from logfs.records.compression import Buffer
+
+FLUSH_AHEAD_BYTES = 64 << 20
+"""So much is left to be flushed at the end, while everything before it was on its way already."""
+
+
+class Target(Protocol):
+    """Where lines go."""
+
+    def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
+        """Append whole lines; see ``logfs.log.writing.bulk``."""
+        ...
+
+    def flush(self) -> None:
+        """Return once everything appended so far is durable."""
+        ...
+
+
+class StoreTarget:
+    """Partitions of a store that this process owns.
+
+    Closing the store makes them durable anyhow; so that it does not take long, they are flushed
+    meanwhile, beside the appends.
+    """
+
+    def __init__(self, store: LogStore, topic: str, partition: int | None, form: LineForm) -> None:
+        self._form = form
+        self._is_spread = partition is None
+        self._now_ms = system_clock().now_ms
+        if partition is None:
+            self._logs = [store.partition(topic, number) for number in store.partitions(topic)]
+        else:
+            self._logs = [store.partition(topic, partition)]
+        self._unflushed = 0
+        self._pool = ThreadPoolExecutor(1)
+        self._flushing: Future[None] | None = None
+
+    def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
+        """See ``Target``."""
+        if self._is_spread:
+            done = append_by_key(self._logs, lines, self._form, unkeyed, self._now_ms())
+        else:
+            done = append_lines(self._logs[0], lines, self._form, self._now_ms())
+        self._unflushed += memoryview(lines).nbytes
+        if self._unflushed >= FLUSH_AHEAD_BYTES and (
+            self._flushing is None or self._flushing.done()
+        ):
+            self._unflushed = 0
+            self._flushing = self._pool.submit(_flush, self._logs)
+        return done
+
+    def flush(self) -> None:
+        """See ``Target``."""
+        _flush(self._logs)
+
+    def close(self) -> None:
+        """Wait for what is being flushed; its errors are met again when the store is closed."""
+        self._pool.shutdown()
+
+
+class DaemonTarget:
+    """Partitions of the daemon's."""
+
+    def __init__(self, daemon: Daemon, topic: str, partition: int | None, form: LineForm) -> None:
+        self._daemon = daemon
+        self._place = (topic, partition)
+        self._form = form
+
+    def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
+        """See ``Target``."""
+        self._daemon.begin_lines(self._place, lines, self._form, unkeyed=unkeyed)
+        return self._daemon.finish_lines()
+
+    def flush(self) -> None:
+        """See ``Target``."""
+        self._daemon.begin_lines(self._place, b"", self._form, is_durable=True)
+        self._daemon.finish_lines()
+
+
+@dataclass(slots=True)
+class Summary:
+    """What has been appended.
+
+    Attributes:
+        records: How many.
+        bytes: Their lines, newlines included.
+        partitions: By number; offsets of other writers may lie in between.
+    """
+
+    records: int = 0
+    bytes: int = 0
+    partitions: dict[int, AppendedLines] = field(default_factory=dict)
+
+    def add(self, lines: Lines, size: int) -> None:
+        """Count what became of the lines of a call."""
+        self.records += lines.records
+        self.bytes += size if lines.refusal is None else lines.accepted
+        for row in lines.appended:
+            before = self.partitions.get(row.partition)
+            if before is not None:
+                row = row._replace(
+                    records=before.records + row.records, base_offset=before.base_offset
+                )
+            self.partitions[row.partition] = row
+
+
+Told = Callable[[Summary], None]
+
+
+def append_files(
+    files: Sequence[str],
+    target: Target,
+    summary: Summary,
+    interrupts: Interrupts,
+    told: Told,
+    flush_every: int | None,
+) -> None:
+    """Append the lines of files.
+
+    Args:
+        files: Their names.
+        target: Where lines go.
+        summary: Says at any moment what is in the log.
+        interrupts: Held back while lines are being appended.
+        told: Called after each chunk.
+        flush_every: Records after which a flush is due, and one at the end; None: none.
+
+    Raises:
+        AboutError: A line was refused, or lines could not be appended; all before them are.
+        KeyboardInterrupt: Whole lines are in the log, what was read behind them is not.
+        OSError: A file could not be read.
+    """
+    line, flushed = 1, 0
+    for turn, chunk in enumerate(read_lines(files)):
+        if chunk.is_first:
+            line = 1
+        with interrupts.held():
+            with _about(chunk, line):
+                done = target.append(chunk.data, unkeyed=turn)
+            summary.add(done, len(chunk.data))
+            if done.refusal is not None:
+                raise _refused(done.refusal, chunk.name, line, done.records)
+            line += done.records
+            if flush_every is not None and summary.records - flushed >= flush_every:
+                target.flush()
+                flushed = summary.records
+        told(summary)
+    if flush_every is not None:
+        with interrupts.held():
+            target.flush()
+
+
+@contextmanager
+def _about(chunk: Chunk, line: int) -> Iterator[None]:
+    """Say of errors where in the input they were met."""
+    try:
+        yield
+    except (LogfsError, OSError) as error:
+        raise AboutError(f"{chunk.name}, line {line}", error) from error
+
+
+def _refused(error: Exception, name: str, line: int, done: int) -> AboutError:
+    """Return the error about a line that was refused, by its number in its file.
+
+    Args:
+        error: Says which line of its chunk it is.
+        name: The file.
+        line: Number of the chunk's first line.
+        done: Lines of the chunk that are in the log.
+    """
+    if not isinstance(error, RecordTooLargeError | UnparsableLineError):
+        return AboutError(f"{name}, line {line} or later", error)
+    text = str(error).removeprefix(f"line {done + 1}: ")
+    if isinstance(error, RecordTooLargeError):
+        text += f"; 'logfs topic alter --config max.message.bytes={error.size_bytes}' lets it in"
+    error.args = (text,)
+    return AboutError(f"{name}, line {line + done}", error)
+
+
+def _flush(logs: Sequence[PartitionLog]) -> None:
+    for log in logs:
+        log.flush()

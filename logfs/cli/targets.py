@@ -1,0 +1,147 @@
+"""Where ``logfs append`` is told to append: its PATH taken apart, what is missing made if asked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+from logfs.cli.appending import StoreTarget
+from logfs.client import Daemon
+from logfs.errors import (
+    InvalidConfigError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    UnknownNameError,
+)
+from logfs.library.places import Place
+from logfs.log import administration
+from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name, parse_topic_name
+from logfs.log.store import LogStore
+from logfs.log.writing.bulk import LineForm
+from logfs.machine.host import LOCAL_ZONE, system_clock
+from logfs.records.record import Header
+from logfs.types import View
+
+MAX_PARTITIONS = 10_000
+"""As many as a topic can be given through a mount; more is a typing mistake."""
+
+_VIEWS = {"": View.TEXT, ".tsv": View.TSV, ".jsonl": View.JSONL}
+_TAB = "\\t"
+
+
+class LineTarget(NamedTuple):
+    """What lines go to.
+
+    Attributes:
+        topic: The topic.
+        partition: Its number; None: that to which the key of each line belongs.
+        form: What the lines are.
+    """
+
+    topic: str
+    partition: int | None
+    form: LineForm
+
+
+def parse_target(
+    place: Place, form: str | None, key_delimiter: str | None, headers: tuple[Header, ...]
+) -> LineTarget:
+    """Find out from PATH and options what is to be appended to, and how.
+
+    Args:
+        place: PATH.
+        form: The name of a view, "text" for none; None: what PATH says.
+        key_delimiter: What stands between key and value; None: nothing.
+        headers: Of every record.
+
+    Raises:
+        UnknownNameError: PATH names nothing that could be appended to, or options contradict it.
+        LogfsError: It does not parse.
+    """
+    topic, name, *more = *place.address, "", ""
+    if not topic or topic == SEGMENTS_NAME or any(more):
+        raise UnknownNameError(
+            "expected TOPIC/PARTITION, or TOPIC, behind the data directory or mount point"
+        )
+    parse_topic_name(topic)
+    partition, suffix = None, ""
+    if name:
+        address = parse_partition_name(name, LOCAL_ZONE)
+        partition, suffix = address.partition, str(address.view)
+        if address.has_selector or suffix not in _VIEWS:
+            raise UnknownNameError(
+                f"{name!r} cannot be written to; append to {topic}/{partition}, or to "
+                f"{partition}.tsv or {partition}.jsonl there"
+            )
+    view = _VIEWS[suffix] if form is None else _VIEWS["" if form == "text" else f".{form}"]
+    if suffix and view is not _VIEWS[suffix]:
+        raise UnknownNameError(f"{name!r} and --format {form} contradict each other")
+    delimiter = (key_delimiter or "").replace(_TAB, "\t").encode(errors="surrogateescape")
+    if key_delimiter is not None and not delimiter:
+        raise UnknownNameError(
+            "--key-delimiter is empty; expected what stands between key and value"
+        )
+    if delimiter and view is not View.TEXT:
+        raise UnknownNameError("--key-delimiter is for text: tsv and jsonl have keys already")
+    if b"\n" in delimiter:
+        raise UnknownNameError("--key-delimiter has a newline, which ends every line")
+    return LineTarget(topic, partition, LineForm(view, delimiter, headers))
+
+
+def prepare_store(store: LogStore, target: LineTarget, *, create: bool) -> None:
+    """Look whether a store has what is to be appended to, and make it if asked.
+
+    Raises:
+        NoSuchTopicError, NoSuchPartitionError: It has not.
+        LogfsError, OSError: It could not be made.
+    """
+    topic, now_ms = target.topic, system_clock().now_ms()
+    present = len(store.partitions(topic)) if topic in store.topics() else None
+    count = _partitions_to_make(target, present, create=create)
+    if present is None:
+        administration.create_topic(store, topic, count, {}, now_ms)
+    elif count is not None:
+        administration.alter_topic(store, topic, {}, count, now_ms)
+
+
+def prepare_daemon(daemon: Daemon, target: LineTarget, *, create: bool) -> None:
+    """Do the same where a daemon owns the store."""
+    topic = target.topic
+    present: int | None = daemon.ask("topics").get(topic)
+    count = _partitions_to_make(target, present, create=create)
+    if present is None:
+        daemon.ask("create", {"topic": topic, "partitions": count, "config": {}})
+    elif count is not None:
+        daemon.ask("alter", {"topic": topic, "partitions": count, "changes": {}})
+
+
+@contextmanager
+def of_store(store: LogStore, target: LineTarget) -> Iterator[StoreTarget]:
+    """Append to a store while this is entered."""
+    found = StoreTarget(store, target.topic, target.partition, target.form)
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+def _partitions_to_make(target: LineTarget, present: int | None, *, create: bool) -> int | None:
+    """Return how many partitions the topic is to have; None for as many as it has, or by default.
+
+    Raises:
+        NoSuchTopicError, NoSuchPartitionError: Something is missing and not to be made.
+        InvalidConfigError: It would be absurdly many.
+    """
+    topic, partition = target.topic, target.partition
+    if present is None and not create:
+        raise NoSuchTopicError(f"no topic {topic}; --create makes it")
+    if partition is None or (present is not None and partition < present):
+        return None
+    if not create:
+        raise NoSuchPartitionError(
+            f"topic {topic} has no partition {partition}; --create makes it and those below it"
+        )
+    if partition >= MAX_PARTITIONS:
+        raise InvalidConfigError(
+            f"partition {partition}: a topic can be made up to {MAX_PARTITIONS} partitions large"
+        )
+    return partition + 1

@@ -1,0 +1,109 @@
+"""Appends through the control socket: batches of records, lines, the ends of transactions.
+
+They run in threads, one partition at a time for each client: the loop goes on meanwhile.
+"""
+
+from contextlib import ExitStack
+from functools import partial
+
+import trio
+
+from logfs import control
+from logfs.errors import ControlError
+from logfs.fs.operations import Operations
+from logfs.fs.partitions import Partition
+from logfs.fs.requests import Request
+from logfs.log.store import LogStore
+from logfs.log.writing.bulk import LineForm, Lines, append_by_key, append_lines
+from logfs.machine.host import Clock
+from logfs.types import View
+
+
+class AppendCommands:
+    """Carries them out; see ``logfs.fs.commands``. Event loop only."""
+
+    def __init__(self, store: LogStore, operations: Operations, clock: Clock) -> None:
+        self._store = store
+        self._operations = operations
+        self._clock = clock
+
+    async def append(self, request: Request) -> object:
+        """Append batches as their client has encoded them."""
+        partition = await find_partition(self._operations, request)
+        producer, is_durable = request.producer(), request.get("is_durable", bool)
+        log, now_ms = partition.log, self._clock.now_ms()
+        appended = await partition.lane.alone(log.append_encoded, request.payload, now_ms, producer)
+        await self._finish(partition, is_durable=is_durable)
+        return appended._asdict()
+
+    async def lines(self, request: Request) -> object:
+        """Append lines to a partition, or to those of a topic to which their keys belong."""
+        form = _form(request)
+        unkeyed, is_durable = request.get("unkeyed", int), request.get("is_durable", bool)
+        data, now_ms = request.payload, self._clock.now_ms()
+        if data and not data.endswith(b"\n"):
+            raise ControlError("the last of the lines has no end")
+        if request.arguments.get("partition") is None:
+            partitions = await self._partitions(request.get("topic", str))
+            logs = [partition.log for partition in partitions]
+            with ExitStack() as stack:
+                for partition in partitions:
+                    stack.enter_context(partition.lane.kept_off_loop())
+                call = partial(append_by_key, logs, data, form, unkeyed, now_ms)
+                done: Lines = await trio.to_thread.run_sync(call)
+        else:
+            partitions = [await find_partition(self._operations, request)]
+            (partition,) = partitions
+            done = await partition.lane.alone(append_lines, partition.log, data, form, now_ms)
+        for partition in partitions:
+            await self._finish(partition, is_durable=is_durable)
+        refusal = None if done.refusal is None else control.encode_error(done.refusal)
+        return {"appended": done.appended, "accepted": done.accepted, "refusal": refusal}
+
+    async def end(self, request: Request) -> object:
+        """Write the marker that ends a transaction."""
+        partition = await find_partition(self._operations, request)
+        log = partition.log
+        end = partial(
+            log.end_transaction,
+            request.get("producer_id", int),
+            request.get("epoch", int),
+            commit=request.get("commit", bool),
+            coordinator_epoch=0,
+            now_ms=self._clock.now_ms(),
+        )
+        offset = await partition.lane.alone(end)
+        await self._finish(partition, is_durable=request.get("is_durable", bool))
+        return offset
+
+    async def _finish(self, partition: Partition, *, is_durable: bool) -> None:
+        log = partition.log
+        if is_durable:
+            await partition.lane.sync(log.flush)
+        if log.maintenance_due:
+            self._operations.upkeep.want_maintenance(partition)
+
+    async def _partitions(self, topic: str) -> list[Partition]:
+        found = [self._operations.tree.partition(topic, n) for n in self._store.partitions(topic)]
+        for partition in found:
+            await self._operations.files.reload_if_offline(partition)
+        return found
+
+
+async def find_partition(operations: Operations, request: Request) -> Partition:
+    """Return the partition that a request names, loaded anew if that may help."""
+    partition = operations.tree.partition(request.get("topic", str), request.get("partition", int))
+    await operations.files.reload_if_offline(partition)
+    return partition
+
+
+def _form(request: Request) -> LineForm:
+    try:
+        headers = tuple(
+            (bytes.fromhex(name), None if value is None else bytes.fromhex(value))
+            for name, value in request.get("headers", list)
+        )
+        delimiter = bytes.fromhex(request.get("key_delimiter", str))
+        return LineForm(View(request.get("view", int)), delimiter, headers)
+    except (ValueError, TypeError) as error:
+        raise ControlError(f"lines: {error}") from None

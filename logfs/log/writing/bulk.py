@@ -1,0 +1,156 @@
+"""Many whole lines at once, for whoever has them as bytes and no open file: ``logfs append``.
+
+A line is a record, as in ``lines``; here no line is ever unfinished, keys may stand in front of a
+delimiter, every record may get headers, and the lines of a topic can be spread over its partitions
+by their keys, as Kafka's default partitioner does it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from logfs.errors import LogfsError
+from logfs.log.partition import PartitionLog
+from logfs.records._native import encode_lines, spread_lines
+from logfs.records.compression import Buffer, Compression
+from logfs.records.encoded import EncodeOptions
+from logfs.records.record import Header
+from logfs.types import View
+
+
+class LineForm(NamedTuple):
+    """What the lines are, and what every record of them gets.
+
+    Attributes:
+        view: The rendering they are written in.
+        key_delimiter: In text, what stands between key and value; empty: text has no keys.
+        headers: They go behind those of the line.
+    """
+
+    view: View = View.TEXT
+    key_delimiter: bytes = b""
+    headers: tuple[Header, ...] = ()
+
+    def options(self, log: PartitionLog) -> EncodeOptions:
+        """Return how the lines become batches of a partition."""
+        return replace(log.encode_options(), key_delimiter=self.key_delimiter, headers=self.headers)
+
+
+class AppendedLines(NamedTuple):
+    """Lines of a call that are in a partition now.
+
+    Attributes:
+        partition: Its number.
+        records: How many; at least one.
+        base_offset: Of the first of them.
+        last_offset: Of the last, inclusive.
+    """
+
+    partition: int
+    records: int
+    base_offset: int
+    last_offset: int
+
+
+class Lines(NamedTuple):
+    """What became of the lines of a call.
+
+    Attributes:
+        appended: A row of each partition that got some.
+        accepted: Bytes up to where all lines are in the log. 0 after a failure while lines were
+            spread over partitions: it is not known then which of them are missing.
+        refusal: Why the others are not; None if all are.
+    """
+
+    appended: list[AppendedLines]
+    accepted: int
+    refusal: Exception | None
+
+    @property
+    def records(self) -> int:
+        """Records that are in the log."""
+        return sum(row.records for row in self.appended)
+
+
+def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -> Lines:
+    """Append complete lines to a partition, up to the first one that is refused.
+
+    Readers see them when this returns, and a kill of the process loses nothing.
+
+    Args:
+        log: The partition.
+        data: The lines; the last byte is a LF, or there is none.
+        form: What they are.
+        now_ms: Timestamp of records whose lines give none.
+
+    Returns:
+        What became of them; a refusal names its line by its number in ``data``, from 1.
+
+    Raises:
+        LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was appended.
+    """
+    size = memoryview(data).nbytes
+    with log.exclusive():
+        base_offset, start = log.log_end_offset, 0
+        refusal: Exception | None = None
+        while start < size:
+            encoded = encode_lines(
+                form.view, b"", data, start, size, log.log_end_offset, now_ms, form.options(log)
+            )
+            refusal = encoded.refusal
+            if not encoded.batches:
+                break
+            try:
+                done = log.append(encoded.batches, now_ms)
+            except (OSError, LogfsError) as error:
+                if not start:
+                    raise
+                refusal = error
+                break
+            start = encoded.ends[done - 1]
+            if done == len(encoded.batches):
+                break  # else the disk filled up in between: the next round says so
+        records = log.log_end_offset - base_offset
+    number = log.topic_partition.partition
+    row = AppendedLines(number, records, base_offset, base_offset + records - 1)
+    return Lines([row] if records else [], start, refusal)
+
+
+def append_by_key(
+    logs: Sequence[PartitionLog], data: Buffer, form: LineForm, unkeyed: int, now_ms: int
+) -> Lines:
+    """Append complete lines to the partitions to which their keys belong.
+
+    Args:
+        logs: All partitions of a topic, by number.
+        data: See ``append_lines``, as for the others.
+        form: What the lines are.
+        unkeyed: Lines without a key go, as long as this number stays the same, to the same one.
+        now_ms: Timestamp of records whose lines give none.
+
+    Raises:
+        LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was appended.
+
+    Source: Kafka BuiltInPartitioner.
+    """
+    size = memoryview(data).nbytes
+    options = replace(form.options(logs[0]), compression=Compression.NONE)
+    # A trial, so that nothing behind a line that is refused gets in.
+    tried = encode_lines(form.view, b"", data, 0, size, 0, now_ms, options)
+    stop = tried.ends[-1] if tried.ends else 0
+    place = unkeyed % len(logs)
+    parts = spread_lines(form.view, form.key_delimiter, data, 0, stop, len(logs), place)
+    rows: list[AppendedLines] = []
+    for log, part in zip(logs, parts, strict=True):
+        if not part:
+            continue
+        try:
+            lines = append_lines(log, part, form, now_ms)
+        except (OSError, LogfsError) as error:
+            if not rows:
+                raise
+            return Lines(rows, 0, error)
+        rows += lines.appended
+        if lines.refusal is not None:
+            return Lines(rows, 0, lines.refusal)
+    return Lines(rows, stop, tried.refusal)
