@@ -189,15 +189,21 @@ def _progress(total: int | None) -> "Iterator[Callable[[Summary], None]]":
     from rich import progress
     from rich.console import Console
 
+    from logfs.machine.host import system_clock
+
     columns = (
         progress.BarColumn(),
         progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TextColumn("{task.fields[records]} records"),
+        progress.TextColumn("{task.fields[rate]}/s, {task.fields[records]} records"),
         progress.TimeRemainingColumn(),
     )
     with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown:
-        task = shown.add_task("", total=total, records=0)
-        yield lambda summary: shown.update(
-            task, completed=summary.bytes, records=f"{summary.records:,}"
-        )
+        clock = system_clock().monotonic_s
+        started_s, task = clock(), shown.add_task("", total=total, records=0, rate="-")
+
+        def tell(summary: "Summary") -> None:
+            rate = tables.format_bytes(int(summary.bytes / (clock() - started_s)))
+            records = f"{summary.records:,}"
+            shown.update(task, completed=summary.bytes, rate=rate, records=records)
+
+        yield tell

@@ -116,9 +116,11 @@ def _whole_lines(file: io.FileIO, label: str) -> Iterator[memoryview]:
             larger[:have] = view[:have]
             buffer = larger
             view = memoryview(buffer)
-    if have:
+    if have and buffer[have - 1 : have] != _NEWLINE:
         view[have : have + 1] = _NEWLINE
-        yield view[: have + 1]
+        have += 1
+    if have:
+        yield view[:have]
 
 
 def _has_more(file: io.FileIO) -> bool:

@@ -57,13 +57,14 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(ROOT), "LOGFS_DEBUG": ""}
 
 
-def run(*arguments: str | Path, cwd: Path | None = None) -> Outcome:
-    """Call ``logfs`` as a process of its own."""
+def run(*arguments: str | Path, cwd: Path | None = None, stdin: bytes | None = None) -> Outcome:
+    """Call ``logfs`` as a process of its own; without ``stdin`` it has that of the tests."""
     done = subprocess.run(
         command(*arguments),
         check=False,
         capture_output=True,
         cwd=cwd,
+        input=stdin,
         env=environment(),
         timeout=60,
     )

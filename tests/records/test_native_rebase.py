@@ -98,20 +98,22 @@ def damaged(change: dict[str, object]) -> bytes:
 GOOD = damaged({})
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b"x" * 99,
-        GOOD[:-1],
-        GOOD + GOOD[:70],
-        GOOD[:70] + b"\xff" + GOOD[71:],
-        damaged({"is_control": True}),
-        damaged({"is_log_append_time": True}),
-        encode_batch([Record(0, NOW_MS), Record(2, NOW_MS)]),
-        encode_batch([Record(5, NOW_MS)], BatchFields(base_offset=4)),
-    ],
-    ids=["noise", "cut", "cut behind", "checksum", "control", "append time", "gap", "first"],
-)
+DAMAGED = {
+    "noise": b"x" * 99,
+    "cut": GOOD[:-1],
+    "cut behind": GOOD + GOOD[:70],
+    "checksum": GOOD[:70] + b"\xff" + GOOD[71:],
+    "control": damaged({"is_control": True}),
+    "append time": damaged({"is_log_append_time": True}),
+    "gap": encode_batch([Record(0, NOW_MS), Record(2, NOW_MS)]),
+    "shifted": encode_batch(
+        [Record(0, NOW_MS), Record(2, NOW_MS), Record(3, NOW_MS)], BatchFields(last_offset=2)
+    ),
+    "first": encode_batch([Record(5, NOW_MS)], BatchFields(base_offset=4)),
+}
+
+
+@pytest.mark.parametrize("payload", DAMAGED.values(), ids=DAMAGED)
 def test_what_does_not_decode_is_not_taken(payload: bytes) -> None:
     with pytest.raises(CorruptRecordError):
         rebase(payload, ANY_TIME)
