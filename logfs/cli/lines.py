@@ -4,16 +4,15 @@ A file's last line may lack its newline: it ends where the file ends. What a pip
 at once, however little it is, so that a slow writer's lines are not kept waiting.
 """
 
-import fcntl
 import io
 import select
 import stat
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from logfs.disk.pipes import widen_pipe
 from logfs.errors import RecordTooLargeError, UnknownNameError
 
 STDIN = "-"
@@ -22,8 +21,6 @@ MAX_LINE_BYTES = 60 << 20
 """More does not go through a control socket at once; Kafka's own limit for requests is 100 MiB."""
 
 _NEWLINE = b"\n"
-_PIPE_BYTES = 1 << 20
-_SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", 1031)
 
 
 class Chunk(NamedTuple):
@@ -86,8 +83,7 @@ def _open(name: str) -> io.FileIO:
         return io.FileIO(name)
     if sys.__stdin__ is None:
         raise UnknownNameError("stdin is closed; give it something to read, or name a FILE")
-    with suppress(OSError):  # no pipe
-        fcntl.fcntl(0, _SET_PIPE_SIZE, _PIPE_BYTES)
+    widen_pipe(0)
     return io.FileIO(0, closefd=False)
 
 
