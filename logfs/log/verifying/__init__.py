@@ -1,0 +1,24 @@
+"""Checking a data directory: everything in it that another part can confirm.
+
+    file                     checked
+    .log                     frame, CRC and records of every batch, offsets without holes or steps
+                             back, leader epochs, zeros or half a batch at the end
+    .index                   every entry: where it points a batch begins that ends with its offset
+    .timeindex               every entry: no larger timestamp stands in front of it; the last one
+    .txnindex                every entry: an ABORT marker stands where it says; none is missing
+    .textindex               every entry: the lengths of the renderings up to it, and its gaps
+    .snapshot                checksum, offsets
+    logfs.segments           checksums; size, offsets, times, positions and gaps of every segment
+    leader-epoch-checkpoint, partition.metadata, logfs.config, logfs.losses
+                             that they parse, and agree with the log
+    checkpoints in the root  that they parse, and lie inside the logs
+    anything else            what it is, and what becomes of it
+
+Nothing is locked or written. What somebody writes meanwhile is no damage: see ``looks``. The unit
+of work is a segment (``segments.verify_segment``): one function of plain data that returns plain
+data, so that threads, processes or machines can share a directory. Of ``partitions`` is what puts
+the reports together.
+
+Reading costs most; then decoding the records, without which neither the text index nor the
+positions could be checked. Compressed records have to be decompressed, at the codec's speed.
+"""

@@ -1,0 +1,220 @@
+"""Whether the entries of an offset index and of a time index fit the batches they speak of.
+
+An index is sparse, and a hint: it need not have an entry anywhere, but those it has must be right.
+Fed with chunk after chunk of the log; entries are compared by the thousand, as sets, and looked at
+one by one only where that fails.
+
+Wrong entries may stand in any order, so they are taken in the order in which the log passes by.
+"""
+
+import struct
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from itertools import pairwise
+
+from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, without_zero_tail
+from logfs.log.verifying.findings import Finding, note
+from logfs.log.verifying.walking import Chunk
+
+REBUILD = "look-ups pass it by; remove the file, and the next start makes it anew"
+_TIME = struct.Struct(">qi")
+_INT64 = struct.Struct(">q")
+_MAX_TIMESTAMP_AT = 35
+_MAGIC_AT = 16
+_COUNT_AT = 57
+_SPARSE_BYTES = 1 << 20
+
+
+def take_entries(
+    data: bytes, entry_bytes: int, name: str, header_bytes: int = 0, *, may_grow: bool
+) -> tuple[memoryview, list[Finding]]:
+    """Return the whole entries of an index file, and what is wrong with its length.
+
+    Args:
+        data: The whole file.
+        entry_bytes: Of one entry.
+        name: The file.
+        header_bytes: In front of the entries.
+        may_grow: It belongs to the segment that is appended to: unused entries at its end are zero.
+    """
+    body = memoryview(data)[header_bytes:]
+    rest = len(body) % entry_bytes
+    whole = body[: len(body) - rest]
+    used = without_zero_tail(whole, entry_bytes)
+    if may_grow or len(used) == len(body):
+        return used, []
+    if rest:
+        problem, expected = f"{len(body)} bytes of entries", f"a multiple of {entry_bytes}"
+        at = header_bytes + len(whole)
+    else:
+        unused = (len(whole) - len(used)) // entry_bytes
+        problem, expected = f"{unused} entries of zeros at the end of a sealed index", "none"
+        at = header_bytes + len(used)
+    return used, [Finding(name, at, problem, expected, REBUILD)]
+
+
+class OffsetIndexCheck:
+    """Checks an offset index.
+
+    Attributes:
+        findings: What was found so far.
+        positions: File positions that entries name, in order.
+    """
+
+    def __init__(self, name: str, data: bytes, base_offset: int, *, may_grow: bool) -> None:
+        self._name = name
+        self._base_offset = base_offset
+        size = OFFSET_INDEX.entry_bytes
+        entries, self.findings = take_entries(data, size, name, may_grow=may_grow)
+        numbers = array("i", bytes(entries))
+        numbers.byteswap()
+        self._offsets, places = numbers[::2], numbers[1::2]
+        self._keys = entries.cast("q")
+        self._order = _sorted(places)
+        self.positions = array("i", (places[n] for n in self._order))
+        self._done = 0
+        self._indexed_to = 0
+        self._bare = (0, 0)
+
+    def feed(self, chunk: Chunk) -> None:
+        """Check the entries that point into a chunk."""
+        first = bisect_left(self.positions, chunk.start, self._done)
+        stop = bisect_left(self.positions, chunk.stop, first)
+        for position in self.positions[first:stop]:
+            self._measure(position)
+        numbers, self._done = self._order[first:stop], stop
+        known = set(memoryview(chunk.offsets).cast("q"))
+        if known.issuperset(self._keys[n] for n in numbers):
+            return
+        ends = {position: end for _, end, position in chunk.rows}
+        for number, position in zip(numbers, self.positions[first:stop], strict=True):
+            if ends.get(position) != self._offsets[number]:
+                self._wrong(number, position, ends.get(position))
+
+    def finish(self, valid_bytes: int, limit_bytes: int) -> None:
+        """Check what is left.
+
+        Args:
+            valid_bytes: Where the last batch ends.
+            limit_bytes: How far apart entries are at most, if none has got lost.
+        """
+        for n in range(self._done, len(self._order)):
+            position = self.positions[n]
+            if position >= valid_bytes:
+                size = f"the log ends at byte {valid_bytes}"
+                self._add(self._order[n], f"it points to byte {position}", size)
+        self._measure(valid_bytes)
+        at, stretch = self._bare
+        if stretch > limit_bytes + _SPARSE_BYTES and not self.findings:
+            what = f"no entry for {stretch} bytes of the log from byte {at} on"
+            self.findings.append(note(self._name, what, f"look-ups there are slow: {REBUILD}"))
+
+    def _measure(self, position: int) -> None:
+        if position - self._indexed_to > self._bare[1]:
+            self._bare = self._indexed_to, position - self._indexed_to
+        self._indexed_to = position
+
+    def _wrong(self, number: int, position: int, end: int | None) -> None:
+        if end is None:
+            self._add(number, f"it points to byte {position}", "the begin of a batch")
+        else:
+            found, right = (self._base_offset + n for n in (self._offsets[number], end))
+            self._add(number, f"offset {found} for the batch at byte {position}", str(right))
+
+    def _add(self, number: int, problem: str, expected: str) -> None:
+        at = number * OFFSET_INDEX.entry_bytes
+        problem = f"entry {number}: {problem}"
+        self.findings.append(Finding(self._name, at, problem, expected, REBUILD))
+
+
+class TimeIndexCheck:
+    """Checks a time index: up to the offset of an entry no timestamp is larger than the entry's.
+
+    Attributes:
+        findings: What was found so far.
+    """
+
+    def __init__(self, name: str, data: bytes, base_offset: int, *, may_grow: bool) -> None:
+        self._name = name
+        self._base_offset = base_offset
+        self._may_grow = may_grow
+        size = TIME_INDEX.entry_bytes
+        self._entries, self.findings = take_entries(data, size, name, may_grow=may_grow)
+        rows = [*_TIME.iter_unpack(self._entries)]
+        self._times, offsets = [t for t, _ in rows], [o for _, o in rows]
+        self._order = _sorted(offsets)
+        self._offsets = [offsets[n] for n in self._order]
+        self._done = 0
+        self._largest = -1
+        self._is_largest_empty = False
+
+    def feed(self, chunk: Chunk) -> None:
+        """Check the entries that name an offset of a chunk."""
+        last = struct.unpack_from(">i", chunk.offsets, len(chunk.offsets) - 8)[0]
+        first, stop = self._done, bisect_right(self._offsets, last, self._done)
+        numbers, self._done = self._order[first:stop], stop
+        known = {chunk.times[n : n + 12] for n in range(0, len(chunk.times), 12)}
+        wrong = [n for n in numbers if bytes(self._entries[12 * n : 12 * n + 12]) not in known]
+        maxima = [*_TIME.iter_unpack(chunk.times)]
+        rows = chunk.rows if wrong or maxima else []
+        ends = [end for _, end, _ in rows]
+        for number in wrong:
+            offset = _TIME.unpack_from(self._entries, 12 * number)[1]
+            begin, end, position = rows[bisect_left(ends, offset)]
+            if offset < begin:
+                if not chunk.is_behind_damage:
+                    self._add(number, f"offset {self._base_offset + offset}", "that of a batch")
+                continue
+            largest = max([self._largest, *(t for t, at in maxima if at <= end)])
+            self._compare(number, chunk.buffer, position - chunk.start, largest, offset == end)
+        if maxima:
+            self._largest, offset = maxima[-1]
+            place = rows[bisect_left(ends, offset)][2] - chunk.start
+            self._is_largest_empty = _is_empty(chunk.buffer, place)
+
+    def finish(self, last_offset: int, max_timestamp: int) -> None:
+        """Check what is left, the order, and the last entry, which a sealed segment must have."""
+        for number in self._order[self._done :]:
+            offset = self._base_offset + _TIME.unpack_from(self._entries, 12 * number)[1]
+            self._add(number, f"offset {offset}", f"{last_offset} at most")
+        if self.findings:
+            return
+        for number, (a, b) in enumerate(pairwise(self._times), 1):
+            if a >= b:
+                self._add(number, f"timestamp {b} behind {a}", "a larger one")
+                return
+        largest = self._times[-1] if self._times else -1
+        if not self._may_grow and largest < max_timestamp and not self._is_largest_empty:
+            problem = f"the last entry has timestamp {largest}"
+            size, remedy = len(self._entries), REBUILD
+            self.findings.append(Finding(self._name, size, problem, str(max_timestamp), remedy))
+
+    def _compare(self, number: int, buffer: bytearray, at: int, largest: int, is_end: bool) -> None:
+        """Judge an entry that is not one that logfs would have written."""
+        timestamp = self._times[number]
+        if buffer[at + _MAGIC_AT] < 2:  # brokers of that time had rules of their own
+            is_right = timestamp <= largest
+        else:
+            own = _INT64.unpack_from(buffer, at + _MAX_TIMESTAMP_AT)[0]
+            is_right = timestamp == largest or (is_end and timestamp == own)
+        if not is_right:
+            self._add(number, f"timestamp {timestamp}", str(largest))
+
+    def _add(self, number: int, problem: str, expected: str) -> None:
+        at = number * TIME_INDEX.entry_bytes
+        problem = f"entry {number}: {problem}"
+        self.findings.append(Finding(self._name, at, problem, expected, REBUILD))
+
+
+def _sorted(values: Sequence[int]) -> Sequence[int]:
+    """Return the numbers of the entries in the order of their values."""
+    order = range(len(values))
+    if any(a > b for a, b in pairwise(values)):
+        return sorted(order, key=values.__getitem__)
+    return order
+
+
+def _is_empty(buffer: bytearray, at: int) -> bool:
+    """Whether compaction has emptied a batch; a broker leaves its timestamp out."""
+    return buffer[at + _MAGIC_AT] > 1 and not any(buffer[at + _COUNT_AT : at + _COUNT_AT + 4])

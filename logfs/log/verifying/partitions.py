@@ -1,0 +1,201 @@
+"""Checking one partition: which segments there are, and what they are together.
+
+``tasks`` looks at the directory and says which segments are to be checked, ``take`` is given what
+was found, ``conclude`` puts it together. All three can be done again: of segments that are as they
+were, and had nothing wrong, the report of the last time holds.
+"""
+
+from itertools import pairwise
+
+from logfs.disk.vfs import Disk
+from logfs.log.names import FileKind, FileSuffix, format_segment_file, parse_segment_file
+from logfs.log.segments.table import SegmentState
+from logfs.log.verifying.files import SmallFiles, find_leftovers
+from logfs.log.verifying.findings import Finding
+from logfs.log.verifying.roots import RootLook
+from logfs.log.verifying.segments import SegmentReport, SegmentTask
+from logfs.log.verifying.tables import SEALED, TableLook, compare, read_table
+from logfs.types import TopicPartition
+
+
+class PartitionCheck:
+    """The check of one partition.
+
+    Attributes:
+        topic_partition: Which one.
+        reports: Of the segments that were there at the last look, by base offset.
+        is_gone: The directory was removed meanwhile.
+        has_changed: Segments that were to be checked were removed or replaced meanwhile.
+    """
+
+    def __init__(self, disk: Disk, topic_partition: TopicPartition) -> None:
+        self._disk = disk
+        self.topic_partition = topic_partition
+        self._directory = topic_partition.directory
+        self.reports: dict[int, SegmentReport] = {}
+        self.is_gone = False
+        self.has_changed = False
+        self._tasks: dict[int, SegmentTask] = {}
+
+    def tasks(self, root: RootLook) -> list[SegmentTask]:
+        """Look at the directory; returns the segments that are to be checked."""
+        try:
+            found = self._look(root)
+        except FileNotFoundError:
+            self.is_gone = True
+            return []
+        self.has_changed = False
+        self._tasks = {task.base_offset: task for task in found}
+        self.reports = {base: r for base, r in self.reports.items() if self._holds(base, r)}
+        return [task for task in found if task.base_offset not in self.reports]
+
+    def take(self, report: SegmentReport) -> None:
+        """Take the report of a segment."""
+        if report.is_gone:
+            self.has_changed = True
+        else:
+            self.reports[report.base_offset] = report
+
+    def conclude(self, root: RootLook) -> list[Finding]:
+        """Return everything that was found, in the order of the log."""
+        if self.is_gone:
+            return []
+        try:
+            return self._conclude(root)
+        except FileNotFoundError:
+            self.has_changed = True
+            return []
+
+    def _look(self, root: RootLook) -> list[SegmentTask]:
+        kinds = _kinds_of(self._disk, self._directory)
+        table = read_table(self._disk, self._directory)
+        small = SmallFiles(self._disk, self._directory, root.defaults)
+        dropped = set() if table.state is None else table.state.dropped
+        bases = sorted(b for b, k in kinds.items() if FileKind.LOG in k and b not in dropped)
+        recovery_point = root.recovery_points.get(self.topic_partition, 0)
+        cleaned = root.cleaner_offsets.get(self.topic_partition, 0)
+        config, tasks = small.config, []
+        for number, base_offset in enumerate(bases):
+            is_last = number == len(bases) - 1
+            entry = table.entries.get(base_offset)
+            size = self._size_of(base_offset)
+            tasks.append(
+                SegmentTask(
+                    self._directory,
+                    base_offset,
+                    frozenset(kinds[base_offset]),
+                    is_last=is_last,
+                    is_live=root.is_live,
+                    will_recover=not root.is_clean
+                    and (is_last or bases[number + 1] > recovery_point),
+                    may_be_padded=config.preallocate
+                    or (is_last and size == config.effective_segment_bytes),
+                    may_have_holes=base_offset < cleaned
+                    or (entry is not None and entry.has_gaps)
+                    or config.is_compacted,
+                    entry=entry,
+                    epochs=small.epochs,
+                    interval_bytes=config.index_interval_bytes,
+                )
+            )
+        return tasks
+
+    def _size_of(self, base_offset: int) -> int:
+        name = f"{self._directory}/{format_segment_file(base_offset, FileKind.LOG)}"
+        try:
+            return self._disk.stat(name).size
+        except FileNotFoundError:
+            return 0
+
+    def _holds(self, base_offset: int, report: SegmentReport) -> bool:
+        """Whether what was found in a segment last time need not be looked for again."""
+        task = self._tasks.get(base_offset)
+        if task is None or task.is_last or report.findings:
+            return False
+        name = task.name(FileKind.LOG)
+        try:
+            found = self._disk.stat(name)
+        except FileNotFoundError:
+            return False
+        return (found.inode, found.size) == (report.inode, report.size_bytes)
+
+    def _conclude(self, root: RootLook) -> list[Finding]:
+        reports = [self.reports[base] for base in sorted(self.reports)]
+        findings = [finding for report in reports for finding in report.findings]
+        if not self.has_changed:
+            findings += self._holes(reports)
+        listed = [name for name, is_folder in self._disk.list(self._directory) if not is_folder]
+        table = read_table(self._disk, self._directory)
+        findings += table.findings
+        bases = set(_kinds_of(self._disk, self._directory, only_logs=True))
+        if table.state is not None and not self.has_changed:
+            findings += compare(table, reports, self._directory, may_move=root.is_live)
+            findings += self._missing(table, bases, root)
+        elif table.is_missing and any(n.endswith(FileKind.TEXT_INDEX) for n in listed):
+            remedy = "restore it from a backup; else positions start anew at 0 with the next start"
+            findings.append(Finding(table.name, None, "missing", "", remedy))
+        small = SmallFiles(self._disk, self._directory, root.defaults)
+        if reports:
+            end_offset = reports[-1].next_offset
+            is_own = table.state is not None
+            small.check(end_offset, listed, is_own=is_own)
+            findings += small.findings
+            if not root.is_live:
+                findings += root.outside(self.topic_partition, end_offset)
+        else:
+            findings += small.findings
+        if not root.is_live:
+            findings += find_leftovers(self._directory, listed, bases)
+        return findings
+
+    def _holes(self, reports: list[SegmentReport]) -> list[Finding]:
+        """Look for offsets that two segments have, or none."""
+        findings = []
+        for report, behind in pairwise(reports):
+            end, base = report.next_offset, behind.base_offset
+            before, task = self._tasks[report.base_offset], self._tasks[base]
+            if report.unreadable or end == base:
+                continue
+            if end > base:
+                problem, right = f"it begins at offset {base}", f"{end}, where the one before ends"
+                remedy = "reads of these offsets are not defined: restore both segments"
+                findings.append(Finding(task.name(FileKind.LOG), 0, problem, right, remedy))
+            elif not (task.may_have_holes or before.may_have_holes):
+                problem, right = f"the segment ends with offset {end - 1}", str(base - 1)
+                remedy = "records are missing at its end, or a segment: restore it from a backup"
+                log, place = before.name(FileKind.LOG), report.valid_bytes
+                entry = before.entry
+                if entry is None or entry.size_bytes in (None, report.size_bytes):
+                    findings.append(Finding(log, place, problem, right, remedy))
+        return findings
+
+    def _missing(self, table: TableLook, bases: set[int], root: RootLook) -> list[Finding]:
+        """Look for segments that the table has, and the directory has not."""
+        findings = []
+        start = root.start_offsets.get(self.topic_partition, 0)
+        for base_offset, entry in sorted(table.entries.items()):
+            is_known = entry.state in SEALED
+            if base_offset in bases or (is_known and (entry.next_offset or 0) <= start):
+                continue
+            if not is_known and entry.state is not SegmentState.OPEN:
+                continue
+            if entry.state is SegmentState.CLOSED and not entry.size_bytes:
+                continue
+            name = f"{self._directory}/{format_segment_file(base_offset, FileKind.LOG)}"
+            size = f", {entry.size_bytes} bytes" if entry.size_bytes else ""
+            problem = f"missing; {table.name} has it{size}"
+            remedy = "its records are lost: restore it from a backup"
+            findings.append(Finding(name, None, problem, "", remedy))
+        return findings
+
+
+def _kinds_of(disk: Disk, directory: str, *, only_logs: bool = False) -> dict[int, set[FileKind]]:
+    """Return the kinds of files of each segment; ``only_logs``: of those that have a ``.log``."""
+    kinds: dict[int, set[FileKind]] = {}
+    for name in disk.inodes(directory):
+        parsed = parse_segment_file(name)
+        if parsed is not None and parsed.suffix is FileSuffix.NONE:
+            kinds.setdefault(parsed.base_offset, set()).add(parsed.kind)
+    if only_logs:
+        return {base: found for base, found in kinds.items() if FileKind.LOG in found}
+    return kinds

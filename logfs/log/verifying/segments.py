@@ -1,0 +1,311 @@
+"""Checking one segment: its ``.log`` and the indexes beside it.
+
+``verify_segment`` is given what is known of the segment from elsewhere and returns what it found,
+both plain data, so that it can run in any thread, process or machine that has the files.
+"""
+
+import struct
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from logfs.disk.vfs import Disk
+from logfs.log.checkpoints import EpochEntry
+from logfs.log.names import MAX_OFFSET, FileKind, format_segment_file
+from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.verifying.findings import Finding
+from logfs.log.verifying.indexes import OffsetIndexCheck, TimeIndexCheck
+from logfs.log.verifying.texts import LOST, TextIndexCheck
+from logfs.log.verifying.transactions import TransactionCheck
+from logfs.log.verifying.walking import Bad, Chunk, Walk
+from logfs.types import Positions
+
+Progress = Callable[[int], object]
+"""Called with a number of bytes that have been checked."""
+
+_MAGIC_AT = 16
+_NO_EPOCH = b"\xff\xff\xff\xff"
+STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
+CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentTask:
+    """A segment that is to be checked.
+
+    Attributes:
+        directory: Of its partition.
+        base_offset: Of the segment.
+        kinds: Its files.
+        is_last: It is the one that is appended to.
+        is_live: Somebody may be writing to it.
+        will_recover: The next start scans it, and cuts it where it is damaged.
+        may_be_padded: Zeros at its end are ``preallocate``'s.
+        may_have_holes: Records may have been compacted away.
+        entry: What the segment table says; None if it does not know the segment.
+        epochs: The leader epochs of the log; none if they are not known.
+        interval_bytes: ``index.interval.bytes``.
+    """
+
+    directory: str
+    base_offset: int
+    kinds: frozenset[FileKind]
+    is_last: bool = False
+    is_live: bool = False
+    will_recover: bool = False
+    may_be_padded: bool = False
+    may_have_holes: bool = False
+    entry: TableEntry | None = None
+    epochs: tuple[EpochEntry, ...] = ()
+    interval_bytes: int = 4096
+
+    def name(self, kind: FileKind) -> str:
+        """Return the name of one of its files."""
+        return f"{self.directory}/{format_segment_file(self.base_offset, kind)}"
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether its indexes may end in entries that are not used."""
+        return self.is_last
+
+
+@dataclass(slots=True)
+class SegmentReport:
+    """What was found in a segment.
+
+    Attributes:
+        base_offset: Of the segment.
+        inode: Of its ``.log``.
+        is_gone: It was removed or replaced meanwhile; nothing else counts.
+        size_bytes: Of the ``.log``.
+        valid_bytes: Up to the end of its last batch.
+        batches, records: In it.
+        next_offset: Behind its last record.
+        max_timestamp, first_timestamp: As the segment table has them.
+        lengths: Of the renderings of what is in it.
+        gaps: Of what was compacted away.
+        text_bytes: Of its text index.
+        unreadable: Ranges of the file that could not be read.
+        findings: What is wrong.
+    """
+
+    base_offset: int
+    inode: int = 0
+    is_gone: bool = False
+    size_bytes: int = 0
+    valid_bytes: int = 0
+    batches: int = 0
+    records: int = 0
+    next_offset: int = 0
+    max_timestamp: int = -1
+    first_timestamp: int = -1
+    lengths: Positions = field(default_factory=Positions)
+    gaps: Positions = field(default_factory=Positions)
+    text_bytes: int = 0
+    unreadable: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+
+def verify_segment(
+    disk: Disk, task: SegmentTask, progress: Progress = lambda _: None
+) -> SegmentReport:
+    """Check one segment. Takes no lock, writes nothing.
+
+    Args:
+        disk: The data directory.
+        task: The segment.
+        progress: Told of bytes of the ``.log`` as they are done.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    try:
+        return _Segment(disk, task).run(progress)
+    except FileNotFoundError:
+        return SegmentReport(task.base_offset, is_gone=True)
+
+
+class _Segment:
+    def __init__(self, disk: Disk, task: SegmentTask) -> None:
+        self._disk = disk
+        self._task = task
+        self._log_name = task.name(FileKind.LOG)
+        self._log = disk.open(self._log_name)
+        self._report = SegmentReport(task.base_offset, self._log.inode())
+        self._findings = self._report.findings
+        # Before the size of the log is asked for: entries are written behind what they speak of.
+        may_grow, base = task.may_grow, task.base_offset
+        self._offsets = OffsetIndexCheck(
+            task.name(FileKind.OFFSET_INDEX), self._read(FileKind.OFFSET_INDEX), base,
+            may_grow=may_grow,
+        )  # fmt: skip
+        self._times = TimeIndexCheck(
+            task.name(FileKind.TIME_INDEX), self._read(FileKind.TIME_INDEX), base,
+            may_grow=may_grow,
+        )  # fmt: skip
+        self._texts = None
+        if FileKind.TEXT_INDEX in task.kinds:
+            self._texts = TextIndexCheck(
+                task.name(FileKind.TEXT_INDEX), self._read(FileKind.TEXT_INDEX), base,
+                may_grow=may_grow, may_have_gaps=self._may_have_gaps,
+            )  # fmt: skip
+        self._transactions = TransactionCheck(
+            disk, task.directory, base, self._read(FileKind.TXN_INDEX),
+            is_compacted=task.may_have_holes,
+        )  # fmt: skip
+        self._walk = Walk(self._log, base, self._offsets.positions)
+        self._end = base
+        self._hole_at = -1
+        self._last_at = 0
+        self._epoch = (b"", 0)
+
+    @property
+    def _may_have_gaps(self) -> bool:
+        entry = self._task.entry
+        return entry is None or entry.has_gaps or entry.state is SegmentState.OPEN
+
+    def run(self, progress: Progress) -> SegmentReport:
+        walk, largest = self._walk, 0
+        for chunk in walk.chunks():
+            rows = chunk.rows
+            largest = max(largest, (chunk.stop - chunk.start) // len(rows))
+            self._report_bad()
+            self._check_offsets(chunk, rows)
+            self._check_epochs(chunk, rows)
+            self._offsets.feed(chunk)
+            self._times.feed(chunk)
+            if self._texts is not None:
+                self._texts.feed(chunk)
+            self._transactions.feed(walk.builder)
+            progress(chunk.stop - chunk.start)
+        self._report_bad()
+        self._finish(largest)
+        # Another file may have the name now, and those of the indexes.
+        self._report.is_gone = self._disk.stat(self._log_name).inode != self._report.inode
+        self._log.close()
+        return self._report
+
+    def _finish(self, largest: int) -> None:
+        task, walk, report = self._task, self._walk, self._report
+        builder = walk.builder
+        self._check_end()
+        self._note_missing()
+        limit = 8 * (max(task.interval_bytes, 4096) + largest)
+        if not task.is_last or not task.is_live:
+            self._offsets.finish(builder.file_position, limit)
+            self._times.finish(builder.next_offset - 1, builder.max_timestamp)
+            if self._texts is not None:
+                self._texts.finish(builder.file_position)
+        for check in (self._offsets, self._times, self._texts, self._transactions):
+            if check is not None:
+                self._findings += check.findings
+        self._findings += self._transactions.finish(builder.next_offset)
+        report.size_bytes, report.valid_bytes = walk.size, builder.file_position
+        report.batches, report.records = builder.batches, builder.records
+        report.next_offset = builder.next_offset
+        report.max_timestamp, report.first_timestamp = (
+            builder.max_timestamp,
+            builder.first_timestamp,
+        )
+        report.lengths = Positions(builder.text, builder.tsv, builder.jsonl)
+        report.unreadable += walk.tail is not None
+        if self._texts is not None:
+            report.gaps, report.text_bytes = self._texts.gaps, self._texts.size_bytes
+
+    # What is in the log
+
+    def _report_bad(self) -> None:
+        remedy = CUT if self._task.will_recover else STAYS
+        new, self._walk.bad = self._walk.bad, []
+        self._report.unreadable += len(new)
+        for bad in new:
+            if not bad.size:
+                self._report_step_back(bad)
+                continue
+            what = f"the batch ({bad.size} bytes) cannot be used: {bad.why}"
+            self._findings.append(Finding(self._log_name, bad.position, what, "", remedy))
+
+    def _report_step_back(self, bad: Bad) -> None:
+        """Say that a batch has an offset that is too large, since the one behind has not."""
+        if self._hole_at == self._last_at and self._last_at >= 0 and self._findings:
+            return  # said already
+        what = f"the batch has offsets that the next one, at byte {bad.position}, has too"
+        self._findings.append(
+            Finding(self._log_name, self._last_at, what, "smaller ones", STAYS)
+        )  # fmt: skip
+
+    def _check_offsets(self, chunk: Chunk, rows: list[tuple[int, int, int]]) -> None:
+        """See whether offsets go on without a hole; steps back the walk has noticed."""
+        base, may = self._task.base_offset, self._task.may_have_holes
+        end = base + rows[0][0] if chunk.is_behind_damage else self._end
+        for begin, last, position in rows if not may else ():
+            if base + begin != end:
+                what, right = f"the batch has base offset {base + begin}", str(end)
+                remedy = "records are missing, or its offset is wrong: restore the segment"
+                self._findings.append(Finding(self._log_name, position, what, right, remedy))
+                self._hole_at = position
+            end = base + last + 1
+        self._end = base + rows[-1][1] + 1
+        self._last_at = rows[-1][2]
+
+    def _check_epochs(self, chunk: Chunk, rows: list[tuple[int, int, int]]) -> None:
+        base = self._task.base_offset
+        want, stop = self._epoch
+        for begin, _, position in rows:
+            at = position - chunk.start
+            found = bytes(chunk.buffer[at + 12 : at + 16])
+            if found == want and base + begin < stop:
+                continue
+            if chunk.buffer[at + _MAGIC_AT] < 2 or found == _NO_EPOCH:
+                continue  # of old formats, which have none
+            want, stop = self._epoch = self._epoch_of(base + begin, found)
+            if found != want:
+                epoch, right = (struct.unpack(">i", data)[0] for data in (found, want))
+                self._findings.append(
+                    Finding(
+                        self._log_name, position, f"the batch has leader epoch {epoch}", str(right),
+                        "readers do not mind; a broker may refuse or truncate the log here",
+                    )
+                )  # fmt: skip
+
+    def _epoch_of(self, offset: int, found: bytes) -> tuple[bytes, int]:
+        """Return the leader epoch of an offset, and where it ends; what was found if unknown."""
+        epochs = self._task.epochs
+        number = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
+        if number:
+            stop = epochs[number].start_offset if number < len(epochs) else MAX_OFFSET
+            return struct.pack(">i", epochs[number - 1].epoch), stop
+        stop = epochs[0].start_offset if epochs else MAX_OFFSET
+        return max(found, self._epoch[0]), stop
+
+    def _check_end(self) -> None:
+        task, walk = self._task, self._walk
+        if task.is_live and task.is_last:
+            return  # what is no whole batch is not there yet
+        if walk.tail is not None:
+            what = f"{walk.tail.size} bytes are no whole batch ({walk.tail.why})"
+            remedy = CUT if task.will_recover else STAYS
+            self._findings.append(
+                Finding(self._log_name, walk.tail.position, what, "the end", remedy)
+            )
+        elif walk.padding and not task.may_be_padded:
+            what = f"{walk.padding} zeros behind the last batch"
+            remedy = "the next start cuts them off" if task.will_recover else "nothing reads them"
+            self._findings.append(
+                Finding(self._log_name, walk.builder.file_position, what, "the end", remedy)
+            )
+
+    def _note_missing(self) -> None:
+        """Say which indexes are missing."""
+        kinds = [FileKind.OFFSET_INDEX, FileKind.TIME_INDEX]
+        entry = self._task.entry
+        if entry is not None:
+            kinds.append(FileKind.TEXT_INDEX)
+        for kind in kinds:
+            if kind not in self._task.kinds:
+                is_lost = kind is FileKind.TEXT_INDEX and entry is not None and entry.has_gaps
+                remedy = LOST if is_lost else "the next start makes it anew"
+                self._findings.append(Finding(self._task.name(kind), None, "missing", "", remedy))
+
+    def _read(self, kind: FileKind) -> bytes:
+        return self._disk.read(self._task.name(kind)) if kind in self._task.kinds else b""

@@ -1,0 +1,178 @@
+"""Whether the segment table of a partition says of every segment what the segment itself says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from logfs.disk.vfs import Disk
+from logfs.errors import CorruptIndexError, UnsupportedFormatError
+from logfs.log import names
+from logfs.log.names import FileKind, format_segment_file
+from logfs.log.segments.table import (
+    ENTRY_BYTES,
+    SegmentState,
+    SegmentTable,
+    TableEntry,
+    TableState,
+)
+from logfs.log.verifying.findings import Finding
+from logfs.log.verifying.segments import SegmentReport
+from logfs.log.verifying.texts import LOST
+from logfs.records.checksum import crc32c
+
+_HEADER_BYTES = 32
+_CRC_BYTES = 4
+_RESTORE = "restore logfs.segments from a backup, or positions behind it may start anew"
+_SCANNED = "the next start after a crash, or without this segment's index files, scans it and "
+_OTHER = "somebody else has changed the segment; the next start notes what became of its positions"
+SEALED = (SegmentState.SEALED, SegmentState.CLOSED)
+
+
+@dataclass(slots=True)
+class TableLook:
+    """A segment table as it was read.
+
+    Attributes:
+        name: The file.
+        state: What its entries say; None if there is no table, or none that decodes.
+        places: File position of the last entry of each segment.
+        findings: What is wrong with the file itself.
+        is_missing: There is no such file.
+    """
+
+    name: str
+    state: TableState | None
+    places: dict[int, int]
+    findings: list[Finding]
+    is_missing: bool = False
+
+    @property
+    def entries(self) -> Mapping[int, TableEntry]:
+        """The last entry of each segment, by base offset."""
+        return {} if self.state is None else self.state.entries
+
+
+def read_table(disk: Disk, directory: str) -> TableLook:
+    """Read the segment table of a partition directory."""
+    name = f"{directory}/{names.SEGMENT_TABLE}"
+    look = TableLook(name, None, {}, [])
+    try:
+        data = disk.read(name)
+        look.state = SegmentTable.load(disk, directory).state
+    except FileNotFoundError:
+        look.is_missing = True
+        return look
+    except UnsupportedFormatError as error:
+        look.findings.append(Finding(name, 4, str(error), "", "use a newer logfs, or restore it"))
+        return look
+    except CorruptIndexError as error:
+        look.findings.append(Finding(name, 0, str(error), "", _RESTORE))
+        return look
+    _look_at_entries(look, data)
+    return look
+
+
+def _look_at_entries(look: TableLook, data: bytes) -> None:
+    remedy = "it is passed over; " + _RESTORE
+    stop = _HEADER_BYTES
+    for at in range(_HEADER_BYTES, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        body, stop = data[at : at + ENTRY_BYTES - _CRC_BYTES], at + ENTRY_BYTES
+        stored = int.from_bytes(data[stop - _CRC_BYTES : stop], "big")
+        if crc32c(body) == stored:
+            look.places[int.from_bytes(data[at : at + 8], "big", signed=True)] = at
+        else:
+            problem = f"checksum {stored:#010x}"
+            right = f"{crc32c(body):#010x}"
+            look.findings.append(Finding(look.name, at, problem, right, remedy))
+    if stop < len(data):
+        problem = f"{len(data) - stop} bytes are no whole entry"
+        look.findings.append(Finding(look.name, stop, problem, "the end", remedy))
+
+
+def compare(
+    look: TableLook, reports: Sequence[SegmentReport], directory: str, *, may_move: bool
+) -> list[Finding]:
+    """Compare a table with what the segments hold.
+
+    Args:
+        look: The table.
+        reports: Of the segments, in order; all of the partition's.
+        directory: Of the partition.
+        may_move: Somebody is writing: the last segment may be further than it was.
+    """
+    findings, ends = [], None
+    for report in reports:
+        entry = look.entries.get(report.base_offset)
+        if entry is None:
+            findings.append(_unknown(look, report, directory))
+            ends = None
+            continue
+        place = look.places.get(report.base_offset)
+        is_last = report is reports[-1]
+        if entry.state in SEALED and not (is_last and may_move):
+            findings += _compare_sealed(look, entry, report, directory)
+        elif entry.state is SegmentState.OPEN:
+            findings += _compare_open(look, entry, report)
+        if ends is not None and entry.bases.at_least(ends) != entry.bases:
+            problem = f"segment {entry.base_offset} begins at positions {tuple(entry.bases)}"
+            right = f"{tuple(ends)}, where the one before it ends, or more"
+            findings.append(Finding(look.name, place, problem, right, _RESTORE))
+        ends = entry.ends if entry.state in SEALED else None
+    return findings
+
+
+def _unknown(look: TableLook, report: SegmentReport, directory: str) -> Finding:
+    log = format_segment_file(report.base_offset, FileKind.LOG)
+    problem = f"no entry for {directory}/{log}"
+    return Finding(look.name, None, problem, "one", f"the next start scans it; {_RESTORE}")
+
+
+def _compare_open(look: TableLook, entry: TableEntry, report: SegmentReport) -> list[Finding]:
+    shown = entry.bases.plus(report.lengths).plus(report.gaps)
+    if entry.ends.at_least(shown) == entry.ends:
+        return []
+    problem = f"segment {entry.base_offset}: the lease ends at {tuple(entry.ends)}"
+    right = f"at least {tuple(shown)}, where the records end"
+    remedy = "after a power cut positions may be given twice: start logfs and stop it cleanly"
+    place = look.places.get(entry.base_offset)
+    return [Finding(look.name, place, problem, right, remedy)]
+
+
+def _compare_sealed(
+    look: TableLook, entry: TableEntry, report: SegmentReport, directory: str
+) -> list[Finding]:
+    log = f"{directory}/{format_segment_file(report.base_offset, FileKind.LOG)}"
+    size = entry.size_bytes or 0
+    if report.size_bytes != size:
+        grown = entry.state is SegmentState.CLOSED and report.size_bytes > size
+        if grown or report.valid_bytes == size:
+            return []  # a broker went on, or the scan has reported what is behind
+        problem = f"{report.size_bytes} bytes"
+        return [Finding(log, report.size_bytes, problem, f"{size}, as {look.name} says", _OTHER)]
+    if report.unreadable:
+        return []
+    rows = [
+        ("next offset", entry.next_offset, report.next_offset),
+        ("max timestamp", entry.max_timestamp, report.max_timestamp),
+        ("first timestamp", entry.first_timestamp, report.first_timestamp),
+        ("kept", tuple(entry.kept), tuple(report.lengths)),
+    ]
+    place = look.places.get(entry.base_offset)
+    findings = [
+        Finding(
+            look.name, place, f"segment {entry.base_offset}: {what} {said}", str(found),
+            f"{_SCANNED}writes it anew",
+        )
+        for what, said, found in rows
+        if said != found
+    ]  # fmt: skip
+    ends = entry.bases.plus(report.lengths).plus(report.gaps)
+    if findings or ends == entry.ends:
+        return findings
+    gaps = entry.ends.minus(entry.bases).minus(entry.kept)
+    if entry.has_gaps:
+        text = f"{directory}/{format_segment_file(report.base_offset, FileKind.TEXT_INDEX)}"
+        problem = f"its gaps are {tuple(report.gaps)} long: entries at its end are lost"
+        right = f"{tuple(gaps)}, as {look.name} says"
+        return [Finding(text, report.text_bytes, problem, right, LOST)]
+    problem = f"segment {entry.base_offset}: it ends at positions {tuple(entry.ends)}"
+    return [Finding(look.name, place, problem, str(tuple(ends)), _RESTORE)]

@@ -1,0 +1,207 @@
+"""Through a ``.log`` from its first byte to its last, over what cannot be read.
+
+The native scan that recovery uses does the work: here with an entry for every batch instead of one
+every ``index.interval.bytes``, so that whatever an index file says of a batch can be looked up.
+"""
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from logfs.disk.vfs import File
+from logfs.log.loading.cutting import end_of_data
+from logfs.log.loading.scan import INCOMPLETE
+from logfs.records._native import IndexBuilder, first_offset, header_ok
+from logfs.records.checksum import crc32c
+from logfs.records.compression import decompress
+
+_CHUNK_BYTES = 1024 * 1024
+_OVERHEAD_BYTES = 12
+_SHORTEST_BYTES = 26
+_HEADER_BYTES = 61
+_MAGIC_AT = 16
+_CRC_AT = 17
+_CRC_START = 21
+_LAST_DELTA_AT = 23
+_EVERY_BATCH = -1
+"""As an index interval."""
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Whole batches, one behind the other, and an entry of each index for every one of them.
+
+    Attributes:
+        buffer: Their bytes begin at 0.
+        start: Where they stand in the file.
+        stop: Where they end in the file.
+        offsets: Offset index entries: last offset and position of each batch.
+        times: Time index entries: each larger maximum, and the batch that brought it.
+        texts: Text index entries: base offset, position and lengths before each batch.
+        is_behind_damage: Something that could not be read stands in front of it.
+    """
+
+    buffer: bytearray
+    start: int
+    stop: int
+    offsets: bytes
+    times: bytes
+    texts: bytes
+    is_behind_damage: bool
+
+    @property
+    def rows(self) -> list[tuple[int, int, int]]:
+        """Relative base and last offset, and file position, of each batch."""
+        count = len(self.offsets) // 8
+        ends = struct.unpack(f">{2 * count}i", self.offsets)
+        begins = struct.unpack_from(f">{8 * count}i", self.texts)
+        return list(zip(begins[::8], ends[::2], ends[1::2], strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Bad:
+    """Bytes that are no sound batch: where, how many, why."""
+
+    position: int
+    size: int
+    why: str
+
+
+@dataclass(slots=True)
+class Walk:
+    """The way through one ``.log``.
+
+    Attributes:
+        log: The file.
+        base_offset: Of the segment.
+        hints: File positions at which batches are said to begin, in order.
+        bad: What was passed over.
+        tail: Bytes at the end that are no whole batch; None if there are none.
+        padding: Zeros at the end.
+    """
+
+    log: File
+    base_offset: int
+    hints: Sequence[int]
+    size: int = 0
+    bad: list[Bad] = field(default_factory=list)
+    tail: Bad | None = None
+    padding: int = 0
+    builder: IndexBuilder = field(init=False)
+    _is_behind_damage: bool = False
+
+    def __post_init__(self) -> None:
+        self.builder = IndexBuilder(self.base_offset, _EVERY_BATCH, decompress)
+        self.size = self.log.size()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Walk; a chunk is good until the next one is asked for."""
+        builder, buffer = self.builder, bytearray(min(_CHUNK_BYTES, self.size))
+        while builder.file_position < self.size:
+            start = builder.file_position
+            asked = min(len(buffer), self.size - start)
+            with memoryview(buffer)[:asked] as room:
+                got = self.log.pread_into(room, start)
+            if builder.feed(buffer, 0, got, True):
+                entries = builder.take()
+                stop = builder.file_position
+                yield Chunk(buffer, start, stop, *entries, self._is_behind_damage)
+                self._is_behind_damage = False
+            if got < asked:  # somebody has cut it meanwhile
+                break
+            if builder.problem is None:
+                continue
+            if builder.problem == INCOMPLETE:
+                wanted = max(builder.wanted, _MAGIC_AT + 2)
+                if builder.file_position + wanted <= self.size:
+                    if wanted > len(buffer):
+                        buffer = bytearray(wanted)
+                    continue
+            if not self._pass_over():
+                break
+
+    def _pass_over(self) -> bool:
+        """Go on behind what cannot be read; False if the rest of the file is of no use."""
+        builder = self.builder
+        position, why = builder.file_position, str(builder.problem)
+        header = self.log.pread(_HEADER_BYTES, position)
+        if why.startswith("base offset") and self._is_sound(header, position):
+            self._pass_step_back(header, position, why)
+            return True
+        size = self._nominal_size(header)
+        behind = position + size
+        if size and (behind == self.size or self._begins_at(behind)):
+            self._go_on(position, behind, why)
+            return True
+        resumed = next((at for at in self.hints if at > position and self._begins_at(at)), None)
+        if resumed is not None:
+            self._go_on(position, resumed, why)
+            return True
+        end = end_of_data(self.log, position, self.size)
+        self.padding = self.size - end
+        if end > position:
+            self.padding = 0
+            self.tail = Bad(position, self.size - position, why)
+        return False
+
+    def _go_on(self, position: int, behind: int, why: str) -> None:
+        self.bad.append(Bad(position, behind - position, why))
+        self._move(behind, self.builder.next_offset)
+
+    def _pass_step_back(self, header: bytes, position: int, why: str) -> None:
+        """Pass over a whole batch with an offset that was there already."""
+        base_offset = int.from_bytes(header[:8], "big", signed=True)
+        behind = position + self._nominal_size(header)
+        count = int.from_bytes(header[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
+        follower = self.log.pread(8, behind)
+        next_offset = self.builder.next_offset + (count if header[_MAGIC_AT] > 1 else 1)
+        if len(follower) == 8 and int.from_bytes(follower, "big") == base_offset + count:
+            # The one in front of it was too far ahead: from here on all is well.
+            self._move(position, base_offset)
+            self.bad.append(Bad(position, 0, why))
+            return
+        self.bad.append(Bad(position, behind - position, why))
+        self._move(behind, next_offset)
+
+    def _move(self, position: int, next_offset: int) -> None:
+        builder, self._is_behind_damage = self.builder, True
+        builder.restore(
+            file_position=position,
+            next_offset=next_offset,
+            max_timestamp=builder.max_timestamp,
+            offset_of_max_timestamp=builder.offset_of_max_timestamp,
+            first_timestamp=builder.first_timestamp,
+            last_time_entry=builder.last_time_entry,
+            text=builder.text,
+            tsv=builder.tsv,
+            jsonl=builder.jsonl,
+            max_leader_epoch=builder.max_leader_epoch,
+        )
+
+    def _nominal_size(self, header: bytes) -> int:
+        """Return the size that a header gives; 0 if that cannot be."""
+        if len(header) < _SHORTEST_BYTES:
+            return 0
+        size = int.from_bytes(header[8:12], "big", signed=True) + _OVERHEAD_BYTES
+        return size if size >= _SHORTEST_BYTES else 0
+
+    def _begins_at(self, position: int) -> bool:
+        """Whether a sound batch that may follow stands at a position."""
+        header = self.log.pread(_HEADER_BYTES, position)
+        if not header_ok(header, 0, self.size - position):
+            return False
+        size = self._nominal_size(header)
+        if header[_MAGIC_AT] > 1:
+            offset = int.from_bytes(header[:8], "big")
+            return offset >= self.builder.next_offset and self._is_sound(header, position)
+        data = self.log.pread(size, position)
+        return first_offset(data, 0, len(data)) >= self.builder.next_offset
+
+    def _is_sound(self, header: bytes, position: int) -> bool:
+        """Whether the checksum of a batch fits."""
+        size = self._nominal_size(header)
+        if not size or header[_MAGIC_AT] != 2 or position + size > self.size:
+            return False
+        body = self.log.pread(size - _CRC_START, position + _CRC_START)
+        stored = int.from_bytes(header[_CRC_AT:_CRC_START], "big")
+        return len(body) == size - _CRC_START and crc32c(body) == stored
