@@ -22,6 +22,7 @@ _COMMANDS = {
     "metrics": "logfs.cli.metrics:metrics",
     "offsets": "logfs.cli.offsets:offsets",
     "dump": "logfs.cli.dump:dump",
+    "verify": "logfs.cli.verify:verify",
 }
 """Name -> module and command in it; loaded when the command is called, or all are listed."""
 

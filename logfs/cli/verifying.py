@@ -1,0 +1,86 @@
+"""How ``logfs verify`` goes about it: segments are shared out to processes, one a core."""
+
+import os
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
+from logfs.config import TopicConfig
+from logfs.disk.posix import PosixDisk
+from logfs.log.names import FileKind
+from logfs.log.verifying.looks import Verified, verify
+from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.types import TopicPartition
+
+Progress = Callable[[int, int], object]
+"""Called with the bytes that are done and those there are."""
+
+_WORTH_A_PROCESS_BYTES = 64 << 20
+_FIRST_WAIT_S = 0.2
+_LONGEST_WAIT_S = 2.0
+
+
+def verify_data(
+    data: str, only: Collection[TopicPartition] | None, jobs: int, progress: Progress
+) -> Verified:
+    """Check the partitions of a data directory.
+
+    Args:
+        data: The data directory.
+        only: The partitions; None for everything.
+        jobs: Processes at the same time; 0 for one a core.
+        progress: Told how it goes on.
+    """
+    disk = PosixDisk(data)
+    defaults = TopicConfig.from_properties({})
+    return verify(disk, defaults, only, _Runner(disk, jobs or _cores(), progress).run, _wait)
+
+
+class _Runner:
+    def __init__(self, disk: PosixDisk, jobs: int, progress: Progress) -> None:
+        self._disk = disk
+        self._jobs = jobs
+        self._progress = progress
+        self._done = 0
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Iterator[SegmentReport]:
+        sizes = [self._size_of(task) for task in tasks]
+        total = self._done + sum(sizes)
+        # The interpreter lets one thread of a process run at a time, and small batches keep it.
+        jobs = min(self._jobs, len(tasks), 1 + sum(sizes) // _WORTH_A_PROCESS_BYTES)
+        if jobs <= 1:
+            for task in tasks:
+                yield verify_segment(self._disk, task, lambda size: self._advance(size, total))
+            return
+        with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+            roots = [self._disk.root] * len(tasks)
+            try:
+                reports = pool.map(_verify_segment, roots, tasks)
+                for report, size in zip(reports, sizes, strict=True):
+                    self._advance(size, total)
+                    yield report
+            finally:
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _size_of(self, task: SegmentTask) -> int:
+        try:
+            return self._disk.stat(task.name(FileKind.LOG)).size
+        except FileNotFoundError:
+            return 0
+
+    def _advance(self, size: int, total: int) -> None:
+        self._done += size
+        self._progress(self._done, total)
+
+
+def _verify_segment(root: str, task: SegmentTask) -> SegmentReport:
+    return verify_segment(PosixDisk(root), task)
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0))
+
+
+def _wait(number: int) -> None:
+    time.sleep(min(_FIRST_WAIT_S * 2 ** (number - 1), _LONGEST_WAIT_S))
