@@ -55,13 +55,9 @@ class _Runner:
             return
         with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
             roots = [self._disk.root] * len(tasks)
-            try:
-                reports = pool.map(_verify_segment, roots, tasks)
-                for report, size in zip(reports, sizes, strict=True):
-                    self._advance(size, total)
-                    yield report
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+            for report, size in zip(pool.map(_verify_segment, roots, tasks), sizes, strict=True):
+                self._advance(size, total)
+                yield report
 
     def _size_of(self, task: SegmentTask) -> int:
         try:

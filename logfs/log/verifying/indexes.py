@@ -12,10 +12,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
+from operator import sub
 
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, without_zero_tail
 from logfs.log.verifying.findings import Finding, note
-from logfs.log.verifying.walking import Chunk
+from logfs.log.verifying.walking import Chunk, are_among
 
 REBUILD = "look-ups pass it by; remove the file, and the next start makes it anew"
 _TIME = struct.Struct(">qi")
@@ -70,25 +71,23 @@ class OffsetIndexCheck:
         numbers = array("i", bytes(entries))
         numbers.byteswap()
         self._offsets, places = numbers[::2], numbers[1::2]
-        self._keys = entries.cast("q")
+        self._entries = bytes(entries)
         self._order = _sorted(places)
         self.positions = array("i", (places[n] for n in self._order))
         self._done = 0
-        self._indexed_to = 0
-        self._bare = (0, 0)
 
     def feed(self, chunk: Chunk) -> None:
         """Check the entries that point into a chunk."""
         first = bisect_left(self.positions, chunk.start, self._done)
-        stop = bisect_left(self.positions, chunk.stop, first)
-        for position in self.positions[first:stop]:
-            self._measure(position)
-        numbers, self._done = self._order[first:stop], stop
-        known = set(memoryview(chunk.offsets).cast("q"))
-        if known.issuperset(self._keys[n] for n in numbers):
+        self._done = stop = bisect_left(self.positions, chunk.stop, first)
+        size = OFFSET_INDEX.entry_bytes
+        entries = self._entries[first * size : stop * size]
+        if isinstance(self._order, range) and are_among(entries, chunk.offsets, size):
             return
-        ends = {position: end for _, end, position in chunk.rows}
-        for number, position in zip(numbers, self.positions[first:stop], strict=True):
+        ends = dict(zip(chunk.places, chunk.ends, strict=True))
+        for number, position in zip(
+            self._order[first:stop], self.positions[first:stop], strict=True
+        ):
             if ends.get(position) != self._offsets[number]:
                 self._wrong(number, position, ends.get(position))
 
@@ -104,16 +103,13 @@ class OffsetIndexCheck:
             if position >= valid_bytes:
                 size = f"the log ends at byte {valid_bytes}"
                 self._add(self._order[n], f"it points to byte {position}", size)
-        self._measure(valid_bytes)
-        at, stretch = self._bare
-        if stretch > limit_bytes + _SPARSE_BYTES and not self.findings:
-            what = f"no entry for {stretch} bytes of the log from byte {at} on"
+        borders = [0, *self.positions, valid_bytes]
+        stretches = list(map(sub, borders[1:], borders))
+        largest = max(stretches)
+        if largest > limit_bytes + _SPARSE_BYTES and not self.findings:
+            at = borders[stretches.index(largest)]
+            what = f"no entry for {largest} bytes of the log from byte {at} on"
             self.findings.append(note(self._name, what, f"look-ups there are slow: {REBUILD}"))
-
-    def _measure(self, position: int) -> None:
-        if position - self._indexed_to > self._bare[1]:
-            self._bare = self._indexed_to, position - self._indexed_to
-        self._indexed_to = position
 
     def _wrong(self, number: int, position: int, end: int | None) -> None:
         if end is None:
@@ -140,7 +136,8 @@ class TimeIndexCheck:
         self._base_offset = base_offset
         self._may_grow = may_grow
         size = TIME_INDEX.entry_bytes
-        self._entries, self.findings = take_entries(data, size, name, may_grow=may_grow)
+        entries, self.findings = take_entries(data, size, name, may_grow=may_grow)
+        self._entries = bytes(entries)
         rows = [*_TIME.iter_unpack(self._entries)]
         self._times, offsets = [t for t, _ in rows], [o for _, o in rows]
         self._order = _sorted(offsets)
@@ -151,33 +148,25 @@ class TimeIndexCheck:
 
     def feed(self, chunk: Chunk) -> None:
         """Check the entries that name an offset of a chunk."""
-        last = struct.unpack_from(">i", chunk.offsets, len(chunk.offsets) - 8)[0]
-        first, stop = self._done, bisect_right(self._offsets, last, self._done)
-        numbers, self._done = self._order[first:stop], stop
-        known = {chunk.times[n : n + 12] for n in range(0, len(chunk.times), 12)}
-        wrong = [n for n in numbers if bytes(self._entries[12 * n : 12 * n + 12]) not in known]
-        maxima = [*_TIME.iter_unpack(chunk.times)]
-        rows = chunk.rows if wrong or maxima else []
-        ends = [end for _, end, _ in rows]
-        for number in wrong:
-            offset = _TIME.unpack_from(self._entries, 12 * number)[1]
-            begin, end, position = rows[bisect_left(ends, offset)]
-            if offset < begin:
-                if not chunk.is_behind_damage:
-                    self._add(number, f"offset {self._base_offset + offset}", "that of a batch")
-                continue
-            largest = max([self._largest, *(t for t, at in maxima if at <= end)])
-            self._compare(number, chunk.buffer, position - chunk.start, largest, offset == end)
-        if maxima:
-            self._largest, offset = maxima[-1]
-            place = rows[bisect_left(ends, offset)][2] - chunk.start
-            self._is_largest_empty = _is_empty(chunk.buffer, place)
+        first, stop = self._done, bisect_right(self._offsets, chunk.ends[-1], self._done)
+        self._done, size = stop, TIME_INDEX.entry_bytes
+        entries = self._entries[first * size : stop * size]
+        if not (isinstance(self._order, range) and are_among(entries, chunk.times, size)):
+            known = {chunk.times[n : n + size] for n in range(0, len(chunk.times), size)}
+            for number in self._order[first:stop]:
+                if self._entries[size * number : size * number + size] not in known:
+                    self._judge(number, chunk)
+        if chunk.times:
+            self._largest, offset = _TIME.unpack_from(chunk.times, len(chunk.times) - size)
+            place = chunk.places[bisect_left(chunk.ends, offset)]
+            self._is_largest_empty = _is_empty(chunk.buffer, chunk.within(place))
 
     def finish(self, last_offset: int, max_timestamp: int) -> None:
         """Check what is left, the order, and the last entry, which a sealed segment must have."""
         for number in self._order[self._done :]:
             offset = self._base_offset + _TIME.unpack_from(self._entries, 12 * number)[1]
-            self._add(number, f"offset {offset}", f"{last_offset} at most")
+            if offset > last_offset:
+                self._add(number, f"offset {offset}", f"{last_offset} at most")
         if self.findings:
             return
         for number, (a, b) in enumerate(pairwise(self._times), 1):
@@ -190,14 +179,22 @@ class TimeIndexCheck:
             size, remedy = len(self._entries), REBUILD
             self.findings.append(Finding(self._name, size, problem, str(max_timestamp), remedy))
 
-    def _compare(self, number: int, buffer: bytearray, at: int, largest: int, is_end: bool) -> None:
+    def _judge(self, number: int, chunk: Chunk) -> None:
         """Judge an entry that is not one that logfs would have written."""
-        timestamp = self._times[number]
-        if buffer[at + _MAGIC_AT] < 2:  # brokers of that time had rules of their own
+        timestamp, offset = _TIME.unpack_from(self._entries, TIME_INDEX.entry_bytes * number)
+        row = bisect_left(chunk.ends, offset)
+        if offset < chunk.begins[row]:
+            if not chunk.is_behind_damage:
+                self._add(number, f"offset {self._base_offset + offset}", "that of a batch")
+            return
+        end, at = chunk.ends[row], chunk.within(chunk.places[row])
+        maxima = (t for t, of in _TIME.iter_unpack(chunk.times) if of <= end)
+        largest = max([self._largest, *maxima])
+        if chunk.buffer[at + _MAGIC_AT] < 2:  # brokers of that time had rules of their own
             is_right = timestamp <= largest
         else:
-            own = _INT64.unpack_from(buffer, at + _MAX_TIMESTAMP_AT)[0]
-            is_right = timestamp == largest or (is_end and timestamp == own)
+            own = _INT64.unpack_from(chunk.buffer, at + _MAX_TIMESTAMP_AT)[0]
+            is_right = timestamp == largest or (offset == end and timestamp == own)
         if not is_right:
             self._add(number, f"timestamp {timestamp}", str(largest))
 
@@ -208,11 +205,11 @@ class TimeIndexCheck:
 
 
 def _sorted(values: Sequence[int]) -> Sequence[int]:
-    """Return the numbers of the entries in the order of their values."""
+    """Return the numbers of the entries in the order of their values; a range: they are in it."""
     order = range(len(values))
-    if any(a > b for a, b in pairwise(values)):
-        return sorted(order, key=values.__getitem__)
-    return order
+    if list(values) == sorted(values):
+        return order
+    return sorted(order, key=values.__getitem__)
 
 
 def _is_empty(buffer: bytearray, at: int) -> bool:

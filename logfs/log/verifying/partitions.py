@@ -8,7 +8,13 @@ were, and had nothing wrong, the report of the last time holds.
 from itertools import pairwise
 
 from logfs.disk.vfs import Disk
-from logfs.log.names import FileKind, FileSuffix, format_segment_file, parse_segment_file
+from logfs.log.names import (
+    MAX_OFFSET,
+    FileKind,
+    FileSuffix,
+    format_segment_file,
+    parse_segment_file,
+)
 from logfs.log.segments.table import SegmentState
 from logfs.log.verifying.files import SmallFiles, find_leftovers
 from logfs.log.verifying.findings import Finding
@@ -135,15 +141,13 @@ class PartitionCheck:
             remedy = "restore it from a backup; else positions start anew at 0 with the next start"
             findings.append(Finding(table.name, None, "missing", "", remedy))
         small = SmallFiles(self._disk, self._directory, root.defaults)
-        if reports:
+        end_offset = MAX_OFFSET  # where it ends cannot be told if its end cannot be read
+        if reports and not reports[-1].unreadable:
             end_offset = reports[-1].next_offset
-            is_own = table.state is not None
-            small.check(end_offset, listed, is_own=is_own)
-            findings += small.findings
-            if not root.is_live:
-                findings += root.outside(self.topic_partition, end_offset)
-        else:
-            findings += small.findings
+        small.check(end_offset, listed, is_own=table.state is not None)
+        findings += small.findings
+        if reports and not root.is_live:
+            findings += root.outside(self.topic_partition, end_offset)
         if not root.is_live:
             findings += find_leftovers(self._directory, listed, bases)
         return findings

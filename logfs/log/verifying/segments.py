@@ -5,7 +5,7 @@ both plain data, so that it can run in any thread, process or machine that has t
 """
 
 import struct
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -23,6 +23,7 @@ from logfs.types import Positions
 Progress = Callable[[int], object]
 """Called with a number of bytes that have been checked."""
 
+_EPOCH_AT = 12
 _MAGIC_AT = 16
 _NO_EPOCH = b"\xff\xff\xff\xff"
 STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
@@ -154,7 +155,7 @@ class _Segment:
             is_compacted=task.may_have_holes,
         )  # fmt: skip
         self._walk = Walk(self._log, base, self._offsets.positions)
-        self._end = base
+        self._end = 0
         self._hole_at = -1
         self._last_at = 0
         self._epoch = (b"", 0)
@@ -167,11 +168,10 @@ class _Segment:
     def run(self, progress: Progress) -> SegmentReport:
         walk, largest = self._walk, 0
         for chunk in walk.chunks():
-            rows = chunk.rows
-            largest = max(largest, (chunk.stop - chunk.start) // len(rows))
+            largest = max(largest, (chunk.stop - chunk.start) // len(chunk.places))
             self._report_bad()
-            self._check_offsets(chunk, rows)
-            self._check_epochs(chunk, rows)
+            self._check_offsets(chunk)
+            self._check_epochs(chunk)
             self._offsets.feed(chunk)
             self._times.feed(chunk)
             if self._texts is not None:
@@ -188,12 +188,14 @@ class _Segment:
     def _finish(self, largest: int) -> None:
         task, walk, report = self._task, self._walk, self._report
         builder = walk.builder
+        report.unreadable += walk.tail is not None
         self._check_end()
         self._note_missing()
         limit = 8 * (max(task.interval_bytes, 4096) + largest)
         if not task.is_last or not task.is_live:
             self._offsets.finish(builder.file_position, limit)
-            self._times.finish(builder.next_offset - 1, builder.max_timestamp)
+            last_offset = MAX_OFFSET if report.unreadable else builder.next_offset - 1
+            self._times.finish(last_offset, builder.max_timestamp)
             if self._texts is not None:
                 self._texts.finish(builder.file_position)
         for check in (self._offsets, self._times, self._texts, self._transactions):
@@ -208,7 +210,6 @@ class _Segment:
             builder.first_timestamp,
         )
         report.lengths = Positions(builder.text, builder.tsv, builder.jsonl)
-        report.unreadable += walk.tail is not None
         if self._texts is not None:
             report.gaps, report.text_bytes = self._texts.gaps, self._texts.size_bytes
 
@@ -234,31 +235,39 @@ class _Segment:
             Finding(self._log_name, self._last_at, what, "smaller ones", STAYS)
         )  # fmt: skip
 
-    def _check_offsets(self, chunk: Chunk, rows: list[tuple[int, int, int]]) -> None:
+    def _check_offsets(self, chunk: Chunk) -> None:
         """See whether offsets go on without a hole; steps back the walk has noticed."""
-        base, may = self._task.base_offset, self._task.may_have_holes
-        end = base + rows[0][0] if chunk.is_behind_damage else self._end
-        for begin, last, position in rows if not may else ():
-            if base + begin != end:
-                what, right = f"the batch has base offset {base + begin}", str(end)
-                remedy = "records are missing, or its offset is wrong: restore the segment"
-                self._findings.append(Finding(self._log_name, position, what, right, remedy))
-                self._hole_at = position
-            end = base + last + 1
-        self._end = base + rows[-1][1] + 1
-        self._last_at = rows[-1][2]
+        begin = chunk.begins[0] if chunk.is_behind_damage else self._end
+        right = (begin, *(end + 1 for end in chunk.ends[:-1]))
+        if right != chunk.begins and not self._task.may_have_holes:
+            base = self._task.base_offset
+            remedy = "records are missing, or its offset is wrong: restore the segment"
+            for wanted, begin, position in zip(right, chunk.begins, chunk.places, strict=True):
+                if begin != wanted:
+                    what, expected = f"the batch has base offset {base + begin}", f"{base + wanted}"
+                    self._findings.append(
+                        Finding(self._log_name, position, what, expected, remedy)
+                    )  # fmt: skip
+                    self._hole_at = position
+        self._end = chunk.ends[-1] + 1
+        self._last_at = chunk.places[-1]
 
-    def _check_epochs(self, chunk: Chunk, rows: list[tuple[int, int, int]]) -> None:
-        base = self._task.base_offset
+    def _check_epochs(self, chunk: Chunk) -> None:
+        base, buffer, start = self._task.base_offset, chunk.buffer, chunk.start - _EPOCH_AT
         want, stop = self._epoch
-        for begin, _, position in rows:
-            at = position - chunk.start
-            found = bytes(chunk.buffer[at + 12 : at + 16])
-            if found == want and base + begin < stop:
-                continue
-            if chunk.buffer[at + _MAGIC_AT] < 2 or found == _NO_EPOCH:
+        if base + chunk.ends[-1] < stop:
+            places = [at for at in chunk.places if buffer[at - start : at - start + 4] != want]
+        else:
+            places = list(chunk.places)
+        for position in places:
+            at = chunk.within(position)
+            found = bytes(buffer[at + _EPOCH_AT : at + _MAGIC_AT])
+            if buffer[at + _MAGIC_AT] < 2 or found == _NO_EPOCH:
                 continue  # of old formats, which have none
-            want, stop = self._epoch = self._epoch_of(base + begin, found)
+            offset = base + chunk.begins[bisect_left(chunk.places, position)]
+            if found == want and offset < stop:
+                continue
+            want, stop = self._epoch = self._epoch_of(offset, found)
             if found != want:
                 epoch, right = (struct.unpack(">i", data)[0] for data in (found, want))
                 self._findings.append(

@@ -13,7 +13,7 @@ from logfs.errors import CorruptIndexError, CorruptRecordError, UnsupportedForma
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry, decode_text_entry
 from logfs.log.verifying.findings import Finding
 from logfs.log.verifying.indexes import REBUILD, take_entries
-from logfs.log.verifying.walking import Chunk
+from logfs.log.verifying.walking import Chunk, are_among
 from logfs.records._native import Renderer
 from logfs.records.compression import decompress
 from logfs.types import Positions, View
@@ -67,6 +67,8 @@ class TextIndexCheck:
         numbers = array("i", bytes(self._entries))
         numbers.byteswap()
         self._positions = numbers[1 :: _ENTRY // numbers.itemsize]
+        if list(self._positions) == sorted(self._positions):
+            return
         for number, (a, b) in enumerate(pairwise(self._positions), 1):
             if a > b:
                 self.add(number, f"it points to byte {b}", f"{a} or a later one")
@@ -81,9 +83,8 @@ class TextIndexCheck:
         if first == stop:
             return
         if not (self.is_loose or any(self.gaps) or self.findings):
-            known = {chunk.texts[n : n + _ENTRY] for n in range(0, len(chunk.texts), _ENTRY)}
-            rows = (bytes(self._entries[n * _ENTRY : (n + 1) * _ENTRY]) for n in range(first, stop))
-            if known.issuperset(rows):
+            entries = bytes(self._entries[first * _ENTRY : stop * _ENTRY])
+            if are_among(entries, chunk.texts, _ENTRY):
                 self._before = self.entry(stop - 1)
                 return
         _Chunk(self, chunk).check(first, stop)
@@ -108,8 +109,9 @@ class TextIndexCheck:
         elif is_pair and self._may_have_gaps and min(gaps.minus(self.gaps)) >= 0:
             pass
         else:
-            right = lengths.plus(self.gaps)
-            self.add(number, f"lengths {tuple(entry.lengths)}", str(tuple(right)))
+            right = tuple(lengths.plus(self.gaps))
+            or_gap = " if the gap in front of it is right" if any(self.gaps) else ""
+            self.add(number, f"lengths {tuple(entry.lengths)}", f"{right}{or_gap}")
             return
         self.gaps = gaps
 
@@ -130,13 +132,9 @@ class _Chunk:
     def __init__(self, check: TextIndexCheck, chunk: Chunk) -> None:
         self._check = check
         self._chunk = chunk
-        rows = chunk.rows
-        sizes = [b - a for (_, _, a), (_, _, b) in pairwise(rows)]
-        sizes.append(chunk.stop - rows[-1][2])
-        self._rows = {
-            position: (number, begin, end, size)
-            for number, ((begin, end, position), size) in enumerate(zip(rows, sizes, strict=True))
-        }
+        sizes = [b - a for a, b in pairwise((*chunk.places, chunk.stop))]
+        rows = zip(chunk.places, chunk.begins, chunk.ends, sizes, strict=True)
+        self._rows = {row[0]: (number, *row[1:]) for number, row in enumerate(rows)}
         self._renderers: tuple[int, list[Renderer]] = (-1, [])
         self._within = Positions()
 
@@ -171,7 +169,7 @@ class _Chunk:
         offset = self._check.base_offset + entry.relative_offset
         if position != entry.file_position or renderers[0].next_offset > offset:
             renderers = [Renderer(view, decompress) for view in View]
-            start = entry.file_position - self._chunk.start
+            start = self._chunk.within(entry.file_position)
             for renderer in renderers:
                 renderer.load(self._chunk.buffer, start, start + size)
             self._renderers = entry.file_position, renderers

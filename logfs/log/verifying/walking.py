@@ -39,6 +39,8 @@ class Chunk:
         times: Time index entries: each larger maximum, and the batch that brought it.
         texts: Text index entries: base offset, position and lengths before each batch.
         is_behind_damage: Something that could not be read stands in front of it.
+        begins, ends: Relative base and last offset of each batch.
+        places: Its file position.
     """
 
     buffer: bytearray
@@ -49,13 +51,34 @@ class Chunk:
     texts: bytes
     is_behind_damage: bool
 
-    @property
-    def rows(self) -> list[tuple[int, int, int]]:
-        """Relative base and last offset, and file position, of each batch."""
+    begins: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()
+    places: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
         count = len(self.offsets) // 8
-        ends = struct.unpack(f">{2 * count}i", self.offsets)
-        begins = struct.unpack_from(f">{8 * count}i", self.texts)
-        return list(zip(begins[::8], ends[::2], ends[1::2], strict=True))
+        numbers = struct.unpack(f">{2 * count}i", self.offsets)
+        self.ends, self.places = numbers[::2], numbers[1::2]
+        self.begins = struct.unpack(f">{8 * count}i", self.texts)[::8]
+
+    def within(self, position: int) -> int:
+        """Return where in the buffer a file position is."""
+        return position - self.start
+
+
+def are_among(entries: bytes, known: bytes, stride: int) -> bool:
+    """Tell whether entries of an index are among known ones, both sorted; False: perhaps not."""
+    if known.find(entries) % stride == 0:
+        return True
+    at = 0
+    for start in range(0, len(entries), stride):
+        entry = entries[start : start + stride]
+        at = known.find(entry, at)
+        while at > 0 and at % stride:
+            at = known.find(entry, at + 1)
+        if at < 0:
+            return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
