@@ -7,6 +7,8 @@ from typing import NamedTuple, TypeAlias
 from logfs.cli.stored import open_for_reading, partitions_of
 from logfs.errors import (
     BadSelectorError,
+    CorruptRecordError,
+    LogfsError,
     LogOfflineError,
     NoSuchPartitionError,
     NoSuchTopicError,
@@ -55,34 +57,42 @@ _Question: TypeAlias = Callable[[PartitionLog, IsolationLevel], Found | None]
 
 def ask(
     place: Place, times: tuple[str, ...], level: IsolationLevel | None, *, as_kafka: bool
-) -> list[Answer]:
-    """Look moments up in a partition, or in all partitions of a topic.
+) -> tuple[list[Answer], list[LogfsError]]:
+    """Look moments up in a partition, in all partitions of a topic, or in all there are.
 
     Args:
-        place: DATA/TOPIC or DATA/TOPIC/PARTITION.
+        place: DATA, DATA/TOPIC or DATA/TOPIC/PARTITION.
         times: As they were given; none for the ends and the largest timestamp.
         level: What is shown; None for what the mount shows if a daemon serves it, else everything.
         as_kafka: Answer as a broker does.
 
+    Returns:
+        The answers, and why partitions that could not be loaded or read have none.
+
     Raises:
-        LogfsError: There is no such partition, it cannot be loaded, or a time does not parse.
+        LogfsError: There is no such partition, or a time does not parse.
     """
     now_ms = system_clock().now_ms()
     asked = times or _EVERYTHING
     questions = [_question(time, now_ms, as_kafka=as_kafka) for time in asked]
     data, shown = _data_and_level(place)
-    answers = []
+    answers: list[Answer] = []
+    failures: list[LogfsError] = []
     partitions = _partitions(data, place.address)
     store = open_for_reading(data, partitions)
     for topic_partition in partitions:
         log = store.partition(*topic_partition)
         if log.is_unreadable:
-            raise LogOfflineError(f"{topic_partition}: {log.offline}")
-        answers += [
-            Answer(*topic_partition, time, question(log, level or shown))
-            for time, question in zip(asked, questions, strict=True)
-        ]
-    return answers
+            failures.append(LogOfflineError(f"{topic_partition}: {log.offline}"))
+            continue
+        try:
+            answers += [
+                Answer(*topic_partition, time, question(log, level or shown))
+                for time, question in zip(asked, questions, strict=True)
+            ]
+        except CorruptRecordError as error:
+            failures.append(error)
+    return answers, failures
 
 
 def _data_and_level(place: Place) -> tuple[str, IsolationLevel]:
@@ -96,9 +106,13 @@ def _data_and_level(place: Place) -> tuple[str, IsolationLevel]:
 
 def _partitions(data: str, address: tuple[str, ...]) -> list[TopicPartition]:
     present = partitions_of(data)
+    if not address:
+        return [TopicPartition(topic, number) for topic in present for number in present[topic]]
     topic, name, *more = *address, "", ""
-    if not topic or topic == SEGMENTS_NAME or any(more):
-        raise UnknownNameError("expected TOPIC or TOPIC/PARTITION behind the data directory")
+    if topic == SEGMENTS_NAME or any(more):
+        raise UnknownNameError(
+            "expected nothing, TOPIC or TOPIC/PARTITION behind the data directory"
+        )
     if topic not in present:
         raise NoSuchTopicError(f"no topic {topic}")
     if not name:

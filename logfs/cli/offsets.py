@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("path")
+@click.argument("path", default=".")
 @click.option(
     "--time",
     "times",
@@ -36,9 +36,10 @@ def offsets(
     as_kafka: bool,
     as_json: bool,
 ) -> None:
-    """Print the offsets of moments in the partition PATH, or in all partitions of the topic PATH.
+    """Print the offsets of moments in a partition, in those of a topic, or in all there are.
 
-    PATH is DATA/TOPIC/PARTITION or DATA/TOPIC, with the data directory or a mount point in front.
+    PATH is DATA/TOPIC/PARTITION, DATA/TOPIC or DATA, with the data directory or a mount point for
+    DATA; without PATH it is the current directory.
     Without --time: the first offset that is kept (earliest), where the next record that is shown
     will stand (latest), and the record with the largest timestamp.
 
@@ -52,6 +53,7 @@ def offsets(
 
     \b
     Examples:
+        logfs offsets /var/lib/logfs --time earliest --time latest
         logfs offsets /var/lib/logfs/orders
         logfs offsets /var/lib/logfs/orders/0 --time 2026-11-20T10:00 --time -15m
         logfs offsets /mnt/logs/payments --isolation-level read_committed --json
@@ -60,11 +62,15 @@ def offsets(
     from logfs.cli.asking import ask
 
     with failures.about(path):
-        answers = ask(locate(path), times, level, as_kafka=as_kafka)
+        place = locate(path)
+        answers, unanswered = ask(place, times, level, as_kafka=as_kafka)
     if as_json:
         click.echo(json.dumps([_as_json(answer) for answer in answers], indent=2))
     else:
-        _show(answers)
+        _show(answers, has_topics=not place.address)
+    for error in unanswered:
+        failures.warn(f"{path}: {failures.explain(error)}")
+    failures.give_up(failures.FAILED if unanswered else 0)
 
 
 def _as_json(answer: "Answer") -> dict[str, Any]:
@@ -78,8 +84,9 @@ def _as_json(answer: "Answer") -> dict[str, Any]:
     }
 
 
-def _show(answers: "list[Answer]") -> None:
-    columns = [
+def _show(answers: "list[Answer]", *, has_topics: bool) -> None:
+    columns = [tables.Column("TOPIC")] if has_topics else []
+    columns += [
         tables.Column("PARTITION", is_number=True),
         tables.Column("TIME"),
         tables.Column("OFFSET", is_number=True),
@@ -87,6 +94,7 @@ def _show(answers: "list[Answer]") -> None:
     ]
     rows = [
         [
+            *([answer.topic] if has_topics else []),
             str(answer.partition),
             answer.time,
             "-" if answer.found is None else str(answer.found.offset),

@@ -50,6 +50,63 @@ def test_every_partition_of_a_topic(logfs: Call, data: Path) -> None:
     ]
 
 
+def test_every_topic_of_a_data_directory(
+    logfs: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = make(tmp_path / "data")
+    fill(data, {"a.b/0": TEXT}, view=View.JSONL)
+    outcome = logfs("offsets", data, "--time", "latest")
+    assert outcome.out.split()[:2] == [b"TOPIC", b"PARTITION"]
+    assert rows(outcome.out) == [
+        ["a.b", "0", "latest", "5", "-"],
+        ["orders", "0", "latest", "0", "-"],
+        ["orders", "1", "latest", "5", "-"],
+        ["orders", "2", "latest", "5", "-"],
+    ]
+    monkeypatch.chdir(data)
+    assert logfs("offsets", "--time", "latest") == outcome
+    found = json.loads(logfs("offsets", "--json", "--time", "earliest").out)
+    assert [(row["topic"], row["partition"]) for row in found] == [
+        ("a.b", 0), ("orders", 0), ("orders", 1), ("orders", 2)
+    ]  # fmt: skip
+
+
+@pytest.mark.expect_log("could not be loaded")
+def test_a_partition_that_cannot_be_loaded_keeps_no_other_from_being_shown(
+    logfs: Call, tmp_path: Path
+) -> None:
+    data = make(tmp_path / "data")
+    (data / "orders-0" / "partition.metadata").write_text("nonsense")
+    for path in (data, data / "orders"):
+        status, out, errors = logfs("offsets", path, "--time", "latest")
+        assert status == 1
+        assert [row[-4:] for row in rows(out)] == [
+            ["1", "latest", "5", "-"],
+            ["2", "latest", "5", "-"],
+        ]
+        assert len(errors) == 1
+        assert errors[0].startswith(f"logfs: {path}: orders/0: it could not be loaded")
+
+
+@pytest.mark.parametrize(
+    ("time", "offset"),
+    [
+        ("2023-11-14", "0"),
+        ("2023-11-14T23:00Z", "1"),
+        ("2023-11-15T01:14:00.500+00:00", "4"),
+        (str(HOURS[1]), "1"),
+        ("-1ms", "-"),
+        ("-99999d", "0"),
+        ("now", "-"),
+        ("earliest", "0"),
+        ("latest", "5"),
+        ("max-timestamp", "4"),
+    ],
+)
+def test_every_time_of_the_selectors(logfs: Call, data: Path, time: str, offset: str) -> None:
+    assert rows(logfs("offsets", data / "orders" / "1", "--time", time).out)[0][2] == offset
+
+
 def test_a_time_that_was_printed_can_be_asked_for(logfs: Call, data: Path) -> None:
     for offset, timestamp in ((1, HOURS[1]), (2, HOURS[2]), (2, HOURS[3]), (4, HOURS[4])):
         for flags in ((), ("--as-kafka",)):
@@ -79,8 +136,8 @@ def test_json(logfs: Call, data: Path) -> None:
         ("orders/1.tsv", "now", "expected the number of a partition"),
         ("orders/7", "now", "has no partition 7"),
         ("order", "now", "no topic order"),
-        ("orders/1/2", "now", "expected TOPIC or TOPIC/PARTITION"),
-        ("", "now", "expected TOPIC or TOPIC/PARTITION"),
+        ("orders/1/2", "now", "expected nothing, TOPIC or TOPIC/PARTITION"),
+        (".segments", "now", "expected nothing, TOPIC or TOPIC/PARTITION"),
     ],
 )
 def test_what_is_refused(logfs: Call, data: Path, address: str, time: str, expected: str) -> None:
