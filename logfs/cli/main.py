@@ -23,6 +23,7 @@ _COMMANDS = {
     "offsets": "logfs.cli.offsets:offsets",
     "dump": "logfs.cli.dump:dump",
     "verify": "logfs.cli.verify:verify",
+    "du": "logfs.cli.du:du",
 }
 """Name -> module and command in it; loaded when the command is called, or all are listed."""
 

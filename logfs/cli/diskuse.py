@@ -1,0 +1,165 @@
+"""How much of the disk topics and partitions take, and how long they are as files of a mount.
+
+``du`` on a mount adds up positions, which only grow; here blocks are counted that the files take,
+so holes, preallocated files and what is deleted but not removed yet come out as they are.
+"""
+
+import os
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from logfs.cli.stored import open_for_reading
+from logfs.disk.posix import PosixDisk
+from logfs.errors import LogfsError
+from logfs.library.places import served_at
+from logfs.log.names import FileKind, FileSuffix, parse_partition_directory, parse_segment_file
+from logfs.log.segments.table import SegmentState, SegmentTable
+from logfs.types import TopicPartition
+
+_BLOCK_BYTES = 512
+_INDEXES = {FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX, FileKind.TEXT_INDEX}
+
+
+@dataclass(slots=True)
+class Use:
+    """What some files take, in bytes.
+
+    Attributes:
+        log: Blocks of ``.log`` files.
+        index: Blocks of their indexes, text indexes included.
+        other: Blocks of everything else: what is deleted but still there, snapshots, tables.
+        kept: Length of the values that are kept, as text; None if it is not known.
+        shown: Size of the file in a mount, holes included; None if it is not known.
+    """
+
+    log: int = 0
+    index: int = 0
+    other: int = 0
+    kept: int | None = None
+    shown: int | None = None
+
+    @property
+    def disk(self) -> int:
+        """Blocks of all of it."""
+        return self.log + self.index + self.other
+
+    def add(self, more: "Use") -> None:
+        """Add what other files take."""
+        self.log, self.index = self.log + more.log, self.index + more.index
+        self.other += more.other
+        self.kept = None if self.kept is None or more.kept is None else self.kept + more.kept
+        known = self.shown is not None and more.shown is not None
+        self.shown = self.shown + more.shown if known else None  # type: ignore[operator]
+
+
+@dataclass(slots=True)
+class DiskUse:
+    """What a data directory takes.
+
+    Attributes:
+        partitions: Of each partition.
+        deleted: Of topics that were deleted and are not removed yet.
+        root: Of the files in the root.
+    """
+
+    partitions: dict[TopicPartition, Use] = field(default_factory=dict)
+    deleted: Use = field(default_factory=Use)
+    root: Use = field(default_factory=Use)
+
+
+def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
+    """Add up a data directory, whoever owns it; nothing is locked.
+
+    Args:
+        data: The data directory.
+        only: Some partitions; None for everything.
+    """
+    found, seen = DiskUse(), set[tuple[int, int]]()
+    point = served_at(data)
+    for entry in sorted(_entries(data), key=lambda entry: entry.name):
+        parsed = parse_partition_directory(entry.name) if entry.is_dir() else None
+        if parsed is not None and not parsed.state:
+            topic_partition = TopicPartition(parsed.topic, parsed.partition)
+            if only is None or topic_partition in only:
+                use = found.partitions[topic_partition] = _directory(entry.path, seen)
+                use.kept, use.shown = _lengths(data, topic_partition, point)
+        elif only is None and entry.is_dir():
+            found.deleted.add(_directory(entry.path, seen))
+        elif only is None:
+            found.root.other += _blocks(entry, seen)
+    return found
+
+
+def _entries(path: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            yield from entries
+    except FileNotFoundError:
+        return  # removed meanwhile
+
+
+def _directory(path: str, seen: set[tuple[int, int]]) -> Use:
+    use = Use()
+    for entry in _entries(path):
+        size = _blocks(entry, seen)
+        parsed = parse_segment_file(entry.name)
+        if parsed is None or parsed.suffix is not FileSuffix.NONE:
+            use.other += size
+        elif parsed.kind is FileKind.LOG:
+            use.log += size
+        elif parsed.kind in _INDEXES:
+            use.index += size
+        else:
+            use.other += size
+    return use
+
+
+def _blocks(entry: os.DirEntry[str], seen: set[tuple[int, int]]) -> int:
+    """Return what a file takes; of several names of one file the first counts."""
+    try:
+        found = entry.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return 0
+    if (found.st_dev, found.st_ino) in seen:
+        return 0
+    seen.add((found.st_dev, found.st_ino))
+    return found.st_blocks * _BLOCK_BYTES
+
+
+def _lengths(
+    data: str, topic_partition: TopicPartition, point: str | None
+) -> tuple[int | None, int | None]:
+    """Return how long what is kept of a partition is, and its size in a mount."""
+    try:
+        entries = SegmentTable.load(PosixDisk(data), topic_partition.directory).entries
+    except (LogfsError, OSError):
+        return None, None if point is None else _size_in(point, topic_partition)
+    if not entries:
+        return None, None
+    last = entries[max(entries)]
+    kept = sum(e.kept.text for e in entries.values() if e.state is not SegmentState.OPEN)
+    if last.state is SegmentState.CLOSED:
+        return kept, last.ends.text
+    shown = None if point is None else _size_in(point, topic_partition)
+    if shown is None:
+        shown = _size_stored(data, topic_partition)
+    if last.state is SegmentState.OPEN and shown is not None:
+        kept += shown - last.bases.text
+    return (None if shown is None else kept), shown
+
+
+def _size_in(point: str, topic_partition: TopicPartition) -> int | None:
+    try:
+        return Path(point, topic_partition.topic, str(topic_partition.partition)).stat().st_size
+    except OSError:
+        return None
+
+
+def _size_stored(data: str, topic_partition: TopicPartition) -> int | None:
+    """Return the size, for which the last segment may have to be read."""
+    try:
+        log = open_for_reading(data, [topic_partition]).partition(*topic_partition)
+    except (LogfsError, OSError):
+        return None
+    return None if log.is_unreadable else log.snapshot.end.positions.text

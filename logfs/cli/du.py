@@ -1,0 +1,108 @@
+"""``logfs du``: how much of the disk topics and partitions take."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logfs.cli import failures, tables
+from logfs.library.places import locate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from logfs.cli.diskuse import DiskUse, Use
+
+_COLUMNS = ("DISK", "LOG", "INDEX", "OTHER", "KEPT", "SHOWN")
+
+
+@click.command(context_settings={"help_option_names": ["--help"]})
+@click.argument("paths", metavar="[PATH]...", nargs=-1)
+@click.option("-h", "--human-readable", "human", is_flag=True, help="Print sizes as 1.5MiB.")
+@click.option("-a", "--all", "every", is_flag=True, help="A line a partition, not only a topic.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a line.")
+def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> None:
+    """Print how much of the disk topics and partitions take, in bytes.
+
+    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, with a mount point in its place if
+    you like; without one the directory you are in. Of a data directory each topic is a line, of a
+    topic each partition.
+
+    \b
+        DISK    all of it: blocks that the files take, holes not counted
+        LOG     of that, the records
+        INDEX   offset, time, transaction and text indexes
+        OTHER   the rest: what is deleted and not removed yet, snapshots, tables
+        KEPT    length of the values that are kept, a newline behind each
+        SHOWN   size of the file in a mount: positions never go back, so it only grows
+
+    du(1) on a mount adds up SHOWN, and on the data directory knows nothing of topics. A file with
+    several names (a backup's hard links) counts once. KEPT and SHOWN of a directory that logfs has
+    never written to are not known ("-").
+
+    \b
+    Examples:
+        logfs du /var/lib/logfs
+        logfs du -h /mnt/logs/orders
+        logfs du --json /var/lib/logfs | jq -r 'max_by(.disk).name'
+    """  # noqa: D301 - click's mark for text it does not fill
+    rows: list[tuple[str, Use]] = []
+    for path in paths or (".",):
+        with failures.about(path):
+            rows += _rows(path, every=every)
+    if as_json:
+        click.echo(json.dumps([_as_json(name, use) for name, use in rows], indent=2))
+        return
+    form = tables.format_bytes if human else str
+    columns = [tables.Column("NAME"), *(tables.Column(name, is_number=True) for name in _COLUMNS)]
+    tables.show_table(columns, [[name, *_cells(use, form)] for name, use in rows])
+
+
+def _rows(path: str, *, every: bool) -> "list[tuple[str, Use]]":
+    from logfs.cli.diskuse import Use, disk_use
+    from logfs.cli.named import data_and_partitions
+
+    place = locate(path)
+    data, only = data_and_partitions(place)
+    found = disk_use(data, only)
+    by_partition = every or only is not None
+    rows: dict[str, Use] = {}
+    total = Use(kept=0, shown=0)
+    for topic_partition, use in found.partitions.items():
+        name = str(topic_partition) if by_partition else topic_partition.topic
+        rows.setdefault(name, Use(kept=0, shown=0)).add(use)
+        total.add(use)
+    ordered = sorted(rows.items(), key=lambda row: _in_order(row[0]))
+    return [*ordered, *(_rest(found, total) if only is None else [])]
+
+
+def _in_order(name: str) -> tuple[str, int]:
+    topic, _, number = name.partition("/")
+    return topic, int(number or 0)
+
+
+def _rest(found: "DiskUse", total: "Use") -> "list[tuple[str, Use]]":
+    """Return the lines behind the topics: what else there is, and all of it."""
+    rest = []
+    for name, use in (("(deleted)", found.deleted), ("(root)", found.root)):
+        total.other += use.disk
+        if use.disk:
+            rest.append((name, use))
+    return [*rest, ("(total)", total)]
+
+
+def _cells(use: "Use", form: "Callable[[int], str]") -> list[str]:
+    sizes = (use.disk, use.log, use.index, use.other, use.kept, use.shown)
+    return ["-" if size is None else form(size) for size in sizes]
+
+
+def _as_json(name: str, use: "Use") -> dict[str, Any]:
+    return {
+        "name": name,
+        "disk": use.disk,
+        "log": use.log,
+        "index": use.index,
+        "other": use.other,
+        "kept": use.kept,
+        "shown": use.shown,
+    }
