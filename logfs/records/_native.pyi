@@ -31,6 +31,7 @@ def aborted_ranges(
 def find_produced(
     buf: Buffer, start: int, stop: int, file_position: int
 ) -> list[ProducedBatch]: ...
+def sound_batches(buf: Buffer, start: int, stop: int) -> tuple[int, int | None]: ...
 def decode_payload(
     payload: Buffer,
     count: int,
@@ -295,3 +296,36 @@ class Dumper:
     def gaps(self) -> list[tuple[int, int]]: ...
     def feed(self, buf: Buffer, start: int, stop: int) -> int: ...
     def drain(self, write: Callable[[memoryview], object]) -> None: ...
+
+BytesParts = tuple[bytes | None, bytes, bytes]
+HeadersParts = tuple[bytes | None, bytes, int, BytesParts, BytesParts]
+
+@final
+class ColumnBuilder:
+    start_offset: int
+    stop_offset: int
+    def __init__(
+        self,
+        columns: int,
+        max_rows: int,
+        max_bytes: int,
+        decompress: Decompress,
+        aborted: Buffer = b"",
+    ) -> None: ...
+    @property
+    def next_offset(self) -> int: ...
+    @property
+    def rows(self) -> int: ...
+    def load(self, buf: Buffer, start: int, stop: int) -> None: ...
+    def fill(self) -> int: ...
+    def take(
+        self,
+    ) -> tuple[
+        int,
+        BytesParts | None,
+        BytesParts | None,
+        bytes | None,
+        bytes | None,
+        bytes | None,
+        HeadersParts | None,
+    ]: ...

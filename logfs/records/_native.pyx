@@ -4,8 +4,9 @@
 
 This file reads and renders single records; its parts, included at the end, are ``_legacy``,
 ``_search``, ``_decode``, ``_producers``, ``_index`` (IndexBuilder), ``_render`` (Renderer),
-``_lines``, ``_encode``, ``_spread``, ``_clean`` (OffsetMap, BatchFilter), ``_dump`` (Dumper) and ``_survivors``
-(Survivors). The layout of a batch stands in ``logfs.records.batch``, that of a message of formats v0
+``_lines``, ``_encode``, ``_spread``, ``_clean`` (OffsetMap, BatchFilter), ``_dump`` (Dumper),
+``_survivors`` (Survivors) and ``_columns`` (ColumnBuilder). The layout of a batch stands in
+``logfs.records.batch``, that of a message of formats v0
 and v1, which every reader here takes for a batch, in ``logfs.records.legacy``.
 
 Renderings of one record, each ended by one LF:
@@ -547,3 +548,4 @@ include "_spread.pxi"
 include "_clean.pxi"
 include "_dump.pxi"
 include "_survivors.pxi"
+include "_columns.pxi"
