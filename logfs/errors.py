@@ -148,6 +148,10 @@ class DeletedError(LogfsError):
     """The topic, or a segment that a fixed name was resolved to, has been deleted."""
 
 
+class DataLossError(LogfsError):
+    """Records that a job was to read are gone, or are not there as they were."""
+
+
 class CleaningAbortedError(LogfsError):
     """A compaction ended before it was done; the log is as before, or smaller, and as valid."""
 

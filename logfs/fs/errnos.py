@@ -81,6 +81,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.ReadOnlyError: errno.EROFS,
     errors.LogOfflineError: errno.EIO,
     errors.DeletedError: errno.ESTALE,
+    errors.DataLossError: errno.ESTALE,
     errors.CleaningAbortedError: errno.EAGAIN,
     errors.LockedError: errno.EBUSY,
     errors.ControlError: errno.EPROTO,

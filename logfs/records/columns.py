@@ -45,11 +45,11 @@ class BytesColumn(NamedTuple):
 
 
 class HeadersColumn(NamedTuple):
-    """A column of lists of headers; ``count`` is the number of headers in all of them."""
+    """A column of lists of headers; ``total`` is the number of headers in all of them."""
 
     valid: bytes | None
     ends: bytes
-    count: int
+    total: int
     keys: BytesColumn
     values: BytesColumn
 
@@ -83,8 +83,8 @@ class RecordColumns(NamedTuple):
 def _headers(
     valid: bytes | None,
     ends: bytes,
-    count: int,
+    total: int,
     keys: tuple[bytes | None, bytes, bytes],
     values: tuple[bytes | None, bytes, bytes],
 ) -> HeadersColumn:
-    return HeadersColumn(valid, ends, count, BytesColumn(*keys), BytesColumn(*values))
+    return HeadersColumn(valid, ends, total, BytesColumn(*keys), BytesColumn(*values))

@@ -47,7 +47,7 @@ def strings(rows: int, column: BytesColumn) -> list[bytes | None]:
 
 def lists(rows: int, column: HeadersColumn) -> list[tuple[tuple[bytes, bytes | None], ...] | None]:
     ends = numbers("i", rows + 1, column.ends)
-    keys, values = strings(column.count, column.keys), strings(column.count, column.values)
+    keys, values = strings(column.total, column.keys), strings(column.total, column.values)
     pairs = [(key or b"", value) for key, value in zip(keys, values, strict=True)]
     return [
         tuple(pairs[ends[row] : ends[row + 1]]) if is_valid(column.valid, row) else None

@@ -1,0 +1,227 @@
+"""Where a partition begins and ends as its files are now, and where in it a moment is.
+
+``refresh`` is a look; most cost two stats. The end is that of the last whole batch with a right
+checksum: what a writer is just putting there counts as not there yet. The snapshot that a look
+leaves behind knows no positions, only offsets.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.errors import CorruptRecordError, NoSuchPartitionError
+from logfs.log.following.entries import read_last
+from logfs.log.following.files import FollowedSegments
+from logfs.log.following.listing import RACY_MS
+from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
+from logfs.log.names import FileKind
+from logfs.log.reading.lookup import offset_for_time, offset_hint
+from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
+from logfs.log.scanning.committed import Committed
+from logfs.log.scanning.listing import SegmentNames, list_names
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
+from logfs.records._native import sound_batches
+from logfs.types import IsolationLevel, Positions, TopicPartition
+
+_NOWHERE = Positions()
+_MAY_BE_ANY_TIME = 2**63 - 1
+_TRIES = 10
+"""Looks at a directory whose names change from one call to the next."""
+_FAR_BYTES = 4 * 1024 * 1024
+"""Growth behind which the end is found from the index again."""
+
+
+class Bounds(NamedTuple):
+    """What checkpoint files say of a partition: its log start offset and its high watermark."""
+
+    start_offset: int = 0
+    high_watermark: int | None = None
+
+
+NO_BOUNDS = Bounds()
+
+
+class StoredLog:
+    """One partition. One thread at a time.
+
+    Args:
+        disk: The data directory.
+        opened: The open segments of the directory.
+        topic_partition: Which one.
+
+    Attributes:
+        snapshot: What the last look found.
+    """
+
+    snapshot: Snapshot
+
+    def __init__(
+        self, disk: Disk, opened: FollowedSegments, topic_partition: TopicPartition
+    ) -> None:
+        self.disk = disk
+        self.topic_partition = topic_partition
+        self._opened = opened
+        self._names: SegmentNames | None = None
+        self._mtime_ms: int | None = None
+        self._size = -1
+        self._indexed_size = 0
+        self._end: tuple[int, int] = (0, 0)
+        self._bounds = Bounds()
+        self._committed = Committed(disk, topic_partition.directory)
+
+    def refresh(self, now_ms: int, bounds: Bounds = NO_BOUNDS) -> None:
+        """Look at the partition.
+
+        Args:
+            now_ms: The clock.
+            bounds: What the checkpoint files say now.
+
+        Raises:
+            NoSuchPartitionError: It is gone.
+            OSError: The disk failed.
+        """
+        self._bounds = bounds
+        for _ in range(_TRIES):
+            try:
+                mtime_ms = self.disk.stat(self.topic_partition.directory).mtime_ms
+                if mtime_ms != self._mtime_ms:
+                    self._look(mtime_ms, now_ms)
+                self._find_end()
+            except FileNotFoundError:
+                self._mtime_ms = None  # names are just changing
+            else:
+                return
+        raise NoSuchPartitionError(
+            f"{self.topic_partition} is not there, or is just being made or deleted"
+        )
+
+    def earliest(self) -> int:
+        """Return the log start offset."""
+        return self.snapshot.start.offset
+
+    def latest(self, level: IsolationLevel, now_ms: int) -> int:
+        """Return the offset behind the last record that a level shows."""
+        return self._seen(level, now_ms).visible_end(level).offset
+
+    def offset_for_time(self, timestamp_ms: int, level: IsolationLevel, now_ms: int) -> int | None:
+        """Return the offset of the first record that is seen at or after a moment; None if none is.
+
+        Raises:
+            CorruptRecordError: A segment that may hold it cannot be read.
+        """
+        seen = self._seen(level, now_ms)
+        for segment in seen.segments[:-1]:
+            if segment.max_timestamp < 0:
+                segment.max_timestamp = self._largest_timestamp(segment)
+        timed = Snapshot.of(seen.segments, seen.start, seen.end)
+        timed = timed._replace(
+            aborted=seen.aborted, unstable=seen.unstable, watermark=seen.watermark
+        )
+        return offset_for_time(timed, timestamp_ms, level)
+
+    def _seen(self, level: IsolationLevel, now_ms: int) -> Snapshot:
+        if level is not IsolationLevel.READ_COMMITTED or self._names is None:
+            return self.snapshot
+        return self._committed.look_up(self.snapshot, self._names, now_ms)
+
+    def _look(self, mtime_ms: int, now_ms: int) -> None:
+        """Take over the names that are there; segments that are as they were stay."""
+        found = list_names(self.disk, self.topic_partition.directory)
+        if not found.logs:
+            raise FileNotFoundError("there is no segment in it")
+        old = {} if self._names is None else {s.base_offset: s for s in self.snapshot.segments}
+        bases = list(found.logs)
+        segments = []
+        for number, base_offset in enumerate(bases):
+            segment, inode = old.get(base_offset), found.logs[base_offset]
+            if segment is None or segment.inode != inode:
+                segment = self._describe(base_offset, found)
+            if number < len(bases) - 1:
+                segment.next_offset = bases[number + 1]
+                if not segment.size_bytes:
+                    segment.close_files()  # with the index that it had when it was the newest
+                    segment.size_bytes = self.disk.stat(segment.name).size
+            segments.append(segment)
+        if self._names is None or segments[-1] is not self.snapshot.active:
+            self._size, self._end, self._indexed_size = -1, (0, bases[-1]), 0
+        self._names = found
+        self._mtime_ms = None if mtime_ms > now_ms - RACY_MS else mtime_ms
+        self._publish(tuple(segments))
+
+    def _describe(self, base_offset: int, found: SegmentNames) -> Segment:
+        segment = Segment(self._opened, self.topic_partition.directory, base_offset, _NOWHERE)
+        segment.inode = found.logs[base_offset]
+        if base_offset in found.swapped:
+            segment.swapped = frozenset(FileKind) - {FileKind.SNAPSHOT}
+        return segment
+
+    def _publish(self, segments: tuple[Segment, ...]) -> None:
+        position, offset = self._end
+        first = segments[0].base_offset
+        start = min(max(first, self._bounds.start_offset), max(offset, first))
+        watermark = self._bounds.high_watermark
+        self.snapshot = Snapshot(
+            segments,
+            LogPoint(start, _NOWHERE),
+            LogEnd(offset, _NOWHERE, position, _MAY_BE_ANY_TIME),
+            watermark=None if watermark is None else LogPoint(min(watermark, offset), _NOWHERE),
+        )
+
+    def _find_end(self) -> None:
+        """Go on from where the end was seen last."""
+        segments = self.snapshot.segments
+        active = segments[-1]
+        size = self.disk.stat(active.name).size
+        if size < self._size or size < self._end[0]:
+            self._end = 0, active.base_offset  # it has been truncated
+            self._committed.forget()
+        if size - self._indexed_size > _FAR_BYTES:
+            active.close_files()  # its index has grown as well
+            self._indexed_size = size
+        if size != self._size or self._end[0] != size:
+            self._end = end_of(active, size, *self._end)
+            self._size = size
+        self._publish(segments)
+
+    def _largest_timestamp(self, segment: Segment) -> int:
+        """Return what the time index of a sealed segment ends with. Source: Kafka LogSegment."""
+        name = segment.file_name(FileKind.TIME_INDEX)
+        entry = read_last(self.disk, name, TIME_INDEX.entry_bytes)
+        timestamp = decode_time_entry(entry, 0, segment.base_offset).timestamp if entry else -1
+        return timestamp if timestamp >= 0 else _MAY_BE_ANY_TIME
+
+
+def end_of(segment: Segment, size: int, position: int, offset: int) -> tuple[int, int]:
+    """Return where the last whole batch of a segment ends, and the offset behind it.
+
+    Args:
+        segment: The newest segment.
+        size: Bytes of its ``.log``.
+        position: Where a batch ends, or 0: as far as is known already.
+        offset: The offset behind that.
+    """
+    if size - position > _FAR_BYTES:
+        position = max(position, offset_hint(segment, _MAY_BE_ANY_TIME, size))
+    window = Window()
+    while position < size:
+        chunk = SEQUENTIAL_BYTES if size - position > LOOKUP_BYTES else LOOKUP_BYTES
+        try:
+            window.load(segment.files().log, position, size, chunk, True)
+        except CorruptRecordError:
+            break
+        done, behind = sound_batches(window.buffer, 0, window.stop)
+        position += done
+        offset = offset if behind is None else behind
+        if done < window.stop:
+            break
+    return position, offset
+
+
+def read_bounds(
+    starts: Mapping[TopicPartition, int],
+    watermarks: Mapping[TopicPartition, int],
+    topic_partition: TopicPartition,
+) -> Bounds:
+    """Return what the checkpoint files say of a partition."""
+    return Bounds(starts.get(topic_partition, 0), watermarks.get(topic_partition))

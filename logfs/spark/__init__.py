@@ -1,0 +1,30 @@
+"""Spark's data source ``logfs``: logs as tables and streams, in PySpark's Python data source API.
+
+    spark.read.format("logfs").option("subscribe", "orders").load("/var/lib/logfs")
+    spark.readStream.format("logfs").load("/var/lib/logfs/orders/0@-1h")
+
+Columns, option names, defaults and precedence are those of Spark's Kafka source, so that a job
+moves between the two by its format and its path. Spark finds the source without registration,
+through the module ``pyspark_logfs`` beside this package.
+
+    options      what may be asked for: names, defaults, refusals                     pure
+    selection    which topics and partitions                                          pure
+    bounds       where to begin and end                                               pure
+    offsets      the offsets of a stream, as Kafka's source writes them               pure
+    limits       how much of what is new goes into one batch of a stream              pure
+    planning     ranges of offsets to tasks                                           pure
+    schema       the columns
+    paths        which data directories a path names
+    directories  the partitions in them, where they begin and end
+    arrow        columns of records to Arrow's record batches                         pyarrow
+    tasks        what a task carries and what it does on a worker
+    batch, streaming, source                                                          pyspark
+
+The driver resolves everything to ranges of offsets; a task finds the files by itself, so that
+compaction and retention may go on meanwhile. Nothing here takes a lock or writes, and workers need
+neither pyfuse3 nor trio.
+
+The sink will stand beside it: ``staging`` (a task's records as plain files in the partition
+directories), ``publishing`` (offsets for them, through the daemon or under the lock), ``sink``. So
+will ``jobs``: verify, reindex, compact and export, over the code of the local commands.
+"""

@@ -1,0 +1,284 @@
+"""Where reading begins and ends: the options that say so, and what they mean in a partition. Pure.
+
+A bound is a point of the addresses (``logfs.log.reading.address``), for all partitions or for each.
+
+    from, to                                one point for all: 2026-11-20, -1h, offset=-100, latest
+    startingTimestamp, endingTimestamp      milliseconds since the epoch, for all
+    ...OffsetsByTimestamp                   {"orders": {"0": 1700000000000}}
+    ...Offsets                              earliest, latest, {"orders": {"0": 23, "1": -2}}
+
+``from`` and ``to`` mean what they mean in an address: what has not been reached is the end, what is
+not kept any more is the first record that is. The others mean what they mean to Spark's Kafka
+source, the upper ones before the lower ones. In JSON -2 is the earliest, -1 the latest offset.
+
+Source: Spark KafkaSourceProvider, KafkaOffsetReaderAdmin.
+"""
+
+import json
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Protocol
+
+from logfs.errors import BadSelectorError, DataLossError, InvalidConfigError
+from logfs.log.reading.address import (
+    Ago,
+    AtByte,
+    AtOffset,
+    Earliest,
+    Latest,
+    Moment,
+    Now,
+    Point,
+    parse_point,
+)
+from logfs.types import TopicPartition
+
+_EARLIEST, _LATEST = -2, -1
+
+
+class Log(Protocol):
+    """What has to be known of a partition."""
+
+    def earliest(self) -> int:
+        """Return the log start offset."""
+        ...
+
+    def latest(self) -> int:
+        """Return the offset behind the last record that is seen."""
+        ...
+
+    def offset_for_time(self, timestamp_ms: int) -> int | None:
+        """Return the offset of the first record at or after a moment; None if none is."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where to begin, or to end.
+
+    Attributes:
+        option: The option that says so, for messages.
+        everywhere: The point in every partition; None if each has its own.
+        each: The point in each partition.
+        is_selector: It means what it means in an address.
+        misses_are_latest: A time that nothing has reached is the end, not an error.
+    """
+
+    option: str
+    everywhere: Point | None = None
+    each: Mapping[TopicPartition, Point] | None = None
+    is_selector: bool = False
+    misses_are_latest: bool = False
+
+    def check(self, partitions: Collection[TopicPartition]) -> None:
+        """Check that it says something of just these partitions.
+
+        Raises:
+            InvalidConfigError: It does not.
+        """
+        if self.each is not None and self.each.keys() != set(partitions):
+            raise InvalidConfigError(
+                f"{self.option} must name all partitions that are read and no others (-1: latest, "
+                f"-2: earliest): it names {_listed(self.each)}, read are {_listed(partitions)}"
+            )
+
+    def point(self, topic_partition: TopicPartition) -> Point:
+        """Return the point in a partition."""
+        if self.everywhere is not None:
+            return self.everywhere
+        return (self.each or {})[topic_partition]
+
+
+EVERYTHING = (Bound("startingOffsets", Earliest()), Bound("endingOffsets", Latest()))
+"""Of a batch."""
+
+
+def parse_starting(
+    options: Mapping[str, str], zone: tzinfo, default: Point, *, is_stream: bool
+) -> Bound:
+    """Return where to begin.
+
+    Args:
+        options: By their names.
+        zone: Of dates that name none.
+        default: Without any of them.
+        is_stream: Latest is a place to begin.
+
+    Raises:
+        InvalidConfigError, BadSelectorError: One of them does not parse, or makes no sense.
+    """
+    strategy = options.get("startingOffsetsByTimestampStrategy", "error").strip().lower()
+    if strategy not in {"error", "latest"}:
+        raise InvalidConfigError(
+            f"startingOffsetsByTimestampStrategy {strategy!r}: expected error or latest"
+        )
+    bound = _parse(options, ("from", "starting"), zone, misses_are_latest=strategy == "latest")
+    bound = bound or Bound("startingOffsets", default)
+    points = [bound.everywhere] if bound.each is None else list(bound.each.values())
+    if not is_stream and not bound.is_selector and Latest() in points:
+        raise InvalidConfigError(f"{bound.option} is latest, behind which a batch reads nothing")
+    return bound
+
+
+def parse_ending(options: Mapping[str, str], zone: tzinfo) -> Bound:
+    """Return where a batch ends; see ``parse_starting``."""
+    bound = _parse(options, ("to", "ending"), zone, misses_are_latest=True)
+    bound = bound or Bound("endingOffsets", Latest())
+    points = [bound.everywhere] if bound.each is None else list(bound.each.values())
+    if not bound.is_selector and Earliest() in points:
+        raise InvalidConfigError(f"{bound.option} is earliest, before which there is nothing")
+    return bound
+
+
+def check_order(start: Bound, end: Bound) -> None:
+    """Check that two bounds that name partitions one by one fit together.
+
+    Raises:
+        InvalidConfigError: They name different partitions, or an end before its begin.
+    """
+    if start.each is None or end.each is None:
+        return
+    if start.each.keys() != end.each.keys():
+        raise InvalidConfigError(
+            f"{start.option} and {end.option} name different partitions: {_listed(start.each)}; "
+            f"{_listed(end.each)}"
+        )
+    for topic_partition, first in start.each.items():
+        last = end.each[topic_partition]
+        if isinstance(first, AtOffset) and isinstance(last, AtOffset) and first.n > last.n:
+            raise InvalidConfigError(
+                f"{topic_partition}: {start.option} {first.n} is behind {end.option} {last.n}"
+            )
+
+
+def start_of(bound: Bound, topic_partition: TopicPartition, log: Log, now_ms: int) -> int:
+    """Return the offset at which reading begins, perhaps one that is gone already.
+
+    Raises:
+        DataLossError: It lies behind the end; if that is no reason to stop, begin at the end.
+        InvalidConfigError: Nothing has reached the time, and that is an error.
+    """
+    point = bound.point(topic_partition)
+    if isinstance(point, AtOffset) and point.n >= 0 and not bound.is_selector:
+        if point.n > log.latest():
+            raise DataLossError(
+                f"{topic_partition}: {bound.option} {point.n} lies behind the end of the log, "
+                f"{log.latest()}"
+            )
+        return point.n
+    offset = _offset(point, log, now_ms)
+    if offset is None and not (bound.is_selector or bound.misses_are_latest):
+        raise InvalidConfigError(
+            f"{topic_partition}: no record is at or after the time of {bound.option}; "
+            "startingOffsetsByTimestampStrategy=latest would begin at the end"
+        )
+    return log.latest() if offset is None else min(max(offset, log.earliest()), log.latest())
+
+
+def end_of(bound: Bound, topic_partition: TopicPartition, log: Log, now_ms: int) -> int:
+    """Return the offset at which reading ends, exclusive, perhaps one beyond the end of the log."""
+    point = bound.point(topic_partition)
+    if isinstance(point, AtOffset) and point.n >= 0 and not bound.is_selector:
+        return point.n
+    offset = _offset(point, log, now_ms)
+    return log.latest() if offset is None else min(offset, log.latest())
+
+
+def _offset(point: Point, log: Log, now_ms: int) -> int | None:
+    match point:
+        case Earliest():
+            return log.earliest()
+        case Latest():
+            return log.latest()
+        case AtOffset(n):
+            return n if n >= 0 else log.latest() + n
+        case Now():
+            return log.offset_for_time(now_ms)
+        case Ago(duration_ms):
+            return log.offset_for_time(now_ms - duration_ms)
+        case Moment(timestamp_ms):
+            return log.offset_for_time(timestamp_ms)
+        case AtByte():
+            raise InvalidConfigError("byte=N means a place in a file, not in a table")
+
+
+def _parse(
+    options: Mapping[str, str], names: tuple[str, str], zone: tzinfo, *, misses_are_latest: bool
+) -> Bound | None:
+    selector, kind = names
+    by_kafka = f"{kind}Timestamp", f"{kind}OffsetsByTimestamp", f"{kind}Offsets"
+    given = [name for name in by_kafka if name in options]
+    if selector in options:
+        if given:
+            raise InvalidConfigError(
+                f"{selector} and {given[0]} both say where to {_VERBS[selector]}: give one"
+            )
+        return Bound(selector, parse_selector(selector, options[selector], zone), None, True)
+    if not given:
+        return None
+    name, text = given[0], options[given[0]].strip()
+    if name == f"{kind}Timestamp":
+        return Bound(name, Moment(_parse_ms(name, text)), None, False, misses_are_latest)
+    if name == f"{kind}OffsetsByTimestamp":
+        times = {one: Moment(n) for one, n in _parse_each(name, text, 0).items()}
+        return Bound(name, None, times, False, misses_are_latest)
+    word = {"earliest": Earliest(), "latest": Latest()}.get(text.lower())
+    if word is not None:
+        return Bound(name, word)
+    return Bound(name, None, {o: _kafka_point(n) for o, n in _parse_each(name, text, -2).items()})
+
+
+_VERBS = {"from": "begin", "to": "end"}
+
+
+def parse_selector(option: str, text: str, zone: tzinfo) -> Point:
+    """Return the point that an option, or the part of an address, says.
+
+    Raises:
+        BadSelectorError: It does not parse, or names a byte.
+    """
+    try:
+        point = parse_point(text.strip(), zone)
+    except BadSelectorError as error:
+        raise BadSelectorError(f"{option} {error}") from None
+    if isinstance(point, AtByte):
+        raise BadSelectorError(f"{option} {text!r}: a byte is no place in a table; use offset=N")
+    return point
+
+
+def _kafka_point(number: int) -> Point:
+    if number == _EARLIEST:
+        return Earliest()
+    return Latest() if number == _LATEST else AtOffset(number)
+
+
+def _parse_ms(name: str, text: str) -> int:
+    if not text.isascii() or not text.isdecimal():
+        raise InvalidConfigError(f"{name} {text!r}: expected milliseconds since the epoch")
+    return int(text)
+
+
+def _parse_each(name: str, text: str, least: int) -> dict[TopicPartition, int]:
+    kind = "earliest, latest or " if name.endswith("Offsets") else ""
+    wrong = InvalidConfigError(
+        f'{name} {text!r}: expected {kind}JSON such as {{"orders": {{"0": 23, "1": 345}}}}'
+    )
+    try:
+        found = json.loads(text)
+        if not isinstance(found, dict) or not found:
+            raise wrong
+        each = {
+            TopicPartition(topic, int(number)): value
+            for topic, row in found.items()
+            for number, value in row.items()
+        }
+    except (ValueError, AttributeError):
+        raise wrong from None
+    if not all(type(value) is int and value >= least for value in each.values()):
+        raise wrong
+    return each
+
+
+def _listed(partitions: Collection[TopicPartition]) -> str:
+    return ", ".join(map(str, sorted(partitions))) or "none"
