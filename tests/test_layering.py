@@ -27,7 +27,9 @@ MAY_IMPORT = {
     "machine": {"errors", "types", "log"},
     "library": {"errors", "types", "config", "records", "disk", "log", "client", "machine"},
     "fs": {"__init__", "errors", "types", "config", "records", "disk", "log", "control", "machine"},
-    "spark": {"errors", "types", "config", "records", "disk", "log", "client"},
+    "spark": {
+        *("errors", "types", "config", "records", "disk", "log", "client", "machine", "library"),
+    },
     "cli": {
         *("__init__", "errors", "types", "config", "records", "disk", "log", "client", "machine"),
         *("library", "fs", "spark"),

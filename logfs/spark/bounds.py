@@ -223,12 +223,12 @@ def _parse(
     if name == f"{kind}OffsetsByTimestamp":
         times = {one: Moment(n) for one, n in _parse_each(name, text, 0).items()}
         return Bound(name, None, times, False, misses_are_latest)
-    word = {"earliest": Earliest(), "latest": Latest()}.get(text.lower())
-    if word is not None:
-        return Bound(name, word)
+    if text.lower() in _WORDS:
+        return Bound(name, _WORDS[text.lower()])
     return Bound(name, None, {o: _kafka_point(n) for o, n in _parse_each(name, text, -2).items()})
 
 
+_WORDS: dict[str, Point] = {"earliest": Earliest(), "latest": Latest()}
 _VERBS = {"from": "begin", "to": "end"}
 
 

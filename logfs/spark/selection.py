@@ -10,7 +10,7 @@ Source: Spark ConsumerStrategy; in its pattern, too, topics that begin with ``__
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from logfs.errors import InvalidConfigError, NoSuchPartitionError, NoSuchTopicError
@@ -123,5 +123,5 @@ def _parse_assign(text: str) -> frozenset[TopicPartition]:
     return frozenset(partitions)
 
 
-def _listed(names: Collection[str] | map[str]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(sorted(names))

@@ -1,0 +1,146 @@
+"""The partitions of some data directories: which there are, where they begin and end now.
+
+Kept as long as a query plans, so that a look costs a few stats: of the roots, of each partition
+directory, of each newest segment.
+"""
+
+from collections.abc import Collection, Iterable
+
+from logfs.disk.posix import PosixDisk
+from logfs.errors import InvalidConfigError, NoSuchPartitionError
+from logfs.log import names
+from logfs.log.checkpointing import read_checkpoint
+from logfs.log.following.files import FollowedSegments
+from logfs.log.following.listing import RACY_MS
+from logfs.log.loading.loader import list_partitions
+from logfs.log.scanning.pieces import cut, size_of
+from logfs.log.scanning.stored import StoredLog, read_bounds
+from logfs.machine.host import system_clock
+from logfs.spark.planning import SizedRange
+from logfs.types import IsolationLevel, TopicPartition
+
+_OPEN_SEGMENTS = 16
+
+now_ms = system_clock().now_ms
+
+
+class SeenLog:
+    """A partition as a reader of a level sees it: a ``bounds.Log``."""
+
+    def __init__(self, stored: StoredLog, root: str, level: IsolationLevel) -> None:
+        self.stored = stored
+        self.root = root
+        self._level = level
+
+    def earliest(self) -> int:
+        """See ``bounds.Log``."""
+        return self.stored.earliest()
+
+    def latest(self) -> int:
+        """See ``bounds.Log``."""
+        return self.stored.latest(self._level, now_ms())
+
+    def offset_for_time(self, timestamp_ms: int) -> int | None:
+        """See ``bounds.Log``."""
+        return self.stored.offset_for_time(timestamp_ms, self._level, now_ms())
+
+    def pieces(self, start: int, end: int, most_bytes: int) -> list[SizedRange]:
+        """Cut a range of offsets at places that the indexes know; see ``pieces.cut``."""
+        one = self.stored.topic_partition
+        return [
+            SizedRange(one, *piece) for piece in cut(self.stored.snapshot, start, end, most_bytes)
+        ]
+
+    def size_of(self, start: int, end: int) -> int:
+        """Return about how many bytes of the log a range of offsets takes."""
+        return size_of(self.stored.snapshot, start, end) if start < end else 0
+
+
+class Root:
+    """One data directory."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.disk = PosixDisk(path)
+        self.opened = FollowedSegments(self.disk, _OPEN_SEGMENTS)
+        self._mtime_ms: int | None = None
+        self._partitions: list[TopicPartition] = []
+        self._checkpoints: dict[str, tuple[tuple[int, int, int], dict[TopicPartition, int]]] = {}
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return the partitions that are there."""
+        mtime_ms = self.disk.stat("").mtime_ms
+        if mtime_ms != self._mtime_ms:
+            self._partitions = list_partitions(self.disk, read_only=True)
+            self._mtime_ms = None if mtime_ms > now_ms() - RACY_MS else mtime_ms
+        return self._partitions
+
+    def checkpoint(self, name: str) -> dict[TopicPartition, int]:
+        """Return what a checkpoint file says now."""
+        try:
+            found = self.disk.stat(name)
+        except FileNotFoundError:
+            return {}
+        key = found.size, found.mtime_ms, found.inode
+        known = self._checkpoints.get(name)
+        if known is None or known[0] != key:
+            known = self._checkpoints[name] = key, read_checkpoint(self.disk, name)
+        return known[1]
+
+
+class Directories:
+    """Several data directories, of which each partition is in one.
+
+    Args:
+        paths: The directories.
+        level: What is seen of their logs.
+    """
+
+    def __init__(self, paths: Iterable[str], level: IsolationLevel) -> None:
+        self._roots = [Root(path) for path in paths]
+        self._level = level
+        self._logs: dict[TopicPartition, SeenLog] = {}
+
+    def partitions(self) -> dict[TopicPartition, Root]:
+        """Return the partitions that are there, each with where it is.
+
+        Raises:
+            InvalidConfigError: A partition is in two directories.
+            OSError: A directory cannot be read.
+        """
+        found: dict[TopicPartition, Root] = {}
+        for root in self._roots:
+            for one in root.partitions():
+                other = found.setdefault(one, root)
+                if other is not root:
+                    raise InvalidConfigError(
+                        f"{one} is in {other.path} and in {root.path}: expected it in one of them"
+                    )
+        return found
+
+    def look(self, wanted: Collection[TopicPartition]) -> dict[TopicPartition, SeenLog]:
+        """Look at some partitions; those that are gone, or just being made, are left out."""
+        present = self.partitions()
+        for gone in self._logs.keys() - present.keys():
+            del self._logs[gone]
+        seen = {}
+        for one in wanted:
+            root = present.get(one)
+            if root is None:
+                continue
+            log = self._logs.get(one)
+            if log is None or log.root != root.path:
+                stored = StoredLog(root.disk, root.opened, one)
+                log = self._logs[one] = SeenLog(stored, root.path, self._level)
+            bounds = read_bounds(
+                root.checkpoint(names.LOG_START_OFFSET_CHECKPOINT),
+                root.checkpoint(names.REPLICATION_OFFSET_CHECKPOINT),
+                one,
+            )
+            try:
+                log.stored.refresh(now_ms(), bounds)
+            except NoSuchPartitionError:
+                del self._logs[one]
+                continue
+            seen[one] = log
+        return seen

@@ -1,0 +1,206 @@
+"""The options of the data source: their names, defaults and refusals. Pure but for the path.
+
+Names are those of Spark's Kafka source, whatever their case, and a few more; what only a network
+needs is accepted and does nothing. An option that neither knows is refused: it is a typing error.
+
+Source: Spark KafkaSourceProvider, and its documentation.
+"""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import tzinfo
+
+from logfs.errors import InvalidConfigError
+from logfs.log.reading.address import Earliest, Latest
+from logfs.spark.bounds import Bound, check_order, parse_ending, parse_starting
+from logfs.spark.limits import Limits, parse_limits
+from logfs.spark.paths import Source, parse_path
+from logfs.spark.selection import ASSIGN, PATTERN, SUBSCRIBE, Selection, parse_selection
+from logfs.spark.values import flag, positive
+from logfs.types import IsolationLevel, TopicPartition
+
+OPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("path", "(required)", "data directories with commas in between, or one address"),
+    (SUBSCRIBE, "", "topics with commas in between"),
+    (PATTERN, "", "a regular expression, found anywhere in a topic's name"),
+    (ASSIGN, "", 'partitions: {"orders": [0, 1]}'),
+    ("from", "", "where to begin: -1h, 2026-11-20, offset=-100, earliest, latest"),
+    ("to", "", "where a batch ends, exclusive"),
+    (
+        "startingOffsets",
+        "earliest; a stream: latest",
+        'earliest, latest or {"orders": {"0": 23}}; -2 earliest, -1 latest',
+    ),
+    ("endingOffsets", "latest", "the same, exclusive; not of a stream"),
+    ("startingTimestamp", "", "milliseconds since the epoch"),
+    ("endingTimestamp", "", "the same; not of a stream"),
+    ("startingOffsetsByTimestamp", "", '{"orders": {"0": 1700000000000}}'),
+    ("endingOffsetsByTimestamp", "", "the same; not of a stream"),
+    ("startingOffsetsByTimestampStrategy", "error", "if no record is that new: error or latest"),
+    ("failOnDataLoss", "true", "stop when records are gone that were to be read"),
+    ("minPartitions", "", "at least so many tasks"),
+    ("maxRecordsPerPartition", "", "at most so many offsets a task"),
+    ("maxOffsetsPerTrigger", "", "at most so many offsets a batch of a stream"),
+    ("maxBytesPerTrigger", "", "at most about so many bytes a batch of a stream"),
+    ("minOffsetsPerTrigger", "", "a batch of a stream waits for so many offsets"),
+    ("maxTriggerDelay", "15m", "but no longer than this"),
+    ("includeHeaders", "false", "a column headers"),
+    (
+        "kafka.isolation.level",
+        "read_uncommitted",
+        "read_uncommitted, read_committed or high_watermark",
+    ),
+)
+"""Rows (name, default, meaning)."""
+
+_WITHOUT_MEANING = (
+    "groupIdPrefix",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+)
+_REFUSED = {
+    "kafka.auto.offset.reset": "where to begin is said by startingOffsets",
+    "kafka.key.deserializer": "keys are read as bytes: cast them",
+    "kafka.value.deserializer": "values are read as bytes: cast them",
+    "kafka.enable.auto.commit": "no offsets are committed",
+    "kafka.interceptor.classes": "nothing can come between",
+}
+_OF_A_BATCH = ("to", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+_KAFKAS = "kafka."
+_KNOWN = {name.lower(): name for name, _, _ in OPTIONS} | {
+    name.lower(): name for name in _WITHOUT_MEANING
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """What is to be read.
+
+    Attributes:
+        roots: The data directories.
+        selection: Which partitions.
+        start: Where to begin.
+        end: Where a batch ends.
+        level: What is seen.
+        fails_on_loss: Stop when records are gone that were to be read.
+        min_partitions: Tasks at least; None: as many as there is work for.
+        max_records: Offsets of a task at most; None: any number.
+        has_headers: There is a column of headers.
+        limits: Of the batches of a stream.
+    """
+
+    roots: tuple[str, ...]
+    selection: Selection
+    start: Bound
+    end: Bound
+    level: IsolationLevel
+    fails_on_loss: bool
+    min_partitions: int | None
+    max_records: int | None
+    has_headers: bool
+    limits: Limits
+
+
+def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) -> ReadOptions:
+    """Parse the options of a table or stream.
+
+    Args:
+        options: As they were given.
+        zone: Of dates that name none.
+        is_stream: It is a stream.
+
+    Raises:
+        LogfsError: One is unknown, does not parse, or does not go with another.
+        OSError: The path cannot be read.
+    """
+    given = _named(options)
+    if is_stream:
+        for name in _OF_A_BATCH:
+            if name in given:
+                raise InvalidConfigError(f"{name} is no option of a stream, which has no end")
+    source = parse_path(given.get("path"), zone)
+    selection = parse_selection(given)
+    default = Latest() if is_stream else Earliest()
+    start = parse_starting(given, zone, default, is_stream=is_stream)
+    end = parse_ending(given, zone)
+    if source.topic is not None:
+        selection, start, end = _of_address(source, given, selection, (start, end), is_stream)
+    check_order(start, end)
+    return ReadOptions(
+        roots=source.roots,
+        selection=selection or Selection(),
+        start=start,
+        end=end,
+        level=_level(given),
+        fails_on_loss=flag(given, "failOnDataLoss", default=True),
+        min_partitions=positive(given, "minPartitions"),
+        max_records=positive(given, "maxRecordsPerPartition"),
+        has_headers=has_headers(options),
+        limits=parse_limits(given),
+    )
+
+
+def has_headers(options: Mapping[str, str]) -> bool:
+    """Return whether a column of headers is asked for."""
+    return flag(_named(options), "includeHeaders", default=False)
+
+
+def _named(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options under the names they are documented with; refuse others."""
+    given: dict[str, str] = {}
+    for name, text in options.items():
+        lower = name.lower()
+        if lower in _REFUSED:
+            raise InvalidConfigError(f"{name} is not supported: {_REFUSED[lower]}")
+        known = _KNOWN.get(lower)
+        if known is None and not lower.startswith(_KAFKAS):
+            near = difflib.get_close_matches(lower, _KNOWN, 1)
+            hint = f"; did you mean {_KNOWN[near[0]]}?" if near else ""
+            raise InvalidConfigError(f"there is no option {name}{hint}")
+        given[known or lower] = text
+    return given
+
+
+def _level(given: Mapping[str, str]) -> IsolationLevel:
+    name = "kafka.isolation.level"
+    text = given.get(name, IsolationLevel.READ_UNCOMMITTED).strip().lower()
+    try:
+        return IsolationLevel(text)
+    except ValueError:
+        raise InvalidConfigError(
+            f"{name} {given[name]!r}: expected {', '.join(IsolationLevel)}"
+        ) from None
+
+
+def _of_address(
+    source: Source,
+    given: Mapping[str, str],
+    selection: Selection | None,
+    bounds: tuple[Bound, Bound],
+    is_stream: bool,
+) -> tuple[Selection, Bound, Bound]:
+    """Return what an address in the path says; options must not say it again."""
+    if selection is not None:
+        raise InvalidConfigError(
+            f"the path names the topic {source.topic}: leave out subscribe, subscribePattern and "
+            "assign, or give the data directory alone"
+        )
+    topic, address, (start, end) = source.topic or "", source.address, bounds
+    if address is None:
+        return Selection(frozenset({topic})), start, end
+    chosen = Selection(partitions=frozenset({TopicPartition(topic, address.partition)}))
+    if address.start is not None:
+        said = [name for name in given if name == "from" or name.startswith("starting")]
+        if said:
+            raise InvalidConfigError(f"the path and {said[0]} both say where to begin")
+        start = Bound("the path", address.start, None, is_selector=True)
+    if address.end is not None:
+        said = [name for name in given if name in _OF_A_BATCH]
+        if said:
+            raise InvalidConfigError(f"the path and {said[0]} both say where to end")
+        if is_stream:
+            raise InvalidConfigError("the path says where to end, but a stream has no end")
+        end = Bound("the path", address.end, None, is_selector=True)
+    return chosen, start, end

@@ -1,0 +1,82 @@
+"""What the path of a table means: data directories or mount points, or one address in one of them.
+
+/var/lib/logfs                       all its topics, or those that the options choose
+/disk1/logs,/disk2/logs              the same of several, as Kafka's log.dirs
+/var/lib/logfs/orders                one topic
+/var/lib/logfs/orders/0@-1h          one partition, from an hour ago
+"""
+
+from dataclasses import dataclass
+from datetime import tzinfo
+
+from logfs.errors import BadSelectorError, InvalidConfigError, UnknownNameError
+from logfs.library.owner import data_directory
+from logfs.library.places import locate
+from logfs.log.reading.address import (
+    AtByte,
+    PartitionAddress,
+    Suffix,
+    parse_partition_name,
+    parse_topic_name,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a path names.
+
+    Attributes:
+        roots: The data directories.
+        topic: Of the address, if it is one.
+        address: What follows the topic; None if nothing does.
+    """
+
+    roots: tuple[str, ...]
+    topic: str | None = None
+    address: PartitionAddress | None = None
+
+
+def parse_path(text: str | None, zone: tzinfo) -> Source:
+    """Take the path of a table apart.
+
+    Args:
+        text: As it was given to ``load``.
+        zone: Of dates that name none.
+
+    Raises:
+        InvalidConfigError: There is no path.
+        NoDataDirectoryError: No leading part is a data directory or a mount point.
+        LogfsError: The address in it is none, or none of a table.
+        OSError: It cannot be read.
+    """
+    paths = [part.strip() for part in (text or "").split(",") if part.strip()]
+    if not paths:
+        raise InvalidConfigError(
+            'a path is missing: expected a data directory, as in .load("/var/lib/logfs")'
+        )
+    places = [locate(path.removeprefix("file:")) for path in paths]
+    if len(places) == 1 and places[0].address:
+        return _addressed(data_directory(places[0]), places[0].address, zone)
+    for path, place in zip(paths, places, strict=True):
+        if place.address:
+            raise InvalidConfigError(
+                f"{path} is no data directory: of several paths each has to be one"
+            )
+    roots = tuple(dict.fromkeys(map(data_directory, places)))
+    return Source(roots)
+
+
+def _addressed(root: str, address: tuple[str, ...], zone: tzinfo) -> Source:
+    topic = parse_topic_name(address[0])
+    if len(address) == 1:
+        return Source((root,), topic)
+    name = "/".join(address[1:])
+    found = parse_partition_name(name, zone)
+    if found.view is not Suffix.TEXT:
+        raise UnknownNameError(
+            f"{name!r}: a table has no view {found.view}, its columns are key, value, ...; "
+            f"leave {found.view} out"
+        )
+    if isinstance(found.start, AtByte) or isinstance(found.end, AtByte):
+        raise BadSelectorError(f"{name!r}: a byte is no place in a table; use offset=N")
+    return Source((root,), topic, found)

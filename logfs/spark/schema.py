@@ -1,0 +1,68 @@
+"""The columns of a table: those of Spark's Kafka source, in its order.
+
+A schema given by the user is a choice of them: what it leaves out is not decoded.
+
+Source: Spark KafkaRecordToRowConverter.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from logfs.errors import InvalidConfigError
+from logfs.records.columns import Columns
+
+
+class Column(NamedTuple):
+    """One column: its name, its type in Spark's short form, what of a record it takes."""
+
+    name: str
+    kind: str
+    takes: Columns
+
+
+HEADERS = Column("headers", "array<struct<key:string,value:binary>>", Columns.HEADERS)
+PLAIN = (
+    Column("key", "binary", Columns.KEY),
+    Column("value", "binary", Columns.VALUE),
+    Column("topic", "string", Columns(0)),
+    Column("partition", "int", Columns(0)),
+    Column("offset", "bigint", Columns.OFFSET),
+    Column("timestamp", "timestamp", Columns.TIMESTAMP),
+    Column("timestampType", "int", Columns.TIMESTAMP_TYPE),
+)
+_BY_NAME = {column.name.lower(): column for column in (*PLAIN, HEADERS)}
+
+
+def full_schema(*, has_headers: bool) -> str:
+    """Return all columns as Spark writes a schema."""
+    columns = (*PLAIN, HEADERS) if has_headers else PLAIN
+    return ", ".join(f"{column.name} {column.kind}" for column in columns)
+
+
+def chosen(fields: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
+    """Return the columns of a schema that a user may have given.
+
+    Args:
+        fields: Name and type of each, the type in Spark's short form.
+
+    Raises:
+        InvalidConfigError: A column or its type is another one.
+    """
+    columns = []
+    for name, kind in fields:
+        column = _BY_NAME.get(name.lower())
+        if column is None:
+            known = ", ".join(column.name for column in _BY_NAME.values())
+            raise InvalidConfigError(f"there is no column {name}: expected some of {known}")
+        if kind != column.kind:
+            raise InvalidConfigError(f"column {name} is {column.kind}, not {kind}: cast it")
+        columns.append(column)
+    return tuple(columns)
+
+
+def taken(columns: Sequence[Column]) -> Columns:
+    """Return what of the records is needed for some columns."""
+    wanted = Columns(0)
+    for column in columns:
+        wanted |= column.takes
+    return wanted

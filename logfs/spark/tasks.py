@@ -1,0 +1,100 @@
+"""What a task carries to a worker, and what it does there: read ranges of offsets."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from logfs.disk.posix import PosixDisk
+from logfs.errors import DataLossError
+from logfs.log.scanning.ranges import OffsetRange, RangeReader
+from logfs.spark.arrow import BatchMaker
+from logfs.spark.directories import SeenLog
+from logfs.spark.planning import Task
+from logfs.spark.schema import Column, taken
+from logfs.types import IsolationLevel, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+LOSS_HINT = "set failOnDataLoss to false to go on with what is left"
+
+
+class StoredRange(NamedTuple):
+    """A range of offsets and the data directory that it is in."""
+
+    root: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+class LogfsPartition(InputPartition):
+    """What one task reads, in order."""
+
+    def __init__(self, ranges: tuple[StoredRange, ...]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+
+
+class Work(NamedTuple):
+    """What all tasks of a query have in common; it is sent to each of them.
+
+    Attributes:
+        columns: Of the table.
+        level: What is seen.
+        fails_on_loss: Stop when records are gone.
+    """
+
+    columns: tuple[Column, ...]
+    level: IsolationLevel
+    fails_on_loss: bool
+
+    def read(self, partition: LogfsPartition) -> Iterator[pa.RecordBatch]:
+        """Read what a task is to read.
+
+        Raises:
+            DataLossError: Records of it are gone, and that is a reason to stop.
+            CorruptRecordError: A batch in it is damaged.
+            OSError: The disk failed.
+        """
+        wanted = taken(self.columns)
+        for root, topic, number, start, end in partition.ranges:
+            one = TopicPartition(topic, number)
+
+            def lost(first: int, behind: int, one: TopicPartition = one) -> None:
+                self.lose(f"{one}: offsets {first} to {behind - 1} are gone")
+
+            reader = RangeReader(
+                PosixDisk(root),
+                OffsetRange(one, start, end),
+                wanted,
+                hides_aborted=self.level is IsolationLevel.READ_COMMITTED,
+                on_loss=lost,
+            )
+            maker = BatchMaker(self.columns, one)
+            yield from map(maker.make, reader.columns())
+
+    def lose(self, what: str) -> None:
+        """Records are gone: stop, or say so and go on.
+
+        Raises:
+            DataLossError: That is a reason to stop.
+        """
+        if self.fails_on_loss:
+            raise DataLossError(f"{what}; {LOSS_HINT}")
+        logger.warning("%s; going on with what is left", what)
+
+
+def with_roots(
+    tasks: Sequence[Task], logs: Mapping[TopicPartition, SeenLog]
+) -> list[LogfsPartition]:
+    """Return tasks as Spark wants them."""
+    return [
+        LogfsPartition(
+            tuple(StoredRange(logs[one].root, *one, start, end) for one, start, end, _ in task)
+        )
+        for task in tasks
+    ]
