@@ -11,7 +11,7 @@ WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
 
-.PHONY: help demo test test-fast check format bench bench-peers clean system-packages kafka
+.PHONY: help demo test test-fast check format bench bench-peers clean system-packages kafka spark
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -19,7 +19,7 @@ help: ## list the targets
 demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 	@$(WITH_VENV) bash examples/demo.sh
 
-test: kafka ## all tests, those with a Kafka broker too
+test: kafka spark ## all tests, those with a Kafka broker and with Spark too
 	@$(WITH_VENV) python -m pytest $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
@@ -34,10 +34,10 @@ format: $(VENV)/.installed ## format, and mend what lint can mend
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
 
-bench: system-packages $(VENV)/.installed-bench ## the budgets, measured
+bench: system-packages spark $(VENV)/.installed-bench ## the budgets, measured
 	@$(WITH_VENV) python -m benchmarks $(ARGS)
 
-bench-peers: kafka $(VENV)/.installed-bench ## the same beside a Kafka broker, its tools and kcat
+bench-peers: kafka spark $(VENV)/.installed-bench ## the same beside a Kafka broker, its tools and kcat
 	@.ci/system-packages peers
 	@$(WITH_VENV) python -m benchmarks --peers $(ARGS)
 
@@ -54,6 +54,10 @@ kafka: $(VENV)/.installed
 	@.ci/system-packages kafka
 	@$(PYTHON) -m tests.kafka.jars
 
+# Java, and PySpark, which is half a gigabyte.
+spark: $(VENV)/.installed-spark
+	@.ci/system-packages spark
+
 # The package is installed editable: what changes in Python counts at once, these need a new build.
 $(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records/*., pyx pxi h))
 	@.ci/system-packages
@@ -68,4 +72,9 @@ $(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records
 
 $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.installed
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[bench]'
+	@touch $@
+
+$(VENV)/.installed-spark: pyproject.toml | $(VENV)/.installed
+	@echo "logfs: installing PySpark, about a minute the first time"
+	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark]'
 	@touch $@
