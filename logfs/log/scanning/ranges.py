@@ -77,8 +77,9 @@ class RangeReader:
         builder = ColumnBuilder(
             self._wanted, MOST_ROWS, MOST_BYTES, decompress, self._aborted_table()
         )
-        builder.start_offset, builder.stop_offset = self._next, self._end
+        builder.stop_offset = self._end
         for segment, window in self._windows():
+            builder.start_offset = self._next  # a segment may be read a second time
             builder.load(window.buffer, 0, window.stop)
             try:
                 while (answer := builder.fill()) == FULL:

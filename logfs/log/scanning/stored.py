@@ -21,7 +21,7 @@ from logfs.log.scanning.committed import Committed
 from logfs.log.scanning.listing import SegmentNames, list_names
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
-from logfs.records._native import sound_batches
+from logfs.records._native import next_batch, sound_batches
 from logfs.types import IsolationLevel, Positions, TopicPartition
 
 _NOWHERE = Positions()
@@ -203,18 +203,20 @@ def end_of(segment: Segment, size: int, position: int, offset: int) -> tuple[int
     """
     if size - position > _FAR_BYTES:
         position = max(position, offset_hint(segment, _MAY_BE_ANY_TIME, size))
-    window = Window()
-    while position < size:
-        chunk = SEQUENTIAL_BYTES if size - position > LOOKUP_BYTES else LOOKUP_BYTES
+    window, at = Window(), position
+    while at < size:
+        chunk = SEQUENTIAL_BYTES if size - at > LOOKUP_BYTES else LOOKUP_BYTES
         try:
-            window.load(segment.files().log, position, size, chunk, True)
+            window.load(segment.files().log, at, size, chunk, True)
         except CorruptRecordError:
             break
         done, behind = sound_batches(window.buffer, 0, window.stop)
-        position += done
-        offset = offset if behind is None else behind
+        at += done
+        if behind is not None:
+            position, offset = at, behind
         if done < window.stop:
-            break
+            # Being written, if nothing follows; else it is damage, which a reader has to come to.
+            at += next_batch(window.buffer, done, window.stop)
     return position, offset
 
 
