@@ -240,7 +240,7 @@ def test_damage_in_front_of_good_batches_of_the_newest_segment_does_not_end_the_
     file = disk.open(broker.path(40), write=True)
     file.pwrite(bytes([file.pread(1, 100)[0] ^ 1]), 100)
     assert stored(disk).latest(EVERYTHING, NOW_MS) == 60
-    with pytest.raises(CorruptRecordError, match="at byte 0: .*checksum differs"):
+    with pytest.raises(CorruptRecordError, match=r"at byte 0: .*checksum differs"):
         Reading(disk, 35, 60).rows()
 
 
