@@ -9,6 +9,7 @@ for stands in ``logfs.fs.commands``.
 
 import contextlib
 import errno
+import select
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -225,6 +226,20 @@ class Daemon:
             "is_durable": is_durable,
         }
         return int(self.ask("end", arguments))
+
+    def flush(self, topic_partition: TopicPartition) -> None:
+        """Return once everything that was appended to a partition is durable.
+
+        Raises:
+            LogfsError, OSError: See ``PartitionLog.flush``, and ``ask``.
+        """
+        self.ask("flush", {"topic": topic_partition.topic, "partition": topic_partition.partition})
+
+    @property
+    def has_gone(self) -> bool:
+        """Whether the daemon has closed the connection, which it does when it ends."""
+        ready, _, _ = select.select([self._connection], [], [], 0)
+        return bool(ready)  # it says nothing that it was not asked for
 
     def close(self) -> None:
         """Let go of the daemon."""

@@ -1,10 +1,9 @@
 """What ``logfs offsets`` answers, from the files of a data directory, with a daemon or without."""
 
-import os
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from logfs.cli.stored import open_for_reading, partitions_of
+from logfs.cli.stored import open_for_reading
 from logfs.errors import (
     BadSelectorError,
     CorruptRecordError,
@@ -14,7 +13,9 @@ from logfs.errors import (
     NoSuchTopicError,
     UnknownNameError,
 )
-from logfs.library.places import Place, served_at
+from logfs.library.owner import data_directory, shown_level
+from logfs.library.places import Place
+from logfs.library.source import partitions_of
 from logfs.log.partition import PartitionLog
 from logfs.log.reading import kafkaoffsets
 from logfs.log.reading.address import (
@@ -75,7 +76,7 @@ def ask(
     now_ms = system_clock().now_ms()
     asked = times or _EVERYTHING
     questions = [_question(time, now_ms, as_kafka=as_kafka) for time in asked]
-    data, shown = _data_and_level(place)
+    data, shown = data_directory(place), shown_level(place)
     answers: list[Answer] = []
     failures: list[LogfsError] = []
     partitions = _partitions(data, place.address)
@@ -93,15 +94,6 @@ def ask(
         except CorruptRecordError as error:
             failures.append(error)
     return answers, failures
-
-
-def _data_and_level(place: Place) -> tuple[str, IsolationLevel]:
-    """Return the data directory, and what is shown of it by default."""
-    point = place.root if place.is_mount else served_at(place.root)
-    if point is None:
-        return place.root, IsolationLevel.READ_UNCOMMITTED
-    level = IsolationLevel(os.getxattr(point, "user.logfs.isolation_level").decode())
-    return os.getxattr(point, "user.logfs.data").decode(), level
 
 
 def _partitions(data: str, address: tuple[str, ...]) -> list[TopicPartition]:

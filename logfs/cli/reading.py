@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from logfs.cli.stored import open_for_reading, partitions_of
+from logfs.cli.stored import open_for_reading
 from logfs.errors import (
     LogfsError,
     LogOfflineError,
@@ -14,6 +14,7 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.places import Place, served_at
+from logfs.library.source import partitions_of
 from logfs.log import names
 from logfs.log.meta import partition_meta
 from logfs.log.partition import PartitionLog

@@ -11,20 +11,12 @@ from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError
 from logfs.library.owner import opened_store
+from logfs.library.source import partitions_of
 from logfs.log import administration
 from logfs.log.administration import TopicFacts
-from logfs.log.loading.loader import list_partitions
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
-
-
-def partitions_of(data: str) -> dict[str, list[int]]:
-    """Return the partition numbers of every topic of a data directory, by name; loads nothing."""
-    found: dict[str, list[int]] = {}
-    for topic, number in list_partitions(PosixDisk(data), read_only=True):
-        found.setdefault(topic, []).append(number)
-    return {topic: sorted(found[topic]) for topic in sorted(found)}
 
 
 def open_for_reading(data: str, only: Collection[TopicPartition]) -> LogStore:

@@ -76,6 +76,12 @@ class AppendCommands:
         await self._finish(partition, is_durable=request.get("is_durable", bool))
         return offset
 
+    async def flush(self, request: Request) -> object:
+        """Make what was appended to a partition durable."""
+        partition = await find_partition(self._operations, request)
+        await partition.lane.sync(partition.log.flush)
+        return None
+
     async def _finish(self, partition: Partition, *, is_durable: bool) -> None:
         log = partition.log
         if is_durable:

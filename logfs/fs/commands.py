@@ -19,6 +19,7 @@
                   unkeyed is_durable
     end           topic partition producer_id  the offset of the marker
                   epoch commit
+    flush         topic partition              what was appended before is durable
 
 Arguments and answers are JSON; ``partitions`` may be null, ``names`` are those of an address,
 ``producer`` is null or the fields of a ``ProducerBatch``; ``key_delimiter`` and ``headers`` are in
@@ -101,6 +102,7 @@ class Commands:
             "append": appends.append,
             "lines": appends.lines,
             "end": appends.end,
+            "flush": appends.flush,
         }
 
     async def run(self, header: Mapping[str, Any], payload: bytes | bytearray, say: Say) -> object:

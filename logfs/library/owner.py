@@ -13,18 +13,28 @@ from logfs.client import Daemon
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LockedError, ReadOnlyError
-from logfs.library.places import Place, noted_daemon
+from logfs.library.places import Place, noted_daemon, served_at
 from logfs.log.store import LogStore, Progress
 from logfs.machine.host import current_host, system_clock
+from logfs.types import IsolationLevel
 
 T = TypeVar("T")
 
 _DATA = "user.logfs.data"
+_LEVEL = "user.logfs.isolation_level"
 
 
 def data_directory(place: Place) -> str:
     """Return the data directory, of a mount too; OSError if that does not answer."""
     return os.getxattr(place.root, _DATA).decode() if place.is_mount else place.root
+
+
+def shown_level(place: Place) -> IsolationLevel:
+    """Return what is shown of a directory by default: what its mount shows, else everything."""
+    point = place.root if place.is_mount else served_at(place.root)
+    if point is None:
+        return IsolationLevel.READ_UNCOMMITTED
+    return IsolationLevel(os.getxattr(point, _LEVEL).decode())
 
 
 def daemon_of(place: Place) -> Daemon | None:

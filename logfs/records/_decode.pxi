@@ -94,3 +94,73 @@ cdef list take_records(Batch *b):
     if has_trailing_bytes(b):
         raise CorruptRecordError(f"{b.end - b.p} bytes follow the last of {b.count} records")
     return records
+
+
+def decode_batches(
+    buf, Py_ssize_t start, Py_ssize_t stop, int64_t first, int64_t end, decompress, aborted=b""
+):
+    """Decode the records that a reader can see, of all whole batches of a part of a log.
+
+    Args:
+        buf: A part of a log; a batch begins at ``start``.
+        start: Where to begin.
+        stop: Where to end; a batch cut there is left out.
+        first: Records in front of this offset are left out.
+        end: A batch that begins at or behind this offset ends it, and no record from there is taken.
+        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        aborted: Transactions whose records the reader does not see, as in ``aborted_ranges``.
+
+    Returns:
+        ``(records, position, offset)``: a list of :class:`Record`, where the first batch begins that
+        was not taken as a whole, and the offset from which on none was.
+
+    Raises:
+        CorruptRecordError: The first batch there is damaged; one behind it ends the call.
+    """
+    cdef _View view = window(buf, start, stop)
+    cdef _View table = _View(aborted, False)
+    cdef list records = []
+    cdef Py_ssize_t begin = start
+    cdef int64_t offset = first
+    cdef int64_t size
+    cdef Batch b
+    try:
+        while True:
+            size = whole_batch(view.p + start, stop - start, start, &b)
+            if size == 0:
+                break
+            if max(b.base_offset, offset) >= end:
+                offset = max(offset, end)
+                break
+            if b.last_offset >= first and not is_aborted(view.p + start, &b, table):
+                plain = verified_records(view.p + start, size, start, &b, decompress)
+                take_seen(&b, first, end, records, start)
+            if b.last_offset >= end:
+                offset = max(offset, end)
+                break
+            offset = max(offset, b.last_offset + 1)
+            start += size
+    except CorruptRecordError:
+        if start == begin:
+            raise
+    return records, start, offset
+
+
+cdef int take_seen(Batch *b, int64_t first, int64_t end, list records, Py_ssize_t position) except -1:
+    """Append the records of an opened batch from an offset to another one; all of it or none."""
+    cdef Py_ssize_t before = len(records)
+    cdef tuple headers
+    cdef Rec r
+    while b.left > 0:
+        if next_record(b, &r) < 0:
+            del records[before:]
+            raise corrupt(f"record {b.count - b.left} of {b.count} does not decode", position)
+        if first <= r.offset < end:
+            headers = () if r.header_count == 0 else header_tuple(&r)
+            records.append(_new_tuple(
+                Record, (r.offset, r.timestamp, span_bytes(r.key), span_bytes(r.value), headers)
+            ))
+    if has_trailing_bytes(b):
+        del records[before:]
+        raise corrupt(f"{b.end - b.p} bytes follow the last of {b.count} records", position)
+    return 0

@@ -39,6 +39,15 @@ def decode_payload(
     base_timestamp: int,
     log_append_time: int | None,
 ) -> list[Record]: ...
+def decode_batches(
+    buf: Buffer,
+    start: int,
+    stop: int,
+    first: int,
+    end: int,
+    decompress: Decompress,
+    aborted: Buffer = b"",
+) -> tuple[list[Record], int, int]: ...
 def decode_messages(batch: Buffer, decompress: Decompress) -> list[Record]: ...
 def encode_lines(
     view: int,

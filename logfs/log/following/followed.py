@@ -21,6 +21,7 @@ from logfs.log.loading.scan import Scan, pass_over
 from logfs.log.losses import Loss
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
+from logfs.log.producers.state import ProducerEntry
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
@@ -81,7 +82,7 @@ class FollowedLog(PartitionLog):
 
     def note_checkpoints(self, start_offset: int, high_watermark: int | None) -> None:
         """Take over what the checkpoint files of the directory say of this partition."""
-        self._named = start_offset, high_watermark
+        self._named = start_offset, high_watermark if self._kept.is_replicated else None
 
     @property
     def indexing(self) -> tuple[int, int] | None:
@@ -121,6 +122,11 @@ class FollowedLog(PartitionLog):
                 # Names are just changing, or the topic is being deleted: the next look tells.
                 self._listing = self._seen = None
                 return False
+
+    def producer(self, producer_id: int) -> ProducerEntry | None:
+        """Return what the log said of a producer at the last look; None if nothing."""
+        with self._lock:
+            return self._transactions.state.entries.get(producer_id)
 
     def forsake(self, directory: str) -> None:
         """The topic was deleted; readers go on while the files last, under another name."""

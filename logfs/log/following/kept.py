@@ -50,6 +50,8 @@ class KeptInMemory:
 
     is_cached: ClassVar[bool] = False
     """It may know segments from an earlier mount."""
+    is_replicated: ClassVar[bool] = True
+    """Other brokers may have copies of the log, which a high watermark tells of."""
 
     def __init__(self, table: SegmentTable, losses: LossFile) -> None:
         self.table = table
@@ -109,6 +111,8 @@ class KeptInDirectory(KeptInMemory):
         disk: The data directory.
         directory: Of the partition.
     """
+
+    is_replicated = False
 
     def __init__(self, disk: Disk, directory: str, table: SegmentTable, losses: LossFile) -> None:
         super().__init__(table, losses)

@@ -6,6 +6,7 @@ them; the checkpoint files in its root say where each log starts and how far it 
 
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 
 from logfs.config import StoreConfig
@@ -42,19 +43,26 @@ class FollowedStore(LogStore):
     """
 
     def __init__(
-        self, disk: Disk, config: StoreConfig, host: Host, *, cache: Disk | None = None
+        self,
+        disk: Disk,
+        config: StoreConfig,
+        host: Host,
+        *,
+        cache: Disk | None = None,
+        only: Callable[[TopicPartition], bool] | None = None,
     ) -> None:
         super().__init__(disk, config, host, read_only=True)
         self._opened = FollowedSegments(disk, host.open_segments)
         self._following = Following(disk, host, self._opened, cache)
         self.parts = Parts(self._following)
+        self._is_wanted = only or (lambda _: True)
         self._directories: dict[TopicPartition, int] = {}
         self._root_mtime_ms = -1
         self._unfollowed: dict[TopicPartition, int] = {}
         self._checkpoints: dict[str, tuple[tuple[int, int, int], dict[TopicPartition, int]]] = {}
 
     @classmethod
-    def follow(
+    def follow(  # noqa: PLR0913 - two of them are rarely given
         cls,
         disk: Disk,
         config: StoreConfig,
@@ -63,6 +71,7 @@ class FollowedStore(LogStore):
         *,
         now_ms: int,
         at_once_bytes: int = AT_ONCE_BYTES,
+        only: Callable[[TopicPartition], bool] | None = None,
     ) -> "FollowedStore":
         """Open a directory; all its partitions are there when this returns.
 
@@ -77,11 +86,12 @@ class FollowedStore(LogStore):
                 is kept in memory.
             now_ms: The clock.
             at_once_bytes: How much is read.
+            only: Which partitions are followed; None: all. What a cache keeps of others is removed.
 
         Raises:
             OSError: The directory cannot be read.
         """
-        store = cls(disk, config, host, cache=cache)
+        store = cls(disk, config, host, cache=cache, only=only)
         store.look_around(now_ms)
         store.forget_others()
         left = at_once_bytes
@@ -133,8 +143,9 @@ class FollowedStore(LogStore):
             parsed = names.parse_partition_directory(name)
             if parsed is None or parsed.state is not DirectoryState.NONE:
                 continue
-            if name != names.CLUSTER_METADATA_DIRECTORY:
-                present[TopicPartition(parsed.topic, parsed.partition)] = inode
+            topic_partition = TopicPartition(parsed.topic, parsed.partition)
+            if name != names.CLUSTER_METADATA_DIRECTORY and self._is_wanted(topic_partition):
+                present[topic_partition] = inode
         with self._changes:
             for topic_partition, inode in list(self._directories.items()):
                 if present.get(topic_partition) != inode:

@@ -1,0 +1,87 @@
+"""Waiting until something changes in directories: inotify, as the kernel has it.
+
+What is written into a file of a watched directory, by whatever process of this machine, ends a
+``wait``, and so does a name that comes or goes. Changes made through a map or on another machine
+that has the same disk are not told of, so whoever waits looks now and then in any case.
+"""
+
+import contextlib
+import ctypes
+import os
+import select
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+_MODIFY = 0x00000002
+_MOVED = 0x000000C0
+_CREATE = 0x00000100
+_DELETE = 0x00000200
+_DELETE_SELF = 0x00000400
+_EVENTS = _MODIFY | _MOVED | _CREATE | _DELETE | _DELETE_SELF
+_NON_BLOCKING = os.O_NONBLOCK | os.O_CLOEXEC
+_BUFFER_BYTES = 1 << 16
+_BLIND_S = 0.1
+"""Longest wait where nothing can be watched, because the system gives no more watches."""
+
+
+class Watch:
+    """Directories that are watched. One thread waits; any may call ``wake``."""
+
+    def __init__(self) -> None:
+        self._events = self._woken = -1
+        self._libc = ctypes.CDLL(None)
+        self._events = self._libc.inotify_init1(_NON_BLOCKING)
+        self._is_blind = self._events < 0
+        self._woken = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._watched: set[str] = set()
+
+    def add(self, paths: Iterable[str]) -> None:
+        """Watch directories from now on; those that are watched already, or gone, are passed over.
+
+        Where the system gives no more watches (``fs.inotify.max_user_watches``), ``wait`` is short
+        instead.
+        """
+        for path in paths:
+            if path in self._watched or self._is_blind:
+                continue
+            number = self._libc.inotify_add_watch(self._events, os.fsencode(path), _EVENTS)
+            if number >= 0:
+                self._watched.add(path)
+            elif os.path.isdir(path):
+                self._is_blind = True
+
+    def wait(self, timeout_s: float) -> None:
+        """Return when something has changed since the last call, or after so many seconds."""
+        descriptors = [self._woken] if self._is_blind else [self._events, self._woken]
+        if self._is_blind:
+            timeout_s = min(timeout_s, _BLIND_S)
+        ready, _, _ = select.select(descriptors, [], [], max(timeout_s, 0.0))
+        for descriptor in ready:
+            with contextlib.suppress(BlockingIOError):
+                os.read(descriptor, _BUFFER_BYTES)
+
+    def wake(self) -> None:
+        """End the ``wait`` of another thread, or the next one."""
+        os.eventfd_write(self._woken, 1)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for descriptor in (self._events, self._woken):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._events = self._woken = -1
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,120 @@
+"""Points in a log as a program gives them, and the offsets they stand for."""
+
+from bisect import bisect_left
+from datetime import UTC, datetime, timedelta
+from typing import TypeAlias
+
+from logfs.log.reading import address
+from logfs.log.reading.address import (
+    Ago,
+    AtByte,
+    AtOffset,
+    Earliest,
+    Latest,
+    Moment,
+    Now,
+    parse_point,
+)
+from logfs.log.reading.lookup import offset_for_time, positions_of_offset
+from logfs.log.segments.snapshot import Snapshot
+from logfs.machine.host import LOCAL_ZONE
+from logfs.types import IsolationLevel
+
+Point: TypeAlias = str | int | datetime | timedelta
+"""A point in a log:
+
+    str        the selectors of an address: ``"-15m"``, ``"2026-11-20T10:00"``, ``"earliest"``,
+               ``"latest"``, ``"now"``, ``"1700000000000"`` (ms since the epoch), ``"offset=-100"``,
+               ``"byte=4096"`` (the first record that begins at or behind that byte of the text)
+    int        an offset; a negative one counts back from the end
+    datetime   a moment; without a time zone it is local time
+    timedelta  a duration back from now
+"""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def point_of(given: Point) -> address.Point:
+    """Return the point that is meant.
+
+    Raises:
+        BadSelectorError: A text is no point; the message says what is.
+        TypeError: It is of another type.
+    """
+    match given:
+        case str():
+            return parse_point(given, LOCAL_ZONE)
+        case bool():
+            pass
+        case int():
+            return AtOffset(given)
+        case datetime():
+            return Moment(milliseconds_of(given))
+        case timedelta():
+            return Ago(given // _MILLISECOND)
+    raise TypeError(f"{given!r}: expected a selector, an offset, a datetime or a timedelta")
+
+
+def milliseconds_of(moment: datetime) -> int:
+    """Return a moment in ms since the epoch, rounded down; without a time zone it is local time."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=LOCAL_ZONE)
+    return (moment - _EPOCH) // _MILLISECOND
+
+
+def offset_of(snapshot: Snapshot, point: address.Point, now_ms: int, level: IsolationLevel) -> int:
+    """Return the offset from which on a log is read from a point on, inside what is kept.
+
+    The end of what the level shows, if nothing has reached the point.
+
+    Raises:
+        CorruptRecordError: The place cannot be found behind a corrupt batch.
+    """
+    start, end = snapshot.start.offset, snapshot.visible_end(level).offset
+    match point:
+        case Earliest():
+            return start
+        case Latest():
+            return end
+        case AtOffset(n):
+            return min(max(n if n >= 0 else end + n, start), end)
+        case AtByte(n):
+            return _offset_at_byte(snapshot, n, level)
+    found = offset_for_time(snapshot, _timestamp(point, now_ms), level)
+    return end if found is None else found
+
+
+def reached(
+    snapshot: Snapshot, point: address.Point, now_ms: int, level: IsolationLevel
+) -> int | None:
+    """Return the offset at which to end before a point; None while nothing has reached it."""
+    end = snapshot.visible_end(level).offset
+    match point:
+        case AtOffset(n) if n >= 0:
+            return n
+        case Moment() | Now() | Ago():
+            return offset_for_time(snapshot, _timestamp(point, now_ms), level)
+        case AtByte(n) if n > snapshot.visible_end(level).positions.text:
+            return None
+    return min(offset_of(snapshot, point, now_ms, level), end)
+
+
+def _timestamp(point: Moment | Ago | Now, now_ms: int) -> int:
+    match point:
+        case Moment(timestamp_ms):
+            return timestamp_ms
+        case Ago(duration_ms):
+            return now_ms - duration_ms
+    return now_ms
+
+
+def _offset_at_byte(snapshot: Snapshot, n: int, level: IsolationLevel) -> int:
+    """Return the offset of the first record that begins at or behind a byte of the text."""
+    point = snapshot.visible_end(level)
+    byte = n if n >= 0 else point.positions.text + n
+    offsets = range(snapshot.start.offset, point.offset)
+    index = bisect_left(
+        offsets, byte, key=lambda offset: positions_of_offset(snapshot, offset).text
+    )
+    return offsets.start + index

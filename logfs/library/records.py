@@ -1,0 +1,91 @@
+"""Records as a program gives them, and what is appended of them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import islice
+from typing import NamedTuple, TypeAlias
+
+from logfs.library.points import milliseconds_of
+from logfs.records.record import Header, Record
+
+Headers: TypeAlias = Sequence[tuple[str | bytes, bytes | None]]
+"""Keys and values of headers; a ``str`` is encoded as UTF-8."""
+
+CHUNK_RECORDS = 8192
+_CHUNK_BYTES = 8 * 1024 * 1024
+
+
+class NewRecord(NamedTuple):
+    """A record to be appended.
+
+    Attributes:
+        value: None is a null value.
+        key: None is a null key, which differs from an empty one.
+        headers: In order; keys may repeat.
+        timestamp: In ms since the epoch, or a moment; None: the time of the append.
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    headers: Headers = ()
+    timestamp: int | datetime | None = None
+
+
+Appendable: TypeAlias = bytes | NewRecord | Record
+"""What can be appended: a value, a new record, or one that was read (its offset is ignored)."""
+
+
+def chunks(records: Iterable[Appendable], now_ms: int) -> Iterator[list[Record]]:
+    """Yield records in parts that one request can hold; none of them is empty."""
+    iterator = iter(records)
+    while items := list(islice(iterator, CHUNK_RECORDS)):
+        if {*map(type, items)} == {bytes}:  # values alone, and many of them as a rule
+            new = tuple.__new__
+            yield from _halves([new(Record, (0, now_ms, None, value, ())) for value in items])
+        else:
+            yield from _halves([to_record(item, now_ms) for item in items])
+
+
+def to_record(item: Appendable, now_ms: int) -> Record:
+    """Return what is appended of an item.
+
+    Raises:
+        TypeError: It cannot be appended.
+    """
+    if isinstance(item, bytes):
+        return Record(0, now_ms, None, item)
+    if isinstance(item, Record):
+        return item
+    if not isinstance(item, NewRecord):
+        raise TypeError(f"{item!r}: expected bytes, a NewRecord or a Record")
+    value, key, headers, timestamp = item
+    for what in (value, key):
+        if what is not None and not isinstance(what, bytes):
+            raise TypeError(f"{what!r}: expected bytes or None")
+    if timestamp is None:
+        timestamp = now_ms
+    elif isinstance(timestamp, datetime):
+        timestamp = milliseconds_of(timestamp)
+    return Record(0, timestamp, key, value, tuple(map(_header, headers)))
+
+
+def _header(header: tuple[str | bytes, bytes | None]) -> Header:
+    key, value = header
+    return key.encode() if isinstance(key, str) else key, value
+
+
+def _halves(records: list[Record]) -> Iterator[list[Record]]:
+    if len(records) > 1 and sum(map(_size, records)) > _CHUNK_BYTES:
+        middle = len(records) // 2
+        yield from _halves(records[:middle])
+        yield from _halves(records[middle:])
+    else:
+        yield records
+
+
+def _size(record: Record) -> int:
+    _, _, key, value, headers = record
+    size = (len(key) if key else 0) + (len(value) if value else 0)
+    if headers:
+        size += sum(len(key) + len(value or b"") for key, value in headers)
+    return size

@@ -1,0 +1,157 @@
+"""What is read: partitions of a data directory as they are now, whoever writes them.
+
+Files are followed without a lock and without changing anything. Growth is seen at once; what was
+deleted, compacted or cut, when two looks a few ms apart agree on it.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+
+from logfs.config import StoreConfig
+from logfs.disk.posix import PosixDisk
+from logfs.errors import LogOfflineError, NoSuchPartitionError, NoSuchTopicError
+from logfs.library.points import offset_of, reached
+from logfs.log.following.followed import FollowedLog
+from logfs.log.following.store import FollowedStore
+from logfs.log.loading.loader import list_partitions
+from logfs.log.partition import PartitionLog
+from logfs.log.reading.address import AtByte, Earliest, PartitionAddress, Point
+from logfs.machine.host import current_host, system_clock
+from logfs.types import IsolationLevel, TopicPartition
+
+SETTLING_S = 0.05
+"""Between two looks that have to agree."""
+_AT_ONCE_BYTES = 32 * 1024 * 1024
+
+
+class Source:
+    """Partitions of a data directory, for readers. May be used by several threads.
+
+    Args:
+        data: The data directory.
+        only: Which partitions; None: all.
+    """
+
+    def __init__(self, data: str, only: Callable[[TopicPartition], bool] | None = None) -> None:
+        self.data = data
+        self._lock = threading.RLock()
+        self._now_ms = system_clock().now_ms
+        self._store = FollowedStore.follow(
+            PosixDisk(data),
+            StoreConfig.from_properties({}),
+            current_host(),
+            None,
+            now_ms=self._now_ms(),
+            at_once_bytes=_AT_ONCE_BYTES,
+            only=only,
+        )
+
+    def close(self) -> None:
+        """Let go of all files."""
+        with self._lock:
+            self._store.close(self._now_ms())
+
+    def partitions(self) -> list[TopicPartition]:
+        """Return which partitions there are now, those that can be read."""
+        with self._lock:
+            self._store.look_around(self._now_ms())
+            logs = self._store.all_partitions()
+            return sorted(log.topic_partition for log in logs if not log.is_unreadable)
+
+    def log(self, topic_partition: TopicPartition) -> PartitionLog:
+        """Return the log of a partition as it is now.
+
+        Raises:
+            NoSuchTopicError, NoSuchPartitionError: It does not exist.
+            LogOfflineError: It cannot be loaded.
+        """
+        with self._lock:
+            self._store.look_around(self._now_ms())
+            topic, number = topic_partition
+            if topic not in self._store.topics() or number not in self._store.partitions(topic):
+                check_exists(self.data, topic_partition)
+                raise NoSuchPartitionError(f"{topic_partition} is just being made")
+            log = self._store.partition(topic, number)
+        if log.is_unreadable:
+            raise LogOfflineError(f"{topic_partition}: {log.offline}")
+        self.look(log)
+        return log
+
+    def look(self, log: PartitionLog) -> bool:
+        """Take notice of what has changed in a partition; True if there is more to read at once.
+
+        Raises:
+            LogfsError, OSError: Its directory cannot be read.
+        """
+        if not isinstance(log, FollowedLog):
+            return False
+        with self._lock:
+            self._store.look_around(self._now_ms())
+            return log.refresh(self._now_ms())
+
+    def locate(
+        self, log: PartitionLog, point: Point, level: IsolationLevel
+    ) -> tuple[PartitionLog, int]:
+        """Find a point: the log to read it from, and the offset there.
+
+        The log is another one that begins further on, where nobody knows yet what stands in front.
+
+        Raises:
+            CorruptRecordError: The place cannot be found behind a corrupt batch.
+        """
+        now_ms = self._now_ms()
+        if isinstance(log, FollowedLog) and log.indexing is not None:
+            if isinstance(point, AtByte) or level is IsolationLevel.READ_COMMITTED:
+                while self.look(log):
+                    pass
+            elif not isinstance(point, Earliest):
+                return self._locate_part(log, point, level, now_ms)
+        return log, offset_of(log.snapshot, point, now_ms, level)
+
+    def end_before(self, log: PartitionLog, point: Point, level: IsolationLevel) -> int | None:
+        """Return the offset at which to end before a point; None while nothing has reached it."""
+        return reached(log.snapshot, point, self._now_ms(), level)
+
+    def has_changed(self, log: PartitionLog) -> bool:
+        """Tell whether a reader that met damage, or a missing file, is to try again.
+
+        What does not decode may be what somebody else has just cut or replaced.
+        """
+        before = log.snapshot
+        self.look(log)
+        if isinstance(log, FollowedLog) and log.is_settling:
+            time.sleep(SETTLING_S)
+            return True
+        return log.snapshot.segments != before.segments or log.snapshot.cuts != before.cuts
+
+    def _locate_part(
+        self, log: FollowedLog, point: Point, level: IsolationLevel, now_ms: int
+    ) -> tuple[PartitionLog, int]:
+        with self._lock:
+            address = PartitionAddress(log.topic_partition.partition, point)
+            found = self._store.parts.for_range(log, address, now_ms)
+        part, where = (log, address) if found is None else found
+        return part, offset_of(part.snapshot, where.start or point, now_ms, level)
+
+
+def partitions_of(data: str) -> dict[str, list[int]]:
+    """Return the partition numbers of every topic of a data directory, by name; loads nothing."""
+    found: dict[str, list[int]] = {}
+    for topic, number in list_partitions(PosixDisk(data), read_only=True):
+        found.setdefault(topic, []).append(number)
+    return {topic: sorted(found[topic]) for topic in sorted(found)}
+
+
+def check_exists(data: str, topic_partition: TopicPartition) -> None:
+    """Refuse a partition that does not exist.
+
+    Raises:
+        NoSuchTopicError, NoSuchPartitionError: There is no such topic; or no such partition of it.
+    """
+    present = partitions_of(data)
+    topic, number = topic_partition
+    if topic not in present:
+        raise NoSuchTopicError(f"no topic {topic}")
+    if number not in present[topic]:
+        raise NoSuchPartitionError(f"topic {topic} has no partition {number}")

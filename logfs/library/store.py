@@ -1,0 +1,195 @@
+"""A data directory as a program sees it, and how one is opened."""
+
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from logfs.errors import NoDataDirectoryError, UnknownNameError
+from logfs.library.owner import data_directory, shown_level
+from logfs.library.partition import Partition
+from logfs.library.places import Kind, Place, kind_of, locate
+from logfs.library.source import Source, check_exists, partitions_of
+from logfs.library.writing import Writer
+from logfs.log import administration
+from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name
+from logfs.machine.host import LOCAL_ZONE, system_clock
+from logfs.types import IsolationLevel, TopicPartition
+
+
+class Store:
+    """The topics of a data directory. Get one from ``logfs.open_store``; threads may share it.
+
+    Attributes:
+        data: The data directory, absolute.
+        isolation_level: What its partitions show of transactions.
+    """
+
+    def __init__(self, data: str, isolation_level: IsolationLevel) -> None:
+        self.data = data
+        self.isolation_level = isolation_level
+        self._writer = Writer.of(data)
+        self._is_closed = False
+        self._partitions: dict[tuple[TopicPartition, IsolationLevel], Partition] = {}
+
+    def topics(self) -> dict[str, int]:
+        """Return the number of partitions of every topic, sorted by name."""
+        return {topic: len(numbers) for topic, numbers in partitions_of(self.data).items()}
+
+    def partition(
+        self, topic: str, number: int = 0, *, isolation_level: str | None = None
+    ) -> Partition:
+        """Return a partition; the same one if it is open already. ``close`` closes it as well.
+
+        Raises:
+            NoSuchTopicError, NoSuchPartitionError: It does not exist.
+            LogOfflineError: It cannot be loaded.
+        """
+        if self._is_closed:
+            raise ValueError(f"{self!r} is closed")
+        level = IsolationLevel(isolation_level or self.isolation_level)
+        key = TopicPartition(topic, number), level
+        found = self._partitions.get(key)
+        if found is None or found.is_closed:
+            found = self._partitions[key] = self._open(*key, ExitStack())
+        return found
+
+    def create_topic(
+        self,
+        topic: str,
+        partitions: int | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> None:
+        """Make a topic; its partitions are on the disk when this returns.
+
+        Args:
+            topic: Its name.
+            partitions: How many; None: ``num.partitions``, 1 unless the mount says otherwise.
+            config: Its settings, under Kafka's names.
+
+        Raises:
+            TopicExistsError, IllegalTopicNameError, InvalidConfigError, LockedError, OSError.
+        """
+        settings = dict(config or {})
+        arguments = {"topic": topic, "partitions": partitions, "config": settings}
+        self._writer.act(
+            lambda daemon: daemon.ask("create", arguments),
+            lambda store: administration.create_topic(
+                store, topic, partitions, settings, system_clock().now_ms()
+            ),
+        )
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic with all its records; readers that have it open may finish.
+
+        Raises:
+            NoSuchTopicError, LockedError, OSError.
+        """
+        self._writer.act(
+            lambda daemon: daemon.ask("delete", {"topic": topic}),
+            lambda store: store.delete_topic(topic, system_clock().now_ms()),
+        )
+
+    def close(self) -> None:
+        """Close its partitions; what this process wrote under the lock is durable then."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        for partition in list(self._partitions.values()):
+            partition.close()
+        self._partitions.clear()
+        self._writer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _open(
+        self, topic_partition: TopicPartition, level: IsolationLevel, owned: ExitStack
+    ) -> Partition:
+        check_exists(self.data, topic_partition)
+        source = Source(self.data, lambda other: other == topic_partition)
+        owned.callback(source.close)
+        return Partition(topic_partition, source, self._writer, level, owned)
+
+    def __repr__(self) -> str:
+        return f"<logfs.Store {self.data}>"
+
+
+def open_store(path: str | os.PathLike[str], *, isolation_level: str | None = None) -> Store:
+    """Open a data directory, or what is mounted at a mount point.
+
+    Args:
+        path: The data directory, an empty directory that is to become one, or a mount point.
+        isolation_level: ``read_uncommitted``, ``read_committed`` or ``high_watermark``; None: what
+            the mount shows if a daemon serves the directory, else everything.
+
+    Raises:
+        NoDataDirectoryError: It is neither.
+        OSError: It cannot be read.
+    """
+    return _store(_directory(os.fspath(path)), isolation_level)
+
+
+def open_partition(
+    path: str | os.PathLike[str], *, isolation_level: str | None = None
+) -> Partition:
+    """Open a partition. ``logfs.open`` is this function.
+
+    Args:
+        path: ``DATA/TOPIC/PARTITION``, with the data directory or a mount point in front.
+        isolation_level: ``read_uncommitted``, ``read_committed`` or ``high_watermark``; None: what
+            the mount shows if a daemon serves the directory, else everything.
+
+    Raises:
+        NoDataDirectoryError: No leading part of the path is a data directory or a mount point.
+        UnknownNameError: What follows is no partition.
+        NoSuchTopicError, NoSuchPartitionError: It does not exist.
+        LogOfflineError: It cannot be loaded.
+        OSError: It cannot be read.
+    """
+    place = locate(os.fspath(path))
+    topic, name, *more = *place.address, "", ""
+    if not topic or topic == SEGMENTS_NAME or not name or any(more):
+        raise UnknownNameError(
+            f"{os.fspath(path)}: expected a partition, {place.root}/TOPIC/PARTITION"
+        )
+    address = parse_partition_name(name, LOCAL_ZONE)
+    if address.has_selector or address.view:
+        raise UnknownNameError(
+            f"{os.fspath(path)}: expected the number of a partition alone; points go into read()"
+        )
+    store, owned = _store(place, isolation_level), ExitStack()
+    owned.callback(store.close)
+    try:
+        return store._open(TopicPartition(topic, address.partition), store.isolation_level, owned)
+    except BaseException:
+        store.close()
+        raise
+
+
+def _directory(path: str) -> Place:
+    """Find a directory that holds logs, or may."""
+    try:
+        place = locate(path)
+    except NoDataDirectoryError:
+        real = os.path.realpath(path)
+        if kind_of(real) is Kind.EMPTY:
+            return Place(real, (), is_mount=False)
+        raise
+    if place.address:
+        raise NoDataDirectoryError(f"{path}: expected the data directory itself, {place.root}")
+    return place
+
+
+def _store(place: Place, isolation_level: str | None) -> Store:
+    level = shown_level(place) if isolation_level is None else IsolationLevel(isolation_level)
+    return Store(data_directory(place), level)

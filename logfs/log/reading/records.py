@@ -1,0 +1,120 @@
+"""A cursor over the records of a partition: offset in, decoded records out, a window at a time.
+
+Where ``reader`` renders bytes at positions, this gives records, for programs. Offsets are all it
+needs: it goes on where it was whatever becomes of the segments, and passes over what retention or
+compaction has removed, over markers, and under read_committed over aborted records.
+"""
+
+from collections.abc import Callable
+
+from logfs.errors import CorruptRecordError
+from logfs.log.reading.lookup import offset_hint
+from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
+from logfs.log.segments.abortedruns import transaction_table
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.records._native import decode_batches
+from logfs.records.compression import decompress
+from logfs.records.record import Record
+from logfs.types import IsolationLevel
+
+
+class RecordReader:
+    """A cursor over the records of a partition. One user at a time.
+
+    Args:
+        snapshot: Gives the present state of the partition.
+        offset: Where to begin; one that is not kept any more stands for the next that is.
+        level: What is seen.
+
+    Attributes:
+        offset: Every record in front of it that is kept and seen has been returned.
+    """
+
+    def __init__(
+        self,
+        snapshot: Callable[[], Snapshot],
+        offset: int,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> None:
+        self.offset = offset
+        self._snapshot = snapshot
+        self._level = level
+        self._segment: Segment | None = None
+        self._window = Window()
+        self._position = 0
+
+    def read(self, stop: int | None = None) -> list[Record]:
+        """Return the next records: those of some whole batches, about half a megabyte.
+
+        Args:
+            stop: Offset at which to end; None: the end of what is seen.
+
+        Returns:
+            At least one record; none only at ``stop`` or at the end.
+
+        Raises:
+            CorruptRecordError: The next batch is damaged; ``offset`` stands in front of it.
+            FileNotFoundError: Somebody else has just removed or replaced a file: the snapshot is
+                out of date.
+        """
+        while True:
+            snapshot = self._snapshot()
+            end = snapshot.visible_end(self._level).offset
+            if stop is not None and stop < end:
+                end = stop
+            self.offset = max(self.offset, snapshot.start.offset)
+            if self.offset >= end:
+                return []
+            records = self._read_some(snapshot, end)
+            if records:
+                return records
+
+    def _read_some(self, snapshot: Snapshot, end: int) -> list[Record]:
+        """Read what one window holds; nothing if that is not seen, or at a border."""
+        number = max(snapshot.index_of_offset(self.offset), 0)
+        segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
+        if self.offset >= next_offset:
+            self.offset = snapshot.segments[number + 1].base_offset
+            return []
+        chunk = self._enter(segment, file_end)
+        if self._position >= file_end:
+            self.offset = next_offset  # what stood here has been compacted away
+            return []
+        window = self._window
+        try:
+            if not window.file_position <= self._position < window.file_end:
+                window.load(segment.files().log, self._position, file_end, chunk, True)
+            records, at, self.offset = decode_batches(
+                window.buffer,
+                self._position - window.file_position,
+                window.stop,
+                self.offset,
+                end,
+                decompress,
+                self._aborted(snapshot, number),
+            )
+        except CorruptRecordError as error:
+            self._segment = None
+            raise CorruptRecordError(
+                f"{segment.name}: offset {self.offset} or what follows it cannot be read: {error}",
+                self._position,
+                segment.name,
+            ) from None
+        self._position = window.file_position + at
+        return records
+
+    def _enter(self, segment: Segment, file_end: int) -> int:
+        """Go to the batch of the offset unless the cursor is there; returns how much to read."""
+        if segment is self._segment:  # one that was cut or compacted is another one
+            return SEQUENTIAL_BYTES
+        self._window = Window()
+        self._position = offset_hint(segment, self.offset, file_end)
+        self._segment = segment
+        return LOOKUP_BYTES
+
+    def _aborted(self, snapshot: Snapshot, number: int) -> bytes:
+        """Return the aborted transactions of a segment, where they are not to be seen."""
+        if self._level is not IsolationLevel.READ_COMMITTED or not snapshot.aborted:
+            return b""
+        return transaction_table(snapshot.aborted_in(number))

@@ -1,0 +1,123 @@
+"""The library beside a daemon that owns the directory: through its socket, and behind its back."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+import logfs
+from logfs.errors import ControlError
+from tests.mounting import Mount, wait_until
+
+pytestmark = pytest.mark.fuse
+
+
+@pytest.fixture
+def mount(tmp_path: Path) -> Iterator[Mount]:
+    with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
+        (mount.point / "orders").mkdir()
+        yield mount
+
+
+def values(records: Iterable[logfs.Record]) -> list[bytes | None]:
+    return [record.value for record in records]
+
+
+def append_line(path: Path, line: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+
+
+@pytest.mark.parametrize("through", ["data", "point"])
+def test_both_sides_see_what_the_other_writes(mount: Mount, through: str) -> None:
+    file = mount.point / "orders" / "0"
+    with logfs.open(getattr(mount, through) / "orders" / "0") as orders:
+        coming = orders.follow("earliest")
+        for n in range(3):
+            assert orders.append(b"library %d" % n, key=b"k") == 2 * n
+            append_line(file, b"mount %d" % n)
+            assert [next(coming).value for _ in range(2)] == [b"library %d" % n, b"mount %d" % n]
+        orders.flush()
+        assert file.read_bytes().splitlines() == values(orders.read())
+        assert (mount.point / "orders" / "0.tsv").read_bytes().startswith(b"k\tlibrary 0\n")
+        assert orders.append_many([b"x" * 1000] * 20_000, durable=True) == range(6, 20_006)
+        assert sum(map(len, orders.read_batches(6))) == 20_000
+
+
+def test_a_follower_is_woken_by_what_the_mount_is_written(mount: Mount) -> None:
+    with logfs.open(mount.data / "orders" / "0") as orders:
+        found = orders.follow(timeout=30)
+        timer = threading.Timer(0.2, append_line, [mount.point / "orders" / "0", b"here"])
+        timer.start()
+        assert next(found).value == b"here"
+        timer.join()
+
+
+def test_topics_are_the_daemons(mount: Mount) -> None:
+    with logfs.open_store(mount.point) as store:
+        assert store.data == str(mount.data)
+        store.create_topic("prices", 2, {"retention.ms": "1000000"})
+        assert sorted(path.name for path in mount.point.iterdir()) == ["orders", "prices"]
+        store.partition("prices", 1).append(b"v")
+        assert (mount.point / "prices" / "1").read_bytes() == b"v\n"
+        store.delete_topic("prices")
+        assert [path.name for path in mount.point.iterdir()] == ["orders"]
+
+
+def test_a_daemon_that_was_restarted_is_found_again(mount: Mount) -> None:
+    with logfs.open(mount.data / "orders" / "0") as orders:
+        orders.append(b"one")
+        coming = orders.follow("earliest")
+        assert next(coming).value == b"one"
+        mount.restart()
+        orders.append(b"two")
+        assert next(coming).value == b"two"
+        mount.crash()
+        orders.append(b"three")
+        assert next(coming).value == b"three"
+        mount.stop()
+        orders.append(b"four")  # under the lock now
+        assert next(coming).value == b"four"
+    mount.start()
+    assert (mount.point / "orders" / "0").read_bytes() == b"one\ntwo\nthree\nfour\n"
+
+
+def test_what_a_daemon_did_not_answer_is_written_once(mount: Mount) -> None:
+    with logfs.open(mount.data / "orders" / "0") as orders:
+        producer = orders.producer(1)
+        producer.append_many([b"one"])
+        # Killed while it is asked: whether it has done it nobody knows.
+        asked = threading.Thread(target=lambda: append_until_it_fails(producer))
+        asked.start()
+        wait_until(lambda: orders.end_offset > 5, "something was written")
+        mount.crash()
+        asked.join()
+        sequence = producer.sequence
+        producer.append_many([b"%d" % sequence])
+        written = values(orders.read())
+    assert written == [b"one", *[b"%d" % n for n in range(1, sequence + 1)]]
+
+
+def append_until_it_fails(producer: logfs.Producer) -> None:
+    try:
+        while True:
+            producer.append_many([b"%d" % producer.sequence])
+    except ControlError:
+        pass
+
+
+def test_what_is_shown_by_default_is_what_the_mount_shows(tmp_path: Path) -> None:
+    level = "isolation.level=read_committed"
+    with Mount(tmp_path / "data", tmp_path / "mnt", level) as mount:
+        (mount.point / "orders").mkdir()
+        with logfs.open(mount.data / "orders" / "0") as orders:
+            assert orders.isolation_level == "read_committed"
+            producer = orders.producer(1)
+            with producer.transaction():
+                producer.append_many([b"a"])
+                assert orders.end_offset == 0
+            assert values(orders.read()) == [b"a"]
+        path = mount.data / "orders" / "0"
+        with logfs.open(path, isolation_level="read_uncommitted") as everything:
+            assert everything.end_offset == 2
