@@ -51,8 +51,12 @@ class Watch:
             elif os.path.isdir(path):
                 self._is_blind = True
 
-    def wait(self, timeout_s: float) -> None:
-        """Return when something has changed since the last call, or after so many seconds."""
+    def wait(self, timeout_s: float) -> bool:
+        """Return when something has changed since the last call, or after so many seconds.
+
+        Returns:
+            Whether something has, as far as can be told.
+        """
         descriptors = [self._woken] if self._is_blind else [self._events, self._woken]
         if self._is_blind:
             timeout_s = min(timeout_s, _BLIND_S)
@@ -60,6 +64,7 @@ class Watch:
         for descriptor in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(descriptor, _BUFFER_BYTES)
+        return bool(ready)
 
     def wake(self) -> None:
         """End the ``wait`` of another thread, or the next one."""
