@@ -1,29 +1,15 @@
 """What a batch reads: equal to what was written, for every option."""
 
 import json
-from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from logfs.disk.posix import PosixDisk
 from logfs.errors import (
-    BadSelectorError,
-    CorruptRecordError,
-    DataLossError,
     InvalidConfigError,
-    LogfsError,
-    NoDataDirectoryError,
-    NoSuchPartitionError,
-    NoSuchTopicError,
-    UnknownNameError,
 )
-from logfs.log.checkpoints import write_offsets
-from logfs.log.names import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT
 from logfs.records.record import Record
-from logfs.spark.options import parse_options
-from logfs.spark.schema import chosen
 from logfs.types import TopicPartition
 from tests.spark.logs import START_MS, Logs
 from tests.spark.reading import expected, places, plain, rows, tasks
@@ -217,148 +203,6 @@ def test_an_address_may_be_cut_by_options(logs: Logs) -> None:
     assert found == {"clicks/0": [2, 3]}
 
 
-@pytest.mark.parametrize(
-    ("address", "options", "error", "text"),
-    [
-        (
-            "",
-            {"subscribe": "a", "assign": '{"a": [0]}'},
-            InvalidConfigError,
-            "both say what to read",
-        ),
-        ("", {"subscribe": " , "}, InvalidConfigError, "names no topic"),
-        ("", {"subscribe": "orders,none"}, NoSuchTopicError, "there is no topic none, orders"),
-        ("", {"subscribePattern": "("}, InvalidConfigError, "no regular expression"),
-        ("", {"assign": "[1]"}, InvalidConfigError, "expected JSON such as"),
-        ("", {"assign": '{"clicks": [7]}'}, NoSuchPartitionError, "no partition clicks/7"),
-        (
-            "",
-            {"subscribe": "clicks", "startingOffsets": "latest"},
-            InvalidConfigError,
-            "behind which a batch reads nothing",
-        ),
-        (
-            "",
-            {"subscribe": "clicks", "startingOffsets": each(clicks=-1)},
-            InvalidConfigError,
-            "behind which",
-        ),
-        (
-            "",
-            {"subscribe": "clicks", "endingOffsets": "earliest"},
-            InvalidConfigError,
-            "before which there is nothing",
-        ),
-        (
-            "",
-            {"subscribe": "clicks", "startingOffsets": "5"},
-            InvalidConfigError,
-            "expected earliest, latest or JSON",
-        ),
-        (
-            "",
-            {"subscribe": "clicks", "startingOffsets": each(clicks=-3)},
-            InvalidConfigError,
-            "expected earliest, latest or JSON",
-        ),
-        (
-            "",
-            {"subscribe": "clicks", "startingOffsets": each(other=1)},
-            InvalidConfigError,
-            "names other/0, read are clicks/0",
-        ),
-        (
-            "",
-            {
-                "subscribe": "clicks",
-                "startingOffsets": each(clicks=5),
-                "endingOffsets": each(clicks=4),
-            },
-            InvalidConfigError,
-            "5 is behind endingOffsets 4",
-        ),
-        (
-            "",
-            {"subscribe": "clicks", "startingTimestamp": str(START_MS + 99)},
-            InvalidConfigError,
-            "no record is at or after",
-        ),
-        (
-            "",
-            {"subscribe": "clicks", "startingTimestamp": "today"},
-            InvalidConfigError,
-            "expected milliseconds",
-        ),
-        (
-            "",
-            {"startingOffsetsByTimestampStrategy": "first"},
-            InvalidConfigError,
-            "expected error or latest",
-        ),
-        ("", {"from": "yesterday"}, BadSelectorError, "from 'yesterday': not a point"),
-        ("", {"from": "byte=7"}, BadSelectorError, "a byte is no place in a table"),
-        (
-            "",
-            {"from": "-1h", "startingOffsets": "earliest"},
-            InvalidConfigError,
-            "both say where to begin",
-        ),
-        (
-            "",
-            {"minPartitions": "0"},
-            InvalidConfigError,
-            "minPartitions '0': expected a positive number",
-        ),
-        ("", {"maxRecordsPerPartition": "x"}, InvalidConfigError, "maxRecordsPerPartition 'x'"),
-        ("", {"failOnDataLoss": "maybe"}, InvalidConfigError, "expected true or false"),
-        (
-            "",
-            {"kafka_isolation_level": "dirty"},
-            InvalidConfigError,
-            "expected read_uncommitted, read_committed",
-        ),
-        (
-            "",
-            {"kafka_auto_offset_reset": "latest"},
-            InvalidConfigError,
-            "kafka.auto.offset.reset is not supported",
-        ),
-        (
-            "",
-            {"endingOffset": "latest"},
-            InvalidConfigError,
-            "no option endingOffset; did you mean endingOffsets",
-        ),
-        ("clicks", {"subscribe": "clicks"}, InvalidConfigError, "the path names the topic clicks"),
-        (
-            "clicks/0@-1h",
-            {"from": "-2h"},
-            InvalidConfigError,
-            "the path and from both say where to begin",
-        ),
-        (
-            "clicks/0@-1h..now",
-            {"endingOffsets": "latest"},
-            InvalidConfigError,
-            "both say where to end",
-        ),
-        ("clicks/0.jsonl", {}, UnknownNameError, "a table has no view .jsonl"),
-        ("clicks/0@byte=7", {}, BadSelectorError, "use offset=N"),
-        ("clicks/01", {}, UnknownNameError, "no such name"),
-        ("orderz", {}, NoSuchTopicError, "there is no topic orderz"),
-        ("clicks/7", {}, NoSuchPartitionError, "there is no partition clicks/7"),
-        ("/../..", {}, NoDataDirectoryError, "expected a data directory"),
-    ],
-)
-def test_refusals(
-    logs: Logs, address: str, options: dict[str, str], error: type[LogfsError], text: str
-) -> None:
-    with pytest.raises(error) as caught:
-        places(f"{logs.path}/{address}" if address else logs.path, **options)
-    assert text in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_options_of_a_network_are_accepted(logs: Logs) -> None:
     found = places(logs.path, subscribe="clicks", kafka_bootstrap_servers="a:1", groupIdPrefix="g")
     assert found == {"clicks/0": offsets(0, 10)}
@@ -392,85 +236,3 @@ def test_small_partitions_share_a_task_and_a_large_one_is_cut(logs: Logs) -> Non
     most = tasks(logs.path, ("offset",), subscribe="clicks", maxRecordsPerPartition="3")
     assert [len(task) for task in most] == [2, 2, 3, 3]
     assert [row for task in most for row in task] == [(n,) for n in range(10)]
-
-
-@pytest.fixture
-def ten(tmp_path: Path) -> Logs:
-    """``t/0`` with ten records, in a directory that its writer has not let go of."""
-    logs = Logs(tmp_path / "data")
-    logs.topic("t")
-    logs.write("t", 0, *(b"%d" % n for n in range(10)))
-    return logs
-
-
-def offset_of_t(number: int) -> str:
-    return each(t=number)
-
-
-def note(logs: Logs, name: str, offset: int) -> None:
-    write_offsets(PosixDisk(str(logs.path)), name, {TopicPartition("t", 0): offset})
-
-
-def test_what_a_live_writer_has_written_is_read_by_the_next_load(ten: Logs) -> None:
-    assert places(ten.path) == {"t/0": offsets(0, 10)}
-    ten.write("t", 0, b"more")
-    assert places(ten.path) == {"t/0": offsets(0, 11)}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"startingOffsets": offset_of_t(2)},
-        {"startingOffsets": offset_of_t(11)},
-        {"endingOffsets": offset_of_t(11)},
-    ],
-)
-@pytest.mark.allow_log("going on with what is left")
-def test_offsets_that_are_not_there_are_a_loss(ten: Logs, options: dict[str, str]) -> None:
-    note(ten, LOG_START_OFFSET_CHECKPOINT, 4)
-    with pytest.raises(DataLossError, match="set failOnDataLoss to false"):
-        places(ten.path, **options)
-    left = places(ten.path, failOnDataLoss="false", **options)
-    expected = [] if "11" in str(options.get("startingOffsets")) else offsets(4, 10)
-    assert left.get("t/0", []) == expected
-
-
-def test_a_selector_in_front_of_the_log_is_its_begin(ten: Logs) -> None:
-    note(ten, LOG_START_OFFSET_CHECKPOINT, 4)
-    for begin in ("offset=2", "earliest", "-90000d", "offset=-99"):
-        assert places(ten.path, **{"from": begin}) == {"t/0": offsets(4, 10)}
-
-
-def test_the_high_watermark_bounds_what_is_read(ten: Logs) -> None:
-    note(ten, REPLICATION_OFFSET_CHECKPOINT, 6)
-    level = {"kafka_isolation_level": "high_watermark"}
-    assert places(ten.path, **level) == {"t/0": offsets(0, 6)}
-    assert places(ten.path) == {"t/0": offsets(0, 10)}
-
-
-@pytest.mark.allow_log("going on with what is left")
-def test_records_that_go_while_a_job_runs_are_a_loss(ten: Logs) -> None:
-    from logfs.spark.batch import LogfsReader
-
-    def planned(**options: str) -> tuple[LogfsReader, list[object]]:
-        parsed = parse_options({"path": str(ten.path), **options}, UTC, is_stream=False)
-        reader = LogfsReader(parsed, chosen([("offset", "bigint")]))
-        return reader, list(reader.partitions())
-
-    strict, strict_tasks = planned()
-    lax, lax_tasks = planned(failOnDataLoss="false")
-    for path in ten.path.glob("t-0/*.log"):
-        path.unlink()
-    with pytest.raises(DataLossError, match="t/0: offsets 0 to 9 are gone"):
-        list(strict.read(strict_tasks[0]))
-    assert list(lax.read(lax_tasks[0])) == []
-
-
-def test_damage_is_named(ten: Logs) -> None:
-    (log,) = ten.path.glob("t-0/*.log")
-    data = bytearray(log.read_bytes())
-    data[-1] ^= 1
-    log.write_bytes(data)
-    ten.write("t", 0, b"behind it")
-    with pytest.raises(CorruptRecordError, match=r"t-0/0+\.log at byte 0"):
-        places(ten.path)
