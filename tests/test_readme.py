@@ -10,7 +10,7 @@ import pytest
 
 from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
 from tests.mounting import ROOT, Mount, environment_with_command, is_mounted, run, take_away
-from tests.transcripts import Shell, steps_of
+from tests.transcripts import Shell, steps_of, table_of
 
 README = ROOT / "README.md"
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -18,15 +18,7 @@ _CODE = re.compile(r"`([^`\n]+)`")
 
 def rows(heading: str) -> list[list[str]]:
     """Return the cells of the table below a line that its header begins with."""
-    lines = README.read_text().splitlines()
-    begin = next(n for n, line in enumerate(lines) if line.startswith(f"| {heading} |"))
-    table = []
-    for line in lines[begin + 2 :]:
-        if not line.startswith("|"):
-            break
-        cells = re.split(r"(?<!\\)\|", line.strip("|"))
-        table.append([cell.strip().replace("\\|", "|") for cell in cells])
-    return table
+    return table_of(README.read_text(), heading)
 
 
 def as_cell(example: str) -> str:
@@ -43,13 +35,19 @@ def test_the_addresses_are_those_of_the_grammar(
 
 
 def test_links_lead_somewhere() -> None:
-    text = README.read_text()
-    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
-    anchors = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
-    links = re.findall(r"\]\(([^)]+)\)", text)
+    links = re.findall(r"\]\(([^)]+)\)", README.read_text())
     assert links
     for link in links:
-        assert link[1:] in anchors if link.startswith("#") else (ROOT / link).exists(), link
+        path, _, anchor = link.partition("#")
+        target = ROOT / path if path else README
+        assert target.exists(), link
+        assert not anchor or anchor in anchors_of(target.read_text()), link
+
+
+def anchors_of(text: str) -> set[str]:
+    """Return what the headings of a Markdown text are linked as."""
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
 
 
 def test_every_path_it_names_is_there() -> None:

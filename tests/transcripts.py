@@ -1,4 +1,6 @@
-"""Shell sessions in documents: ``console`` blocks of Markdown, run line by line and compared.
+"""Shell sessions and tables in documents, to be run line by line and compared.
+
+A session is a ``console`` block of Markdown:
 
     $ a command        run by one bash for all blocks of a document, or of a section of it
     > its next line    if it has several
@@ -50,6 +52,19 @@ def steps_of(text: str) -> list[Step]:
                 begun[-1] = step._replace(printed=f"{step.printed}{line}\n")
         steps += begun
     return steps
+
+
+def table_of(text: str, heading: str) -> list[list[str]]:
+    """Return the cells of the table of a Markdown text whose header begins with a word."""
+    lines = text.splitlines()
+    begin = next(n for n, line in enumerate(lines) if line.startswith(f"| {heading} |"))
+    table = []
+    for line in lines[begin + 2 :]:
+        if not line.startswith("|"):
+            break
+        cells = re.split(r"(?<!\\)\|", line.removeprefix("|").removesuffix("|"))
+        table.append([cell.strip().replace("\\|", "|") for cell in cells])
+    return table
 
 
 def matches(expected: str, printed: str) -> bool:
