@@ -20,6 +20,7 @@ demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 	@$(WITH_VENV) bash examples/demo.sh
 
 test: kafka spark ## all tests, those with a Kafka broker and with Spark too
+	@.ci/system-packages programs
 	@$(WITH_VENV) python -m pytest $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute

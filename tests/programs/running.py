@@ -1,0 +1,179 @@
+"""Programs of others beside a mount: in the foreground, in a terminal, on their own systemd."""
+
+import os
+import shlex
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.mounting import PATIENCE_S, environment, wait_until
+
+SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+"""Where daemons are; a user's PATH does not have them on Debian."""
+
+
+def shell(script: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a script, which may fail; home is its directory, so that it leaves nothing elsewhere."""
+    return subprocess.run(
+        ["bash", "-o", "pipefail", "-c", script],
+        cwd=cwd,
+        check=False,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=PATIENCE_S,
+        env=environment(PATH=SYSTEM_PATH, HOME=str(cwd)),
+    )
+
+
+def printed(script: str, cwd: Path) -> str:
+    """Run a script that has to succeed, and return what it prints."""
+    result = shell(script, cwd)
+    assert result.returncode == 0, result
+    return result.stdout
+
+
+class Child:
+    """A program in the foreground, ended by its process id when the block ends.
+
+    Args:
+        command: The program and its arguments.
+        directory: Where it runs; what it prints stands there, in ``said``.
+    """
+
+    def __init__(self, command: list[str], directory: Path) -> None:
+        self._said = directory / f"{Path(command[0]).name}.said"
+        with self._said.open("ab") as said:
+            self._process = subprocess.Popen(
+                command,
+                cwd=directory,
+                stdin=subprocess.PIPE,
+                stdout=said,
+                stderr=said,
+                env=environment(PATH=SYSTEM_PATH, HOME=str(directory)),
+            )
+
+    @property
+    def said(self) -> str:
+        """What it printed, over all starts in this directory."""
+        return self._said.read_text(errors="replace")
+
+    def tell(self, line: str) -> None:
+        """Write a line to its standard input."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+
+    def signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
+    def wait_until(self, holds: Callable[[], object], what: str) -> None:
+        """Wait for something, as long as the program lives."""
+
+        def check() -> object:
+            assert self._process.poll() is None, self.said
+            return holds()
+
+        wait_until(check, what)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        self._process.terminate()
+        self._process.stdin.close()
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            raise
+
+
+class Terminal:
+    """A program in a terminal of 120 columns and 30 lines.
+
+    Args:
+        command: What is typed to start it.
+        directory: Where it runs, and its home.
+    """
+
+    def __init__(self, command: str, directory: Path) -> None:
+        self._socket = directory / "tmux"
+        self._directory = directory
+        self._tmux("-f", "/dev/null", "new-session", "-d", "-x", "120", "-y", "30", command)
+
+    @property
+    def screen(self) -> list[str]:
+        """What the terminal shows, without the empty lines."""
+        return [line.rstrip() for line in self._tmux("capture-pane", "-p").splitlines() if line]
+
+    def shows(self, text: str) -> None:
+        """Wait until a text is on the screen."""
+        wait_until(lambda: any(text in line for line in self.screen), f"the screen shows {text!r}")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, as tmux names them."""
+        self._tmux("send-keys", *keys)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._tmux("kill-server")
+
+    def _tmux(self, *arguments: str) -> str:
+        result = subprocess.run(
+            ["tmux", "-S", self._socket, *arguments],
+            cwd=self._directory,
+            check=False,
+            capture_output=True,
+            text=True,
+            env=environment(HOME=str(self._directory), TERM="screen"),
+            timeout=PATIENCE_S,
+        )
+        assert result.returncode == 0, result
+        return result.stdout
+
+
+_NAMESPACES = """\
+set -eu
+mount --make-rprivate /
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/system /run/user/0/systemd/user /run/log/journal
+mount -t proc proc /proc
+mount -t cgroup2 cgroup2 /sys/fs/cgroup
+export XDG_RUNTIME_DIR=/run/user/0
+"""
+
+
+def printed_beside_systemd(script: str, cwd: Path) -> str:
+    """Run a script in namespaces where ``/run`` is empty, as systemd's programs need it.
+
+    What it starts ends with it. The script begins where ``/run/user/0/systemd/user`` is the place
+    of units and systemd's user manager can be started: see ``USER_MANAGER``.
+    """
+    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
+    command = ["unshare", *as_root, "--mount", "--pid", "--fork", "--kill-child", "--cgroup"]
+    return printed(shlex.join([*command, "bash", "-c", _NAMESPACES + script]), cwd)
+
+
+USER_MANAGER = """\
+/lib/systemd/systemd --user --log-target=console --log-level=warning < /dev/null &
+until systemctl --user is-system-running > /dev/null 2>&1; do sleep 0.05; done
+"""
+"""Starts systemd as the manager of a user, for a script of ``printed_beside_systemd``."""

@@ -1,0 +1,102 @@
+"""nginx writes its access log: when logfs restarts, when it reopens, as whom."""
+
+import http.client
+import os
+import socket
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.mounting import wait_until
+from tests.programs.conftest import Logs, mounted_logs
+from tests.programs.documents import line_for
+from tests.programs.running import Child, printed
+
+pytestmark = [pytest.mark.fuse, pytest.mark.slow]
+
+
+class Nginx:
+    """A web server on a Unix socket that writes what the README says.
+
+    Attributes:
+        child: Its master process.
+    """
+
+    def __init__(self, log: str, directory: Path) -> None:
+        self._directory = directory
+        self._conf = directory / "nginx.conf"
+        paths = "".join(
+            f"{kind}_temp_path {directory}/{kind};"
+            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        )
+        self._conf.write_text(f"""\
+daemon off; pid {directory}/pid; error_log stderr; events {{ }}
+http {{ {log} {paths}
+  server {{ listen unix:{directory}/socket; location / {{ return 200; }} }} }}
+""")
+        self.child = Child(["nginx", "-c", str(self._conf)], directory)
+        self.child.wait_until((directory / "socket").exists, "nginx listens")
+
+    def get(self, path: str) -> None:
+        """Make a request, which is answered."""
+        connection = http.client.HTTPConnection("localhost")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.connect(str(self._directory / "socket"))
+        connection.request("GET", path)
+        assert connection.getresponse().status == 200
+        connection.close()
+
+    def reopen(self) -> None:
+        """Do what ``nginx -s reopen`` does, and wait until it is done."""
+        printed(f"nginx -c {self._conf} -s reopen", self._directory)
+
+
+@pytest.fixture
+def own() -> Iterator[Logs]:
+    """A mount that the user of nginx's workers may use, and reach: no other folder here is so."""
+    options = ("allow_other",) if os.geteuid() == 0 else ()
+    with tempfile.TemporaryDirectory() as name:
+        directory = Path(name)
+        directory.chmod(0o711)
+        with mounted_logs(directory, *options) as logs:
+            yield logs
+
+
+@pytest.fixture
+def nginx(own: Logs, tmp_path: Path) -> Iterator[Nginx]:
+    server = Nginx(line_for("nginx", own.point), tmp_path)
+    with server.child:
+        yield server
+
+
+def requests_in(log: Path) -> list[str]:
+    """Return the paths of the requests in an access log that the server wrote."""
+    lines = log.read_text().splitlines()
+    return [line.split()[6] for line in lines if line.startswith("unix:")]
+
+
+def test_every_request_is_in_the_log_once(own: Logs, nginx: Nginx) -> None:
+    log = own.point / "web" / "0"
+    nginx.get("/one")
+    wait_until(lambda: requests_in(log) == ["/one"], "the request is in the log")
+    nginx.reopen()
+    nginx.get("/two")
+    wait_until(lambda: requests_in(log) == ["/one", "/two"], "the request is in the log")
+    if os.geteuid() == 0:  # it gives the log to the user of its workers, who open it again
+        assert os.stat(log).st_uid != 0
+    assert "alert" not in nginx.child.said
+    assert "emerg" not in nginx.child.said
+
+
+def test_it_writes_again_once_it_reopens_after_a_restart(own: Logs, nginx: Nginx) -> None:
+    log = own.point / "web" / "0"
+    own.mount.kill()
+    nginx.get("/dead")
+    nginx.child.wait_until(lambda: "not connected" in nginx.child.said, "nginx complained")
+    own.mount.start()
+    nginx.reopen()
+    nginx.child.wait_until(lambda: nginx.child.said.count("close()") == 2, "it opened the log")
+    nginx.get("/back")
+    wait_until(lambda: requests_in(log) == ["/back"], "the request is in the log")

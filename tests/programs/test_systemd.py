@@ -1,0 +1,91 @@
+"""systemd's units and journal write to partitions; units restart with logfs.
+
+A real systemd, as the manager of a user, in namespaces where it believes that it may run; no
+system of this machine is asked for anything.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.mounting import wait_until
+from tests.programs.conftest import Logs
+from tests.programs.documents import block_with, line_for
+from tests.programs.running import USER_MANAGER, printed_beside_systemd
+
+pytestmark = [pytest.mark.fuse, pytest.mark.slow]
+
+STATUS_STDOUT = 209
+"""What a service ends with whose standard output cannot be set up (systemd.exec(5))."""
+
+
+def unit(name: str, text: str) -> str:
+    """Return a script that makes a unit, or a drop-in of one."""
+    path = f"/run/user/0/systemd/user/{name}"
+    return f"mkdir -p $(dirname {path})\ncat > {path} <<'END'\n{text}\nEND\n"
+
+
+def test_a_service_appends(logs: Logs, tmp_path: Path) -> None:
+    line = line_for("systemd unit", logs.point)
+    assert "append:" in line
+    script = ""
+    for kind in ("append", "file", "truncate"):
+        output = line.replace("append:", f"{kind}:")
+        text = f"[Service]\nType=oneshot\nExecStart=/bin/echo {kind} by systemd\n{output}"
+        script += unit(f"{kind}.service", text)
+    script += USER_MANAGER
+    for kind in ("append", "file", "truncate"):
+        script += f"systemctl --user start {kind} 2> /dev/null || true\n"
+        script += f"systemctl --user show --property ExecMainStatus --value {kind}\n"
+    assert printed_beside_systemd(script, tmp_path).splitlines() == [
+        "0",
+        str(STATUS_STDOUT),
+        str(STATUS_STDOUT),
+    ]
+    lines = (logs.point / "app" / "0").read_text().splitlines()
+    assert [line for line in lines if "by systemd" in line] == ["append by systemd"]
+
+
+def test_a_service_restarts_with_logfs(logs: Logs, tmp_path: Path) -> None:
+    sleeping = "[Service]\nExecStart=/bin/sleep 1000\n"
+    script = (
+        unit("logfs@.service", f"{sleeping}Restart=on-failure\nRestartSec=100ms")
+        + unit("app.service", sleeping)
+        + unit("app.service.d/logfs.conf", block_with("PartOf=", logs.point))
+        + USER_MANAGER
+        + """\
+pid() { systemctl --user show --property MainPID --value $1; }
+systemctl --user start app
+pid app; pid logfs@logs
+systemctl --user restart logfs@logs
+pid app
+kill -9 $(pid logfs@logs)
+until [ $(pid logfs@logs) != 0 -a $(pid app) != 0 ]; do sleep 0.05; done
+pid app
+systemctl --user stop logfs@logs
+pid app
+"""
+    )
+    first, logfs, second, third, last = printed_beside_systemd(script, tmp_path).split()
+    assert logfs != "0"  # it was started along
+    assert len({first, second, third}) == 3
+    assert last == "0"
+
+
+def test_the_journal_is_copied(logs: Logs, tmp_path: Path) -> None:
+    line = line_for("journal, systemd-cat", logs.point)
+    script = f"""\
+printf '[Journal]\\nStorage=volatile\\n' > /run/journald.conf
+mount --bind /run/journald.conf /etc/systemd/journald.conf
+/lib/systemd/systemd-journald &
+until [ -S /run/systemd/journal/stdout ]; do sleep 0.05; done
+{line} &
+for try in $(seq 1000); do
+  echo hello | systemd-cat -t greeter
+  ! grep -q SYSLOG_IDENTIFIER.*greeter {logs.point}/journal/0 || break
+  sleep 0.05
+done
+"""
+    printed_beside_systemd(script, tmp_path)
+    journal = (logs.point / "journal" / "0").read_text()
+    wait_until(lambda: '"MESSAGE":"hello"' in journal, "the message is stored")
