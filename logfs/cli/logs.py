@@ -1,17 +1,39 @@
 """Where the log goes: what the layers below have to say, beside the errors of the command itself.
 
 A command shows warnings as lines on stderr. A mount logs to stderr in the foreground, to syslog or
-a file of its own in the background.
+a file of its own in the background; what its lines look like stands in ``logformat``.
 """
 
 import logging
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 from logfs.cli import failures
 
 SYSLOG = Path("/dev/log")
+FORMATS = ("auto", "text", "json", "journald")
+LEVELS = ("debug", "info", "warning", "error")
 
-_LINE = "%(asctime)s %(levelname)s %(message)s"
+
+class Log(NamedTuple):
+    """Where a daemon logs, and how.
+
+    Attributes:
+        file: A file; None for stderr, or syslog in the background.
+        form: One of ``FORMATS``.
+        level: One of ``LEVELS``; None for the default.
+    """
+
+    file: str | None = None
+    form: str = "auto"
+    level: str | None = None
+
+
+STDERR = Log()
+"""In the foreground."""
 
 
 class _Warnings(logging.Handler):
@@ -28,12 +50,19 @@ def show_warnings() -> None:
         root.addHandler(_Warnings(logging.WARNING))
 
 
-def log_to_stderr() -> None:
-    """Log to stderr, with the time."""
-    _log_to(logging.StreamHandler(), _LINE)
+def log_to_stderr(form: str = "auto") -> None:
+    """Log to stderr.
+
+    Args:
+        form: One of ``FORMATS``; ``auto`` is ``journald`` where stderr leads to the journal, else
+            ``text``.
+    """
+    if form == "auto":
+        form = "journald" if leads_to_journal(2) else "text"
+    _log_to(logging.StreamHandler(sys.stderr), form)
 
 
-def log_to_file(path: str) -> None:
+def log_to_file(path: str, form: str = "auto") -> None:
     """Log to the end of a file; one that logrotate has moved away is opened anew.
 
     Raises:
@@ -41,26 +70,57 @@ def log_to_file(path: str) -> None:
     """
     from logging.handlers import WatchedFileHandler
 
-    _log_to(WatchedFileHandler(path, encoding="utf-8"), _LINE)
+    handler = WatchedFileHandler(path, encoding="utf-8", errors="backslashreplace")
+    _log_to(handler, "text" if form == "auto" else form)
 
 
-def log_to_syslog() -> None:
+def log_to_syslog(form: str = "auto") -> None:
     """Log to the system's log; without one (in many containers) the log is lost, with a warning."""
     from logging.handlers import SysLogHandler
 
     if not SYSLOG.is_socket():
         failures.warn(f"there is no syslog here ({SYSLOG}): without --log-file nothing is logged")
-        _log_to(logging.NullHandler(), _LINE)
+        _log_to(logging.NullHandler(), "text")
         return
-    _log_to(SysLogHandler(str(SYSLOG), SysLogHandler.LOG_DAEMON), "logfs[%(process)d]: %(message)s")
+    handler = SysLogHandler(str(SYSLOG), SysLogHandler.LOG_DAEMON)
+    handler.ident = f"logfs[{os.getpid()}]: "
+    _log_to(handler, "json" if form == "json" else "syslog")
+
+
+def set_level(level: str | None) -> None:
+    """Log what is as important as a level, one of ``LEVELS``; None leaves it as it is."""
+    if level is not None:
+        logging.getLogger("logfs").setLevel(level.upper())
+
+
+def leads_to_journal(descriptor: int) -> bool:
+    """Tell whether a descriptor is the stream that systemd has connected to the journal.
+
+    Source: systemd.exec(5), ``$JOURNAL_STREAM``.
+    """
+    device, _, inode = os.environ.get("JOURNAL_STREAM", "").partition(":")
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return False
+    return (device, inode) == (str(found.st_dev), str(found.st_ino))
 
 
 def _log_to(handler: logging.Handler, form: str) -> None:
+    from logfs.cli import logformat
+
     root = logging.getLogger()
     for old in list(root.handlers):
         if isinstance(old, _Warnings):
             root.removeHandler(old)
-    handler.setFormatter(logging.Formatter(form))
+    formatters: dict[str, Callable[[], logging.Formatter]] = {
+        "text": logformat.LineFormatter,
+        "json": logformat.JsonFormatter,
+        "journald": logformat.JournalFormatter,
+        "syslog": lambda: logformat.LineFormatter("%(message)s"),
+    }
+    handler.setFormatter(formatters[form]())
+    handler.addFilter(logformat.Flood())
     root.addHandler(handler)
     own = logging.getLogger("logfs")
     if own.level == logging.NOTSET:

@@ -72,6 +72,18 @@ class Wish(NamedTuple):
     type=click.Path(dir_okay=False),
     help="Log to the end of this file, not to stderr (--background: syslog).",
 )
+@click.option(
+    "--log-format",
+    type=click.Choice(logs.FORMATS),
+    default="auto",
+    help="Lines of text, JSON objects, or lines with a level in front for the journal; auto: "
+    "journald where stderr leads to it (as in a systemd unit), else text.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(logs.LEVELS),
+    help="What is logged: this and what is more important. Default: info.",
+)
 def mount(  # noqa: PLR0913 - one argument for each parameter
     data: str | None,
     mountpoint: str | None,
@@ -82,6 +94,8 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     read_only: bool,
     background: bool,
     log_file: str | None,
+    log_format: str,
+    log_level: str | None,
 ) -> None:
     """Mount the data directory DATA at MOUNTPOINT and serve it.
 
@@ -104,7 +118,8 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     texts = (*options, "ro") if read_only else options
     wish = make_wish(data, mountpoint, texts, settings, config_file)
     become(wish.options.run_as)
-    serve(wish, background=background, log_file=log_file)
+    log = logs.Log(log_file, log_format, log_level)
+    serve(wish, background=background, log=log)
 
 
 @click.command()
@@ -235,24 +250,25 @@ def check(wish: Wish) -> None:
         )
 
 
-def serve(wish: Wish, *, background: bool, log_file: str | None = None) -> None:
+def serve(wish: Wish, *, background: bool, log: logs.Log = logs.STDERR) -> None:
     """Mount and serve; the status of the command says how it ended.
 
     Args:
         wish: What, where and how.
         background: Return, in the process that called, once the mount answers.
-        log_file: Where to log; None for stderr, or syslog in the background.
+        log: Where to log, what and how; by default to stderr, or syslog in the background.
     """
     check(wish)
     _make_data(wish)
-    log_file = None if log_file is None else os.path.realpath(log_file)
+    log_file = None if log.file is None else os.path.realpath(log.file)
     ready = leave_terminal() if background else None
+    logs.set_level(log.level)
     if log_file is not None:
-        logs.log_to_file(log_file)
+        logs.log_to_file(log_file, log.form)
     elif background:
-        logs.log_to_syslog()
+        logs.log_to_syslog(log.form)
     else:
-        logs.log_to_stderr()
+        logs.log_to_stderr(log.form)
     failures.give_up(_serve(wish, ready))
 
 

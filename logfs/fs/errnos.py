@@ -149,5 +149,5 @@ class Translator:
             message = f"{request}: {error}"
             if message != self._last_message:
                 self._last_message = message
-                logger.warning("%s", message)
+                logger.warning("%s: %s", request, error)
         return number

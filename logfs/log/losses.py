@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from logfs.disk.vfs import Disk
 from logfs.errors import UnsupportedFormatError
 from logfs.log import names
+from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -107,6 +108,24 @@ class LossFile:
         if not versions or len(losses) != len(lines) - 1:
             logger.warning("%s: lines that do not parse are passed over", self._name)
         return losses
+
+
+def log_loss(topic_partition: TopicPartition, loss: Loss) -> None:
+    """Tell the log of a loss: what happened, and at the end the same for programs."""
+    logger.warning(
+        "%s: %s [loss: %s, %s, position %d, %d bytes]",
+        topic_partition, loss.detail, loss.kind, loss.file, loss.position, loss.bytes,
+        extra={
+            "fields": {
+                "event": "loss",
+                "kind": loss.kind,
+                "file": loss.file,
+                "position": loss.position,
+                "bytes": loss.bytes,
+                "offset": loss.offset,
+            }
+        },
+    )  # fmt: skip
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:

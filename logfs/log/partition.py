@@ -7,14 +7,13 @@ Threads. Changes take the lock of the partition (``exclusive``); ``flush`` and `
 beside appends, in threads of their own.
 """
 
-import logging
 from collections.abc import Sequence
 
 from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.cleaning.checkpoint import lower_cleaner_offset
-from logfs.log.losses import Loss
+from logfs.log.losses import Loss, log_loss
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.recoverypoint import lower_recovery_point
@@ -24,8 +23,6 @@ from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import ActiveSegment, trim_padding
 from logfs.log.writing.appending import AppendableLog
 from logfs.log.writing.truncation import cut_segments
-
-logger = logging.getLogger(__name__)
 
 
 class PartitionLog(AppendableLog):
@@ -148,16 +145,16 @@ class PartitionLog(AppendableLog):
         self, kind: str, file: str, position: int, size: int, detail: str, now_ms: int
     ) -> None:
         """Note a loss: in the log of the daemon, in the losses file, in ``.meta``."""
-        logger.warning("%s: %s", self.topic_partition, detail)
-        offset = self.log_end_offset
-        self._losses.add(Loss(now_ms, kind, file, position, size, offset, detail))
+        loss = Loss(now_ms, kind, file, position, size, self.log_end_offset, detail)
+        log_loss(self.topic_partition, loss)
+        self._losses.add(loss)
 
     def note_corrupt(self, error: CorruptRecordError, now_ms: int) -> None:
         """Count a corrupt batch that a reader has met as a loss; ``maintain`` saves it."""
         file, position = error.file or self.directory, error.position or 0
-        self._losses.note(
-            Loss(now_ms, "corrupt", file, position, error.size_bytes, None, str(error))
-        )
+        loss = Loss(now_ms, "corrupt", file, position, error.size_bytes, None, str(error))
+        if self._losses.note(loss):
+            log_loss(self.topic_partition, loss)
 
     def new_unfinished_name(self) -> str:
         """Return a name for the file of an unfinished line that no other file has."""

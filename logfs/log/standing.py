@@ -63,7 +63,10 @@ class LogStanding(LogFacts):
             if self.offline is not None:
                 return
             self.offline = reason
-            logger.error("%s is offline: %s", self.topic_partition, reason)
+            logger.error(
+                "%s is offline: %s", self.topic_partition, reason,
+                extra={"fields": {"event": "offline", "offset": self.log_end_offset}},
+            )  # fmt: skip
             with contextlib.suppress(OSError):
                 self.lease.distrust(self.snapshot.active)
 

@@ -1,13 +1,18 @@
 """Where the log goes."""
 
+import json
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from logfs.cli import logs
+from logfs.cli import logformat, logs
+from logfs.errors import CorruptRecordError
+from logfs.log.losses import Loss, log_loss
+from logfs.types import TopicPartition
 
 LOGGER = logging.getLogger("elsewhere")  # what logfs itself logs would fail the test
 
@@ -82,3 +87,103 @@ def test_no_syslog(
         f"logfs: there is no syslog here ({tmp_path}/socket): "
         "without --log-file nothing is logged\n"
     )
+
+
+def log_like(form: str, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
+    """Log in a format what a daemon logs, and return the lines."""
+    forget_handlers()
+    logs.log_to_stderr(form)
+    loss = Loss(7, "cut", "orders-0/0.log", 120, 60, 3, "60 bytes\nare gone")
+    log_loss(TopicPartition("orders", 0), loss)
+    error = CorruptRecordError("a batch does not decode", 5, "orders-0/0.log", 61)
+    LOGGER.error("%s: %s", "read", error)
+    LOGGER.warning("a file called %s", "x\ny\x1b[31m\udcff")
+    try:
+        int("of a bug")
+    except ValueError:
+        LOGGER.exception("a bug in logfs")
+    yield from capsys.readouterr().err.splitlines()
+
+
+@pytest.mark.expect_log("loss: cut")
+def test_text_is_one_line_a_record(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = list(log_like("text", capsys))
+    assert [line.split(" ", 2)[2] for line in lines[1:3]] == [
+        "ERROR read: a batch does not decode",
+        r"WARNING a file called x\ny\x1b[31m\udcff",
+    ]
+    assert "WARNING orders/0: 60 bytes\\nare gone [loss: cut, " in lines[0]
+    assert len(lines) == 4
+    assert " ERROR a bug in logfs | Traceback (most recent call last): | " in lines[3]
+    assert lines[3].endswith("'of a bug'")
+
+
+@pytest.mark.expect_log("loss: cut")
+def test_the_journal_gets_levels(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = list(log_like("journald", capsys))
+    assert [line[:3] for line in lines] == ["<4>", "<3>", "<4>", "<3>"]
+    assert lines[1] == "<3>read: a batch does not decode"
+
+
+@pytest.mark.expect_log("loss: cut")
+def test_json_says_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+    loss, corrupt, file, bug = map(json.loads, log_like("json", capsys))
+    assert loss["time"].endswith("Z")
+    about = ("level", "topic", "partition", "event", "kind", "file", "position", "bytes", "offset")
+    assert [loss[key] for key in about] == [
+        "warning", "orders", 0, "loss", "cut", "orders-0/0.log", 120, 60, 3
+    ]  # fmt: skip
+    assert (corrupt["position"], corrupt["bytes"]) == (5, 61)
+    assert corrupt["error"] == "CorruptRecordError"
+    assert file["message"] == "a file called x\ny\x1b[31m\udcff"
+    assert bug["exception"].endswith("'of a bug'")
+
+
+def test_the_journal_is_recognised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with (tmp_path / "stream").open("w") as stream:
+        found = os.fstat(stream.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+        assert logs.leads_to_journal(stream.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino + 1}")
+        assert not logs.leads_to_journal(stream.fileno())
+        monkeypatch.delenv("JOURNAL_STREAM")
+        assert not logs.leads_to_journal(stream.fileno())
+
+
+def test_one_place_that_says_too_much_is_cut_short(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forget_handlers()
+    logs.log_to_stderr("journald")
+
+    def complain(partition: int) -> None:
+        LOGGER.warning("%s: too slow", TopicPartition("orders", partition))
+
+    for _ in range(100):
+        complain(0)
+    complain(1)  # about something else
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["<4>orders/0: too slow"] * logformat.MOST_ALIKE + ["<4>orders/1: too slow"]
+    monkeypatch.setattr(logformat, "WINDOW_S", 0.0)
+    complain(0)
+    assert capsys.readouterr().err == (
+        "<4>orders/0: too slow (90 more like this were left out since)\n"
+    )
+
+
+@pytest.mark.expect_log("loss: cut")
+def test_losses_are_never_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    forget_handlers()
+    logs.log_to_stderr("journald")
+    for number in range(100):
+        log_loss(TopicPartition("orders", 0), Loss(7, "cut", "0.log", number, 60, 3, "gone"))
+    assert len(capsys.readouterr().err.splitlines()) == 100
+
+
+def test_the_level(capsys: pytest.CaptureFixture[str]) -> None:
+    forget_handlers()
+    logs.set_level("error")
+    logs.log_to_stderr("text")
+    logging.getLogger("logfs.elsewhere").info("not shown")
+    assert capsys.readouterr().err == ""
+    assert logging.getLogger("logfs").level == logging.ERROR

@@ -247,7 +247,7 @@ def damage(world: World, offset: int) -> None:
     file.pwrite(data, 0)
 
 
-@pytest.mark.expect_log("read: ")
+@pytest.mark.expect_log("read: ", "[loss: corrupt, ")
 async def test_a_corrupt_batch_ends_a_read_in_front_of_it(orders: World) -> None:
     for number in range(5):
         await orders.append("orders/0", b"%d\n" % number * 9)

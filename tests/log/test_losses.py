@@ -145,6 +145,7 @@ def test_a_loss_of_a_partition_is_in_meta_and_survives() -> None:
         assert partition_meta(log)["losses"] == [expected._asdict()]
 
 
+@pytest.mark.expect_log("[loss: corrupt, ")
 def test_a_corrupt_batch_that_readers_meet_is_noted_once_and_saved_by_maintain() -> None:
     bench = Bench()
     bench.write(b"a")

@@ -158,6 +158,10 @@ def apply_retention(log: PartitionLog, now_ms: int) -> Deletion:
             "%s: deleted %d segments of %d bytes because of %s; the log starts at offset %d, "
             "it started at %d",
             log.topic_partition, count, size_bytes, " and ".join(rules), done.start[1], before,
+            extra={"fields": {
+                "event": "retention", "segments": count, "bytes": size_bytes,
+                "offset": done.start[1],
+            }},
         )  # fmt: skip
     return done
 

@@ -168,6 +168,10 @@ def _report(log: PartitionLog, dirt: Dirt, done: Cleaned) -> None:
         stats.messages_read, stats.messages_written, *done.segments, stats.elapsed_s, per_second,
         100 * stats.utilization,
         "" if done.end_offset >= dirt.first_uncleanable else "; the rest follows in another round",
+        extra={"fields": {
+            "event": "compaction", "offset": done.end_offset, "bytes": stats.bytes_read,
+            "bytes_left": stats.bytes_written, "seconds": round(stats.elapsed_s, 3),
+        }},
     )  # fmt: skip
     if stats.invalid_messages:
         logger.warning(

@@ -18,7 +18,7 @@ from logfs.log.following.reshaping import Reshaping
 from logfs.log.following.tail import Tail
 from logfs.log.following.transactions import Transactions
 from logfs.log.loading.scan import Scan, pass_over
-from logfs.log.losses import Loss
+from logfs.log.losses import Loss, log_loss
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.state import ProducerEntry
@@ -395,5 +395,6 @@ class FollowedLog(PartitionLog):
     def _lose(
         self, kind: str, file: str, position: int, size: int, offset: int | None, detail: str
     ) -> None:
-        logger.warning("%s: %s", self.topic_partition, detail)
-        self._losses.add(Loss(self._now_ms, kind, file, position, size, offset, detail))
+        loss = Loss(self._now_ms, kind, file, position, size, offset, detail)
+        log_loss(self.topic_partition, loss)
+        self._losses.add(loss)

@@ -6,7 +6,6 @@ what it was. Everything behind is read by the looks that follow. What cannot be 
 behind every position that was ever shown, and so does what comes behind it.
 """
 
-import logging
 from collections.abc import Mapping
 
 from logfs.errors import NotThereYetError
@@ -20,7 +19,7 @@ from logfs.log.following.reshaping import Reshaping
 from logfs.log.following.tail import Place
 from logfs.log.loading.loader import load_partition
 from logfs.log.loading.recovery import Loading
-from logfs.log.losses import Loss, LossFile
+from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import SEGMENT_TABLE, FileKind, format_segment_file, format_topic_id
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
@@ -29,8 +28,6 @@ from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.log.state import PartitionState
 from logfs.log.topics import effective_config, read_properties
 from logfs.types import Positions, TopicPartition
-
-logger = logging.getLogger(__name__)
 
 
 def follow_partition(
@@ -127,8 +124,9 @@ class _Beginning:
         name = self._directory if self._topic_id is None else f"{self._topic_id}-{number}"
 
         def lose(losses: LossFile, detail: str) -> None:
-            logger.warning("%s: %s", self._topic_partition, detail)
-            losses.add(Loss(loading.now_ms, "positions", SEGMENT_TABLE, 0, 0, None, detail))
+            loss = Loss(loading.now_ms, "positions", SEGMENT_TABLE, 0, 0, None, detail)
+            log_loss(self._topic_partition, loss)
+            losses.add(loss)
 
         following.used.add(name)
         if following.cache is not None:

@@ -12,7 +12,6 @@ that positions which were shown are about to go.
 Source: Kafka LogLoader.recoverLog, LogSegment.recover.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -25,7 +24,7 @@ from logfs.log.loading.cutting import copy_tail, free_cut_name, rewrite
 from logfs.log.loading.given import Loading as Loading  # others take it from here
 from logfs.log.loading.scan import Scan, rebuild_indexes, scan_segment
 from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
-from logfs.log.losses import Loss, LossFile
+from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
@@ -33,8 +32,6 @@ from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.lease import NO_BOOT
 from logfs.records.produced import ProducedBatch
 from logfs.types import Positions, TopicPartition
-
-logger = logging.getLogger(__name__)
 
 _INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
 
@@ -136,9 +133,9 @@ class Loader:
 
     def lose(self, kind: str, file: str, position: int, size: int, detail: str) -> None:
         """Note a loss in the daemon's log and in the partition's file."""
-        logger.warning("%s: %s", self.topic_partition, detail)
         offset = self.segments[-1].next_offset if self.segments else None
         loss = Loss(self.loading.now_ms, kind, file, position, size, offset, detail)
+        log_loss(self.topic_partition, loss)
         self.losses.add(loss)
 
 
