@@ -170,3 +170,7 @@ class NoDataDirectoryError(LogfsError):
 
 class MountError(LogfsError):
     """The file system cannot be mounted or unmounted there; the message says why."""
+
+
+class BackupError(LogfsError):
+    """A backup cannot be made or restored as was asked, or is not whole."""

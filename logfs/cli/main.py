@@ -24,6 +24,8 @@ _COMMANDS = {
     "dump": "logfs.cli.dump:dump",
     "verify": "logfs.cli.verify:verify",
     "du": "logfs.cli.du:du",
+    "backup": "logfs.cli.backup:backup",
+    "restore": "logfs.cli.backup:restore",
 }
 """Name -> module and command in it; loaded when the command is called, or all are listed."""
 

@@ -8,6 +8,7 @@ import stat
 import sys
 
 from logfs.disk.locks import is_locked, take_lock
+from logfs.disk.transfer import unshare
 from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
 
 _WOULD_WAIT = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS))
@@ -168,6 +169,8 @@ class PosixDisk:
         path = self._path(name)
         if not write and os.path.isdir(path):  # the kernel opens a directory for reading
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if write and _is_shared(path):
+            unshare(path)
         return PosixFile(path, flags | (os.O_CREAT if create else 0))
 
     def list(self, name: str) -> list[tuple[str, bool]]:
@@ -262,6 +265,15 @@ class PosixDisk:
         if name.startswith("/") or ".." in name.split("/"):
             raise ValueError(f"the name {name!r} leads out of {self._root}")
         return f"{self._root}/{name}" if name else self._root
+
+
+def _is_shared(path: str) -> bool:
+    """Whether a file has another name as well: a backup, or what it was made from, has it too."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    return found.st_nlink > 1 and stat.S_ISREG(found.st_mode)
 
 
 def _map(descriptor: int, size: int) -> mmap.mmap:

@@ -145,6 +145,9 @@ class Disk(Protocol):
             create: Make an empty file if there is none; needs ``write``. The new name is durable
                 after ``sync_directory`` of its folder.
 
+        A file that has another name elsewhere (a backup has it by a hard link) is copied before it
+        is opened for writing: what is written is seen under this name alone.
+
         Raises:
             FileNotFoundError: No such file and not ``create``, or no such folder.
             IsADirectoryError: The name is a directory.

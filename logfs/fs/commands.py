@@ -12,6 +12,7 @@
     retention                                  what was deleted of each partition
     compact       topic partition roll         Compacted of each partition
     roll          topic partition              the base offset of the active segment
+    point         topic partition              Point, what it holds up to there being durable
     append        topic partition producer     Appended; the payload is batches of records, as
                   is_durable                   ``encode_records`` makes them
     lines         topic partition view         appended, accepted, refusal, as in ``Lines``; the
@@ -34,6 +35,7 @@ import trio
 from logfs.errors import ControlError, ReadOnlyError
 from logfs.fs.appending import AppendCommands, find_partition
 from logfs.fs.kernel import KernelCache
+from logfs.fs.looking import LookingCommands
 from logfs.fs.metrics.facts import Facts, Where
 from logfs.fs.nodes import FileNode, TopicNode
 from logfs.fs.operations import Operations
@@ -99,6 +101,7 @@ class Commands:
             "retention": self._retention,
             "compact": self._compact,
             "roll": self._roll,
+            "point": LookingCommands(operations).point,
             "append": appends.append,
             "lines": appends.lines,
             "end": appends.end,

@@ -96,6 +96,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     NoSuchAttributeError: errno.ENODATA,
     ForeignAttributeError: errno.ENOTSUP,
     errors.MountError: errno.EBUSY,
+    errors.BackupError: errno.EINVAL,
 }
 
 _PASSED_ON = frozenset({

@@ -25,6 +25,7 @@ ROOT_FILES = (
     names.CLEANER_OFFSET_CHECKPOINT,
     names.ATTRIBUTES,
     names.DAEMON,
+    names.BACKUP,
 )
 """What logfs or a broker keeps in the root of a data directory, and nobody anywhere else.
 

@@ -38,6 +38,15 @@ class Attributes:
         """Return what was set for a topic, or for one of its partitions."""
         return self._entries.get(_key(topic, partition), Ownership())
 
+    def all(self) -> list[tuple[str, int | None, Ownership]]:
+        """Return what was set: topic, partition or None, attributes."""
+        rows: list[tuple[str, int | None, Ownership]] = []
+        for key, ownership in self._entries.items():
+            topic, _, number = key.partition("/")
+            if not number or number.isdecimal():
+                rows.append((topic, int(number) if number else None, ownership))
+        return rows
+
     def set(
         self,
         topic: str,

@@ -44,6 +44,7 @@ REMOTE_INDEX_DIRECTORY = "remote-log-index-cache"
 ATTRIBUTES = "logfs.attributes"
 DAEMON = "logfs.daemon"
 CONTROL_SOCKET = "logfs.socket"
+BACKUP = "logfs.backup"
 
 _OWN_PREFIX = "logfs."
 _UNFINISHED = ".unfinished"
@@ -156,6 +157,12 @@ def is_leftover(name: str) -> bool:
     Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles.
     """
     return name.endswith(FileSuffix.DELETED) and not name.endswith(_DELETED_CHECKPOINT)
+
+
+def is_on_its_way(name: str) -> bool:
+    """Tell whether a file is about to get its name, or to go: no copy of it is of use."""
+    suffixes = (FileSuffix.DELETED, FileSuffix.CLEANED, FileSuffix.SWAP, ".tmp")
+    return name.endswith(suffixes)
 
 
 def parse_segment_file(name: str) -> SegmentFileName | None:

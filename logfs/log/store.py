@@ -29,6 +29,7 @@ from logfs.errors import (
 )
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import Attributes
+from logfs.log.backup.manifest import check_whole
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
@@ -92,10 +93,12 @@ class LogStore(Catalog):
         Raises:
             ValueError: ``only`` without ``read_only``: what is not loaded would not be recovered.
             LockedError: Another process owns the directory.
+            BackupError: A backup or a restore was interrupted in it.
             OSError: The directory cannot be read, or not written.
         """
         if only is not None and not read_only:
             raise ValueError("only some partitions can be loaded of a store that is read-only")
+        check_whole(disk)
         store = cls(disk, config, host, read_only=read_only)
         if not read_only:
             store._lock = disk.lock(names.LOCK_FILE)

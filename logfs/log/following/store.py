@@ -13,6 +13,7 @@ from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, NotThereYetError
 from logfs.log import checkpoints, names
+from logfs.log.backup.manifest import check_whole
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.following.context import Following
 from logfs.log.following.files import FollowedSegments
@@ -90,7 +91,9 @@ class FollowedStore(LogStore):
 
         Raises:
             OSError: The directory cannot be read.
+            BackupError: A backup or a restore was interrupted in it.
         """
+        check_whole(disk)
         store = cls(disk, config, host, cache=cache, only=only)
         store.look_around(now_ms)
         store.forget_others()

@@ -171,6 +171,16 @@ def decode_table(data: bytes) -> tuple[TableState, int, bool]:
     return state, end, is_damaged
 
 
+def decode_entries(data: bytes, position: int) -> list[TableEntry]:
+    """Return the entries of a table file from a position on; those that do not decode left out."""
+    found = []
+    for start in range(position, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        body = data[start : start + _BODY.size]
+        if _CRC.unpack_from(data, start + _BODY.size)[0] == crc32c(body):
+            found.append(_decode_body(body))
+    return found
+
+
 def _decode_body(body: bytes) -> TableEntry:
     fields = _BODY.unpack(body)
     try:
@@ -222,8 +232,12 @@ class SegmentTable:
             CorruptIndexError: Its header does not decode.
             UnsupportedFormatError: A newer logfs wrote it.
         """
+        return cls.decode(disk, directory, disk.read(f"{directory}/{names.SEGMENT_TABLE}"))
+
+    @classmethod
+    def decode(cls, disk: Disk, directory: str, data: bytes) -> "SegmentTable":
+        """Make a table of the bytes of its file; see ``load`` for what it raises."""
         name = f"{directory}/{names.SEGMENT_TABLE}"
-        data = disk.read(name)
         if len(data) < _HEADER.size or data[:4] != _MAGIC:
             raise CorruptIndexError(f"{name}: not a segment table (its header does not decode)")
         _, version, generation = _HEADER.unpack_from(data)

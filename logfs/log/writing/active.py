@@ -197,6 +197,7 @@ class ActiveSegment:
                 index.seal()
         except OSError as error:
             logger.warning("%s: it could not be trimmed: %s", self.segment.name, error)
+        self.segment.is_writable = False  # whoever opens it anew only reads
         fill_segment(self.segment, self.builder)
 
     def sealed_entry(self) -> TableEntry:

@@ -1,0 +1,229 @@
+"""Backing up and restoring a data directory of this machine, whoever serves it."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from logfs.client import Daemon
+from logfs.disk.posix import PosixDisk
+from logfs.disk.transfer import Count, FileTransfer
+from logfs.errors import BackupError, LockedError
+from logfs.library.owner import owned
+from logfs.library.places import Kind, kind_of, noted_daemon
+from logfs.log import names
+from logfs.log.backup.job import ChangedError, Job
+from logfs.log.backup.manifest import WHOLE, Manifest, read_manifest
+from logfs.log.backup.point import Point
+from logfs.log.backup.restoring import restore_all, restore_topics
+from logfs.log.backup.taking import back_up
+from logfs.machine.host import current_host, system_clock
+from logfs.types import TopicPartition
+
+Say = Callable[[str], None]
+
+_PAUSE_S = 0.02
+_ATTEMPTS = 5
+
+
+class Wanted(NamedTuple):
+    """What a backup is to be.
+
+    Attributes:
+        topics: Those wanted; none for all.
+        previous: An earlier backup, or a directory of such, of which the newest counts.
+        is_copy: Copy also what could be linked.
+        is_verified: Read all of it back.
+    """
+
+    topics: Sequence[str] = ()
+    previous: str | None = None
+    is_copy: bool = False
+    is_verified: bool = False
+
+
+_ALL = Wanted()
+
+
+def take_backup(
+    data: str,
+    destination: str,
+    wanted: Wanted = _ALL,
+    *,
+    say: Say = lambda _: None,
+    count: Count | None = None,
+) -> Manifest:
+    """Back up a data directory; durable when this returns, and whole.
+
+    Args:
+        data: The data directory; whether a daemon serves it does not matter.
+        destination: Becomes a data directory like it: missing, empty, or an unfinished backup.
+        wanted: What is to be in it, and how.
+        say: Told what is being done.
+        count: Told of bytes that are copied.
+
+    Raises:
+        BackupError, NoSuchTopicError: See ``logfs.log.backup.taking.back_up``.
+        LockedError: Somebody who cannot be asked writes the directory.
+        LogfsError, OSError: What was met.
+    """
+    data, target = os.path.realpath(data), os.path.realpath(destination)
+    if os.path.commonpath([data, target]) in (data, target):
+        raise BackupError(f"{target} and {data} lie in each other: expected a directory outside")
+    earlier = () if wanted.previous is None else _newest_in(wanted.previous, target)
+    for _ in range(_ATTEMPTS):
+        Path(target).mkdir(parents=True, exist_ok=True)
+        transfer = FileTransfer(data, target, may_link=not wanted.is_copy, count=count)
+        job = _job(data, target, transfer, (target, *earlier), say)
+        try:
+            with _asked(data) as daemon:
+                return back_up(job, data, daemon.ask, wanted.topics, must_verify=wanted.is_verified)
+        except ChangedError as error:
+            say(f"{data}: {error}; going on from there")
+    raise BackupError(f"{data} was started and stopped {_ATTEMPTS} times while it was copied")
+
+
+def restore_backup(
+    backup: str,
+    data: str,
+    topics: Sequence[str] = (),
+    *,
+    say: Say = lambda _: None,
+    count: Count | None = None,
+) -> list[TopicPartition]:
+    """Restore a backup, all of it or single topics; durable when this returns.
+
+    Args:
+        backup: The backup, which nobody writes.
+        data: Where it goes: missing, empty or, for single topics, a data directory nobody serves.
+        topics: Those wanted; none for all.
+        say: Told what is being done.
+        count: Told of bytes that are copied.
+
+    Returns:
+        What was restored.
+
+    Raises:
+        BackupError, TopicExistsError, NoSuchTopicError: See ``logfs.log.backup.restoring``.
+        LockedError: Somebody owns one of the directories.
+        OSError: The disk failed.
+    """
+    backup, data = os.path.realpath(backup), os.path.realpath(data)
+    if os.path.commonpath([backup, data]) in (backup, data):
+        raise BackupError(f"{backup} and {data} lie in each other: expected a directory outside")
+    source = PosixDisk(backup)
+    if source.is_locked(names.LOCK_FILE):
+        raise LockedError(f"{backup} is in use: unmount it first")
+    Path(data).mkdir(parents=True, exist_ok=True)
+    kind = kind_of(data)
+    is_other = kind is Kind.DATA and not PosixDisk(data).exists(names.BACKUP)
+    if kind is Kind.OTHER or (is_other and not topics):
+        raise BackupError(
+            "it is not empty: nothing is replaced; expected a missing or an empty directory"
+            + ("" if kind is Kind.OTHER else ", or '--topic' for single topics of the backup")
+        )
+    try:
+        lock = PosixDisk(data).lock(names.LOCK_FILE)
+    except LockedError as error:
+        raise _served(data, error) from error
+    try:
+        transfer = FileTransfer(backup, data, may_link=False, count=count)
+        job = _job(backup, data, transfer, () if is_other else (data,), say)
+        if is_other:
+            return restore_topics(job, topics)
+        return restore_all(job, backup, topics)
+    except ChangedError as error:
+        raise BackupError(f"somebody writes the backup: {error}") from error
+    finally:
+        lock.close()
+
+
+class _Asked:
+    """The daemon of a data directory while it is backed up; there may be none.
+
+    Attributes:
+        ask: Asks it where a partition stands; None if nobody owns the directory.
+    """
+
+    def __init__(self, daemon: Daemon | None) -> None:
+        self._daemon = daemon
+        self.ask = None if daemon is None else self._ask
+
+    def __enter__(self) -> "_Asked":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._daemon is not None:
+            self._daemon.close()
+
+    def _ask(self, topic_partition: TopicPartition) -> Point:
+        assert self._daemon is not None
+        topic, partition = topic_partition
+        found = self._daemon.ask("point", {"topic": topic, "partition": partition})
+        found["unfinished"] = {k: (size, crc) for k, (size, crc) in found["unfinished"].items()}
+        return Point(**found)
+
+
+def _asked(data: str) -> _Asked:
+    daemon = Daemon.connect(data)
+    if daemon is None and PosixDisk(data).is_locked(names.LOCK_FILE):
+        raise LockedError(
+            f"{data} is written by a process that is no daemon of logfs (a Kafka broker, a job, "
+            "another command): try again when it has ended"
+        )
+    return _Asked(daemon)
+
+
+def _job(
+    source: str, target: str, transfer: FileTransfer, previous: tuple[str, ...], say: Say
+) -> Job:
+    clock = system_clock()
+    return Job(
+        PosixDisk(source),
+        PosixDisk(target),
+        transfer,
+        previous,
+        current_host(),
+        clock.now_ms(),
+        clock.now_ms,
+        lambda: time.sleep(_PAUSE_S),
+        say,
+    )
+
+
+def _newest_in(previous: str, target: str) -> tuple[str, ...]:
+    """Return the backup that is meant: the directory itself, or the newest whole one in it.
+
+    Raises:
+        BackupError: It is not a directory.
+    """
+    previous = os.path.realpath(previous)
+    if not Path(previous).is_dir():
+        raise BackupError(f"{previous}: expected an earlier backup, or a directory of such")
+    if PosixDisk(previous).exists(names.BACKUP):
+        return (previous,)
+    found = []
+    for entry in os.scandir(previous):
+        if entry.is_dir() and os.path.realpath(entry.path) != target:
+            manifest = _manifest_of(entry.path)
+            if manifest is not None and manifest.state == WHOLE:
+                found.append((manifest.begun_ms, entry.path))
+    return (max(found)[1],) if found else ()
+
+
+def _manifest_of(path: str) -> Manifest | None:
+    try:
+        return read_manifest(PosixDisk(path))
+    except (BackupError, OSError):
+        return None
+
+
+def _served(data: str, error: LockedError) -> LockedError:
+    daemon = noted_daemon(data)
+    if daemon is None:
+        return owned(data, error)
+    return LockedError(
+        f"process {daemon.pid} serves it at {daemon.mount_point}: 'logfs umount "
+        f"{daemon.mount_point}', then restore; or restore into another directory"
+    )

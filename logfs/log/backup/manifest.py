@@ -1,0 +1,123 @@
+"""``logfs.backup`` in the root of a backup: whether it is whole, and of what.
+
+    {"version": 1, "state": "whole", "kind": "backup", "source": "/var/lib/logfs",
+     "begun_ms": 1700000000000, "ended_ms": 1700000001000,
+     "partitions": [{"topic": "orders", "partition": 0, …}], "problems": []}
+
+It is written first, with the state ``unfinished``, and replaced last. A directory with an
+unfinished one is not opened: a backup was interrupted there (or a restore, its ``kind`` says), and
+doing the same again completes it. A whole backup keeps it; it is written for people and scripts,
+and nothing else depends on it. A restored directory has none.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.errors import BackupError, UnsupportedFormatError
+from logfs.log import names
+from logfs.log.partition import PartitionLog
+from logfs.types import TopicPartition
+
+VERSION = 1
+UNFINISHED, WHOLE = "unfinished", "whole"
+
+
+class BackedUp(NamedTuple):
+    """A partition of a backup.
+
+    Attributes:
+        topic, partition: Which.
+        start_offset, end_offset: The offsets it holds.
+        start_position, end_position: The positions they have as text.
+        segments: How many.
+        size_bytes: Of their ``.log`` files.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int
+    end_offset: int
+    start_position: int
+    end_position: int
+    segments: int
+    size_bytes: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition it is."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class Manifest(NamedTuple):
+    """See the format above."""
+
+    state: str
+    kind: str
+    source: str
+    begun_ms: int
+    ended_ms: int | None = None
+    partitions: Sequence[BackedUp] = ()
+    problems: Sequence[str] = ()
+
+
+def backed_up(log: PartitionLog) -> BackedUp:
+    """Describe a partition of a backup."""
+    snapshot = log.snapshot
+    sealed = sum(segment.size_bytes for segment in snapshot.segments[:-1])
+    return BackedUp(
+        *log.topic_partition,
+        log.log_start_offset,
+        log.log_end_offset,
+        snapshot.start.positions.text,
+        snapshot.end.positions.text,
+        len(snapshot.segments),
+        sealed + snapshot.end.file_size,
+    )
+
+
+def write_manifest(disk: Disk, manifest: Manifest) -> None:
+    """Put a manifest in place, durable when this returns."""
+    fields: dict[str, Any] = {"version": VERSION, **manifest._asdict()}
+    fields["partitions"] = [partition._asdict() for partition in manifest.partitions]
+    fields["problems"] = list(manifest.problems)
+    disk.replace(names.BACKUP, (json.dumps(fields, indent=1) + "\n").encode())
+
+
+def read_manifest(disk: Disk) -> Manifest | None:
+    """Read the manifest of a directory; None if it has none.
+
+    Raises:
+        BackupError: It does not parse.
+        UnsupportedFormatError: A newer logfs wrote it.
+    """
+    try:
+        fields = json.loads(disk.read(names.BACKUP))
+        version = fields.pop("version")
+        if version != VERSION:
+            raise UnsupportedFormatError(
+                f"{names.BACKUP}: version {version}, this logfs reads version {VERSION}"
+            )
+        fields["partitions"] = [BackedUp(**row) for row in fields["partitions"]]
+        return Manifest(**fields)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BackupError(f"{names.BACKUP} does not parse: {error!r}") from error
+
+
+def check_whole(disk: Disk) -> None:
+    """Refuse a directory in which a backup or a restore was interrupted.
+
+    Raises:
+        BackupError: It is one.
+    """
+    if not disk.exists(names.BACKUP):
+        return
+    manifest = read_manifest(disk)
+    if manifest is not None and manifest.state != WHOLE:
+        raise BackupError(
+            f"a {manifest.kind} of {manifest.source} was interrupted here, or still goes on: what "
+            f"is here is not whole; 'logfs {manifest.kind}' as before completes it"
+        )

@@ -1,0 +1,56 @@
+"""Where a partition stands at one moment: what a backup of a running daemon goes up to."""
+
+from typing import NamedTuple
+
+from logfs.log import names
+from logfs.log.partition import PartitionLog
+from logfs.records.checksum import crc32c
+
+
+class Point(NamedTuple):
+    """One moment of a partition; fit for JSON.
+
+    Attributes:
+        base_offset: Of the active segment.
+        inode: Of its ``.log``.
+        size_bytes: How much of it holds records.
+        start_offset: The log start.
+        end_offset: The log end.
+        recovery_point: First offset that is not known to be durable.
+        unfinished: Name of each file of an unfinished line -> its bytes and their CRC-32C.
+        offline: Why the partition takes no appends; None while it does.
+    """
+
+    base_offset: int
+    inode: int
+    size_bytes: int
+    start_offset: int
+    end_offset: int
+    recovery_point: int
+    unfinished: dict[str, tuple[int, int]]
+    offline: str | None
+
+
+def take_point(log: PartitionLog) -> Point:
+    """Return where a partition stands now. Takes its lock: nothing is appended meanwhile.
+
+    Raises:
+        OSError: The disk failed.
+    """
+    with log.exclusive():
+        snapshot = log.snapshot
+        unfinished = {}
+        for name, is_directory in log.disk.list(log.directory):
+            if not is_directory and names.parse_unfinished_file(name) is not None:
+                data = log.disk.read(f"{log.directory}/{name}")
+                unfinished[name] = (len(data), crc32c(data))
+        return Point(
+            snapshot.active.base_offset,
+            log.disk.stat(snapshot.active.name).inode,
+            snapshot.end.file_size,
+            log.log_start_offset,
+            log.log_end_offset,
+            log.recovery_point,
+            unfinished,
+            log.offline,
+        )

@@ -1,0 +1,131 @@
+"""Back from a backup: into an empty directory, or single topics into one that nobody owns.
+
+Everything is copied, nothing linked: what a daemon does to it must not reach the backup. Nothing
+that is there is replaced.
+
+Into an empty directory the manifest says that it is not whole until it is. Into another one each
+partition is copied under a name that ends in ``-delete``, which the next start of logfs or of a
+broker removes, and gets its own name when all are whole; one that was restored by an attempt that
+was interrupted is known by its files.
+"""
+
+from collections.abc import Collection
+from uuid import UUID
+
+from logfs.errors import BackupError, TopicExistsError
+from logfs.log import checkpoints, names
+from logfs.log.attributes import Attributes
+from logfs.log.backup.job import Job
+from logfs.log.backup.manifest import UNFINISHED, Manifest, check_whole
+from logfs.log.backup.resting import copy_resting
+from logfs.log.backup.taking import (
+    CHECKPOINTS,
+    choose,
+    copy_root_files,
+    keep_only,
+    prepare_target,
+)
+from logfs.log.checkpointing import read_checkpoint
+from logfs.log.loading.loader import list_partitions
+from logfs.log.recoverypoint import WRITING
+from logfs.types import TopicPartition
+
+KIND = "restore"
+
+
+def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[TopicPartition]:
+    """Restore a backup into an empty directory, which the caller has locked.
+
+    Args:
+        job: From the backup to the directory; it may not link.
+        source: What the manifest calls the backup.
+        topics: Those wanted; none for all.
+
+    Returns:
+        What was restored.
+
+    Raises:
+        ChangedError: Somebody writes the backup.
+        BackupError: The backup is not whole, or the directory not empty.
+        NoSuchTopicError: A topic is not in the backup.
+        OSError: The disk failed.
+    """
+    check_whole(job.source)
+    prepare_target(job, Manifest(UNFINISHED, KIND, source, job.now_ms))
+    found = choose(list_partitions(job.source, read_only=True), topics)
+    keep_only(job, found)
+    for topic_partition in found:
+        copy_resting(job, topic_partition, 0)
+    copy_root_files(job)
+    for name in CHECKPOINTS:
+        rows = read_checkpoint(job.source, name)
+        checkpoints.write_offsets(job.target, name, {tp: rows[tp] for tp in found if tp in rows})
+    if checkpoints.has_clean_shutdown(job.source):
+        checkpoints.write_clean_shutdown(job.target)
+    job.target.sync_directory("")
+    job.target.remove(names.BACKUP)
+    job.target.sync_directory("")
+    return found
+
+
+def restore_topics(job: Job, topics: Collection[str]) -> list[TopicPartition]:
+    """Restore topics into a data directory that holds others, and that the caller has locked.
+
+    Raises:
+        TopicExistsError: One of them is there.
+        BackupError: The backup was not stopped cleanly, or one of the directories is not whole.
+        ChangedError, NoSuchTopicError, OSError: See ``restore_all``.
+    """
+    check_whole(job.source)
+    check_whole(job.target)
+    if not checkpoints.has_clean_shutdown(job.source):
+        raise BackupError(
+            "it was not stopped cleanly since it was written, so single topics cannot be taken "
+            "from it: restore all of it into an empty directory"
+        )
+    found = choose(list_partitions(job.source, read_only=True), topics)
+    present = [tp for tp in list_partitions(job.target, read_only=True) if tp.topic in topics]
+    for topic_partition in present:
+        if topic_partition not in found or not _is_restored(job, topic_partition):
+            raise TopicExistsError(
+                f"topic {topic_partition.topic} exists already, and is not replaced: restore it "
+                "into another directory, or delete it first"
+            )
+    places = {}
+    for topic_partition in found:
+        if topic_partition not in present:
+            unique = UUID(bytes=job.host.new_id())
+            places[topic_partition] = names.format_delete_directory(topic_partition, unique)
+            copy_resting(job, topic_partition, 0, target=places[topic_partition])
+    _take_over_rows(job, found)
+    _take_over_attributes(job, topics)
+    for topic_partition, place in places.items():
+        job.target.rename(place, topic_partition.directory)
+    job.target.sync_directory("")
+    return found
+
+
+def _is_restored(job: Job, topic_partition: TopicPartition) -> bool:
+    """Whether a partition is there just as it is in the backup."""
+    directory = topic_partition.directory
+    files = [name for name, _ in job.source.list(directory)]
+    if {name for name, _ in job.target.list(directory)} != set(files):
+        return False
+    return all(job.transfer.is_copy(f"{directory}/{name}", job.transfer.target) for name in files)
+
+
+def _take_over_rows(job: Job, found: Collection[TopicPartition]) -> None:
+    """Have the checkpoints say of what was restored what they say in the backup."""
+    with WRITING:
+        for name in CHECKPOINTS:
+            ours, theirs = read_checkpoint(job.target, name), read_checkpoint(job.source, name)
+            rows = {tp: offset for tp, offset in ours.items() if tp not in found}
+            rows |= {tp: theirs[tp] for tp in found if tp in theirs}
+            checkpoints.write_offsets(job.target, name, rows)
+
+
+def _take_over_attributes(job: Job, topics: Collection[str]) -> None:
+    ours, theirs = Attributes(job.target), Attributes(job.source)
+    for topic, partition, found in theirs.all():
+        if topic in topics:
+            ours.set(topic, partition, mode=found.mode, uid=found.uid, gid=found.gid)

@@ -1,0 +1,274 @@
+"""A partition that a daemon owns, backed up as it was at one moment.
+
+The sealed segments are taken as they are, the active one up to the point that the daemon has named.
+What then lies in the target is what a crash at that moment would have left, and it is loaded and
+closed there: recovery makes the indexes of the end, a clean stop leaves nothing to recover.
+"""
+
+import contextlib
+from collections.abc import Callable
+from itertools import pairwise
+from typing import NamedTuple
+
+from logfs.config import TopicConfig
+from logfs.errors import BackupError
+from logfs.log import names
+from logfs.log.backup.job import ChangedError, Job
+from logfs.log.backup.manifest import BackedUp, backed_up
+from logfs.log.backup.point import Point
+from logfs.log.loading.given import Loading
+from logfs.log.loading.loader import load_partition
+from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
+from logfs.log.segments.segment import SEGMENT_FILE_KINDS, OpenSegments
+from logfs.log.segments.table import (
+    SegmentState,
+    SegmentTable,
+    TableEntry,
+    decode_entries,
+)
+from logfs.records.checksum import crc32c
+from logfs.types import TopicPartition
+
+Ask = Callable[[TopicPartition], Point]
+"""Asks the daemon where a partition stands, what it holds up to there being durable."""
+
+_ATTEMPTS = 200
+_PATIENT_ATTEMPTS = 100
+"""So often a compaction that is about to end is waited for."""
+_SNAPSHOTS_COPIED = 2
+
+
+class _Plan(NamedTuple):
+    """What is to be taken of a partition.
+
+    Attributes:
+        point: Up to where.
+        table: The segment table.
+        raw: The bytes of its file.
+        inodes: The directory as it was looked at.
+        files: The files of each segment, the last one the active one.
+    """
+
+    point: Point
+    table: SegmentTable
+    raw: bytes
+    inodes: dict[str, int]
+    files: dict[int, list[SegmentFileName]]
+
+
+def back_up_running(job: Job, topic_partition: TopicPartition, ask: Ask) -> BackedUp:
+    """Back up one partition; it is whole and durable when this returns.
+
+    Raises:
+        NoSuchTopicError, NoSuchPartitionError: It has been deleted.
+        BackupError: It changes faster than it can be copied, or the copy is not what it should be.
+        LogfsError, OSError: What the daemon or the disk met.
+    """
+    directory = topic_partition.directory
+    job.make_directory(directory)
+    for attempt in range(_ATTEMPTS):
+        point = ask(topic_partition)
+        try:
+            unfinished = _read_unfinished(job, directory, point)
+            plan = _look(job, directory, point, is_patient=attempt < _PATIENT_ATTEMPTS)
+            kept = _take_segments(job, directory, plan)
+            kept |= _take_others(job, directory, plan)
+            _check_unchanged(job, directory, plan)
+        except ChangedError:
+            job.pause()
+            continue
+        for name, data in unfinished.items():
+            job.target.replace(f"{directory}/{name}", data)
+        job.clear(directory, {*kept, *unfinished})
+        return _close(job, topic_partition, plan)
+    raise BackupError(
+        f"{topic_partition} has changed {_ATTEMPTS} times while it was copied: try again when "
+        "fewer segments are rolled and compacted"
+    )
+
+
+def _read_unfinished(job: Job, directory: str, point: Point) -> dict[str, bytes]:
+    """Read unfinished lines as they were at the point: nothing is changed but appended to them."""
+    found = {}
+    for name, (size, crc) in point.unfinished.items():
+        try:
+            data = job.source.read(f"{directory}/{name}")[:size]
+        except FileNotFoundError as error:
+            raise ChangedError(str(error)) from error
+        if crc32c(data) != crc:
+            raise ChangedError(f"{name} has begun anew")
+        found[name] = data
+    return found
+
+
+def _look(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Plan:
+    try:
+        raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}")
+        inodes = job.source.inodes(directory)
+    except FileNotFoundError as error:
+        raise ChangedError(str(error)) from error
+    table = SegmentTable.decode(job.source, directory, raw)
+    if table.state.pending and is_patient:
+        raise ChangedError("a compaction is about to end")
+    known = table.entries.keys() | table.state.pending.keys()
+    files: dict[int, list[SegmentFileName]] = {}
+    for name in inodes:
+        file = names.parse_segment_file(name)
+        if file is None or file.suffix is not FileSuffix.NONE or file.kind is FileKind.SNAPSHOT:
+            continue
+        if file.base_offset in known and file.base_offset <= point.base_offset:
+            files.setdefault(file.base_offset, []).append(file)
+    logs = {base for base, found in files.items() if any(f.kind is FileKind.LOG for f in found)}
+    wanted = {base for base in table.entries if base <= point.base_offset}
+    active = format_segment_file(point.base_offset, FileKind.LOG)
+    is_whole = logs == wanted or bool(table.state.pending)
+    if not is_whole or point.base_offset not in wanted or inodes.get(active) != point.inode:
+        raise ChangedError("segments are just being renamed")
+    return _Plan(point, table, raw, inodes, dict(sorted(files.items())))
+
+
+def _take_segments(job: Job, directory: str, plan: _Plan) -> set[str]:
+    """Have the segments in the target; returns the names."""
+    point, kept = plan.point, set()
+    bases = [*plan.files, point.end_offset]
+    for base, behind in zip(plan.files, bases[1:], strict=True):
+        files = sorted(plan.files[base], key=lambda file: SEGMENT_FILE_KINDS.index(file.kind))
+        if base == point.base_offset:
+            files = [SegmentFileName(base, FileKind.LOG)]
+            _copy(job, directory, files[0], plan, point.size_bytes)
+        elif _is_settled(plan, base, behind):
+            job.take_segment(directory, files, plan.inodes)
+        else:
+            for file in files:
+                _copy(job, directory, file, plan)
+        kept |= {format_segment_file(*file) for file in files}
+        job.say(f"{directory}: {format_segment_file(base, FileKind.LOG)}")
+    return kept
+
+
+def _is_settled(plan: _Plan, base: int, behind: int) -> bool:
+    """Whether a sealed segment is durable with its indexes, so that it stays as it is.
+
+    A compacted one is that from the begin.
+    """
+    entry = plan.table.entries.get(base)
+    return behind <= plan.point.recovery_point or (entry is not None and entry.has_gaps)
+
+
+def _copy(
+    job: Job, directory: str, file: SegmentFileName, plan: _Plan, size: int | None = None
+) -> None:
+    name = format_segment_file(*file)
+    try:
+        job.transfer.copy(f"{directory}/{name}", inode=plan.inodes[name], size=size)
+    except FileNotFoundError as error:
+        raise ChangedError(str(error)) from error
+
+
+def _take_others(job: Job, directory: str, plan: _Plan) -> set[str]:
+    """Have the other files of the partition in the target; returns the names."""
+    snapshots, others = [], []
+    for name in plan.inodes:
+        file = names.parse_segment_file(name)
+        if file is not None:
+            if file.kind is FileKind.SNAPSHOT and file.suffix is FileSuffix.NONE:
+                snapshots.append(file)
+        elif not (
+            name == names.SEGMENT_TABLE
+            or names.is_on_its_way(name)
+            or names.parse_unfinished_file(name) is not None
+        ):
+            others.append(name)
+    snapshots = sorted(s for s in snapshots if s.base_offset <= plan.point.base_offset)
+    kept = {names.SEGMENT_TABLE, names.LEADER_EPOCH_CHECKPOINT}
+    linked = [format_segment_file(*file) for file in snapshots[:-_SNAPSHOTS_COPIED]]
+    linked += [name for name in others if names.parse_cut_file(name) is not None]
+    for name in [*(format_segment_file(*file) for file in snapshots), *others]:
+        path = f"{directory}/{name}"
+        with contextlib.suppress(FileNotFoundError):  # gone, as staged records go
+            if name in linked:
+                job.transfer.take(path, plan.inodes[name])
+            else:
+                job.transfer.copy(path)
+            kept.add(name)
+    return kept
+
+
+def _check_unchanged(job: Job, directory: str, plan: _Plan) -> None:
+    """See that what was taken belongs together.
+
+    Raises:
+        ChangedError: It does not.
+    """
+    try:
+        raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}")
+        inodes = job.source.inodes(directory)
+    except FileNotFoundError as error:
+        raise ChangedError(str(error)) from error
+    if not raw.startswith(plan.raw):
+        raise ChangedError("the segment table was written anew")
+    dropped = _dropped_since(plan, raw)
+    for base in plan.files.keys() - dropped:
+        for kind in SEGMENT_FILE_KINDS:
+            name = format_segment_file(base, kind)
+            # The active one may have been sealed since, and may have got a transaction index.
+            is_same = plan.inodes.get(name) == inodes.get(name)
+            if not is_same and (kind is FileKind.LOG or base != plan.point.base_offset):
+                raise ChangedError(f"{name} is another file by now")
+
+
+def _dropped_since(plan: _Plan, raw: bytes) -> set[int]:
+    """Return the segments that retention has removed since; ChangedError for anything else."""
+    dropped = set()
+    for entry in decode_entries(raw, len(plan.raw)):
+        if entry.base_offset not in plan.files:
+            continue
+        if entry.state is SegmentState.DROPPED:
+            dropped.add(entry.base_offset)
+        elif not (entry.base_offset == plan.point.base_offset and _is_growth(entry)):
+            raise ChangedError("a segment was compacted")
+    return dropped
+
+
+def _is_growth(entry: TableEntry) -> bool:
+    return entry.state in (SegmentState.OPEN, SegmentState.SEALED) and not entry.has_gaps
+
+
+def _close(job: Job, topic_partition: TopicPartition, plan: _Plan) -> BackedUp:
+    """Make what was taken a log that was stopped cleanly, durable."""
+    directory, point = topic_partition.directory, plan.point
+    _write_table(job, directory, plan)
+    is_settled = all(_is_settled(plan, base, behind) for base, behind in pairwise(plan.files))
+    # Above where the sealed ones end: they are taken as they are.
+    recovery_point = point.base_offset + 1 if is_settled else point.recovery_point
+    loading = Loading(
+        job.target,
+        job.host,
+        OpenSegments(job.target),
+        TopicConfig(),
+        is_clean=False,
+        recovery_points={topic_partition: recovery_point},
+        start_offsets={topic_partition: point.start_offset},
+        now_ms=job.now_ms,
+        read_only=False,
+    )
+    log = load_partition(loading, topic_partition)
+    log.close()
+    job.target.sync_directory(directory)
+    if log.log_end_offset != point.end_offset:
+        raise BackupError(
+            f"{topic_partition}: the copy ends at offset {log.log_end_offset}, the log at "
+            f"{point.end_offset}: its active segment is damaged; 'logfs verify' says where"
+        )
+    return backed_up(log)
+
+
+def _write_table(job: Job, directory: str, plan: _Plan) -> None:
+    base = plan.point.base_offset
+    state = plan.table.state
+    entries = [e for b, e in sorted(plan.table.entries.items()) if b < base]
+    entries += [e for b, e in sorted(state.pending.items()) if b < base]
+    bases = plan.table.entries[base].bases
+    boot = job.host.boot
+    entries.append(TableEntry(base, SegmentState.OPEN, bases, bases, boot=boot))
+    SegmentTable.create(job.target, directory, plan.table.generation, entries).close()

@@ -1,0 +1,215 @@
+"""A whole backup: partition by partition, then what the root holds, the manifest last.
+
+Interrupted at any step it is an unfinished one, which ``check_whole`` knows; made again it goes on:
+what is linked or copied already is found to be the same and stays.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from logfs.errors import (
+    BackupError,
+    LogfsError,
+    LogOfflineError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+)
+from logfs.log import checkpoints, names
+from logfs.log.backup.checking import load_copy, problems_of
+from logfs.log.backup.job import ChangedError, Job
+from logfs.log.backup.manifest import (
+    UNFINISHED,
+    WHOLE,
+    BackedUp,
+    Manifest,
+    backed_up,
+    read_manifest,
+    write_manifest,
+)
+from logfs.log.backup.resting import copy_resting
+from logfs.log.backup.running import Ask, back_up_running
+from logfs.log.checkpointing import read_checkpoint
+from logfs.log.cleaning.checkpoint import read_cleaner_offsets
+from logfs.log.loading.loader import list_partitions
+from logfs.types import TopicPartition
+
+KIND = "backup"
+COPIED_ROOT_FILES = (names.META_PROPERTIES, names.ATTRIBUTES)
+CHECKPOINTS = (
+    names.RECOVERY_POINT_CHECKPOINT,
+    names.REPLICATION_OFFSET_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+    names.CLEANER_OFFSET_CHECKPOINT,
+)
+_EVERYTHING = 2**63 - 1
+_HARMLESS = frozenset({names.LOCK_FILE, "lost+found"})
+
+
+class _Source(NamedTuple):
+    """What the root of the source says."""
+
+    is_clean: bool
+    recovery_points: dict[TopicPartition, int]
+    start_offsets: dict[TopicPartition, int]
+    cleaner_offsets: dict[TopicPartition, int]
+
+
+def back_up(
+    job: Job,
+    source: str,
+    ask: Ask | None,
+    topics: Collection[str] = (),
+    *,
+    must_verify: bool = False,
+) -> Manifest:
+    """Make a backup, or complete one that was interrupted; durable when this returns.
+
+    Args:
+        job: What to work with; the target is a directory that is empty or holds that backup.
+        source: What the manifest calls the source.
+        ask: Asks the daemon that owns the source; None: nobody does.
+        topics: Those wanted; none for all.
+        must_verify: Read all of it.
+
+    Returns:
+        What was made; ``problems`` say what is missing or wrong.
+
+    Raises:
+        ChangedError: Somebody has begun to write the source, which nobody owned.
+        BackupError: The target holds something else, or see ``back_up_running``.
+        NoSuchTopicError: A topic that is wanted does not exist.
+        LogfsError, OSError: What was met.
+    """
+    prepare_target(job, Manifest(UNFINISHED, KIND, source, job.now_ms))
+    found = choose(list_partitions(job.source, read_only=True), topics)
+    root, done, problems = _read_root(job), list[BackedUp](), list[str]()
+    keep_only(job, found)
+    for topic_partition in found:
+        try:
+            row = _back_up(job, topic_partition, ask, root)
+        except (NoSuchTopicError, NoSuchPartitionError):
+            job.loose(topic_partition)  # deleted since
+            continue
+        except (LogOfflineError, BackupError) as error:
+            problems.append(f"{topic_partition}: {error}")
+            continue
+        done.append(row)
+        if must_verify:
+            start = root.start_offsets.get(topic_partition, 0)
+            problems += _verify(job, row, start, is_clean=ask is not None or root.is_clean)
+    if ask is None and _read_root(job).is_clean != root.is_clean:
+        raise ChangedError("a daemon has started")
+    _write_root(job, root, done, is_running=ask is not None)
+    manifest = Manifest(WHOLE, KIND, source, job.now_ms, job.now(), done, problems)
+    job.target.sync_directory("")
+    write_manifest(job.target, manifest)
+    return manifest
+
+
+def prepare_target(job: Job, manifest: Manifest) -> None:
+    """Claim the target for what is to be made in it.
+
+    Raises:
+        BackupError: It holds something else.
+    """
+    present = read_manifest(job.target)
+    if present is None:
+        names_there = {name for name, _ in job.target.list("")} - _HARMLESS
+        if names_there:
+            raise BackupError(
+                f"the directory is not empty (it holds {min(names_there)}); "
+                f"expected a new or an empty one for the {manifest.kind}"
+            )
+    elif present.state == WHOLE:
+        raise BackupError(
+            f"it holds a backup of {present.source} already, a whole one: choose another "
+            "directory; '--previous' with this one links what has not changed since"
+        )
+    elif (present.kind, present.source) != (manifest.kind, manifest.source):
+        raise BackupError(
+            f"a {present.kind} of {present.source} was interrupted here: complete that, or remove "
+            "the directory"
+        )
+    write_manifest(job.target, manifest)
+
+
+def choose(found: Collection[TopicPartition], topics: Collection[str]) -> list[TopicPartition]:
+    """Return the partitions of topics; of all if none are named.
+
+    Raises:
+        NoSuchTopicError: One of the topics does not exist.
+    """
+    present = {topic_partition.topic for topic_partition in found}
+    for topic in topics:
+        if topic not in present:
+            raise NoSuchTopicError(f"no topic {topic}")
+    return sorted(tp for tp in found if not topics or tp.topic in topics)
+
+
+def keep_only(job: Job, found: Collection[TopicPartition]) -> None:
+    """Remove partitions from the target that an interrupted attempt has left there."""
+    for topic_partition in list_partitions(job.target, read_only=True):
+        if topic_partition not in found:
+            job.loose(topic_partition)
+
+
+def copy_root_files(job: Job) -> None:
+    """Copy the files of the root that speak of no partition."""
+    for name in COPIED_ROOT_FILES:
+        if job.source.exists(name):
+            job.transfer.copy(name)
+
+
+def _back_up(job: Job, topic_partition: TopicPartition, ask: Ask | None, root: _Source) -> BackedUp:
+    if ask is not None:
+        return back_up_running(job, topic_partition, ask)
+    recovery_point = root.recovery_points.get(topic_partition, 0)
+    copy_resting(job, topic_partition, _EVERYTHING if root.is_clean else recovery_point)
+    start = root.start_offsets.get(topic_partition, 0)
+    try:
+        log = load_copy(
+            job.target, job.host, topic_partition, start, job.now_ms, is_clean=root.is_clean
+        )
+    except LogfsError as error:
+        raise BackupError(f"it cannot be loaded: {error}; its files are in the backup") from error
+    return backed_up(log)
+
+
+def _verify(job: Job, row: BackedUp, start_offset: int, *, is_clean: bool) -> list[str]:
+    job.say(f"{row.topic_partition.directory}: reading it back")
+    log = load_copy(
+        job.target, job.host, row.topic_partition, start_offset, job.now_ms, is_clean=is_clean
+    )
+    return problems_of(log)
+
+
+def _read_root(job: Job) -> _Source:
+    return _Source(
+        checkpoints.has_clean_shutdown(job.source),
+        read_checkpoint(job.source, names.RECOVERY_POINT_CHECKPOINT),
+        read_checkpoint(job.source, names.LOG_START_OFFSET_CHECKPOINT),
+        # Before anything is taken: what is compacted since counts as dirty, which does no harm.
+        read_cleaner_offsets(job.source),
+    )
+
+
+def _write_root(job: Job, root: _Source, done: list[BackedUp], *, is_running: bool) -> None:
+    """Write the checkpoint files, and at last the marker of a clean stop."""
+    copy_root_files(job)
+    rows: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
+    present = [row.topic_partition for row in done]
+    if is_running:
+        ends = {row.topic_partition: row.end_offset for row in done}
+        rows[names.RECOVERY_POINT_CHECKPOINT] = ends
+        rows[names.REPLICATION_OFFSET_CHECKPOINT] = ends
+        rows[names.LOG_START_OFFSET_CHECKPOINT] = {
+            row.topic_partition: row.start_offset for row in done if row.start_offset
+        }
+        rows[names.CLEANER_OFFSET_CHECKPOINT] = root.cleaner_offsets
+    else:
+        rows = {name: read_checkpoint(job.source, name) for name in CHECKPOINTS}
+    for name in CHECKPOINTS:
+        kept = {tp: offset for tp, offset in rows[name].items() if tp in present}
+        checkpoints.write_offsets(job.target, name, kept)
+    if is_running or root.is_clean:
+        checkpoints.write_clean_shutdown(job.target)
