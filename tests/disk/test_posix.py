@@ -229,3 +229,22 @@ def test_lock_file_that_was_removed_meanwhile_is_locked_anew(
     with pytest.raises(LockedError):
         disk.lock(".lock")
     lock.close()
+
+
+def test_a_file_with_two_names_is_copied_before_it_is_written(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"shared")
+    (tmp_path / "log").chmod(0o640)
+    os.link(tmp_path / "log", tmp_path / "backup")
+    disk = PosixDisk(tmp_path)
+    reader = disk.open("log")
+    file = disk.open("log", write=True)
+    file.truncate(2)
+    file.pwrite(b"!", 2)
+    assert disk.read("log") == b"sh!"
+    assert (tmp_path / "backup").read_bytes() == b"shared"
+    assert reader.pread(10, 0) == b"shared"
+    assert (tmp_path / "log").stat().st_mode & 0o777 == 0o640
+    before = (tmp_path / "log").stat().st_ino
+    disk.open("log", write=True).pwrite(b"?", 0)
+    assert (tmp_path / "log").stat().st_ino == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["backup", "log"]

@@ -5,7 +5,6 @@ If it was not stopped cleanly, the copy was not either, and whoever opens it rec
 
 from itertools import pairwise
 
-from logfs.errors import BackupError
 from logfs.log import names
 from logfs.log.backup.job import ChangedError, Job
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
@@ -33,16 +32,15 @@ def copy_resting(
     Args:
         job: The backup or restore.
         topic_partition: Which one.
-        recovery_point: First offset of it that may not be durable.
-        target: The directory that it becomes; its own by default. Nothing is linked then.
+        recovery_point: First offset of it that may not be durable: the segments in front of it may
+            be linked, or have been copied before.
+        target: The directory that it becomes; its own by default. All of it is copied then.
 
     Raises:
         ChangedError: Somebody writes it.
         OSError: The disk failed.
     """
     directory = topic_partition.directory
-    if target is not None and job.previous:
-        raise BackupError("what gets another name cannot be taken from an earlier copy")
     job.make_directory(target or directory)
     before = state_of(job, directory)
     inodes = {name: inode for name, (inode, _, _) in before.items()}

@@ -20,6 +20,7 @@ from logfs.log.backup.manifest import UNFINISHED, Manifest, check_whole
 from logfs.log.backup.resting import copy_resting
 from logfs.log.backup.taking import (
     CHECKPOINTS,
+    EVERYTHING,
     choose,
     copy_root_files,
     keep_only,
@@ -55,7 +56,7 @@ def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[Top
     found = choose(list_partitions(job.source, read_only=True), topics)
     keep_only(job, found)
     for topic_partition in found:
-        copy_resting(job, topic_partition, 0)
+        copy_resting(job, topic_partition, EVERYTHING)
     copy_root_files(job)
     for name in CHECKPOINTS:
         rows = read_checkpoint(job.source, name)

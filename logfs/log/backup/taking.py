@@ -41,7 +41,7 @@ CHECKPOINTS = (
     names.LOG_START_OFFSET_CHECKPOINT,
     names.CLEANER_OFFSET_CHECKPOINT,
 )
-_EVERYTHING = 2**63 - 1
+EVERYTHING = 2**63 - 1
 _HARMLESS = frozenset({names.LOCK_FILE, "lost+found"})
 
 
@@ -164,7 +164,7 @@ def _back_up(job: Job, topic_partition: TopicPartition, ask: Ask | None, root: _
     if ask is not None:
         return back_up_running(job, topic_partition, ask)
     recovery_point = root.recovery_points.get(topic_partition, 0)
-    copy_resting(job, topic_partition, _EVERYTHING if root.is_clean else recovery_point)
+    copy_resting(job, topic_partition, EVERYTHING if root.is_clean else recovery_point)
     start = root.start_offsets.get(topic_partition, 0)
     try:
         log = load_copy(

@@ -1,0 +1,411 @@
+"""Backups: the same offsets, positions and records, whatever happens to the source or the copy."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from logfs.errors import BackupError, TopicExistsError
+from logfs.log import names
+from logfs.log.backup.checking import load_copy, problems_of
+from logfs.log.backup.restoring import restore_all, restore_topics
+from logfs.log.backup.taking import back_up
+from logfs.log.cleaning.cleaner import compact_now
+from logfs.log.store import LogStore
+from logfs.log.writing.lines import LineWriter
+from logfs.machine.host import current_host
+from logfs.records.encoded import ProducerBatch
+from logfs.records.record import Record
+from logfs.types import TopicPartition, View
+from tests.log.backups import (
+    Killed,
+    Seen,
+    Steps,
+    asker,
+    bytes_below,
+    files_below,
+    job,
+    opened,
+    seen,
+    seen_in,
+)
+from tests.log.compaction import tools
+from tests.mounting import now_ms
+
+SMALL = {"internal.segment.bytes": "600", "file.delete.delay.ms": "0"}
+LINES = TopicPartition("lines", 0)
+KEYS = TopicPartition("keys", 0)
+
+
+def write(store: LogStore, start: int, count: int) -> None:
+    """Append numbered lines, and values of few keys, in batches of a few."""
+    for topic, view, form in (
+        ("lines", View.TEXT, "line {n}\n"),
+        ("keys", View.TSV, "key{k}\tvalue {n}\n"),
+    ):
+        writer = LineWriter(store.partition(topic, 0), view)
+        for first in range(start, start + count, 5):
+            text = "".join(form.format(n=n, k=n % 7) for n in range(first, first + 5))
+            writer.write(text.encode(), now_ms())
+        writer.close(now_ms())
+
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Iterator[Path]:
+    """A directory in memory, if there is one: a backup syncs much, and here there are many."""
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
+        yield Path(directory)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def store(data: Path) -> Iterator[LogStore]:
+    """A store with small segments: compacted ones, deleted ones, a start within one."""
+    data.mkdir()
+    store = opened(data)
+    store.create_topic("lines", 1, SMALL, now_ms())
+    compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+    store.create_topic("keys", 1, SMALL | compact, now_ms())
+    write(store, 0, 200)
+    store.partition("lines", 0).advance_log_start_offset(53, now_ms())
+    compact_now(store.partition("keys", 0), now_ms(), tools())
+    write(store, 200, 40)
+    store.partition("lines", 0).append_records(
+        [Record(0, now_ms(), None, b"once")], now_ms(), ProducerBatch(77, 0, 0, False)
+    )
+    yield store
+    store.close(now_ms())
+
+
+def seen_now(store: LogStore) -> dict[TopicPartition, Seen]:
+    return {log.topic_partition: seen(log) for log in store.all_partitions()}
+
+
+def test_a_backup_of_a_running_store_shows_what_it_shows(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    before = seen_now(store)
+    made = back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    assert made.problems == []
+    assert seen_now(store) == before
+    assert seen_in(tmp_path / "backup") == before
+    gaps = [s.has_gaps for s in store.partition("keys", 0).snapshot.segments]
+    assert any(gaps), "nothing was compacted, so nothing was shown of that"
+
+
+def test_it_was_stopped_cleanly_and_goes_on_where_it_ends(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    generation = store.partition("lines", 0).generation
+    copy = opened(tmp_path / "backup")
+    before = seen_now(copy)
+    log = copy.partition("lines", 0)
+    assert (log.generation, log.losses) == (generation, [])
+    # The producer is known: what it repeats is not appended again.
+    again = log.append_records(
+        [Record(0, now_ms(), None, b"once")], now_ms(), ProducerBatch(77, 0, 0, False)
+    )
+    assert again.base_offset == 240
+    assert seen_now(copy) == before
+    write(copy, 240, 5)
+    assert log.log_end_offset == 246
+    end = before[LINES].positions[0]
+    assert seen(log).runs["TEXT"][-1][1].endswith(b"line 244\n")
+    assert log.snapshot.end.positions.text == end + 5 * len("line 240\n")
+    copy.close(now_ms())
+
+
+def test_sealed_segments_are_linked_and_the_active_one_is_not(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    sealed = [s.base_offset for s in store.partition("lines", 0).snapshot.segments]
+    for base in sealed:
+        for kind in ("log", "index", "timeindex", "textindex"):
+            path = tmp_path / "backup" / "lines-0" / f"{base:020}.{kind}"
+            assert (path.stat().st_nlink == 2) == (base != sealed[-1]), path.name
+
+
+def test_what_becomes_of_the_source_does_not_reach_the_backup(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    before = bytes_below(tmp_path / "backup")
+    write(store, 240, 100)
+    compact_now(store.partition("keys", 0), now_ms(), tools(), roll=True)
+    store.partition("lines", 0).truncate_to(100, now_ms())
+    store.partition("lines", 0).advance_log_start_offset(80, now_ms())
+    store.remove_due_files(now_ms())
+    store.delete_topic("keys", now_ms())
+    assert bytes_below(tmp_path / "backup") == before
+
+
+def test_what_becomes_of_the_backup_does_not_reach_the_source(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    before, inodes = bytes_below(data), {path: path.stat().st_ino for path in files_below(data)}
+    # As after a crash that has taken the checkpoints: every segment is scanned and indexed anew.
+    for name in (names.CLEAN_SHUTDOWN, names.RECOVERY_POINT_CHECKPOINT):
+        (tmp_path / "backup" / name).unlink()
+    log_file = sorted((tmp_path / "backup" / "lines-0").glob("*.log"))[1]
+    copy = opened(tmp_path / "backup")
+    write(copy, 240, 30)
+    copy.partition("lines", 0).truncate_to(100, now_ms())
+    compact_now(copy.partition("keys", 0), now_ms(), tools(), roll=True)
+    copy.close(now_ms())
+    assert log_file.stat().st_size == (data / "lines-0" / log_file.name).stat().st_size
+    assert bytes_below(data) == before
+    assert {path: path.stat().st_ino for path in files_below(data)} == inodes
+
+
+def test_a_sealed_segment_that_is_read_stays_linked(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    log = store.partition("lines", 0)
+    for segment in log.snapshot.segments:
+        if segment is not log.snapshot.active:
+            segment.close_files()
+    seen(log)
+    assert all((data / segment.name).stat().st_nlink == 2 for segment in log.snapshot.segments[:-1])
+
+
+def test_a_line_that_is_not_finished_becomes_a_record_as_after_a_crash(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    writer = LineWriter(store.partition("lines", 0), View.TEXT)
+    writer.write(b"begun and ", now_ms())
+    back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    writer.write(b"ended\n", now_ms())
+    back_up(job(data, tmp_path / "second"), "data", asker(store))
+    writer.close(now_ms())
+    for backup, last in (("backup", b"begun and \n"), ("second", b"begun and ended\n")):
+        copy = opened(tmp_path / backup)
+        runs = seen(copy.partition("lines", 0)).runs["TEXT"]
+        assert runs[-1][1].endswith(b"once\n" + last)
+        copy.close(now_ms())
+
+
+def roll_and_compact(store: LogStore) -> None:
+    compact_now(store.partition("keys", 0), now_ms(), tools(), roll=True)
+
+
+def delete(store: LogStore) -> None:
+    log = store.partition("lines", 0)
+    log.advance_log_start_offset(log.log_start_offset + 15, now_ms())
+    log.remove_due_files(now_ms())
+
+
+def append(store: LogStore) -> None:
+    write(store, 1000, 50)
+
+
+def truncate(store: LogStore) -> None:
+    log = store.partition("lines", 0)
+    log.truncate_to(log.log_end_offset - 25, now_ms())
+    write(store, 2000, 50)
+
+
+@pytest.mark.parametrize("change", [append, delete, roll_and_compact, truncate])
+def test_whatever_happens_in_the_middle_each_partition_is_of_one_moment(
+    store: LogStore, data: Path, tmp_path: Path, change: Callable[[LogStore], None]
+) -> None:
+    class Changing(Steps):
+        """Something happens to the source in front of one step."""
+
+        def __init__(self, at: int) -> None:
+            super().__init__()
+            self.at = at
+
+        def take(self) -> None:
+            if self.done == self.at:
+                change(store)
+            super().take()
+
+    for at in range(0, 120, 11):
+        before, steps = seen_now(store), Changing(at)
+        target = tmp_path / f"at-{at}"
+        made = back_up(job(data, target, steps=steps), "data", asker(store))
+        assert made.problems == []
+        after, found = seen_now(store), seen_in(target)
+        for topic_partition, copy in found.items():
+            moments = (before[topic_partition], after[topic_partition])
+            if change is delete:
+                # What is deleted while it is copied may be there or not.
+                texts = [data for moment in moments for _, data in moment.runs["TEXT"]]
+                runs = copy.runs["TEXT"]
+                assert copy.end == moments[1].end
+                assert all(any(text.endswith(data) for text in texts) for _, data in runs)
+            else:
+                assert copy in moments, f"{topic_partition} at step {at}"
+        if steps.done <= at:
+            break
+    assert at > 20
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_killed_at_any_step_it_is_not_opened_and_completed_by_the_next_attempt(
+    store: LogStore, data: Path, tmp_path: Path, *, is_running: bool
+) -> None:
+    if not is_running:
+        store.close(now_ms())
+    ask = asker(store) if is_running else None
+    expected = seen_in(data)
+    for last in range(0, 2000, 11):
+        target = tmp_path / f"killed-at-{last}"
+        try:
+            back_up(job(data, target, steps=Steps(last)), "data", ask)
+        except Killed:
+            if any(target.glob("*-0")):
+                with pytest.raises(BackupError, match="a backup of data was interrupted"):
+                    opened(target)
+                with pytest.raises(BackupError, match="interrupted"):
+                    opened(target, read_only=True)
+        else:
+            break
+        made = back_up(job(data, target), "data", ask)
+        assert made.problems == []
+        assert seen_in(target) == expected
+        assert not list(target.rglob("*.tmp"))
+    assert last > 20
+    assert seen_in(data) == expected
+
+
+def test_what_is_unchanged_is_not_copied_again(store: LogStore, data: Path, tmp_path: Path) -> None:
+    first = job(data, tmp_path / "first", may_link=False)
+    back_up(first, "data", asker(store))
+    write(store, 240, 10)
+    second = job(data, tmp_path / "second", tmp_path / "first", may_link=False)
+    back_up(second, "data", asker(store))
+    assert second.transfer.copied_bytes < first.transfer.copied_bytes / 2
+    compact_now(store.partition("keys", 0), now_ms(), tools(), roll=True)
+    back_up(job(data, tmp_path / "third", tmp_path / "second", may_link=False), "", asker(store))
+    assert seen_in(tmp_path / "third") == seen_now(store)
+    assert os.stat(tmp_path / "first" / "logfs.backup").st_nlink == 1
+
+
+def test_a_store_that_crashed_is_backed_up_as_it_is(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    LineWriter(store.partition("lines", 0), View.TEXT).write(b"half a li", now_ms())
+    store.partition("keys", 0).flush()
+    store._unlock()  # nothing is closed
+    back_up(job(data, tmp_path / "backup"), "data", None)
+    assert seen_in(tmp_path / "backup") == seen_in(data)
+    assert not (tmp_path / "backup" / names.CLEAN_SHUTDOWN).exists()
+    copy = opened(tmp_path / "backup")
+    assert seen(copy.partition("lines", 0)).runs["TEXT"][-1][1].endswith(b"once\nhalf a li\n")
+    copy.close(now_ms())
+
+
+def test_checking_finds_a_flipped_bit(store: LogStore, data: Path, tmp_path: Path) -> None:
+    copied = job(data, tmp_path / "backup", may_link=False)
+    assert back_up(copied, "data", asker(store), must_verify=True).problems == []
+    path = sorted((tmp_path / "backup" / "lines-0").glob("*.log"))[2]
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 1
+    path.write_bytes(damaged)
+    log = load_copy(copied.target, current_host(), LINES, 53, now_ms(), is_clean=True)
+    (problem,) = problems_of(log)
+    assert path.name in problem
+
+
+# Restoring
+
+
+@pytest.fixture
+def backup(store: LogStore, data: Path, tmp_path: Path) -> Path:
+    back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    return tmp_path / "backup"
+
+
+def test_restored_into_an_empty_directory(backup: Path, tmp_path: Path) -> None:
+    before = bytes_below(backup)
+    restore_all(job(backup, tmp_path / "new", may_link=False), "backup")
+    assert seen_in(tmp_path / "new") == seen_in(backup)
+    assert not (tmp_path / "new" / names.BACKUP).exists()
+    assert all(path.stat().st_nlink == 1 for path in files_below(tmp_path / "new"))
+    new = opened(tmp_path / "new")
+    write(new, 240, 50)
+    new.close(now_ms())
+    assert bytes_below(backup) == before
+
+
+def test_killed_at_any_step_a_restore_is_not_opened_and_completed(
+    backup: Path, tmp_path: Path
+) -> None:
+    for last in range(0, 2000, 13):
+        target = tmp_path / f"killed-at-{last}"
+        try:
+            restore_all(job(backup, target, steps=Steps(last), may_link=False), "backup")
+        except Killed:
+            if any(target.glob("*-0")) and (target / names.BACKUP).exists():
+                with pytest.raises(BackupError, match="a restore of backup was interrupted"):
+                    opened(target)
+            if any(target.iterdir()) and not (target / names.BACKUP).exists():
+                assert seen_in(target) == seen_in(backup)
+                continue
+        else:
+            break
+        restore_all(job(backup, target, may_link=False), "backup")
+        assert seen_in(target) == seen_in(backup)
+    assert last > 20
+
+
+def other_directory(root: Path) -> Path:
+    """A data directory with a topic of its own, that nobody serves."""
+    root.mkdir()
+    store = opened(root)
+    store.create_topic("other", 1, {}, now_ms())
+    LineWriter(store.partition("other", 0), View.TEXT).write(b"ours\n", now_ms())
+    store.close(now_ms())
+    return root
+
+
+def test_a_topic_is_restored_beside_others(backup: Path, tmp_path: Path) -> None:
+    root = other_directory(tmp_path / "other")
+    ours = seen_in(root)
+    restore_topics(job(backup, root, may_link=False), ["lines"])
+    assert seen_in(root) == ours | {LINES: seen_in(backup)[LINES]}
+    back = opened(root)
+    assert [log.losses for log in back.all_partitions()] == [[], []]
+    assert back.partition("lines", 0).log_start_offset == 53
+    LineWriter(back.partition("lines", 0), View.TEXT).write(b"goes on\n", now_ms())
+    back.close(now_ms())
+    with pytest.raises(TopicExistsError, match="topic lines exists already"):
+        restore_topics(job(backup, root, may_link=False), ["lines"])
+
+
+def test_killed_at_any_step_a_restored_topic_is_there_or_not(backup: Path, tmp_path: Path) -> None:
+    whole = seen_in(backup)
+    for last in range(0, 2000, 9):
+        root = other_directory(tmp_path / f"killed-at-{last}")
+        ours = seen_in(root)
+        try:
+            restore_topics(job(backup, root, steps=Steps(last), may_link=False), ["keys", "lines"])
+        except Killed:
+            left = seen_in(root)
+            assert left.items() <= (ours | whole).items()
+        else:
+            break
+        if last % 8:
+            opened(root).close(now_ms())  # takes away what nobody will complete
+            assert not list(root.glob("*-delete"))
+        if not left.keys() & whole.keys() or not last % 8:
+            restore_topics(job(backup, root, may_link=False), ["keys", "lines"])
+            assert seen_in(root) == ours | whole
+    assert last > 20
