@@ -24,7 +24,7 @@ class Killed(BaseException):
 
 
 class Steps:
-    """Counts what changes the target; the process dies in front of a given step."""
+    """Counts what is done to files; the process dies in front of a given step."""
 
     def __init__(self, last: int | None = None) -> None:
         self.done = 0
@@ -38,7 +38,7 @@ class Steps:
 
 
 class SteppingDisk(PosixDisk):
-    """A directory in which every change is a step."""
+    """A directory in which every change is a step, and every look at it."""
 
     __slots__ = ("_steps",)
 
@@ -50,6 +50,14 @@ class SteppingDisk(PosixDisk):
         if write:
             self._steps.take()
         return super().open(name, write=write, create=create)
+
+    def read(self, name: str) -> bytes:
+        self._steps.take()
+        return super().read(name)
+
+    def inodes(self, name: str) -> dict[str, int]:
+        self._steps.take()
+        return super().inodes(name)
 
     def make_directory(self, name: str) -> None:
         self._steps.take()
@@ -102,7 +110,7 @@ def job(
     target.mkdir(exist_ok=True)
     steps = steps or Steps()
     return Job(
-        PosixDisk(source),
+        SteppingDisk(source, steps),
         SteppingDisk(target, steps),
         SteppingTransfer(source, target, steps, may_link=may_link),
         (str(target), *map(str, previous)),

@@ -146,7 +146,7 @@ def test_what_becomes_of_the_source_does_not_reach_the_backup(
     before = bytes_below(tmp_path / "backup")
     write(store, 240, 100)
     compact_now(store.partition("keys", 0), now_ms(), tools(), roll=True)
-    store.partition("lines", 0).truncate_to(100, now_ms())
+    store.partition("lines", 0).truncate_to(110, now_ms())
     store.partition("lines", 0).advance_log_start_offset(80, now_ms())
     store.remove_due_files(now_ms())
     store.delete_topic("keys", now_ms())
@@ -164,7 +164,7 @@ def test_what_becomes_of_the_backup_does_not_reach_the_source(
     log_file = sorted((tmp_path / "backup" / "lines-0").glob("*.log"))[1]
     copy = opened(tmp_path / "backup")
     write(copy, 240, 30)
-    copy.partition("lines", 0).truncate_to(100, now_ms())
+    copy.partition("lines", 0).truncate_to(110, now_ms())
     compact_now(copy.partition("keys", 0), now_ms(), tools(), roll=True)
     copy.close(now_ms())
     assert log_file.stat().st_size == (data / "lines-0" / log_file.name).stat().st_size
