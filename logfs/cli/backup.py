@@ -30,7 +30,7 @@ _TOPICS = click.option(
     "files that are the same there are linked from there instead of being copied.",
 )
 @click.option("--copy", "copies", is_flag=True, help="Copy also what could be linked.")
-@click.option("--verify", "must_verify", is_flag=True, help="Read all of it back and check it.")
+@click.option("--verify", "must_verify", is_flag=True, help="Read it back, as 'logfs verify'.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest, a JSON object.")
 def backup(  # noqa: PLR0913 - what there is on the command line
     source: str,
@@ -76,18 +76,21 @@ def backup(  # noqa: PLR0913 - what there is on the command line
             )
         data = data_directory(place)
     with failures.about(destination), _Progress() as progress:
-        wanted = Wanted(topics, previous, is_copy=copies, is_verified=must_verify)
+        wanted = Wanted(topics, previous, is_copy=copies)
         made = take_backup(data, destination, wanted, say=progress.say, count=progress.count)
+        problems = [*made.problems, *(_damages(destination, progress) if must_verify else ())]
     if as_json:
         rows = [row._asdict() for row in made.partitions]
-        click.echo(json.dumps({**made._asdict(), "partitions": rows}, indent=2))
+        click.echo(
+            json.dumps({**made._asdict(), "partitions": rows, "problems": problems}, indent=2)
+        )
     else:
         size = tables.format_bytes(sum(row.size_bytes for row in made.partitions))
         copied = tables.format_bytes(progress.copied)
         click.echo(f"{len(made.partitions)} partitions, {size}; {copied} copied")
-    for problem in made.problems:
+    for problem in problems:
         failures.warn(f"{destination}: {problem}")
-    if made.problems:
+    if problems:
         failures.give_up(failures.FAILED)
 
 
@@ -126,6 +129,17 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
     topics_done = len({topic for topic, _ in done})
     copied = tables.format_bytes(progress.copied)
     click.echo(f"{len(done)} partitions of {topics_done} topics; {copied} copied")
+
+
+def _damages(destination: str, progress: "_Progress") -> list[str]:
+    """Read a backup as 'logfs verify' does; returns what is damaged."""
+    from logfs.cli.verifying import verify_data
+
+    def show(done: int, total: int) -> None:
+        sizes = " of ".join(map(tables.format_bytes, (done, total)))
+        progress.say(f"{sizes} read back")
+
+    return [str(finding) for finding in verify_data(destination, None, 0, show).damages]
 
 
 class _Progress:

@@ -1,7 +1,5 @@
 """What can be asked of the daemon about its partitions, without changing any of them."""
 
-
-
 from logfs.errors import LogOfflineError
 from logfs.fs.appending import find_partition
 from logfs.fs.operations import Operations

@@ -34,13 +34,11 @@ class Wanted(NamedTuple):
         topics: Those wanted; none for all.
         previous: An earlier backup, or a directory of such, of which the newest counts.
         is_copy: Copy also what could be linked.
-        is_verified: Read all of it back.
     """
 
     topics: Sequence[str] = ()
     previous: str | None = None
     is_copy: bool = False
-    is_verified: bool = False
 
 
 _ALL = Wanted()
@@ -78,7 +76,7 @@ def take_backup(
         job = _job(data, target, transfer, (target, *earlier), say)
         try:
             with _asked(data) as daemon:
-                return back_up(job, data, daemon.ask, wanted.topics, must_verify=wanted.is_verified)
+                return back_up(job, data, daemon.ask, wanted.topics)
         except ChangedError as error:
             say(f"{data}: {error}; going on from there")
     raise BackupError(f"{data} was started and stopped {_ATTEMPTS} times while it was copied")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from logfs.cli.verifying import verify_data
 from logfs.library.backup import take_backup
-from logfs.log.backup.checking import problems_of
 from logfs.types import View
 from tests.cli.conftest import Call, fill, open_store, run
 from tests.log.support import kept_runs_of
@@ -49,6 +49,18 @@ def test_json_says_what_was_made(logfs: Call, data: Path, tmp_path: Path) -> Non
     assert (made["state"], made["source"], made["problems"]) == ("whole", str(data), [])
     assert (row["topic"], row["start_offset"], row["end_offset"]) == ("orders", 0, 300)
     assert row["end_position"] == len(LINES)
+
+
+def test_reading_it_back_finds_what_is_damaged(logfs: Call, data: Path, tmp_path: Path) -> None:
+    path = sorted((data / "orders-0").glob("*.log"))[2]
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 1
+    path.write_bytes(damaged)
+    assert logfs("backup", data, tmp_path / "unread").status == 0
+    status, out, errors = logfs("backup", data, tmp_path / "read", "--verify")
+    assert (status, len(errors)) == (1, 1), errors
+    assert out.startswith(b"2 partitions")
+    assert path.name in errors[0]
 
 
 @pytest.mark.skipif(
@@ -223,7 +235,7 @@ def test_of_a_mount_in_use_every_backup_is_a_prefix(tmp_path: Path) -> None:
         store = open_store(target)
         lines, keys = store.partition("lines", 0), store.partition("keys", 0)
         assert (lines.losses, keys.losses) == ([], [])
-        assert problems_of(lines) == problems_of(keys) == []
+        assert verify_data(str(target), None, 1, lambda *_: None).damages == []
         found = list(lines_in(kept_runs_of(lines, View.TEXT)))
         numbers = [position // WIDTH for position, _ in found]
         starts.add(numbers[0])

@@ -5,7 +5,6 @@
     resting     a partition that nobody owns, file by file
     manifest    ``logfs.backup``: whether a backup is whole, and of what
     taking      a whole backup            restoring    and back
-    checking    whether what it holds can be read
 
 What is linked must never change in place. File by file, of a partition that a daemon owns:
 

@@ -7,6 +7,7 @@ what is linked or copied already is found to be the same and stays.
 from collections.abc import Collection
 from typing import NamedTuple
 
+from logfs.config import TopicConfig
 from logfs.errors import (
     BackupError,
     LogfsError,
@@ -15,7 +16,6 @@ from logfs.errors import (
     NoSuchTopicError,
 )
 from logfs.log import checkpoints, names
-from logfs.log.backup.checking import load_copy, problems_of
 from logfs.log.backup.job import ChangedError, Job
 from logfs.log.backup.manifest import (
     UNFINISHED,
@@ -30,7 +30,10 @@ from logfs.log.backup.resting import copy_resting
 from logfs.log.backup.running import Ask, back_up_running
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleaning.checkpoint import read_cleaner_offsets
-from logfs.log.loading.loader import list_partitions
+from logfs.log.loading.given import Loading
+from logfs.log.loading.loader import list_partitions, load_partition
+from logfs.log.partition import PartitionLog
+from logfs.log.segments.segment import OpenSegments
 from logfs.types import TopicPartition
 
 KIND = "backup"
@@ -59,8 +62,6 @@ def back_up(
     source: str,
     ask: Ask | None,
     topics: Collection[str] = (),
-    *,
-    must_verify: bool = False,
 ) -> Manifest:
     """Make a backup, or complete one that was interrupted; durable when this returns.
 
@@ -69,7 +70,6 @@ def back_up(
         source: What the manifest calls the source.
         ask: Asks the daemon that owns the source; None: nobody does.
         topics: Those wanted; none for all.
-        must_verify: Read all of it.
 
     Returns:
         What was made; ``problems`` say what is missing or wrong.
@@ -94,9 +94,6 @@ def back_up(
             problems.append(f"{topic_partition}: {error}")
             continue
         done.append(row)
-        if must_verify:
-            start = root.start_offsets.get(topic_partition, 0)
-            problems += _verify(job, row, start, is_clean=ask is not None or root.is_clean)
     if ask is None and _read_root(job).is_clean != root.is_clean:
         raise ChangedError("a daemon has started")
     _write_root(job, root, done, is_running=ask is not None)
@@ -165,22 +162,27 @@ def _back_up(job: Job, topic_partition: TopicPartition, ask: Ask | None, root: _
         return back_up_running(job, topic_partition, ask)
     recovery_point = root.recovery_points.get(topic_partition, 0)
     copy_resting(job, topic_partition, EVERYTHING if root.is_clean else recovery_point)
-    start = root.start_offsets.get(topic_partition, 0)
     try:
-        log = load_copy(
-            job.target, job.host, topic_partition, start, job.now_ms, is_clean=root.is_clean
-        )
+        log = _load_copy(job, topic_partition, root)
     except LogfsError as error:
         raise BackupError(f"it cannot be loaded: {error}; its files are in the backup") from error
     return backed_up(log)
 
 
-def _verify(job: Job, row: BackedUp, start_offset: int, *, is_clean: bool) -> list[str]:
-    job.say(f"{row.topic_partition.directory}: reading it back")
-    log = load_copy(
-        job.target, job.host, row.topic_partition, start_offset, job.now_ms, is_clean=is_clean
+def _load_copy(job: Job, topic_partition: TopicPartition, root: _Source) -> PartitionLog:
+    """Load a partition of the backup to see what is in it; nothing is changed."""
+    loading = Loading(
+        job.target,
+        job.host,
+        OpenSegments(job.target),
+        TopicConfig(),
+        root.is_clean,
+        root.recovery_points,
+        root.start_offsets,
+        job.now_ms,
+        read_only=True,
     )
-    return problems_of(log)
+    return load_partition(loading, topic_partition)
 
 
 def _read_root(job: Job) -> _Source:

@@ -27,6 +27,7 @@ _KNOWN = {
     names.ATTRIBUTES,
     names.DAEMON,
     names.CONTROL_SOCKET,
+    names.BACKUP,
     "bootstrap.checkpoint",
 }
 _DIRECTORIES = {names.REMOTE_INDEX_DIRECTORY, "lost+found"}
