@@ -96,7 +96,7 @@ def share(most: int, begins: Offsets, ends: Offsets, sizes: Offsets) -> dict[Top
     return shared
 
 
-def has_enough(limits: Limits, begins: Offsets, ends: Offsets, waited_ms: int) -> bool:
+def has_enough(limits: Limits, begins: Offsets, ends: Offsets, waited_ms: float) -> bool:
     """Return whether there is enough for a batch, or it has waited long enough."""
     if limits.min_offsets is None or waited_ms >= limits.max_delay_ms:
         return True

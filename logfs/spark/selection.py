@@ -52,6 +52,12 @@ class Selection:
             missing_topics = self.topics - {topic for topic, _ in present}
             if missing_topics:
                 raise NoSuchTopicError(f"there is no topic {_listed(missing_topics)}")
+        return self.choose_present(present)
+
+    def choose_present(self, present: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions that are read, of those that are there, in order."""
+        if self.partitions:
+            return sorted(self.partitions & set(present))
         return sorted(one for one in present if self._includes(one.topic))
 
     def _includes(self, topic: str) -> bool:

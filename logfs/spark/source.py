@@ -7,6 +7,7 @@ from logfs.machine.host import LOCAL_ZONE
 from logfs.spark.batch import LogfsReader
 from logfs.spark.options import has_headers, parse_options
 from logfs.spark.schema import Column, chosen, full_schema
+from logfs.spark.streaming import LogfsStreamReader
 
 
 class LogfsDataSource(DataSource):
@@ -25,6 +26,11 @@ class LogfsDataSource(DataSource):
         """Return what reads a table."""
         options = parse_options(self.options, LOCAL_ZONE, is_stream=False)
         return LogfsReader(options, _columns(schema))
+
+    def streamReader(self, schema: StructType) -> LogfsStreamReader:  # noqa: N802
+        """Return what reads a stream."""
+        options = parse_options(self.options, LOCAL_ZONE, is_stream=True)
+        return LogfsStreamReader(options, _columns(schema))
 
 
 def _columns(schema: StructType) -> tuple[Column, ...]:

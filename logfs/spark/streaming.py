@@ -1,0 +1,197 @@
+"""Reading logs as a stream: what is new at every trigger, from one offset of each partition on.
+
+The offsets of a batch are in the checkpoint before it is read, so a batch that did not end is read
+again between the same ones. Partitions that appear begin at their earliest record; for one that is
+gone, or ends in front of where the last batch ended, ``failOnDataLoss`` decides.
+
+Source: Spark KafkaMicroBatchStream.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from logfs.errors import DataLossError
+from logfs.machine.host import system_clock
+from logfs.spark.batch import share_out
+from logfs.spark.bounds import start_of
+from logfs.spark.directories import Directories, SeenLog, now_ms
+from logfs.spark.limits import has_enough, share
+from logfs.spark.offsets import Json, from_json, to_json
+from logfs.spark.options import ReadOptions
+from logfs.spark.schema import Column
+from logfs.spark.tasks import LogfsPartition, Work
+from logfs.types import TopicPartition
+
+Offsets = dict[TopicPartition, int]
+
+
+class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A ``DataSourceStreamReader``; on the driver it lives as long as its query.
+
+    Args:
+        options: What is to be read.
+        columns: The columns of the stream.
+    """
+
+    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+        self._options = options
+        self._work = Work(columns, options.level, options.fails_on_loss)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._directories = Directories(self._options.roots, self._options.level)
+        self._initial: Offsets | None = None
+        self._target: Offsets | None = None
+        self._triggered_s: float | None = None
+
+    def __getstate__(self) -> tuple[ReadOptions, Work]:
+        """What workers need: they only read."""
+        return self._options, self._work
+
+    def __setstate__(self, state: tuple[ReadOptions, Work]) -> None:
+        self._options, self._work = state
+        self._begin()
+
+    # On the driver; the names are Spark's.
+
+    def initialOffset(self) -> Json:  # noqa: N802
+        """Return where a query begins that has no checkpoint; asked more than once."""
+        if self._initial is None:
+            options = self._options
+            wanted = options.selection.choose(self._directories.partitions())
+            options.start.check(wanted)
+            at = now_ms()
+            logs = self._directories.look(wanted)
+            self._initial = {one: self._start_of(one, log, at) for one, log in logs.items()}
+        return to_json(self._initial)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return what stands for all limits of the options; see ``latestOffset``."""
+        limits = self._options.limits
+        if limits.max_offsets is not None:
+            return ReadMaxRows(limits.max_offsets)
+        if limits.max_bytes is not None:
+            return ReadMaxBytes(limits.max_bytes)
+        if limits.min_offsets is not None:
+            return ReadMinRows(limits.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Note what is there: the query ends when it has read that."""
+        self._target = {one: log.latest() for one, log in self._look().items()}
+
+    def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
+        """Return where the next batch ends; ``start`` if there is to be none.
+
+        Args:
+            start: Where it begins.
+            limit: All there is, or within the limits of the options.
+
+        Raises:
+            DataLossError: Records are gone, and that is a reason to stop.
+        """
+        known = from_json(start)
+        logs = self._look()
+        for gone in known.keys() - logs.keys():
+            self._work.lose(f"{gone} is gone, which was read up to offset {known[gone] - 1}")
+        begins = {one: self._begin_of(one, log, known) for one, log in logs.items()}
+        ends = {one: self._end_of(one, log, begins[one]) for one, log in logs.items()}
+        if not isinstance(limit, ReadAllAvailable):
+            ends = self._limited(logs, begins, ends)
+        return start if ends == known else to_json(ends)
+
+    def reportLatestOffset(self) -> Json | None:  # noqa: N802
+        """Return where the logs end, for the lag in the progress of the query."""
+        return to_json({one: log.latest() for one, log in self._look().items()})
+
+    def partitions(self, start: Json, end: Json) -> Sequence[LogfsPartition]:
+        """Share out what lies between two offsets.
+
+        Raises:
+            DataLossError: Records are gone, and that is a reason to stop.
+        """
+        known, ends = from_json(start), from_json(end)
+        logs = self._directories.look(ends)
+        ranges = {}
+        for one, last in ends.items():
+            log = logs.get(one)
+            if log is None:
+                self._work.lose(f"{one} is gone, of which offsets up to {last - 1} were to be read")
+                continue
+            first = self._begin_of(one, log, known)
+            if first < log.earliest() and first < last:
+                self._work.lose(
+                    f"{one}: offsets {first} to {min(log.earliest(), last) - 1} are gone"
+                )
+                first = log.earliest()
+            if first < last:
+                ranges[one] = first, last
+        return share_out(self._options, logs, ranges)
+
+    # On workers
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read what a task is to read; see ``Work.read``."""
+        assert isinstance(partition, LogfsPartition)
+        return self._work.read(partition)
+
+    def _look(self) -> dict[TopicPartition, SeenLog]:
+        present = self._directories.partitions()
+        return self._directories.look(self._options.selection.choose_present(present))
+
+    def _start_of(self, one: TopicPartition, log: SeenLog, at: int) -> int:
+        try:
+            start = start_of(self._options.start, one, log, at)
+        except DataLossError as error:
+            self._work.lose(str(error))
+            return log.latest()
+        if start < log.earliest():
+            self._work.lose(f"{one}: offsets {start} to {log.earliest() - 1} are gone")
+        return max(start, log.earliest())
+
+    def _begin_of(
+        self, one: TopicPartition, log: SeenLog, known: Mapping[TopicPartition, int]
+    ) -> int:
+        """Return where a batch begins in a partition, which may have appeared since the last."""
+        if one in known:
+            return known[one]
+        if log.earliest() > 0:
+            self._work.lose(f"{one} is new and begins at {log.earliest()}: what was before is gone")
+        return log.earliest()
+
+    def _end_of(self, one: TopicPartition, log: SeenLog, begin: int) -> int:
+        latest = log.latest()
+        if self._target is not None:
+            latest = min(latest, self._target.get(one, begin))
+            return max(latest, begin)
+        if latest < begin:
+            self._work.lose(f"{one}: the log ends at {latest}, but was read up to {begin - 1}")
+        return latest
+
+    def _limited(
+        self, logs: Mapping[TopicPartition, SeenLog], begins: Offsets, ends: Offsets
+    ) -> Offsets:
+        """Take of what there is as much as the options want; nothing while it is too little."""
+        limits, now_s = self._options.limits, system_clock().monotonic_s()
+        if self._target is None:
+            waited_s = float("inf") if self._triggered_s is None else now_s - self._triggered_s
+            if not has_enough(limits, begins, ends, waited_s * 1000):
+                return begins
+        self._triggered_s = now_s
+        if limits.max_offsets is not None:
+            counts = {one: max(end - begins[one], 0) for one, end in ends.items()}
+            ends = share(limits.max_offsets, begins, ends, counts)
+        if limits.max_bytes is not None:
+            sizes = {one: logs[one].size_of(begins[one], end) for one, end in ends.items()}
+            ends = share(limits.max_bytes, begins, ends, sizes)
+        return ends

@@ -1,0 +1,304 @@
+"""What a stream reads: everything once, in order, whatever happens between two batches."""
+
+import json
+import shutil
+from collections.abc import Callable
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from logfs.disk.posix import PosixDisk
+from logfs.errors import DataLossError, InvalidConfigError, NoSuchTopicError
+from logfs.log.checkpoints import write_offsets
+from logfs.log.names import LOG_START_OFFSET_CHECKPOINT
+from logfs.spark.options import parse_options
+from logfs.spark.schema import chosen
+from logfs.types import TopicPartition
+from tests.spark.logs import START_MS, Logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+Places = dict[str, list[int]]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    """``t`` with two partitions of ten and four records."""
+    logs = Logs(tmp_path / "data")
+    logs.topic("t", 2)
+    logs.write("t", 0, *(b"%d" % n for n in range(10)))
+    logs.write("t", 1, *(b"%d" % n for n in range(4)))
+    return logs
+
+
+class Stream:
+    """A query without a JVM: the reader is asked in the order in which Spark asks it.
+
+    Attributes:
+        offset: Where the last batch ended, as in the checkpoint.
+    """
+
+    def __init__(self, logs: Logs, offset: object = None, **options: str) -> None:
+        from logfs.spark.streaming import LogfsStreamReader
+
+        named = {name.replace("_", "."): text for name, text in options.items()}
+        parsed = parse_options({"path": str(logs.path), **named}, UTC, is_stream=True)
+        wanted = [("topic", "string"), ("partition", "int"), ("offset", "bigint")]
+        self.reader = LogfsStreamReader(parsed, chosen(wanted))
+        first = self.reader.initialOffset() if offset is None else offset
+        self.offset: dict[str, Any] = self.checkpointed(first)
+
+    @staticmethod
+    def checkpointed(offset: object) -> dict[str, Any]:
+        found = json.loads(json.dumps(offset))
+        assert isinstance(found, dict)
+        return found
+
+    def batch(self, *, is_all: bool = False) -> Places | None:
+        """Read the next batch; None if there is none."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+        limit = ReadAllAvailable() if is_all else self.reader.getDefaultReadLimit()
+        end = self.checkpointed(self.reader.latestOffset(self.offset, limit))
+        if end == self.offset:
+            return None
+        found = self.read(self.offset, end)
+        self.offset = end
+        return found
+
+    def read(self, start: dict[str, Any], end: dict[str, Any]) -> Places:
+        import pickle
+
+        found: Places = {}
+        for partition in self.reader.partitions(start, end):
+            worker = pickle.loads(pickle.dumps(self.reader))
+            for batch in worker.read(partition):
+                for row in batch.to_pylist():
+                    name = f"{row['topic']}/{row['partition']}"
+                    found.setdefault(name, []).append(row["offset"])
+        return found
+
+
+def offsets(first: int, behind: int) -> list[int]:
+    return list(range(first, behind))
+
+
+def test_it_begins_at_the_end_and_goes_on(logs: Logs) -> None:
+    stream = Stream(logs)
+    assert stream.offset == {"t": {"0": 10, "1": 4}}
+    assert stream.batch() is None
+    logs.write("t", 1, b"x", b"y")
+    assert stream.batch() == {"t/1": [4, 5]}
+    assert stream.batch() is None
+    logs.write("t", 0, b"z")
+    assert stream.batch() == {"t/0": [10]}
+
+
+@pytest.mark.parametrize(
+    ("options", "begin"),
+    [
+        ({"startingOffsets": "earliest"}, {"0": 0, "1": 0}),
+        ({"startingOffsets": '{"t": {"0": -1, "1": 3}}'}, {"0": 10, "1": 3}),
+        ({"startingTimestamp": str(START_MS + 2)}, {"0": 2, "1": 2}),
+        (
+            {
+                "startingTimestamp": str(START_MS + 6),
+                "startingOffsetsByTimestampStrategy": "latest",
+            },
+            {"0": 6, "1": 4},
+        ),
+        ({"from": "offset=-2"}, {"0": 8, "1": 2}),
+    ],
+)
+def test_where_it_begins(logs: Logs, options: dict[str, str], begin: dict[str, int]) -> None:
+    assert Stream(logs, **options).offset == {"t": begin}
+
+
+def test_where_it_began_does_not_change(logs: Logs) -> None:
+    stream = Stream(logs)
+    logs.write("t", 0, b"x")
+    assert stream.reader.initialOffset() == {"t": {"0": 10, "1": 4}}
+
+
+@pytest.mark.parametrize(
+    "options", [{"endingOffsets": "latest"}, {"to": "now"}, {"endingTimestamp": "1"}]
+)
+def test_it_has_no_end(logs: Logs, options: dict[str, str]) -> None:
+    with pytest.raises(InvalidConfigError, match="a stream, which has no end"):
+        Stream(logs, **options)
+
+
+def test_a_topic_that_is_not_there_is_refused(logs: Logs) -> None:
+    with pytest.raises(NoSuchTopicError, match="there is no topic u"):
+        Stream(logs, subscribe="u")
+
+
+def test_a_batch_has_at_most_so_many_offsets_in_proportion(logs: Logs) -> None:
+    stream = Stream(logs, startingOffsets="earliest", maxOffsetsPerTrigger="7")
+    assert stream.batch() == {"t/0": offsets(0, 5), "t/1": [0, 1]}
+    assert stream.batch() == {"t/0": offsets(5, 10), "t/1": [2, 3]}
+    assert stream.batch() is None
+
+
+def test_all_that_there_is_knows_no_limit(logs: Logs) -> None:
+    stream = Stream(logs, startingOffsets="earliest", maxOffsetsPerTrigger="1")
+    assert stream.batch(is_all=True) == {"t/0": offsets(0, 10), "t/1": offsets(0, 4)}
+
+
+def test_a_batch_has_at_most_so_many_bytes(logs: Logs) -> None:
+    for _ in range(8):
+        logs.write("t", 0, b"x" * 5000)
+    stream = Stream(logs, startingOffsets="earliest", maxBytesPerTrigger="20k")
+    sizes, found = [], []
+    while batch := stream.batch():
+        sizes.append(len(batch.get("t/0", [])))
+        found += batch.get("t/0", [])
+    assert found == offsets(0, 18)
+    assert len(sizes) > 1
+
+
+def test_a_batch_waits_for_so_many_offsets(logs: Logs) -> None:
+    stream = Stream(
+        logs, startingOffsets="earliest", minOffsetsPerTrigger="3", maxTriggerDelay="1h"
+    )
+    assert stream.batch() == {"t/0": offsets(0, 10), "t/1": offsets(0, 4)}
+    logs.write("t", 0, b"x", b"y")
+    assert stream.batch() is None
+    logs.write("t", 1, b"z")
+    assert stream.batch() == {"t/0": [10, 11], "t/1": [4]}
+
+
+def test_but_not_for_ever(logs: Logs) -> None:
+    stream = Stream(logs, minOffsetsPerTrigger="100", maxTriggerDelay="0s")
+    logs.write("t", 0, b"x")
+    assert stream.batch() == {"t/0": [10]}
+
+
+def test_available_now_reads_what_was_there_within_the_limits(logs: Logs) -> None:
+    stream = Stream(
+        logs, startingOffsets="earliest", maxOffsetsPerTrigger="10", minOffsetsPerTrigger="9"
+    )
+    stream.reader.prepareForTriggerAvailableNow()
+    logs.write("t", 0, b"too late")
+    logs.topic("u")
+    logs.write("u", 0, b"too late as well")
+    found: Places = {}
+    while batch := stream.batch():
+        for name, some in batch.items():
+            found.setdefault(name, []).extend(some)
+    assert found == {"t/0": offsets(0, 10), "t/1": offsets(0, 4)}
+
+
+def test_topics_and_partitions_that_appear_are_read_from_their_begin(logs: Logs) -> None:
+    stream = Stream(logs, subscribePattern="^[tu]$")
+    logs.topic("u")
+    logs.write("u", 0, b"x", b"y")
+    logs.topic("other")
+    logs.write("other", 0, b"not this one")
+    assert stream.batch() == {"u/0": [0, 1]}
+    logs.store.grow_topic("t", 3, logs.now_ms)
+    logs.write("t", 2, b"z")
+    assert stream.batch() == {"t/2": [0]}
+
+
+def test_a_restart_goes_on_behind_the_last_batch_and_reads_one_again_as_it_was(logs: Logs) -> None:
+    first = Stream(logs, startingOffsets="earliest", maxOffsetsPerTrigger="7")
+    before = first.offset
+    read = first.batch()
+    again = Stream(logs, offset=first.offset, maxOffsetsPerTrigger="7")
+    logs.write("t", 0, b"x")
+    assert again.read(before, first.offset) == read
+    assert again.batch() == {"t/0": offsets(5, 10), "t/1": [2]}
+
+
+def test_the_lag_is_reported(logs: Logs) -> None:
+    stream = Stream(logs, startingOffsets="earliest", maxOffsetsPerTrigger="1")
+    stream.batch()
+    logs.write("t", 0, b"x")
+    assert stream.reader.reportLatestOffset() == {"t": {"0": 11, "1": 4}}
+
+
+def lose_the_begin(logs: Logs) -> None:
+    write_offsets(
+        PosixDisk(str(logs.path)), LOG_START_OFFSET_CHECKPOINT, {TopicPartition("t", 0): 12}
+    )
+
+
+def lose_a_partition(logs: Logs) -> None:
+    shutil.rmtree(logs.path / "t-0")
+
+
+def lose_the_end(logs: Logs) -> None:
+    (log,) = logs.path.glob("t-0/*.log")
+    log.write_bytes(log.read_bytes()[: log.stat().st_size // 3])
+
+
+@pytest.mark.parametrize(
+    ("happens", "text", "left"),
+    [
+        (lose_the_begin, "t/0: offsets 10 to 11 are gone", {"t/0": [12, 13], "t/1": [4]}),
+        (lose_a_partition, "t/0 is gone", {"t/1": [4]}),
+        (lose_the_end, "t/0: the log ends at 0, but was read up to 9", {"t/1": [4]}),
+    ],
+)
+@pytest.mark.allow_log("going on with what is left")
+def test_what_is_gone_stops_it_or_not(
+    logs: Logs, happens: Callable[[Logs], None], text: str, left: Places
+) -> None:
+    strict, lax = Stream(logs), Stream(logs, failOnDataLoss="false")
+    logs.write("t", 0, b"a", b"b", b"c", b"d")
+    logs.write("t", 1, b"e")
+    happens(logs)
+    with pytest.raises(DataLossError, match=text):
+        strict.batch()
+    assert lax.batch() == left
+    assert lax.batch() is None
+
+
+# With a JVM
+
+
+def read_now(table: "DataFrame", directory: Path, **trigger: bool) -> list[list[int]]:
+    """Run a query to its end; the offsets of each of its batches."""
+    batches: list[list[int]] = []
+
+    def note(batch: "DataFrame", _number: int) -> None:
+        batches.append(sorted(row.offset for row in batch.collect()))
+
+    query = (
+        table.writeStream.foreachBatch(note)
+        .option("checkpointLocation", str(directory))
+        .trigger(**(trigger or {"availableNow": True}))
+        .start()
+    )
+    assert query.awaitTermination(300)
+    return batches
+
+
+@pytest.fixture
+def table(logs: Logs, spark: "SparkSession") -> "DataFrame":
+    return (
+        spark.readStream.format("logfs")
+        .option("subscribe", "t")
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", "10")
+        .schema("topic string, offset long")
+        .load(str(logs.path))
+    )
+
+
+def test_spark_goes_on_from_its_checkpoint(logs: Logs, table: "DataFrame", tmp_path: Path) -> None:
+    assert [len(batch) for batch in read_now(table, tmp_path / "checkpoint")] == [9, 5]
+    logs.write("t", 1, b"x", b"y")
+    assert read_now(table, tmp_path / "checkpoint") == [[4, 5]]
+    offset = (tmp_path / "checkpoint" / "offsets" / "2").read_text().splitlines()[-1]
+    assert json.loads(offset) == {"t": {"0": 10, "1": 6}}
+
+
+def test_spark_reads_all_of_it_once(table: "DataFrame", tmp_path: Path) -> None:
+    assert [len(batch) for batch in read_now(table, tmp_path / "once", once=True)] == [14]
