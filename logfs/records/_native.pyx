@@ -36,9 +36,9 @@ from libc.string cimport memchr, memcpy, strlen
 
 from zlib import crc32 as _crc32
 
-from crc32c import crc32c as _crc32c
 
 from logfs.errors import CorruptRecordError, RecordTooLargeError, UnparsableLineError
+from logfs.records.checksum import native_crc32c as _crc32c
 from logfs.records.compression import compress as _compress, decompress as _decompress
 from logfs.records.encoded import Encoded, EncodedBatch
 from logfs.records.jsonl import parse_line
