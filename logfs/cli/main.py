@@ -10,6 +10,7 @@ import click
 
 from logfs import __version__
 from logfs.cli import failures, logs
+from logfs.cli.meanings import MEANINGS
 
 _COMMANDS = {
     "mount": "logfs.cli.mounting:mount",
@@ -27,7 +28,9 @@ _COMMANDS = {
     "backup": "logfs.cli.backup:backup",
     "restore": "logfs.cli.backup:restore",
 }
-"""Name -> module and command in it; loaded when the command is called, or all are listed."""
+"""Name -> module and command in it; loaded when the command is called."""
+
+_WHOLE_SENTENCE = 1000
 
 
 @dataclass
@@ -51,6 +54,16 @@ class _Commands(click.Group):
         module, _, name = _COMMANDS[cmd_name].partition(":")
         command: click.Command = getattr(importlib.import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands; those with a sentence in ``MEANINGS`` are not loaded for it."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _meaning(ctx, name)) for name in _COMMANDS])
+
+
+def _meaning(context: click.Context, name: str) -> str:
+    command = None if name in MEANINGS else cli.get_command(context, name)
+    return MEANINGS[name] if command is None else command.get_short_help_str(_WHOLE_SENTENCE)
 
 
 @click.group(

@@ -36,7 +36,6 @@ from libc.string cimport memchr, memcpy, strlen
 
 from zlib import crc32 as _crc32
 
-
 from logfs.errors import CorruptRecordError, RecordTooLargeError, UnparsableLineError
 from logfs.records.checksum import native_crc32c as _crc32c
 from logfs.records.compression import compress as _compress, decompress as _decompress

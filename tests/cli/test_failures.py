@@ -103,10 +103,31 @@ def test_help_tells_what_there_is_to_know(logfs: Call) -> None:
     assert all(option in text for option in ("allow_other", "umask=OCTAL", "KEY=VALUE"))
 
 
+def test_help_says_of_commands_what_their_own_help_begins_with() -> None:
+    from logfs.cli.main import cli
+    from logfs.cli.meanings import MEANINGS
+
+    context = click.Context(cli)
+    assert set(MEANINGS) <= set(cli.list_commands(context))
+    for name, meaning in MEANINGS.items():
+        command = cli.get_command(context, name)
+        assert command is not None
+        assert command.get_short_help_str(1000) == meaning
+
+
+def test_help_lists_every_command(logfs: Call) -> None:
+    from logfs.cli.main import cli
+
+    listed = logfs("--help").out.decode().partition("Commands:")[2]
+    for name in cli.list_commands(click.Context(cli)):
+        assert f"\n  {name} " in listed
+
+
 def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys\nfrom logfs.cli.main import main\nmain(['--help'])\n"
-        "heavy = {'trio', 'pyfuse3', 'rich', 'cramjam', 'crc32c', 'logfs.log.store'}\n"
+        "heavy = {'trio', 'pyfuse3', 'rich', 'cramjam', 'crc32c', 'logfs.log.store',"
+        " 'logfs.cli.cat', 'logfs.cli.append', 'logfs.cli.mounting'}\n"
         "sys.exit(sorted(heavy & set(sys.modules)) or 0)"
     )
     done = subprocess.run(

@@ -1,0 +1,28 @@
+"""What each command does, in a sentence: the first one of its own help.
+
+It stands here as well so that ``logfs --help`` can say it without loading every command; a test
+holds both together. A command that is missing here is loaded.
+"""
+
+MEANINGS = {
+    "mount": "Mount the data directory DATA at MOUNTPOINT and serve it.",
+    "umount": "Unmount what logfs has mounted at MOUNTPOINT.",
+    "topic": "Create, list, describe, alter and delete topics.",
+    "append": "Append the lines of FILEs, or of stdin, as records.",
+    "cat": "Print what addresses stand for, one after the other.",
+    "trim": "Give up the records that lie before a point; Kafka calls this DeleteRecords.",
+    "compact": "Keep only the last record of each key.",
+    "metrics": (
+        "Print the metrics of the daemon that serves PATH, a data directory or a mount point."
+    ),
+    "offsets": (
+        "Print the offsets of moments in a partition, in those of a topic, or in all there are."
+    ),
+    "dump": "Print logs, indexes, snapshots and checkpoints as kafka-dump-log does, line for line.",
+    "verify": (
+        "Check that everything in data directories, topics and partitions is as it was written."
+    ),
+    "backup": "Back up the data directory SOURCE into the directory DESTINATION.",
+    "restore": "Restore the backup BACKUP into the data directory DATA.",
+    "du": "Print how much of the disk topics and partitions take, in bytes.",
+}
