@@ -27,6 +27,7 @@ _COMMANDS = {
     "du": "logfs.cli.du:du",
     "backup": "logfs.cli.backup:backup",
     "restore": "logfs.cli.backup:restore",
+    "plan": "logfs.cli.plan:plan",
 }
 """Name -> module and command in it; loaded when the command is called."""
 

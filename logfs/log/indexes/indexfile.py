@@ -15,7 +15,7 @@ from logfs.disk.vfs import Disk, File, ReadableBuffer
 from logfs.errors import CorruptIndexError
 from logfs.log.indexes.index import IndexFormat
 
-_MAP_FROM_BYTES = 4097
+MAP_FROM_BYTES = 4097
 """Smaller files are read: a mapping takes a page, too, and until Python 3.13 a descriptor."""
 _FIRST_BYTES = 512
 
@@ -255,7 +255,7 @@ class IndexFile:
         file = self._disk.open(self.name)
         try:
             self._form.check_header(file.pread(start, 0), self.name)
-            if self._mode is IndexMode.SEALED and size >= _MAP_FROM_BYTES:
+            if self._mode is IndexMode.SEALED and size >= MAP_FROM_BYTES:
                 memory = file.map()[start : start + size]
                 found = len(memory)
             else:

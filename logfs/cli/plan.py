@@ -1,0 +1,177 @@
+"""``logfs plan``: how much disk a topic takes, or when one is full."""
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logfs.cli import failures, tables
+from logfs.cli import quantities as of
+from logfs.cli.parameters import settings_option
+from logfs.cli.quantities import format_duration, format_number
+from logfs.library.places import locate
+
+if TYPE_CHECKING:
+    from logfs.cli.planning import Forecast, Needs
+
+_NUMBERS = ("RECORDS/S", "BYTES/S", "RECORD", "NOW", "AT MOST")
+_ZERO_TO_ONE = click.FloatRange(0, 1, min_open=True)
+
+
+@click.command()
+@click.argument("path", required=False)
+@click.option(
+    "--rate",
+    type=of.rate,
+    metavar="RATE",
+    help="Records (5000/s) or values' bytes (10MB/s) a second.",
+)
+@click.option(
+    "--record", type=of.size, metavar="SIZE", default="100", help="Length of a value; default 100."
+)
+@click.option(
+    "--key", type=of.size, metavar="SIZE", help="Length of a key; without it records have none."
+)
+@click.option(
+    "--batch",
+    type=of.count,
+    metavar="N",
+    default="1",
+    help="Records that come together: lines of a write(2), what a producer sends. Default 1.",
+)
+@click.option(
+    "--compression",
+    type=_ZERO_TO_ONE,
+    metavar="SHARE",
+    default=1.0,
+    help="Compressed by plain size.",
+)
+@click.option(
+    "--partitions", type=click.IntRange(1), metavar="N", default=1, help="Of the topic; default 1."
+)
+@click.option(
+    "--keys", type=of.count, metavar="N", help="Different keys; for cleanup.policy=compact."
+)
+@click.option("--disk", type=of.size, metavar="SIZE", help="Room there is: say how long it lasts.")
+@click.option(
+    "--tail",
+    type=of.duration,
+    metavar="TIME",
+    default="10m",
+    help="What readers are behind at most; default 10m.",
+)
+@settings_option("A setting of the topic, as retention.ms=86400000; may be given several times.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object, sizes in bytes.")
+def plan(  # noqa: PLR0913, PLR0917 - one for each thing that counts
+    path: str | None,
+    rate: tuple[float, bool] | None,
+    record: float,
+    key: float | None,
+    batch: float,
+    compression: float,
+    partitions: int,
+    keys: float | None,
+    disk: float | None,
+    tail: float,
+    settings: Sequence[tuple[str, str]],
+    *,
+    as_json: bool,
+) -> None:
+    """Work out how much disk a topic takes; or, for the directory PATH, when its disk is full.
+
+    Without PATH: from --rate and the size of records. Every overhead is counted as it will be
+    written: 61 bytes for the header of a batch, some for each record, the entries of the offset,
+    time and text indexes. On top comes what retention leaves standing: it deletes whole segments
+    (the granularity), at the next look of its task, and files stay for file.delete.delay.ms.
+
+    Ask for the free space of a disk to be a tenth more than what is printed: nothing here knows of
+    other files, of bursts, or of a topic that is made tomorrow.
+
+    How long recovery takes is measured: on this machine, batches of that kind, read from the page
+    cache. From a cold disk it takes as long as reading the bytes.
+
+    With PATH, a data directory or a mount point: its topics, what they grow by (from the first
+    record that is kept until now), what they take at most with their retention, and when the disk
+    is full. Only headers are read.
+
+    \b
+    Examples:
+        logfs plan --rate 5000/s --record 300 --batch 50
+        logfs plan --rate 20MB/s --record 1KiB --batch 500 --compression 0.3 --partitions 12
+        logfs plan --rate 200 --config retention.ms=2592000000 --disk 500GB
+        logfs plan --rate 1000 --key 16 --keys 5M --config cleanup.policy=compact
+        logfs plan /var/lib/logfs
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli import planning
+
+    if (path is None) == (rate is None):
+        raise click.UsageError("expected either --rate, or the PATH of a data directory")
+    if path is not None:
+        with failures.about(path):
+            forecast = planning.forecast(locate(path))
+        if as_json:
+            click.echo(json.dumps(forecast.as_json(), indent=2))
+        else:
+            _show_forecast(forecast)
+        return
+    if rate is None or rate[0] <= 0:
+        raise click.UsageError("--rate: expected more than nothing")
+    needs = planning.needs(
+        rate,
+        planning.Records(int(record), None if key is None else int(key), int(batch), compression),
+        partitions,
+        None if keys is None else int(keys),
+        dict(settings),
+    )
+    if as_json:
+        click.echo(json.dumps(needs.as_json(disk, tail), indent=2))
+    else:
+        _show_needs(needs, disk, tail)
+
+
+def _show_needs(needs: "Needs", disk: float | None, tail_s: float) -> None:
+    size = tables.format_bytes
+    for title, rows in needs.sections(disk, tail_s):
+        click.echo(f"{title}:")
+        width = max(len(name) for name, _, _ in rows)
+        for name, value, remark in rows:
+            text = value if isinstance(value, str) else size(value)
+            click.echo(f"  {name.ljust(width)}  {text.rjust(10)}  {remark}".rstrip())
+        click.echo()
+    for warning in needs.warnings():
+        failures.warn(f"warning: {warning}")
+
+
+def _show_forecast(forecast: "Forecast") -> None:
+    columns = [
+        tables.Column("TOPIC"),
+        *(
+            tables.Column(n, is_number=True)
+            for n in ("RECORDS/S", "BYTES/S", "RECORD", "NOW", "AT MOST")
+        ),
+        tables.Column("SINCE"),
+    ]
+    tables.show_table(columns, [_forecast_row(row) for row in forecast.rows])
+    click.echo()
+    free = tables.format_bytes(forecast.free_bytes)
+    if forecast.full_in_s is None:
+        click.echo(f"free: {free}; at these rates the disk is never full")
+    else:
+        when = format_duration(forecast.full_in_s)
+        click.echo(f"free: {free}; at these rates the disk is full in {when}")
+
+
+def _forecast_row(row: dict[str, Any]) -> list[str]:
+    size = tables.format_bytes
+    most = row["most_bytes"]
+    record = row["bytes"] / row["records"] if row["records"] else 0
+    return [
+        row["topic"],
+        format_number(row["records_per_s"]),
+        size(int(row["bytes_per_s"])),
+        size(int(record)),
+        size(row["bytes"]),
+        "no limit" if most is None else size(int(most)),
+        format_duration(row["seconds"]) if row["records"] else "-",
+    ]

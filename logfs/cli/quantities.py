@@ -1,0 +1,84 @@
+"""Amounts on the command line and in print: ``10MiB``, ``2.5k``, ``7d``.
+
+The functions are types of click's options: they raise ``click.BadParameter``, which names the
+option.
+"""
+
+import re
+
+import click
+
+_NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
+_PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
+_UNITS = (("y", 31_557_600), ("d", 86_400), ("h", 3600), ("min", 60))
+
+
+def size(text: str) -> float:
+    """Read bytes: ``1048576``, ``1MiB`` and ``1M`` (1024 each), ``1MB`` (1000 each)."""
+    found = _size(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r}: expected a size as 500, 64KiB or 1.5GB")
+    return found
+
+
+def duration(text: str) -> float:
+    """Read seconds: ``90s``, ``15m``, ``1h``, ``7d``."""
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or match[2] not in _SECONDS:
+        raise click.BadParameter(f"{text!r}: expected a duration as 90s, 15m, 1h or 7d")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def count(text: str) -> float:
+    """Read a number that may be large: ``5000``, ``2.5k``, ``1e6``, ``3M``."""
+    found = _count(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r}: expected a number as 5000, 2.5k or 3M")
+    return found
+
+
+def rate(text: str) -> tuple[float, bool]:
+    """Read records or bytes a second: ``5000``, ``2k/s``, ``10MB/s``; (number, is it bytes)."""
+    amount = text.strip().removesuffix("/s").strip()
+    records = _count(amount)
+    if records is not None:
+        return records, False
+    found = _size(amount)
+    if found is None:
+        raise click.BadParameter(f"{text!r}: expected records as 5000/s, or bytes as 10MB/s")
+    return found, True
+
+
+def format_duration(seconds: float) -> str:
+    """Write a duration for people, in its largest unit: ``2.5 d``."""
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    for name, unit in _UNITS:
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.1f} {name}"
+    return f"{seconds:.1f} s"
+
+
+def format_number(number: float) -> str:
+    """Write a number for people: three digits, or all in front of the point."""
+    return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _count(text: str) -> float | None:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None or match[2].lower() not in _PREFIXES:
+        return None
+    return float(match[1]) * 1000.0 ** _PREFIXES[match[2].lower()]
+
+
+def _size(text: str) -> float | None:
+    match = _NUMBER.fullmatch(text.strip())
+    if match is None:
+        return None
+    unit = match[2].lower()
+    prefix = unit.removesuffix("b").removesuffix("i")
+    if prefix not in _PREFIXES or unit not in (prefix, f"{prefix}b", f"{prefix}ib") or unit == "ib":
+        return None
+    base = 1000.0 if unit == f"{prefix}b" else 1024.0  # 64K is what du and ls mean by it
+    return float(match[1]) * base ** _PREFIXES[prefix]
