@@ -59,8 +59,9 @@ systemctl --user start app
 pid app; pid logfs@logs
 systemctl --user restart logfs@logs
 pid app
+old=$(pid app)
 kill -9 $(pid logfs@logs)
-until [ $(pid logfs@logs) != 0 -a $(pid app) != 0 ]; do sleep 0.05; done
+until now=$(pid app); [ $now != 0 -a $now != $old ]; do sleep 0.05; done
 pid app
 systemctl --user stop logfs@logs
 pid app
