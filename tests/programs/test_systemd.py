@@ -11,7 +11,7 @@ import pytest
 from tests.mounting import wait_until
 from tests.programs.conftest import Logs
 from tests.programs.documents import block_with, line_for
-from tests.programs.running import USER_MANAGER, printed_beside_systemd
+from tests.programs.running import USER_MANAGER, printed_beside_systemd, shell
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -71,6 +71,18 @@ pid app
     assert logfs != "0"  # it was started along
     assert len({first, second, third}) == 3
     assert last == "0"
+
+
+@pytest.mark.parametrize(
+    "text", ["journalctl --follow", "nginx -s reopen"], ids=["unit", "drop-in"]
+)
+def test_units_of_the_guide_are_sound(tmp_path: Path, text: str) -> None:
+    block = block_with(text, Path("/mnt/logs"))
+    if "ExecStart=" not in block:
+        block += "ExecStart=/bin/sleep 1000\n"
+    (tmp_path / "some.service").write_text(block)
+    result = shell("systemd-analyze verify --man=no ./some.service", tmp_path)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
 def test_the_journal_is_copied(logs: Logs, tmp_path: Path) -> None:
