@@ -1,7 +1,6 @@
-"""Programs of others beside a mount: in the foreground, in a terminal, on their own systemd."""
+"""Programs of others beside a mount: in the foreground, in a terminal, in a shell."""
 
 import os
-import shlex
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -148,32 +147,3 @@ class Terminal:
         )
         assert result.returncode == 0, result
         return result.stdout
-
-
-_NAMESPACES = """\
-set -eu
-mount --make-rprivate /
-mount -t tmpfs tmpfs /run
-mkdir -p /run/systemd/system /run/user/0/systemd/user /run/log/journal
-mount -t proc proc /proc
-mount -t cgroup2 cgroup2 /sys/fs/cgroup
-export XDG_RUNTIME_DIR=/run/user/0
-"""
-
-
-def printed_beside_systemd(script: str, cwd: Path) -> str:
-    """Run a script in namespaces where ``/run`` is empty, as systemd's programs need it.
-
-    What it starts ends with it. The script begins where ``/run/user/0/systemd/user`` is the place
-    of units and systemd's user manager can be started: see ``USER_MANAGER``.
-    """
-    as_root = [] if os.geteuid() == 0 else ["--map-root-user"]
-    command = ["unshare", *as_root, "--mount", "--pid", "--fork", "--kill-child", "--cgroup"]
-    return printed(shlex.join([*command, "bash", "-c", _NAMESPACES + script]), cwd)
-
-
-USER_MANAGER = """\
-/lib/systemd/systemd --user --log-target=console --log-level=warning < /dev/null &
-until systemctl --user is-system-running > /dev/null 2>&1; do sleep 0.05; done
-"""
-"""Starts systemd as the manager of a user, for a script of ``printed_beside_systemd``."""

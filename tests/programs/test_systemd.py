@@ -8,21 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import wait_until
 from tests.programs.conftest import Logs
 from tests.programs.documents import block_with, line_for
-from tests.programs.running import USER_MANAGER, printed_beside_systemd, shell
+from tests.programs.running import shell
+from tests.programs.user_manager import START, printed_beside_systemd, unit
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 STATUS_STDOUT = 209
 """What a service ends with whose standard output cannot be set up (systemd.exec(5))."""
-
-
-def unit(name: str, text: str) -> str:
-    """Return a script that makes a unit, or a drop-in of one."""
-    path = f"/run/user/0/systemd/user/{name}"
-    return f"mkdir -p $(dirname {path})\ncat > {path} <<'END'\n{text}\nEND\n"
 
 
 def test_a_service_appends(logs: Logs, tmp_path: Path) -> None:
@@ -33,7 +27,7 @@ def test_a_service_appends(logs: Logs, tmp_path: Path) -> None:
         output = line.replace("append:", f"{kind}:")
         text = f"[Service]\nType=oneshot\nExecStart=/bin/echo {kind} by systemd\n{output}"
         script += unit(f"{kind}.service", text)
-    script += USER_MANAGER
+    script += START
     for kind in ("append", "file", "truncate"):
         script += f"systemctl --user start {kind} 2> /dev/null || true\n"
         script += f"systemctl --user show --property ExecMainStatus --value {kind}\n"
@@ -52,7 +46,7 @@ def test_a_service_restarts_with_logfs(logs: Logs, tmp_path: Path) -> None:
         unit("logfs@.service", f"{sleeping}Restart=on-failure\nRestartSec=100ms")
         + unit("app.service", sleeping)
         + unit("app.service.d/logfs.conf", block_with("PartOf=", logs.point))
-        + USER_MANAGER
+        + START
         + """\
 pid() { systemctl --user show --property MainPID --value $1; }
 systemctl --user start app
@@ -100,5 +94,4 @@ for try in $(seq 1000); do
 done
 """
     printed_beside_systemd(script, tmp_path)
-    journal = (logs.point / "journal" / "0").read_text()
-    wait_until(lambda: '"MESSAGE":"hello"' in journal, "the message is stored")
+    assert '"MESSAGE":"hello"' in (logs.point / "journal" / "0").read_text()
