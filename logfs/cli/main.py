@@ -18,6 +18,7 @@ _COMMANDS = {
     "topic": "logfs.cli.topic:topic",
     "append": "logfs.cli.append:append",
     "cat": "logfs.cli.cat:cat",
+    "tail": "logfs.cli.tail:tail",
     "trim": "logfs.cli.trim:trim",
     "compact": "logfs.cli.compact:compact",
     "metrics": "logfs.cli.metrics:metrics",

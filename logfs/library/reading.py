@@ -28,12 +28,15 @@ class Cursor:
         log: The partition.
         offset: Where to begin.
         level: What is seen.
+
+    Attributes:
+        source: Where the partition is read from.
     """
 
     def __init__(
         self, source: Source, log: PartitionLog, offset: int, level: IsolationLevel
     ) -> None:
-        self._source = source
+        self.source = source
         self._log = log
         self._level = level
         self._reader = RecordReader(lambda: log.snapshot, offset, level)
@@ -55,7 +58,7 @@ class Cursor:
             try:
                 return self._reader.read(stop)
             except (CorruptRecordError, FileNotFoundError):
-                if not self._source.has_changed(self._log):
+                if not self.source.has_changed(self._log):
                     raise
 
     def look(self) -> bool:
@@ -64,14 +67,14 @@ class Cursor:
         Raises:
             DeletedError: The topic is gone.
         """
-        has_more = self._source.look(self._log)
+        has_more = self.source.look(self._log)
         if self._log.is_deleted:
             raise DeletedError(f"{self._log.topic_partition}: the topic has been deleted")
         return has_more
 
     def end_before(self, point: Point) -> int | None:
         """Return the offset at which to end before a point; None while nothing has reached it."""
-        return self._source.end_before(self._log, point, self._level)
+        return self.source.end_before(self._log, point, self._level)
 
     @property
     def is_settling(self) -> bool:

@@ -1,0 +1,101 @@
+"""``logfs tail``: the last records of partitions, and those that come."""
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from logfs.cli import failures
+from logfs.cli.parameters import isolation_option
+
+if TYPE_CHECKING:
+    from logfs.types import IsolationLevel
+
+_LINES = 10
+
+
+@click.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option(
+    "-n",
+    "--records",
+    "count",
+    type=click.IntRange(min=0),
+    help=f"Begin with the last so many records of each partition; {_LINES} if not given.",
+)
+@click.option("--from", "start", metavar="FROM", help="Begin at a point instead; see below.")
+@click.option("-f", "--follow", is_flag=True, help="Then print records as they come.")
+@click.option(
+    "--view",
+    type=click.Choice(["text", "tsv", "jsonl"]),
+    default="text",
+    help="How records are printed where PATH does not end in .tsv or .jsonl.",
+)
+@click.option(
+    "--prefix/--no-prefix",
+    default=None,
+    help="Say before each record where it is from; by default if there is more than one partition.",
+)
+@isolation_option("What is shown; without it, as the daemon's mount shows it, else everything.")
+@click.pass_obj
+def tail(  # noqa: PLR0913 - an argument for each option
+    session: object,
+    paths: tuple[str, ...],
+    count: int | None,
+    start: str | None,
+    view: str,
+    level: "IsolationLevel | None",
+    *,
+    follow: bool,
+    prefix: bool | None,
+) -> None:
+    r"""Print the last records of partitions, and with -f those that come.
+
+    PATH is DATA/TOPIC, all partitions of a topic, or DATA/TOPIC/PARTITION, which may end in .tsv or
+    .jsonl; a mount point may stand in front as well. It does not matter whether a daemon serves the
+    directory: the files are read, without a lock and without changing anything, and records of
+    whoever writes them are seen at once, a running broker's too.
+
+    The records of several partitions are merged by their timestamps; with -f those that come are
+    printed as they come. Each begins with its partition, "orders/0: "; in .jsonl that is two more
+    fields, topic and partition. Partitions that are added to a topic are followed from their
+    first record on.
+
+    FROM is a moment, an offset or a word, as behind the @ of an address: -15m, 2026-11-20T10:00,
+    offset=1500, earliest, latest.
+
+    \b
+    Examples:
+        logfs tail /var/lib/logfs/orders/0
+        logfs tail -f /var/lib/logfs/orders
+        logfs tail -n 0 -f /mnt/logs/orders /mnt/logs/payments
+        logfs tail --from -15m /var/lib/logfs/orders | grep refused
+        logfs tail -f --view jsonl /var/lib/logfs/orders | jq .value
+        logfs tail -f --isolation-level read_committed /var/lib/logfs/payments/0.tsv
+    """
+    if count is not None and start is not None:
+        raise click.UsageError("--from and -n both say where to begin; give one of them")
+    from logfs.cli.tailing import Tail
+
+    is_debug = bool(getattr(session, "debug", False))
+    status = 0
+
+    def report(error: failures.AboutError) -> None:
+        nonlocal status
+        sys.stdout.flush()
+        status = failures.report(error, debug=is_debug)
+
+    try:
+        with Tail(sys.stdout.buffer, report, view, level, has_prefix=prefix) as followed:
+            for path in paths:
+                try:
+                    with failures.about(path):
+                        followed.add(path, _LINES if count is None else count, start)
+                except failures.AboutError as error:
+                    report(error)
+            followed.print_present()
+            if follow:
+                followed.print_coming()
+    except KeyboardInterrupt:
+        failures.give_up(failures.INTERRUPTED)
+    failures.give_up(status)

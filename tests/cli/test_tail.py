@@ -1,0 +1,263 @@
+"""``logfs tail``: the last records of partitions merged by time, and those that come."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import logfs
+from logfs import NewRecord
+from tests.cli.conftest import ROOT, Call, Mounted, command, environment
+from tests.mounting import PATIENCE_S, wait_until
+
+BEGIN_MS = 1_700_000_000_000
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A topic of two partitions whose records alternate in time, in twos and threes."""
+    path = tmp_path / "data"
+    path.mkdir()
+    with logfs.open_store(path) as store:
+        store.create_topic("orders", 2)
+        for number, step in ((0, 2), (1, 3)):
+            store.partition("orders", number).append_many(
+                NewRecord(b"%d at %d" % (number, n), b"k", timestamp=BEGIN_MS + n)
+                for n in range(number, 60, step)
+            )
+    return path
+
+
+def lines(number: int, step: int) -> list[bytes]:
+    return [b"%d at %d" % (number, n) for n in range(number, 60, step)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], lines(0, 2)[-10:]),
+        (["-n", "3"], lines(0, 2)[-3:]),
+        (["-n", "0"], []),
+        (["-n", "1000"], lines(0, 2)),
+        (["--from", "earliest"], lines(0, 2)),
+        (["--from", "offset=25"], lines(0, 2)[25:]),
+        (["--from", str(BEGIN_MS + 50)], lines(0, 2)[25:]),
+        (["--from", "latest"], []),
+    ],
+    ids=str,
+)
+def test_where_it_begins(
+    logfs: Call, data: Path, options: list[str], expected: list[bytes]
+) -> None:
+    outcome = logfs("tail", *options, data / "orders" / "0")
+    assert outcome == (0, b"".join(line + b"\n" for line in expected), [])
+
+
+def test_partitions_are_merged_by_time(logfs: Call, data: Path) -> None:
+    out = logfs("tail", "-n", "4", data / "orders").out.splitlines()
+    assert out == [
+        b"orders/1: 1 at 49", b"orders/0: 0 at 52", b"orders/1: 1 at 52", b"orders/0: 0 at 54",
+        b"orders/1: 1 at 55", b"orders/0: 0 at 56", b"orders/0: 0 at 58", b"orders/1: 1 at 58",
+    ]  # fmt: skip
+    everything = logfs("tail", "--from", "earliest", "--no-prefix", data / "orders").out
+    assert len(everything.splitlines()) == 50
+    times = [int(line.split()[-1]) for line in everything.splitlines()]
+    assert times == sorted(times)
+    named = logfs("tail", "-n", "4", data / "orders" / "0", data / "orders" / "1")
+    assert named.out.splitlines() == out
+
+
+def test_a_merge_keeps_the_order_of_a_partition(logfs: Call, data: Path) -> None:
+    with open_partition(data / "orders" / "1") as second:
+        second.append_many(NewRecord(b"late", timestamp=BEGIN_MS + n) for n in (900, 5, 6))
+    with open_partition(data / "orders" / "0") as first:
+        first.append(b"between", timestamp=BEGIN_MS + 500)
+    out = logfs("tail", "-n", "3", data / "orders").out.splitlines()
+    assert out[-4:] == [b"orders/0: between", *[b"orders/1: late"] * 3]
+
+
+def open_partition(path: Path) -> "logfs.Partition":
+    return logfs.open(path)
+
+
+@pytest.mark.parametrize(
+    ("path", "options", "expected"),
+    [
+        ("0", [], b"0 at 58\n"),
+        ("0.tsv", [], b"k\t0 at 58\n"),
+        ("0", ["--view", "tsv"], b"k\t0 at 58\n"),
+        ("0", ["--prefix"], b"orders/0: 0 at 58\n"),
+        ("0.tsv", ["--prefix"], b"orders/0: k\t0 at 58\n"),
+        ("", ["--view", "tsv", "--no-prefix"], b"k\t0 at 58\nk\t1 at 58\n"),
+    ],
+)
+def test_views(logfs: Call, data: Path, path: str, options: list[str], expected: bytes) -> None:
+    assert logfs("tail", "-n", "1", *options, data / "orders" / path) == (0, expected, [])
+
+
+def test_json_says_in_fields_where_a_record_is_from(logfs: Call, data: Path) -> None:
+    (alone,) = logfs("tail", "-n", "1", data / "orders" / "1.jsonl").out.splitlines()
+    assert alone == logfs("cat", data / "orders" / "1@offset=-1.jsonl").out.strip()
+    rows = logfs("tail", "-n", "1", "--view", "jsonl", data / "orders").out.splitlines()
+    assert [json.loads(row) for row in rows] == [
+        {"topic": "orders", "partition": 0, **json.loads(rows[0]), "offset": 29},
+        {"topic": "orders", "partition": 1, **json.loads(alone)},
+    ]
+
+
+def test_so_many_records_are_so_many_whatever_is_between(logfs: Call, data: Path) -> None:
+    with open_partition(data / "orders" / "0") as orders:
+        producer = orders.producer(1)
+        for n in range(30):
+            with producer.transaction():  # a marker each
+                producer.append_many([b"transaction %d" % n])
+    out = logfs("tail", "-n", "7", data / "orders" / "0").out
+    assert out.splitlines() == [b"transaction %d" % n for n in range(23, 30)]
+
+
+def test_isolation_levels(logfs: Call, data: Path) -> None:
+    with open_partition(data / "orders" / "0") as orders:
+        producer = orders.producer(1)
+        with producer.transaction():
+            producer.append_many([b"committed"])
+        producer._is_transactional = True
+        producer.append_many([b"open"])
+    path = data / "orders" / "0"
+    assert logfs("tail", "-n", "1", path).out == b"open\n"
+    level = ("--isolation-level", "read_committed")
+    assert logfs("tail", "-n", "1", *level, path).out == b"committed\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["orders/7"], "topic orders has no partition 7"),
+        (["order"], "no topic order"),
+        (["orders/0@-1h"], "points go into --from"),
+        (["orders/0.meta"], "points go into --from"),
+        (["orders/0/x"], "expected TOPIC or TOPIC/PARTITION"),
+        (["."], "expected TOPIC or TOPIC/PARTITION"),
+        (["--from", "yesterday", "orders"], "not a point in a log"),
+    ],
+)
+def test_mistakes(
+    logfs: Call, data: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(data)
+    status, out, errors = logfs("tail", *arguments)
+    assert (status, out, len(errors)) == (1, b"", 1)
+    assert message in errors[0]
+
+
+def test_what_can_be_printed_is(logfs: Call, data: Path) -> None:
+    status, out, errors = logfs("tail", "-n", "1", data / "nothing", data / "orders" / "0")
+    assert (status, out, len(errors)) == (1, b"0 at 58\n", 1)
+    status, _, errors = logfs("tail", "-n", "1", "--from", "now", data / "orders")
+    assert status == 2
+    assert "give one of them" in errors[-1]
+
+
+class Following:
+    """A ``logfs tail -f`` that runs."""
+
+    def __init__(self, *arguments: str | Path) -> None:
+        self.process = subprocess.Popen(
+            command("tail", "-f", *arguments),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            bufsize=0,
+            cwd=ROOT,
+            start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
+
+    def line(self) -> bytes:
+        """Wait for the next line."""
+        assert self.process.stdout is not None
+        assert select.select([self.process.stdout], [], [], PATIENCE_S)[0], "no line comes"
+        return self.process.stdout.readline().rstrip(b"\n")
+
+    def end(self) -> tuple[int, bytes, bytes]:
+        """Wait for its end; return its status, and what it has printed last."""
+        out, err = self.process.communicate(timeout=PATIENCE_S)
+        return self.process.returncode, out, err
+
+
+@contextmanager
+def following(*arguments: str | Path) -> Iterator[Following]:
+    tail = Following(*arguments)
+    try:
+        yield tail
+    finally:
+        tail.process.kill()
+        tail.process.communicate()
+
+
+def test_what_comes_is_printed_at_once(data: Path) -> None:
+    with logfs.open_store(data) as store, following("-n", "1", data / "orders") as tail:
+        assert [tail.line(), tail.line()] == [b"orders/0: 0 at 58", b"orders/1: 1 at 58"]
+        for n in range(4):
+            store.partition("orders", n % 2).append(b"new %d" % n)
+            assert tail.line() == b"orders/%d: new %d" % (n % 2, n)
+
+
+def test_a_partition_that_is_added_is_followed(data: Path) -> None:
+    with logfs.open_store(data) as store, following("-n", "1", data / "orders") as tail:
+        assert [tail.line(), tail.line()] == [b"orders/0: 0 at 58", b"orders/1: 1 at 58"]
+        store._writer.act(
+            lambda daemon: daemon.ask("none"), lambda owned: owned.grow_topic("orders", 3, 0)
+        )
+        store.partition("orders", 2).append(b"second")
+        assert tail.line() == b"orders/2: second"
+
+
+def test_a_deleted_topic_ends_it(data: Path) -> None:
+    with logfs.open_store(data) as store, following("-n", "1", data / "orders" / "0") as tail:
+        assert tail.line() == b"0 at 58"
+        store.delete_topic("orders")
+        status, out, err = tail.end()
+        assert (status, out) == (1, b"")
+        assert err == b"logfs: orders/0: the topic has been deleted\n"
+
+
+def test_ctrl_c_is_quiet(data: Path) -> None:
+    with following("-n", "1", data / "orders" / "0") as tail:
+        assert tail.line() == b"0 at 58"
+        os.kill(tail.process.pid, signal.SIGINT)
+        assert tail.end() == (130, b"", b"")
+
+
+def test_it_ends_quietly_when_nobody_reads_any_more(data: Path) -> None:
+    with following("-n", "1", data / "orders" / "0") as tail:
+        assert tail.line() == b"0 at 58"
+        assert tail.process.stdout is not None
+        tail.process.stdout.close()
+        wait_until(lambda: tail.process.poll() is not None, "it ended, with nothing to write")
+        assert tail.process.stderr is not None
+        assert tail.process.stderr.read() == b""
+
+
+@pytest.mark.fuse
+@pytest.mark.parametrize("side", ["data", "point"])
+def test_beside_a_daemon(mounted: Mounted, side: str) -> None:
+    (mounted.point / "orders").mkdir()
+    file = mounted.point / "orders" / "0"
+    with file.open("ab") as writer:
+        writer.write(b"before\n")
+    with following(getattr(mounted, side) / "orders") as tail:
+        assert tail.line() == b"before"
+        for n in range(3):
+            with file.open("ab") as writer:
+                writer.write(b"line %d\n" % n)
+            assert tail.line() == b"line %d" % n
+        (mounted.point / "orders" / "1").touch()
+        with (mounted.point / "orders" / "1").open("ab") as writer:
+            writer.write(b"there\n")
+        assert tail.line() == b"orders/1: there"
