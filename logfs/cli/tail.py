@@ -1,5 +1,6 @@
 """``logfs tail``: the last records of partitions, and those that come."""
 
+import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,17 @@ if TYPE_CHECKING:
 _LINES = 10
 
 
-@click.command()
+class _TailCommand(click.Command):
+    def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Print the table of selectors, of which a single point is taken here."""
+        from logfs.log.reading.address import SELECTOR_TABLE
+
+        with formatter.section("FROM, the first record to print"):
+            rows = [row for row in SELECTOR_TABLE if not re.search(r"\.\.|byte=", row[0])]
+            formatter.write_dl([(example.removeprefix("@"), what) for example, what in rows])
+
+
+@click.command(cls=_TailCommand)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "-n",
@@ -49,7 +60,7 @@ def tail(  # noqa: PLR0913 - an argument for each option
     follow: bool,
     prefix: bool | None,
 ) -> None:
-    r"""Print the last records of partitions, and with -f those that come.
+    """Print the last records of partitions, and with -f those that come.
 
     PATH is DATA/TOPIC, all partitions of a topic, or DATA/TOPIC/PARTITION, which may end in .tsv or
     .jsonl; a mount point may stand in front as well. It does not matter whether a daemon serves the
@@ -61,9 +72,6 @@ def tail(  # noqa: PLR0913 - an argument for each option
     fields, topic and partition. Partitions that are added to a topic are followed from their
     first record on.
 
-    FROM is a moment, an offset or a word, as behind the @ of an address: -15m, 2026-11-20T10:00,
-    offset=1500, earliest, latest.
-
     \b
     Examples:
         logfs tail /var/lib/logfs/orders/0
@@ -72,7 +80,7 @@ def tail(  # noqa: PLR0913 - an argument for each option
         logfs tail --from -15m /var/lib/logfs/orders | grep refused
         logfs tail -f --view jsonl /var/lib/logfs/orders | jq .value
         logfs tail -f --isolation-level read_committed /var/lib/logfs/payments/0.tsv
-    """
+    """  # noqa: D301 - click's mark for text it does not fill
     if count is not None and start is not None:
         raise click.UsageError("--from and -n both say where to begin; give one of them")
     from logfs.cli.tailing import Tail
