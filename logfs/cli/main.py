@@ -24,6 +24,7 @@ _COMMANDS = {
     "metrics": "logfs.cli.metrics:metrics",
     "offsets": "logfs.cli.offsets:offsets",
     "dump": "logfs.cli.dump:dump",
+    "status": "logfs.cli.status:status",
     "verify": "logfs.cli.verify:verify",
     "du": "logfs.cli.du:du",
     "backup": "logfs.cli.backup:backup",

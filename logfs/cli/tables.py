@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 import click
@@ -39,6 +40,14 @@ def format_bytes(size: int) -> str:
             break
         value /= 1024
     return f"{size}B" if unit == _UNITS[0] else f"{value:.1f}{unit}"
+
+
+def format_time(timestamp_ms: int) -> str:
+    """Write a time as a selector takes it, in the local time zone."""
+    try:
+        return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp_ms)  # far outside the calendar
 
 
 def _show_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:

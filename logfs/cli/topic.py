@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -314,14 +313,6 @@ def _partition_row(meta: Mapping[str, Any]) -> list[str]:
         str(meta["log_end_offset"]),
         str(meta["segments"]),
         tables.format_bytes(meta["size_bytes"]),
-        "-" if newest is None else _format_time(newest),
+        "-" if newest is None else tables.format_time(newest),
         state,
     ]
-
-
-def _format_time(timestamp_ms: int) -> str:
-    """Write a time as a selector takes it, in the local time zone."""
-    try:
-        return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(timespec="seconds")
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp_ms)  # far outside the calendar

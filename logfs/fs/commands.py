@@ -1,6 +1,7 @@
 """What can be asked of the daemon through its control socket.
 
-    status                                     pid, version, data directory, mount point
+    status                                     pid, version, data directory, mount point, options,
+                                               since when, whether the stop before was clean
     metrics                                    the metrics that are not of single topics, by name
     prometheus                                 all metrics; the payload is Prometheus text
     topics                                     numbers of partitions by topic
@@ -12,6 +13,7 @@
     retention                                  what was deleted of each partition
     compact       topic partition roll         Compacted of each partition
     roll          topic partition              the base offset of the active segment
+    overview      topic first since_ms         TopicOverview, of partitions from ``first`` on
     point         topic partition              Point, what it holds up to there being durable
     append        topic partition producer     Appended; the payload is batches of records, as
                   is_durable                   ``encode_records`` makes them
@@ -87,6 +89,7 @@ class Commands:
         self._facts = facts
         where = Where(str(facts.get("data", "")), str(facts.get("mountpoint", "")))
         self.metrics = Facts(store, operations, clock, where)
+        looking = LookingCommands(store, operations, clock)
         appends = AppendCommands(store, operations, clock)
         self._commands: dict[str, Callable[[Request], Awaitable[object]]] = {
             "status": self._status,
@@ -101,7 +104,8 @@ class Commands:
             "retention": self._retention,
             "compact": self._compact,
             "roll": self._roll,
-            "point": LookingCommands(operations).point,
+            "point": looking.point,
+            "overview": looking.overview,
             "append": appends.append,
             "lines": appends.lines,
             "end": appends.end,

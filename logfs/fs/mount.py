@@ -30,6 +30,7 @@ from logfs.fs.commands import Commands
 from logfs.fs.following import Cache, open_cache
 from logfs.fs.kernel import KernelCache
 from logfs.fs.listening import ControlServer, forget_socket, listen
+from logfs.fs.looking import option_words
 from logfs.fs.metrics.facts import Where
 from logfs.fs.metrics.watching import listening, shown
 from logfs.fs.nodes import Ownership
@@ -228,7 +229,15 @@ def _mount(
             "isolation_level": options.isolation_level,
         }
         _note_daemon(store, point)
-        facts = {"version": __version__, "pid": os.getpid(), "data": data, "mountpoint": point}
+        facts = {
+            "version": __version__,
+            "pid": os.getpid(),
+            "data": data,
+            "mountpoint": point,
+            "options": option_words(options),
+            "started_ms": clock.now_ms(),
+            "was_clean": store.was_clean,
+        }
         commands = Commands(store, operations, KernelCache(), clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
         with shown(metrics, options.metrics, commands.metrics, point):

@@ -58,6 +58,7 @@ class LogStore(Catalog):
     Attributes:
         attributes: Remembered owners and modes of topics and partitions.
         topic_defaults: What topics have that is not set for them.
+        was_clean: The last owner had stopped cleanly.
         retired: What deleted partitions have counted.
     """
 
@@ -69,6 +70,7 @@ class LogStore(Catalog):
         self._opened = OpenSegments(disk, host.open_segments)
         self.topic_defaults = TopicConfig.from_properties(config.topic_defaults())
         self.retired = LogCounters()
+        self.was_clean = True
         self._lock: Lock | None = None
         self._changes = threading.RLock()
         self._deleted: list[tuple[int, PartitionLog]] = []
@@ -274,7 +276,8 @@ class LogStore(Catalog):
         loading = self._loading(now_ms, is_clean=is_clean)
         found = list_partitions(self.disk, read_only=self.read_only)
         found = found if only is None else [tp for tp in found if tp in only]
-        if not is_clean and found:
+        self.was_clean = is_clean or not found
+        if not self.was_clean:
             say(f"no clean shutdown: recovering {len(found)} partitions")
         workers = self.config.num_recovery_threads_per_data_dir
         with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:

@@ -1,0 +1,182 @@
+"""What ``logfs status`` knows, and from whom: the daemon, a read-only mount, or the files."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from logfs.cli.named import data_and_partitions
+from logfs.cli.stored import open_for_reading
+from logfs.client import Daemon
+from logfs.disk.posix import PosixDisk
+from logfs.errors import NoSuchTopicError
+from logfs.library.places import Place, served_at
+from logfs.library.source import partitions_of
+from logfs.log import checkpoints, names
+from logfs.log.names import FileKind
+from logfs.log.overview import PartitionOverview, TopicOverview, topic_overview
+from logfs.machine.host import system_clock
+from logfs.types import TopicPartition
+
+
+class Status(NamedTuple):
+    """A data directory, and who serves it.
+
+    Attributes:
+        data: The data directory.
+        daemon: What the daemon says of itself: pid, mountpoint, options, started_ms, version,
+            was_clean; of a read-only mount less. None if there is none.
+        metrics: Those of the daemon that are not of single partitions; None if it was not asked.
+        is_read_only: The daemon changes nothing.
+        is_foreign: Somebody else has the directory: a broker, a job, another command.
+        is_clean: It was stopped cleanly; None while somebody has it.
+        free_bytes: Room on its file system.
+        topics: The topics, with the partitions that were asked for.
+    """
+
+    data: str
+    daemon: dict[str, Any] | None
+    metrics: dict[str, Any] | None
+    is_read_only: bool
+    is_foreign: bool
+    is_clean: bool | None
+    free_bytes: int
+    topics: list[TopicOverview]
+
+    @property
+    def partitions(self) -> list[PartitionOverview]:
+        """Every partition."""
+        return [row for topic in self.topics for row in topic.partitions]
+
+
+def look(place: Place, since_ms: int) -> Status:
+    """Find out how a data directory is, or some of its partitions; changes nothing.
+
+    Args:
+        place: DATA, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount.
+        since_ms: Losses before that are left out.
+
+    Raises:
+        LogfsError: There is no such topic or partition, or the daemon cannot be asked.
+        OSError: The directory cannot be read.
+    """
+    data, only = data_and_partitions(place)
+    disk = PosixDisk(data)
+    found = disk.free()
+    free = found.f_bavail * found.f_frsize
+    wanted = [TopicPartition(t, n) for t, all_ in partitions_of(data).items() for n in all_]
+    wanted = wanted if only is None else only
+    try:
+        daemon = Daemon.connect(data)
+    except PermissionError:
+        daemon = None  # of another user: what the mount shows is seen all the same
+    if daemon is not None:
+        with daemon:
+            facts = daemon.ask("status")
+            topics = list(_from_daemon(daemon, wanted, since_ms))
+            return Status(data, facts, daemon.ask("metrics"), False, False, None, free, topics)
+    point = place.root if place.is_mount else served_at(data)
+    if point is not None:
+        topics = list(_from_mount(disk, point, wanted, since_ms))
+        is_read_only = bool(os.statvfs(point).f_flag & os.ST_RDONLY)
+        return Status(data, _facts_of(point), None, is_read_only, False, None, free, topics)
+    is_foreign = disk.is_locked(names.LOCK_FILE)
+    is_clean = None if is_foreign else checkpoints.has_clean_shutdown(disk) or not wanted
+    topics = list(_from_files(disk, wanted, since_ms))
+    return Status(data, None, None, False, is_foreign, is_clean, free, topics)
+
+
+def _by_topic(wanted: Sequence[TopicPartition]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, number in sorted(wanted):
+        found.setdefault(topic, []).append(number)
+    return found
+
+
+def _from_daemon(
+    daemon: Daemon, wanted: Sequence[TopicPartition], since_ms: int
+) -> Iterator[TopicOverview]:
+    for topic, numbers in _by_topic(wanted).items():
+        with contextlib.suppress(NoSuchTopicError):  # deleted meanwhile
+            yield _ask(daemon, topic, numbers, since_ms)
+
+
+def _ask(daemon: Daemon, topic: str, numbers: Sequence[int], since_ms: int) -> TopicOverview:
+    """Ask for a topic, as many partitions at once as there are in one answer."""
+    rows: list[PartitionOverview] = []
+    first = numbers[0]
+    while True:
+        arguments = {"topic": topic, "first": first, "since_ms": since_ms}
+        answer = daemon.ask("overview", arguments)
+        part = [PartitionOverview(**row) for row in answer["partitions"]]
+        rows += [row for row in part if row.partition in numbers]
+        if not part or part[-1].partition >= numbers[-1]:
+            return TopicOverview(**{**answer, "partitions": rows})
+        first = part[-1].partition + 1
+
+
+def _facts_of(point: str) -> dict[str, Any]:
+    return {"mountpoint": point, "pid": int(os.getxattr(point, "user.logfs.pid"))}
+
+
+def _from_mount(
+    disk: PosixDisk, point: str, wanted: Sequence[TopicPartition], since_ms: int
+) -> Iterator[TopicOverview]:
+    for topic, numbers in _by_topic(wanted).items():
+        rows = [_from_meta(Path(point, topic, f"{number}.meta"), since_ms) for number in numbers]
+        directory = TopicPartition(topic, numbers[0]).directory
+        has_config = disk.exists(f"{directory}/{names.TOPIC_CONFIG}")
+        yield TopicOverview(topic, has_config, [], len(numbers), rows)
+
+
+def _from_meta(path: Path, since_ms: int) -> PartitionOverview:
+    meta = json.loads(path.read_bytes())
+    losses = [loss for loss in meta["losses"] if loss["time_ms"] >= since_ms]
+    text = meta["positions"]["text"]
+    return PartitionOverview(
+        meta["topic"],
+        meta["partition"],
+        segments=meta["segments"],
+        size_bytes=meta["size_bytes"],
+        shown_bytes=text["end"],
+        log_start_offset=meta["log_start_offset"],
+        log_end_offset=meta["log_end_offset"],
+        newest_timestamp=meta["max_timestamp"],
+        losses=len(losses),
+        last_loss=losses[-1] if losses else None,
+        offline=meta["offline"],
+    )
+
+
+def _from_files(
+    disk: PosixDisk, wanted: Sequence[TopicPartition], since_ms: int
+) -> Iterator[TopicOverview]:
+    """Load what has a segment table; what logfs never wrote to is not scanned for this."""
+    ours = [tp for tp in wanted if disk.exists(f"{tp.directory}/{names.SEGMENT_TABLE}")]
+    store = open_for_reading(disk.root, ours)
+    now_ms = system_clock().now_ms()
+    for topic, numbers in _by_topic(wanted).items():
+        told = TopicOverview(topic, False, [], len(numbers), [])
+        if topic in store.topics():
+            told = topic_overview(store, topic, now_ms, since_ms)
+        known = {row.partition: row for row in told.partitions}
+        rows = [known.get(n) or _from_names(disk, TopicPartition(topic, n)) for n in numbers]
+        yield told._replace(partition_count=len(numbers), partitions=rows)
+
+
+def _from_names(disk: PosixDisk, topic_partition: TopicPartition) -> PartitionOverview:
+    """Tell what the names and sizes of its files say of a partition."""
+    directory, size, bases = topic_partition.directory, 0, list[int]()
+    for name, _ in disk.list(directory):
+        parsed = names.parse_segment_file(name)
+        if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix:
+            size += disk.stat(f"{directory}/{name}").size
+            bases.append(parsed.base_offset)
+    return PartitionOverview(
+        *topic_partition,
+        segments=len(bases),
+        size_bytes=size,
+        log_start_offset=min(bases, default=0),
+    )

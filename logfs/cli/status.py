@@ -1,0 +1,275 @@
+"""``logfs status``: what is there, who serves it, how fast it grows, what is wrong."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from logfs.cli import failures, tables
+from logfs.cli.tables import Column, format_bytes, format_time
+from logfs.errors import BadSelectorError
+from logfs.library.places import locate
+
+if TYPE_CHECKING:
+    from logfs.cli.overviews import Status
+    from logfs.log.overview import PartitionOverview
+
+TROUBLE = 1
+UNKNOWN = 2
+_NUMBERS = ("SIZE", "KEPT", "SHOWN", "RECORDS/S", "BYTES/S")
+
+
+@click.command()
+@click.argument("path", default=".")
+@click.option("-p", "--partitions", "every", is_flag=True, help="A line a partition.")
+@click.option(
+    "--since",
+    metavar="TIME",
+    help="Count losses that were noticed since then alone: a time as behind @ in a path, as -1d.",
+)
+@click.option(
+    "--watch", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Look again, so often."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def status(path: str, *, every: bool, since: str | None, watch: float | None, as_json: bool) -> int:
+    """Show the topics of a data directory and who serves it.
+
+    PATH is a data directory or a mount point (default: the current directory), or a topic or a
+    partition in one. Nothing is locked or changed, and nothing scanned but the end of a log that
+    was not stopped cleanly; a daemon is asked.
+
+    \b
+        SIZE       bytes of the .log files
+        KEPT       length of the values that are kept, a newline behind each
+        SHOWN      size of the file in a mount: positions never go back, so it only grows
+        RECORDS/S, BYTES/S
+                   appended in the last five minutes, by the records' timestamps
+        START, END the first offset that is kept, and that of the next record
+        OLDEST, NEWEST
+                   timestamps of the first record that is kept, and the largest one
+        LOSSES     noticed in the life of the log; 'logfs cat PATH.meta' has each
+
+    "-" is what is not known: of a topic that a broker made and logfs has never written to, or
+    through a read-only mount. Below the table stands what to know: partitions that are offline,
+    losses, topics that nobody has given a configuration and that are therefore never trimmed,
+    settings that are probably not meant.
+
+    The exit status is 0 if all is well, 1 if a partition is offline or there are losses, 2 if that
+    could not be found out.
+
+    \b
+    Examples:
+        logfs status /var/lib/logfs
+        logfs status /mnt/logs/orders --partitions
+        logfs status /var/lib/logfs --watch 5
+        logfs status /var/lib/logfs --since -1d || mail -s 'logfs: losses' root
+        logfs status /var/lib/logfs --json | jq '.topics[] | select(.has_config | not) | .topic'
+    """  # noqa: D301 - click's mark for text it does not fill
+    show: Callable[[Status], None] = _print_json if as_json else lambda s: _show(s, every=every)
+    try:
+        while True:
+            found = _look(path, since)
+            if watch is None:
+                show(found)
+                return _verdict(found)
+            click.clear()
+            show(found)
+            time.sleep(watch)
+    except Exception as error:  # noqa: BLE001 - trouble has a status of its own
+        debug = bool(getattr(click.get_current_context().obj, "debug", False))
+        failures.report(error, debug=debug)
+        return UNKNOWN
+
+
+def _look(path: str, since: str | None) -> "Status":
+    from logfs.cli.overviews import look
+
+    since_ms = 0 if since is None else _moment(since)
+    with failures.about(path):
+        return look(locate(path), since_ms)
+
+
+def _moment(text: str) -> int:
+    from logfs.log.reading.address import Ago, Moment, parse_point
+    from logfs.machine.host import LOCAL_ZONE, system_clock
+
+    match parse_point(text, LOCAL_ZONE):
+        case Moment(timestamp_ms):
+            return timestamp_ms
+        case Ago(duration_ms):
+            return system_clock().now_ms() - duration_ms
+        case _:
+            raise BadSelectorError(f"{text!r}: expected a time, as 2026-11-20T10:00 or -1d")
+
+
+def _verdict(found: "Status") -> int:
+    return TROUBLE if any(row.offline or row.losses for row in found.partitions) else 0
+
+
+def _print_json(found: "Status") -> None:
+    topics = [
+        {**topic._asdict(), "partitions": [row._asdict() for row in topic.partitions]}
+        for topic in found.topics
+    ]
+    click.echo(json.dumps({**found._asdict(), "topics": topics}, indent=2, ensure_ascii=False))
+
+
+def _show(found: "Status", *, every: bool) -> None:
+    click.echo(f"data    {found.data} ({format_bytes(found.free_bytes)} free)")
+    click.echo(f"daemon  {_daemon(found)}")
+    click.echo()
+    if found.topics:
+        (_show_partitions if every else _show_topics)(found)
+    else:
+        click.echo("no topics")
+    notes = _notes(found)
+    if notes:
+        click.echo()
+    for note in notes:
+        click.echo(note)
+
+
+def _daemon(found: "Status") -> str:
+    facts = found.daemon
+    if facts is None:
+        if found.is_foreign:
+            return "none of logfs's: a broker, a job or another command has the directory"
+        if found.is_clean:
+            return "none; stopped cleanly"
+        return "none; it was not stopped cleanly: the next start recovers it"
+    words = [f"process {facts['pid']}"]
+    if "started_ms" in facts:
+        words.append(f"since {format_time(facts['started_ms'])}")
+    words.append(f"at {facts['mountpoint']}")
+    if found.is_read_only:
+        words.append("(read-only)")
+    if facts.get("options"):
+        words.append(f"-o {','.join(facts['options'])}")
+    if "version" in facts:
+        words.append(f"(logfs {facts['version']})")
+    if facts.get("was_clean") is False:
+        words.append("- the stop before was not clean, and was recovered from")
+    return " ".join(words)
+
+
+def _show_topics(found: "Status") -> None:
+    columns = [
+        Column("TOPIC"),
+        Column("PARTITIONS", is_number=True),
+        Column("RECORDS", is_number=True),
+        *(Column(name, is_number=True) for name in _NUMBERS),
+        *(Column("OLDEST"), Column("NEWEST")),
+        Column("LOSSES", is_number=True),
+        Column("STATE"),
+    ]
+    rows = []
+    for topic in found.topics:
+        parts = topic.partitions
+        offline = sum(row.offline is not None for row in parts)
+        state = "ok" if not offline else f"{offline} offline"
+        if not topic.has_config:
+            state += ", never trimmed"
+        rows.append(
+            [
+                topic.topic,
+                str(topic.partition_count),
+                _number(_sum([_offsets(row) for row in parts]), "{:d}"),
+                *_sizes(parts),
+                _time(min(_known([row.oldest_timestamp for row in parts]), default=None)),
+                _time(max(_known([row.newest_timestamp for row in parts]), default=None)),
+                str(sum(row.losses for row in parts)),
+                state,
+            ]
+        )
+    tables.show_table(columns, rows)
+
+
+def _show_partitions(found: "Status") -> None:
+    columns = [
+        Column("PARTITION"),
+        *(Column(name, is_number=True) for name in ("START", "END", "SEGMENTS", *_NUMBERS)),
+        *(Column("OLDEST"), Column("NEWEST")),
+        Column("LOSSES", is_number=True),
+        Column("STATE"),
+    ]
+    rows = [
+        [
+            f"{row.topic}/{row.partition}",
+            *(
+                _number(number, "{:d}")
+                for number in (row.log_start_offset, row.log_end_offset, row.segments)
+            ),
+            *_sizes([row]),
+            _time(row.oldest_timestamp),
+            _time(row.newest_timestamp),
+            str(row.losses),
+            "ok" if row.offline is None else "offline",
+        ]
+        for row in found.partitions
+    ]
+    tables.show_table(columns, rows)
+
+
+def _sizes(rows: "Sequence[PartitionOverview]") -> list[str]:
+    sizes = (
+        _sum([row.size_bytes for row in rows]),
+        _sum([row.kept_bytes for row in rows]),
+        _sum([row.shown_bytes for row in rows]),
+    )
+    records = _sum([row.records_per_second for row in rows])
+    rate = _sum([row.bytes_per_second for row in rows])
+    return [
+        *("-" if size is None else format_bytes(int(size)) for size in sizes),
+        _number(records, "{:.1f}"),
+        "-" if rate is None else format_bytes(int(rate)),
+    ]
+
+
+def _offsets(row: "PartitionOverview") -> int | None:
+    if row.log_end_offset is None or row.log_start_offset is None:
+        return None
+    return row.log_end_offset - row.log_start_offset
+
+
+def _known(values: "Sequence[int | None]") -> list[int]:
+    return [value for value in values if value is not None]
+
+
+def _sum(values: "Sequence[int | float | None]") -> int | float | None:
+    """Add up; None if one is not known."""
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
+
+
+def _number(value: int | float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def _time(timestamp_ms: int | None) -> str:
+    return "-" if timestamp_ms is None else format_time(timestamp_ms)
+
+
+def _notes(found: "Status") -> list[str]:
+    """Return what to know beside the numbers."""
+    notes = []
+    for row in found.partitions:
+        name = f"{row.topic}/{row.partition}"
+        if row.offline is not None:
+            notes.append(f"{name} is offline: {row.offline}")
+        if row.last_loss is not None:
+            loss = row.last_loss
+            when = format_time(int(str(loss["time_ms"])))
+            notes.append(
+                f"{name}: {row.losses} losses, the last at {when}: {loss['kind']}, "
+                f"{loss['bytes']} bytes: {loss['detail']}"
+            )
+    for topic in found.topics:
+        if not topic.has_config:
+            notes.append(
+                f"{topic.topic} has no configuration of its own, as a broker leaves it: nothing is "
+                "ever trimmed or compacted until 'logfs topic alter' has set its policy"
+            )
+        notes += [f"{topic.topic}: warning: {warning}" for warning in topic.warnings]
+    return notes

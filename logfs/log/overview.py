@@ -1,0 +1,157 @@
+"""What ``logfs status`` says of partitions and topics: from what is in memory and a look-up or two.
+
+Nothing is scanned, however long the log: offsets, positions and sizes come from the segment table,
+times and rates from the time index.
+"""
+
+from typing import NamedTuple
+
+from logfs.errors import LogfsError
+from logfs.log.catalog import Catalog
+from logfs.log.losses import Loss
+from logfs.log.partition import PartitionLog
+from logfs.log.reading.lookup import offset_for_time, positions_of_offset, timestamp_of
+from logfs.types import View
+
+RATE_MS = 300_000
+"""Rates are those of the last five minutes, or since the oldest record if that is younger."""
+_LEAST_MS = 1000
+
+
+class PartitionOverview(NamedTuple):
+    """A partition; fit for JSON. None is what is not known.
+
+    Attributes:
+        topic, partition: Which.
+        segments: How many.
+        size_bytes: Of the ``.log`` files.
+        kept_bytes: Length of the values that are kept, as text.
+        shown_bytes: Size of the file in a mount.
+        log_start_offset, log_end_offset: The offsets it holds.
+        oldest_timestamp, newest_timestamp: Of the first record that is kept, and the largest.
+        records_per_second, bytes_per_second: Appended of late; bytes of text.
+        losses: How many were noticed.
+        last_loss: The last of them.
+        offline: Why it takes no appends; None while it does.
+        is_unreadable: It cannot be read either.
+    """
+
+    topic: str
+    partition: int
+    segments: int | None = None
+    size_bytes: int | None = None
+    kept_bytes: int | None = None
+    shown_bytes: int | None = None
+    log_start_offset: int | None = None
+    log_end_offset: int | None = None
+    oldest_timestamp: int | None = None
+    newest_timestamp: int | None = None
+    records_per_second: float | None = None
+    bytes_per_second: float | None = None
+    losses: int = 0
+    last_loss: dict[str, object] | None = None
+    offline: str | None = None
+    is_unreadable: bool = False
+
+
+class TopicOverview(NamedTuple):
+    """A topic; fit for JSON.
+
+    Attributes:
+        topic: Its name.
+        has_config: It has a configuration of its own; one that a broker made has none, and is
+            never trimmed or compacted.
+        warnings: What is set and probably not meant.
+        partition_count: How many partitions it has.
+        partitions: Some of them, in order.
+    """
+
+    topic: str
+    has_config: bool
+    warnings: list[str]
+    partition_count: int
+    partitions: list[PartitionOverview]
+
+
+def topic_overview(
+    store: Catalog, topic: str, now_ms: int, since_ms: int = 0, first: int = 0, limit: int = 1 << 31
+) -> TopicOverview:
+    """Return what is to be said of a topic.
+
+    Args:
+        store: The store.
+        topic: Its name.
+        now_ms: The clock.
+        since_ms: Losses before that are left out.
+        first: Number of the first partition wanted.
+        limit: How many are wanted.
+
+    Raises:
+        NoSuchTopicError: There is none.
+    """
+    numbers = store.partitions(topic)
+    wanted = [number for number in numbers if number >= first][:limit]
+    logs = [store.partition(topic, number) for number in wanted]
+    return TopicOverview(
+        topic,
+        store.has_config(topic),
+        store.config_warnings(topic),
+        len(numbers),
+        [partition_overview(log, now_ms, since_ms) for log in logs],
+    )
+
+
+def partition_overview(log: PartitionLog, now_ms: int, since_ms: int = 0) -> PartitionOverview:
+    """Return what is to be said of a partition."""
+    losses = [loss for loss in log.losses if loss.time_ms >= since_ms]
+    topic, partition = log.topic_partition
+    told = PartitionOverview(
+        topic,
+        partition,
+        losses=len(losses),
+        last_loss=_last(losses),
+        offline=log.offline,
+        is_unreadable=log.is_unreadable,
+    )
+    if log.is_unreadable:
+        return told
+    snapshot = log.snapshot
+    sealed, active = snapshot.segments[:-1], snapshot.active
+    start, end = snapshot.start, snapshot.end
+    newest = max([end.max_timestamp, *snapshot.maxima[-1:]])
+    kept = sum(segment.kept.text for segment in sealed) + end.positions.text - active.bases.text
+    told = told._replace(
+        segments=len(snapshot.segments),
+        size_bytes=sum(segment.size_bytes for segment in sealed) + end.file_size,
+        # Of the first segment what lies in front of the start; gaps in it are few.
+        kept_bytes=max(kept - (start.positions.text - snapshot.segments[0].bases.text), 0),
+        shown_bytes=end.positions[View.TEXT],
+        log_start_offset=start.offset,
+        log_end_offset=end.offset,
+        newest_timestamp=None if newest < 0 else newest,
+    )
+    try:
+        return _with_times(told, log, now_ms)
+    except (LogfsError, OSError):
+        return told  # damaged, or just deleted: what is above is known all the same
+
+
+def _with_times(told: PartitionOverview, log: PartitionLog, now_ms: int) -> PartitionOverview:
+    snapshot = log.snapshot
+    first = offset_for_time(snapshot, 0)
+    oldest = None if first is None else timestamp_of(snapshot, first)
+    begin_ms = max(now_ms - RATE_MS, oldest or 0)
+    recent = offset_for_time(snapshot, begin_ms)
+    if recent is None:
+        return told._replace(oldest_timestamp=oldest, records_per_second=0.0, bytes_per_second=0.0)
+    seconds = max(now_ms - begin_ms, _LEAST_MS) / 1000
+    length = snapshot.end.positions.text - positions_of_offset(snapshot, recent).text
+    return told._replace(
+        oldest_timestamp=oldest,
+        records_per_second=(snapshot.end.offset - recent) / seconds,
+        bytes_per_second=length / seconds,
+    )
+
+
+def _last(losses: list[Loss]) -> dict[str, object] | None:
+    return losses[-1]._asdict() if losses else None
