@@ -93,6 +93,8 @@ class LogCounters:
         recovery_s: How long loading took then.
         deleted: What was given up from the start on, by reason.
         retention_ms: Clock of the last look of retention; None if there was none.
+        expired, expired_bytes: How often readers found that what they were about to read had been
+            deleted, and how much that was, as text.
         compactions: Rounds of compaction.
         compacted_bytes_in, compacted_bytes_out: What they read, and what they left of it.
         compaction_s: How long they took.
@@ -112,6 +114,8 @@ class LogCounters:
     recovery_s: float = 0.0
     deleted: dict[str, Deleted] = field(default_factory=dict)
     retention_ms: int | None = None
+    expired: int = 0
+    expired_bytes: int = 0
     compactions: int = 0
     compacted_bytes_in: int = 0
     compacted_bytes_out: int = 0
@@ -153,6 +157,8 @@ class LogCounters:
             "bytes_out": self.bytes_out,
             "recoveries": self.recoveries,
             "recovered_bytes": self.recovered_bytes,
+            "readers_fell_behind": self.expired,
+            "bytes_missed": self.expired_bytes,
         }
 
 
@@ -167,6 +173,8 @@ _SUMS = (
     "recovered_segments",
     "recovered_bytes",
     "recovery_s",
+    "expired",
+    "expired_bytes",
     "compactions",
     "compacted_bytes_in",
     "compacted_bytes_out",

@@ -18,8 +18,10 @@ from logfs.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 VERSION = 1
-KINDS = ("cut", "corrupt", "line", "positions", "expired")
+KINDS = ("cut", "corrupt", "line", "positions")
 """What can happen: see ``Loss.kind``."""
+EXPIRED = "expired"
+"""Records went before a reader came to them: logged and counted, but their time had come."""
 
 
 class Loss(NamedTuple):
@@ -27,7 +29,7 @@ class Loss(NamedTuple):
 
     Attributes:
         time_ms: When it was noticed.
-        kind: One of ``KINDS``.
+        kind: One of ``KINDS``, or ``EXPIRED``.
         file: The file it concerns, relative to the partition directory.
         position: Byte in that file at which it begins.
         bytes: How many bytes.

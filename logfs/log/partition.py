@@ -13,7 +13,7 @@ from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.cleaning.checkpoint import lower_cleaner_offset
-from logfs.log.losses import Loss, log_loss
+from logfs.log.losses import EXPIRED, Loss, log_loss
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.recoverypoint import lower_recovery_point
@@ -23,6 +23,7 @@ from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import ActiveSegment, trim_padding
 from logfs.log.writing.appending import AppendableLog
 from logfs.log.writing.truncation import cut_segments
+from logfs.types import View
 
 
 class PartitionLog(AppendableLog):
@@ -155,6 +156,22 @@ class PartitionLog(AppendableLog):
         loss = Loss(now_ms, "corrupt", file, position, error.size_bytes, None, str(error))
         if self._losses.note(loss):
             log_loss(self.topic_partition, loss)
+
+    def note_expired(self, view: View, position: int, size: int) -> None:
+        """Note that bytes were deleted that a reader was about to come to: he fell behind.
+
+        Counted, in the log and in ``.meta``, but not kept: the records had served their time.
+        """
+        self.counters.expired += 1
+        self.counters.expired_bytes += size
+        detail = (
+            f"a reader of {view.name.lower()} fell behind retention: {size} bytes from byte "
+            f"{position} on were deleted before he came to them"
+        )
+        log_loss(
+            self.topic_partition,
+            Loss(0, EXPIRED, self.directory, position, size, self.log_start_offset, detail),
+        )
 
     def new_unfinished_name(self) -> str:
         """Return a name for the file of an unfinished line that no other file has."""

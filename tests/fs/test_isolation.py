@@ -107,6 +107,7 @@ async def test_names_that_were_made_before_a_transaction_ended_do_not_change() -
     assert await world.read(growing, size) == b"behind\n"
 
 
+@pytest.mark.expect_log("loss: expired")
 async def test_a_limit_that_was_reached_stays_when_the_log_starts_behind_it() -> None:
     log = TransactionLog({"internal.segment.bytes": "1500"})
     world = mounted(log, IsolationLevel.READ_UNCOMMITTED)

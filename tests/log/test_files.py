@@ -192,6 +192,7 @@ def test_tail_goes_on_with_what_is_appended() -> None:
     assert program.cat() == b"".join(expected)
 
 
+@pytest.mark.expect_log("[loss: expired, t-0, position 347, 597 bytes]")
 def test_a_file_that_is_read_while_its_records_are_deleted() -> None:
     log = filled(60)
     program = Program(log, View.TEXT, 40)

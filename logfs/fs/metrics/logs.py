@@ -12,7 +12,7 @@ from logfs.log.cleaning.retention import Rule
 from logfs.log.cleaning.trimming import TRIM
 from logfs.log.counters import APPEND_BOUNDS_S, FLUSH_BOUNDS_S, Histogram, LogCounters
 from logfs.log.following.followed import FollowedLog
-from logfs.log.losses import KINDS, Loss
+from logfs.log.losses import EXPIRED, KINDS, Loss
 from logfs.log.partition import PartitionLog
 
 _PARTITION = ("topic", "partition")
@@ -264,7 +264,7 @@ def _deleted(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
 
 
 def _losses(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
-    """Yield what was lost, ever: losses are kept in the partitions."""
+    """Yield what was lost, ever: losses are kept in the partitions, what expired is not."""
     count, size = [], []
     for topic, logs in topics.items():
         losses = [loss for log in logs for loss in _losses_of(log)]
@@ -272,6 +272,9 @@ def _losses(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
             sizes = [loss.bytes for loss in losses if loss.kind == kind]
             count.append(Row((topic, kind), len(sizes)))
             size.append(Row((topic, kind), sum(sizes)))
+        expired = [log.counters for log in logs]
+        count.append(Row((topic, EXPIRED), sum(c.expired for c in expired)))
+        size.append(Row((topic, EXPIRED), sum(c.expired_bytes for c in expired)))
     labels = ("topic", "kind")
     text = (
         "cut after a crash, corrupt batches that readers or recovery met, lines set aside, "

@@ -74,6 +74,7 @@ class GrowingFile(_RenderedFile):
         self._limit = limit
         self._next_offset = 0
         self._position = start
+        self._seen_start = log.snapshot.start.positions[view]
 
     def end(self) -> int:
         """Return the position at which the file ends now."""
@@ -108,6 +109,8 @@ class GrowingFile(_RenderedFile):
         try:
             if offset == self._next_offset:
                 position, done = self._fill(out, self._position, end)
+                if position - self._position > done and not self.would_block:
+                    self._note_expired(position - self._position - done)
             else:
                 position, done = self._fill_inside(out, self._start + offset, end)
         except WouldBlockError:
@@ -116,6 +119,14 @@ class GrowingFile(_RenderedFile):
         if not self.would_block:
             self._next_offset, self._position = offset + done, position
         return done
+
+    def _note_expired(self, passed_over: int) -> None:
+        """Note what of a hole was deleted since the file was opened: it would have been read."""
+        start = self._log.snapshot.start.positions[self._view]
+        missed = min(passed_over, start - max(self._position, self._seen_start))
+        self._seen_start = start
+        if missed > 0:
+            self._log.note_expired(self._view, start - missed, missed)
 
     def _fill_inside(self, out: memoryview, position: int, end: int) -> tuple[int, int]:
         """Read what is kept inside the window a seek went to, or begin the next kept record."""
