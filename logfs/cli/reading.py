@@ -3,8 +3,9 @@
 import json
 import os
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
+from logfs.cli.copying import copy_file, copy_resolved
 from logfs.cli.stored import open_for_reading
 from logfs.errors import (
     LogfsError,
@@ -19,7 +20,7 @@ from logfs.log import names
 from logfs.log.meta import partition_meta
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
-from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.files import RawFile
 from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
 from logfs.machine.host import LOCAL_ZONE, system_clock
 from logfs.types import IsolationLevel, TopicPartition, View
@@ -28,18 +29,6 @@ _BUFFER_BYTES = 1 << 20
 _TEXT_SUFFIX = ".txt"
 _DATA_ATTRIBUTE = "user.logfs.data"
 _LEVEL_ATTRIBUTE = "user.logfs.isolation_level"
-
-
-class _File(Protocol):
-    """One open file of the log."""
-
-    def read_into(self, out: memoryview, offset: int) -> int:
-        """Read bytes from an offset; 0 at the end."""
-        ...
-
-    def close(self) -> None:
-        """Let go of it."""
-        ...
 
 
 def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> None:
@@ -120,10 +109,12 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
         text = json.dumps(partition_meta(log, level), indent=2, ensure_ascii=False)
         out.write(f"{text}\n".encode())
         return
-    _copy_file(_open(log, address, name, level), out)
+    copy_resolved(_resolve(log, address, name, level), out)
 
 
-def _open(log: PartitionLog, address: PartitionAddress, name: str, level: IsolationLevel) -> _File:
+def _resolve(
+    log: PartitionLog, address: PartitionAddress, name: str, level: IsolationLevel
+) -> Resolved:
     if address.view is Suffix.META:
         raise UnknownNameError(f"{name!r}: .meta goes without a selector")
     if address.view is Suffix.FOLLOW:
@@ -131,15 +122,7 @@ def _open(log: PartitionLog, address: PartitionAddress, name: str, level: Isolat
             f"{name!r} waits for records to come, which only a mount can show: "
             "'logfs mount', then read it there"
         )
-    return _open_resolved(resolve(log, address, system_clock().now_ms(), level))
-
-
-def _open_resolved(resolved: Resolved) -> _File:
-    if resolved.grows:
-        return GrowingFile(
-            resolved.log, resolved.view, resolved.start, resolved.limit, resolved.level
-        )
-    return FixedFile(resolved)
+    return resolve(log, address, system_clock().now_ms(), level)
 
 
 def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
@@ -153,12 +136,12 @@ def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
     if dot and name == f"{base}{_TEXT_SUFFIX}" and base.isdecimal() and len(base) == 20:
         segment = next((s for s in log.snapshot.segments if s.base_offset == int(base)), None)
         if segment is not None:
-            _copy_file(_open_resolved(resolve_segment(log, segment, View.TEXT, level)), out)
+            copy_resolved(resolve_segment(log, segment, View.TEXT, level), out)
             return
     path = f"{log.directory}/{name}"
     if not log.disk.exists(path) or log.disk.stat(path).is_directory:
         raise UnknownNameError(f"{directory} has no file {name}")
-    _copy_file(RawFile(log.disk, path), out)
+    copy_file(RawFile(log.disk, path), out)
 
 
 def _load(data: str, topic_partition: TopicPartition) -> PartitionLog:
@@ -173,17 +156,6 @@ def _load(data: str, topic_partition: TopicPartition) -> PartitionLog:
     if log.is_unreadable:
         raise LogOfflineError(f"{topic_partition}: {log.offline}")
     return log
-
-
-def _copy_file(file: _File, out: BinaryIO) -> None:
-    buffer = memoryview(bytearray(_BUFFER_BYTES))
-    offset = 0
-    try:
-        while count := file.read_into(buffer, offset):
-            out.write(buffer[:count])
-            offset += count
-    finally:
-        file.close()
 
 
 def _no_file(place: Place) -> UnknownNameError:

@@ -1,10 +1,12 @@
 """``logfs cat`` on a data directory that nobody serves."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
+from logfs.log.writing.lines import LineWriter
 from logfs.types import View
 from tests.cli.conftest import Call, Mounted, fill, open_store, run
 
@@ -145,6 +147,52 @@ def test_what_is_before_a_corrupt_batch_is_printed(logfs: Call, tmp_path: Path) 
     assert len(errors) == 1
     assert errors[0].startswith(f"logfs: {data}/orders/0: ")
     assert "00000000000000000000.log" in errors[0]
+
+
+LARGE = b"".join(b"a line of a log that is copied in pieces %09d\n" % n for n in range(500_000))
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data directory that no test changes, with a log of 25 MB in several segments."""
+    path = tmp_path_factory.mktemp("large") / "data"
+    fill(path, {"big/0": b""})
+    for begin in range(0, len(LARGE), 5_100_000):
+        part = LARGE[begin : begin + 5_100_000]
+        store = open_store(path)
+        log = store.partition("big", 0)
+        writer = LineWriter(log, View.TEXT)
+        assert writer.write(part, 1_700_000_000_000) == len(part)
+        writer.close(1_700_000_000_000)
+        log.roll(1_700_000_000_000)
+        store.close(1_700_000_000_000)
+    return path
+
+
+@pytest.mark.slow
+def test_a_large_log_is_copied_in_pieces(logfs: Call, large: Path) -> None:
+    log = large / "big" / "0"
+    assert logfs("cat", log).out == LARGE
+    assert logfs("cat", f"{log}@byte=77").out == LARGE[77:]
+    assert logfs("cat", f"{log}@byte=77..byte=-9").out == LARGE[77:-9]
+    rows = logfs("cat", f"{log}.jsonl").out.splitlines()
+    assert len(rows) == 500_000
+    assert [json.loads(rows[n])["offset"] for n in (0, 99_999, -1)] == [0, 99_999, 499_999]
+
+
+@pytest.mark.slow
+def test_a_large_log_is_printed_up_to_its_damage(logfs: Call, large: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(large, data)
+    damaged = sorted((data / "big-0").glob("*.log"))[3]
+    content = bytearray(damaged.read_bytes())
+    content[2_500_000] ^= 0xFF
+    damaged.write_bytes(content)
+    status, out, errors = logfs("cat", data / "big" / "0")
+    assert (status, len(errors)) == (1, 1)
+    assert damaged.name in errors[0]
+    assert LARGE.startswith(out)
+    assert 15_100_000 < len(out) < 18_000_000
 
 
 @pytest.mark.expect_log("could not be loaded")

@@ -123,6 +123,23 @@ def resolve_segment(
     return _fixed(log, seen, start, max(start, min(segment.ends[view], seen.end)))
 
 
+def fixed_now(resolved: Resolved) -> Resolved | None:
+    """Return the bytes that a name stands for now, as a fixed name would.
+
+    None where only a reader that goes through it finds out what is shown: compaction has left gaps,
+    or there are aborted records to be hidden.
+    """
+    if not resolved.grows:
+        return resolved
+    log, level = resolved.log, resolved.level
+    snapshot = log.snapshot
+    if snapshot.gapped or (level is IsolationLevel.READ_COMMITTED and snapshot.aborted):
+        return None
+    end = growing_end(snapshot, resolved.view, resolved.limit, level)
+    seen = _Seen(snapshot, resolved.view, level)
+    return _fixed(log, seen, resolved.start, max(resolved.start, end))
+
+
 def growing_end(
     snapshot: Snapshot,
     view: View,
