@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.questions import (
     appending,
+    commands,
     compaction,
     durability,
     fixed,
@@ -29,6 +30,9 @@ QUESTIONS: dict[str, Question] = {
     "rebuild": recovery.of_indexes,
     "compaction": compaction.rows,
     "mount": mounting.rows,
+    "help": commands.helping,
+    "print": commands.printing,
+    "feed": commands.feeding,
 }
 """Name on the command line -> what answers it, in the order of the table."""
 
