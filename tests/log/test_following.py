@@ -178,6 +178,23 @@ def test_what_a_compaction_keeps_stays_where_it_was(
     assert not log.losses
 
 
+def test_what_is_compacted_twice_between_two_looks_stays_where_it_was(broker: FakeBroker) -> None:
+    fill(broker, 12)
+    follower = Follower(broker.disk)
+    for _ in range(3):
+        broker.roll()
+        fill(broker, 12)
+        follower.look()
+    where = placed(Follower(broker.disk).log)  # by another: whoever reads has the files open
+    for divisor in (4, 8):
+        for keeps in (divisor, divisor * 3):
+            broker.compact(lambda offset, keeps=keeps: offset % keeps < 2)  # type: ignore[misc]
+            broker.remove_deleted()
+        follower.settle()
+    assert placed(follower.log) == {line: where[line] for line in broker.values()}
+    assert not follower.log.losses
+
+
 def test_in_the_middle_of_a_swap_nothing_is_missing(broker: FakeBroker) -> None:
     fill(broker, 12, segments=4)
     follower = Follower(broker.disk)

@@ -259,6 +259,8 @@ class FollowedLog(PartitionLog):
         fill_segment(old, tail.builder)
         self._kept.seal(old, tail.files.text_entries())
         old.pinned_files = None
+        # Kept open for a while: compaction may replace it twice between two looks.
+        old.files().log = tail.log
         self._kept.begin(new.segment, b"")
         self._tail, self._seen = new, None
         snapshot = self.snapshot

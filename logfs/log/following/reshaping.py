@@ -152,6 +152,7 @@ class Reshaping:
                        is_cut=True)  # fmt: skip
             return False
         self.kept.replace(new, rewritten.entries)
+        new.files().log = log
         self.sealed.append(new)
         self.gone += members
         return True
