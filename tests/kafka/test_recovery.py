@@ -56,6 +56,8 @@ def write(broker: Broker, client: Client) -> None:
         transactional.begin()
         transactional.batches("none", [batch])
         (transactional.abort if n % 2 else transactional.commit)()
+    # Whose first step waits until the last marker is noted: the next broker would write it again.
+    client.producer(transactional_id="damaged")
     assert len(logs(broker.partition("none"))) >= 6
 
 
