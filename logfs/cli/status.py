@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures, tables
+from logfs.cli.activity import describe_activity
 from logfs.cli.tables import Column, format_bytes, format_time
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate
@@ -119,6 +120,8 @@ def _print_json(found: "Status") -> None:
 def _show(found: "Status", *, every: bool) -> None:
     click.echo(f"data    {found.data} ({format_bytes(found.free_bytes)} free)")
     click.echo(f"daemon  {_daemon(found)}")
+    for word, text in describe_activity(found.metrics or {}):
+        click.echo(f"        {word}: {text}")
     click.echo()
     if found.topics:
         (_show_partitions if every else _show_topics)(found)
