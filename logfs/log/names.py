@@ -39,6 +39,7 @@ LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_OFFSET_CHECKPOINT = "cleaner-offset-checkpoint"
 CLUSTER_METADATA_DIRECTORY = "__cluster_metadata-0"
+BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 REMOTE_INDEX_DIRECTORY = "remote-log-index-cache"
 # In the root, ours.
 ATTRIBUTES = "logfs.attributes"

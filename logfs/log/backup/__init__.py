@@ -30,8 +30,9 @@ What is linked must never change in place. File by file, of a partition that a d
     *.deleted, *.cleaned, *.swap,     not taken
     *.tmp
 
-and in the root: ``meta.properties`` and ``logfs.attributes`` are copied; the checkpoints are
-written for what is in the backup, the clean-shutdown marker last. ``.lock``, ``logfs.daemon`` and
+and in the root: ``meta.properties``, ``logfs.attributes`` and, of a directory that was a broker's,
+``__cluster_metadata-0`` and ``bootstrap.checkpoint`` are copied; the checkpoints are written for
+what is in the backup, the clean-shutdown marker last. ``.lock``, ``logfs.daemon`` and
 ``logfs.socket`` belong to a process and are not taken.
 
 Nothing holds retention or compaction back meanwhile. The files of a segment are those that one look

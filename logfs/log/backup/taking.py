@@ -37,7 +37,7 @@ from logfs.log.segments.segment import OpenSegments
 from logfs.types import TopicPartition
 
 KIND = "backup"
-COPIED_ROOT_FILES = (names.META_PROPERTIES, names.ATTRIBUTES)
+COPIED_ROOT_FILES = (names.META_PROPERTIES, names.ATTRIBUTES, names.BOOTSTRAP_CHECKPOINT)
 CHECKPOINTS = (
     names.RECOVERY_POINT_CHECKPOINT,
     names.REPLICATION_OFFSET_CHECKPOINT,
@@ -151,10 +151,21 @@ def keep_only(job: Job, found: Collection[TopicPartition]) -> None:
 
 
 def copy_root_files(job: Job) -> None:
-    """Copy the files of the root that speak of no partition."""
+    """Copy what speaks of no partition: files of the root, the metadata of a broker's cluster.
+
+    Nobody writes the metadata while logfs has the directory, and a broker that opens the copy finds
+    its topics by them.
+    """
     for name in COPIED_ROOT_FILES:
         if job.source.exists(name):
             job.transfer.copy(name)
+    directory = names.CLUSTER_METADATA_DIRECTORY
+    if job.source.exists(directory):
+        job.make_directory(directory)
+        for name, is_directory in job.source.list(directory):
+            if not is_directory and not names.is_on_its_way(name):
+                job.transfer.copy(f"{directory}/{name}")
+        job.target.sync_directory(directory)
 
 
 def _back_up(job: Job, topic_partition: TopicPartition, ask: Ask | None, root: _Source) -> BackedUp:

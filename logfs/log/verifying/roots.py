@@ -28,7 +28,7 @@ _KNOWN = {
     names.DAEMON,
     names.CONTROL_SOCKET,
     names.BACKUP,
-    "bootstrap.checkpoint",
+    names.BOOTSTRAP_CHECKPOINT,
 }
 _DIRECTORIES = {names.REMOTE_INDEX_DIRECTORY, "lost+found"}
 
