@@ -335,7 +335,7 @@ class FollowedLog(PartitionLog):
     def _adopt(self, shape: Reshaping, listing: Listing | None = None) -> None:
         """Show a log in its new shape."""
         for damage in shape.damage:
-            self._lose(*damage)
+            self._lose(Loss(self._now_ms, *damage))
         old, self._tail, self._seen = self.snapshot, shape.tail, None
         for segment in shape.gone:
             if segment.pins:
@@ -392,11 +392,8 @@ class FollowedLog(PartitionLog):
 
     def _lose_here(self, kind: str, position: int, size: int, detail: str) -> None:
         segment, offset = self._tail.segment, self._tail.builder.next_offset
-        self._lose(kind, segment.name, position, size, offset, detail)
+        self._lose(Loss(self._now_ms, kind, segment.name, position, size, offset, detail))
 
-    def _lose(
-        self, kind: str, file: str, position: int, size: int, offset: int | None, detail: str
-    ) -> None:
-        loss = Loss(self._now_ms, kind, file, position, size, offset, detail)
+    def _lose(self, loss: Loss) -> None:
         log_loss(self.topic_partition, loss)
         self._losses.add(loss)
