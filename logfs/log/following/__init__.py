@@ -5,6 +5,7 @@
     tail         the segment that is appended to: whole batches whose CRC fits
     changes      what two looks at a directory say happened in between
     survivors    where the records stand that a compaction has kept
+    points       the log start and the high watermark that checkpoints name
     kept         what is remembered of positions: in the cache directory, or in memory only
     files        the files of a segment: read, never mapped, and never another file of that name
 

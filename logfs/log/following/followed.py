@@ -14,6 +14,7 @@ from logfs.log.following.changes import Changes, compare
 from logfs.log.following.context import Following
 from logfs.log.following.kept import KeptInMemory
 from logfs.log.following.listing import RACY_MS, Listing, list_logs
+from logfs.log.following.points import with_points
 from logfs.log.following.reshaping import Reshaping
 from logfs.log.following.tail import Tail
 from logfs.log.following.transactions import Transactions
@@ -22,7 +23,6 @@ from logfs.log.losses import Loss, log_loss
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.state import ProducerEntry
-from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.log.state import PartitionState
@@ -361,25 +361,11 @@ class FollowedLog(PartitionLog):
 
     def _place_points(self) -> None:
         """Find the log start and the high watermark that the checkpoints name."""
-        start_offset, high_watermark = self._points = self._named
-        snapshot, start = self.snapshot, self.snapshot.start
+        self._points = self._named
         try:
-            if start_offset > start.offset:
-                start = self._point(start_offset)
-            watermark = snapshot.watermark
-            if high_watermark is None:
-                watermark = None
-            elif watermark is None or watermark.offset != high_watermark or start != snapshot.start:
-                watermark = self._point(max(high_watermark, start.offset))
+            self.snapshot = with_points(self.snapshot, *self._named)
         except (CorruptRecordError, FileNotFoundError) as error:
             logger.warning("%s: a checkpoint cannot be followed: %s", self.topic_partition, error)
-            return
-        self.snapshot = snapshot._replace(start=start, watermark=watermark)
-
-    def _point(self, offset: int) -> LogPoint:
-        snapshot = self.snapshot
-        offset = min(offset, snapshot.end.offset)
-        return LogPoint(offset, positions_of_offset(snapshot, offset))
 
     def _hold(self, segment: Segment) -> None:
         """Keep the files of a deleted segment open for those who read it."""
