@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -37,6 +38,7 @@ class LogSpec:
         partitions: Partitions of the topic; the segments are spread over them.
         is_closed: It is left as a clean stop leaves it, else as a killed process does.
         keys: Every line has one of so many keys, and the topic is compacted; 0: no keys.
+        repeats: What a line holds comes so many times in it; without keys.
     """
 
     batch_lines: int
@@ -47,6 +49,7 @@ class LogSpec:
     partitions: int = 1
     is_closed: bool = True
     keys: int = 0
+    repeats: int = 1
 
     @property
     def lines(self) -> int:
@@ -79,6 +82,13 @@ def keyed_lines(first: int, count: int, keys: int) -> bytes:
     return b"".join(b"%016d\t%b" % pair for pair in zip(numbers, lines, strict=True))
 
 
+def lines_of(repeats: int) -> Iterator[bytes]:
+    """Give lines without end that are as long as those of a log with ``repeats``."""
+    while True:
+        for line in numbered_lines(0, NUMBERED_LINES).splitlines():
+            yield line * repeats + b"\n"
+
+
 def write_lines(path: Path, size_bytes: int) -> int:
     """Write a plain file of numbered lines; returns its size, a whole number of lines."""
     lines = size_bytes // LINE_BYTES
@@ -109,7 +119,12 @@ def open_log(data: Path, *, close: bool) -> Opened:
 
 def call(module: str, action: str, data: Path, argument: str) -> str:
     """Run a module in a process of its own; returns what it prints."""
-    command = python_command(module, action, data, argument)
+    return call_with(module, action, data, argument)
+
+
+def call_with(module: str, *arguments: str | Path) -> str:
+    """Run a module with any arguments; see ``call``."""
+    command = python_command(module, *arguments)
     result = subprocess.run(command, check=False, capture_output=True, text=True, env=environment())
     if result.returncode:
         raise RuntimeError(f"{' '.join(command)}: {result.stderr.strip()}")

@@ -88,7 +88,10 @@ def _fill(store: LogStore, partition: int, spec: LogSpec, segments: int) -> None
 def _lines(spec: LogSpec, first: int) -> bytes:
     if spec.keys:
         return keyed_lines(first, spec.batch_lines, spec.keys)
-    return numbered_lines(first, spec.batch_lines)
+    lines = numbered_lines(first, spec.batch_lines)
+    if spec.repeats == 1:
+        return lines
+    return b"".join(line * spec.repeats + b"\n" for line in lines.splitlines())
 
 
 def open_and_tell(data: str, *, close: bool) -> None:

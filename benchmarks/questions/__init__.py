@@ -13,6 +13,7 @@ from benchmarks.questions import (
     opening,
     peers,
     recovery,
+    spark,
 )
 from benchmarks.results import Row
 from benchmarks.runner import Bench
@@ -33,6 +34,7 @@ QUESTIONS: dict[str, Question] = {
     "help": commands.helping,
     "print": commands.printing,
     "feed": commands.feeding,
+    "spark": spark.rows,
 }
 """Name on the command line -> what answers it, in the order of the table."""
 

@@ -1,0 +1,57 @@
+"""How fast does Spark scan a log, beside its own text source on the same lines."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.data import LogSpec, build_log, call_with, lines_of
+from benchmarks.results import Row, at_least, compare, rates
+from benchmarks.runner import Bench, settle
+
+_BATCH_BYTES = 16_384
+"""What a producer sends at a time. Source: Kafka ProducerConfig, ``batch.size``."""
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """``sum(length(value))`` over lines of 100 bytes and of 1 KB, in two partitions."""
+    for what, repeats in (("100-byte lines", 1), ("1 KB lines", 10)):
+        line_bytes = len(next(lines_of(repeats)))
+        batch_lines = _BATCH_BYTES // line_bytes
+        total_bytes = bench.scaled(1_000_000_000, 200_000_000)
+        spec = LogSpec(
+            batch_lines=batch_lines,
+            segment_batches=total_bytes // (4 * batch_lines * line_bytes),
+            segments=4,
+            partitions=2,
+            repeats=repeats,
+        )
+        yield from _rows(bench, what, spec, line_bytes)
+
+
+def _rows(bench: Bench, what: str, spec: LogSpec, line_bytes: int) -> Iterator[Row]:
+    data, text = build_log(bench, "log", spec), bench.directory / "lines.txt"
+    _write_text(text, spec)
+    settle(bench.directory)
+    printed = call_with("benchmarks.sparkscan", data, text, str(bench.pairs))
+    seconds = json.loads(printed.splitlines()[-1])
+    size = spec.lines * line_bytes
+    theirs = rates("text", size, seconds["text"])
+    for name, columns in (("logfs", "all columns"), ("pruned", "value alone")):
+        ours = rates("logfs", size, seconds[name])
+        yield compare(
+            "spark",
+            f"Spark, sum(length(value)), {what}, {columns}",
+            at_least(1, "x text"),
+            ours,
+            theirs,
+        )
+    shutil.rmtree(data)
+    text.unlink()
+
+
+def _write_text(path: Path, spec: LogSpec) -> None:
+    """Write the lines of a log to a plain file."""
+    lines = lines_of(spec.repeats)
+    with path.open("wb", buffering=1 << 20) as file:
+        file.writelines(next(lines) for _ in range(spec.lines))

@@ -1,0 +1,70 @@
+"""A Spark session that adds up the lengths of lines, from a log and from a text file, in turn.
+
+    python -m benchmarks.sparkscan LOG TEXT ROUNDS
+
+LOG is a data directory, TEXT a plain file with the same lines. Prints the seconds of every run as
+JSON, by what was read: ``text``, ``logfs`` (all columns, as a query that says nothing gets them),
+``pruned`` (the value alone).
+"""
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchmarks.runner import alternate
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def main(log: str, text: str, rounds: int) -> None:
+    """Run the queries in turn and print how long each took."""
+    with tempfile.TemporaryDirectory() as directory:
+        spark = _session(directory)
+        tables = {
+            "text": lambda: spark.read.text(text),
+            "logfs": lambda: spark.read.format("logfs").load(log),
+            "pruned": lambda: spark.read.format("logfs").schema("value binary").load(log),
+        }
+        found = alternate([_run(table) for table in tables.values()], rounds)
+        spark.stop()
+    totals = {total for runs in found for _, total in runs}
+    if len(totals) != 1:
+        raise RuntimeError(f"the lengths add up to {sorted(totals)}")
+    times = zip(tables, ([seconds for seconds, _ in runs] for runs in found), strict=True)
+    print(json.dumps(dict(times)), flush=True)
+
+
+def _run(table: "Callable[[], DataFrame]") -> Callable[[], tuple[float, int]]:
+    def run() -> tuple[float, int]:
+        started_s = time.perf_counter()
+        (row,) = table().selectExpr("sum(length(value))").collect()
+        return time.perf_counter() - started_s, int(row[0])
+
+    return run
+
+
+def _session(directory: str) -> "SparkSession":
+    os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    from pyspark.sql import SparkSession
+
+    session = (
+        SparkSession.builder.master("local[*]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.memory", "2g")
+        .config("spark.sql.warehouse.dir", str(Path(directory, "warehouse")))
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
