@@ -13,7 +13,6 @@ from logfs.log.checkpointing import read_checkpoint
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.listing import RACY_MS
 from logfs.log.loading.loader import list_partitions
-from logfs.log.scanning.pieces import cut, size_of
 from logfs.log.scanning.stored import StoredLog, read_bounds
 from logfs.machine.host import system_clock
 from logfs.spark.planning import SizedRange
@@ -48,12 +47,12 @@ class SeenLog:
         """Cut a range of offsets at places that the indexes know; see ``pieces.cut``."""
         one = self.stored.topic_partition
         return [
-            SizedRange(one, *piece) for piece in cut(self.stored.snapshot, start, end, most_bytes)
+            SizedRange(one, *piece) for piece in self.stored.cut(start, end, most_bytes, now_ms())
         ]
 
     def size_of(self, start: int, end: int) -> int:
         """Return about how many bytes of the log a range of offsets takes."""
-        return size_of(self.stored.snapshot, start, end) if start < end else 0
+        return self.stored.size_of(start, end, now_ms()) if start < end else 0
 
 
 class Root:

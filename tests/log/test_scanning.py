@@ -157,6 +157,15 @@ def test_a_partition_that_is_gone_is_said_to_be(disk: FakeDisk) -> None:
     assert reading.lost == [(0, 60)]
 
 
+def test_what_vanishes_between_two_calls_is_looked_for_again(disk: FakeDisk) -> None:
+    broker = filled(disk)
+    log = stored(disk)
+    broker.retain(1)
+    broker.remove_deleted()
+    assert log.offset_for_time(START_MS, EVERYTHING, NOW_MS) == 40
+    assert log.cut(0, 60, 1, NOW_MS)[-1].end == 60
+
+
 def test_what_retention_took_is_told(disk: FakeDisk) -> None:
     broker = filled(disk)
     broker.retain(1)

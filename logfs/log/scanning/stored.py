@@ -5,8 +5,8 @@ checksum: what a writer is just putting there counts as not there yet. The snaps
 leaves behind knows no positions, only offsets.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError, NoSuchPartitionError
@@ -19,10 +19,13 @@ from logfs.log.reading.lookup import offset_for_time, offset_hint
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.scanning.committed import Committed
 from logfs.log.scanning.listing import SegmentNames, list_names
+from logfs.log.scanning.pieces import Piece, cut, size_of
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.records._native import next_batch, sound_batches
 from logfs.types import IsolationLevel, Positions, TopicPartition
+
+T = TypeVar("T")
 
 _NOWHERE = Positions()
 _MAY_BE_ANY_TIME = 2**63 - 1
@@ -102,7 +105,8 @@ class StoredLog:
 
     def latest(self, level: IsolationLevel, now_ms: int) -> int:
         """Return the offset behind the last record that a level shows."""
-        return self._seen(level, now_ms).visible_end(level).offset
+        seen = self._steadily(lambda: self._seen(level, now_ms), now_ms)
+        return seen.visible_end(level).offset
 
     def offset_for_time(self, timestamp_ms: int, level: IsolationLevel, now_ms: int) -> int | None:
         """Return the offset of the first record that is seen at or after a moment; None if none is.
@@ -110,6 +114,27 @@ class StoredLog:
         Raises:
             CorruptRecordError: A segment that may hold it cannot be read.
         """
+        return self._steadily(lambda: self._find_time(timestamp_ms, level, now_ms), now_ms)
+
+    def size_of(self, start: int, end: int, now_ms: int) -> int:
+        """Return about how many bytes of the log a range of offsets takes."""
+        return self._steadily(lambda: size_of(self.snapshot, start, end), now_ms)
+
+    def cut(self, start: int, end: int, most_bytes: int, now_ms: int) -> list[Piece]:
+        """Cut a range of offsets at places that the indexes know; see ``pieces.cut``."""
+        return self._steadily(lambda: cut(self.snapshot, start, end, most_bytes), now_ms)
+
+    def _steadily(self, ask: Callable[[], T], now_ms: int) -> T:
+        """Ask something of the files; of those that are there then, if one has just gone."""
+        for _ in range(_TRIES):
+            try:
+                return ask()
+            except FileNotFoundError:
+                self._mtime_ms = None
+                self.refresh(now_ms, self._bounds)
+        return ask()
+
+    def _find_time(self, timestamp_ms: int, level: IsolationLevel, now_ms: int) -> int | None:
         seen = self._seen(level, now_ms)
         for segment in seen.segments[:-1]:
             if segment.max_timestamp < 0:
