@@ -21,7 +21,13 @@ from tests.transcripts import Shell, steps_of
 
 GUIDES = sorted((ROOT / "logfs" / "guides").glob("*.md"))
 _BLOCK = re.compile(r"^```(console|sh|python)\n.*?^```$", re.MULTILINE | re.DOTALL)
-ELSEWHERE = {"/var/lib/kafka/data": "kafka", "/var/lib/logfs": "store", "/mnt/logs": "mnt"}
+_METRIC = re.compile(r"`(logfs_[a-z_]+)`")
+ELSEWHERE = {
+    "/var/lib/kafka/data": "kafka",
+    "/var/lib/logfs": "store",
+    "/var/backups/logfs": "backups",
+    "/mnt/logs": "mnt",
+}
 """Directories that a guide names, and those below the test's own that stand for them."""
 
 
@@ -33,6 +39,13 @@ def names(guide: Path) -> str:
 def test_links_lead_somewhere(guide: Path) -> None:
     for link in re.findall(r"\]\(([^)#]+)[^)]*\)", guide.read_text()):
         assert link.startswith("https://") or (guide.parent / link).exists(), link
+
+
+def test_metrics_they_name_are_there() -> None:
+    named = {name for guide in GUIDES for name in _METRIC.findall(guide.read_text())}
+    assert named
+    sources = "".join(path.read_text() for path in (ROOT / "logfs/fs/metrics").glob("*.py"))
+    assert not [name for name in named if f'"{name}"' not in sources]
 
 
 @pytest.fixture
@@ -81,7 +94,7 @@ def placed(block: str, directory: Path) -> str:
 
 
 def prepare(directory: Path) -> None:
-    """Make the directories: a store, one as a broker leaves it, and a mount point."""
+    """Make the directories: a store, one as a broker leaves it, the others empty."""
     for stand_in in ELSEWHERE.values():
         (directory / stand_in).mkdir()
     made = directory / "kafka"
