@@ -117,6 +117,11 @@ def open_log(data: Path, *, close: bool) -> Opened:
     return Opened(**json.loads(call("benchmarks.library", "open", data, argument)))
 
 
+def verify_log(data: Path) -> Opened:
+    """Check a data directory with ``logfs verify``'s code, in one process; it must be whole."""
+    return Opened(**json.loads(call("benchmarks.library", "verify", data, "1")))
+
+
 def call(module: str, action: str, data: Path, argument: str) -> str:
     """Run a module in a process of its own; returns what it prints."""
     return call_with(module, action, data, argument)

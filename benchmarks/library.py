@@ -3,6 +3,7 @@
     python -m benchmarks.library build DATA SPEC     SPEC: a ``data.LogSpec`` as JSON
     python -m benchmarks.library open DATA close     ends with a clean stop
     python -m benchmarks.library open DATA kill      ends as if it were killed
+    python -m benchmarks.library verify DATA JOBS    checks it with so many processes
 
 Partitions are recovered by one thread, so that a time is that of one core.
 """
@@ -21,6 +22,7 @@ from benchmarks.data import (
     keyed_lines,
     numbered_lines,
 )
+from logfs.cli.verifying import verify_data
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk, PosixFile
 from logfs.disk.vfs import File
@@ -106,9 +108,21 @@ def open_and_tell(data: str, *, close: bool) -> None:
     os._exit(0)
 
 
+def verify_and_tell(data: str, jobs: int) -> None:
+    """Check a data directory and print how long it took."""
+    started_s, cpu_s = time.perf_counter(), time.process_time()
+    verified = verify_data(data, None, jobs, lambda _done, _total: None)
+    seconds, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
+    if verified.findings:
+        raise RuntimeError(f"{data}: {verified.findings[0]}")
+    print(json.dumps({"seconds": seconds, "cpu_s": cpu_s}), flush=True)
+
+
 if __name__ == "__main__":
     action, directory, argument = sys.argv[1:]
     if action == "build":
         build(directory, LogSpec(**json.loads(argument)))
+    elif action == "verify":
+        verify_and_tell(directory, int(argument))
     else:
         open_and_tell(directory, close=argument == "close")

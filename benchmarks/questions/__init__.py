@@ -14,6 +14,7 @@ from benchmarks.questions import (
     peers,
     recovery,
     spark,
+    verifying,
 )
 from benchmarks.results import Row
 from benchmarks.runner import Bench
@@ -29,6 +30,7 @@ QUESTIONS: dict[str, Question] = {
     "open": opening.rows,
     "recovery": recovery.after_a_crash,
     "rebuild": recovery.of_indexes,
+    "verify": verifying.rows,
     "compaction": compaction.rows,
     "mount": mounting.rows,
     "help": commands.helping,

@@ -1,11 +1,13 @@
 """What a broker wrote, logfs reads as the broker's own consumer does, however the broker ended."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from logfs.disk.posix import PosixDisk
 from logfs.log.indexes.index import TimestampOffset
 from logfs.log.reading.kafkaoffsets import offset_by_timestamp, offset_of_max_timestamp
 from logfs.log.writing.lines import LineWriter
@@ -15,6 +17,7 @@ from tests.kafka import ours
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.theirs import TIME_MS, TOPICS, fill
+from tests.log.verifying import check
 from tests.mounting import Mount
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
@@ -181,3 +184,14 @@ def test_a_mount_shows_it(
             assert ours.parse((topic / "0@earliest..latest.jsonl").read_bytes()) == records
             lines = b"".join((r.value or b"") + b"\n" for r in records)
             assert (topic / "0").read_bytes() == lines
+
+
+def test_a_check_finds_nothing(written: Written) -> None:
+    verified = check(PosixDisk(written.data), wait=lambda _: time.sleep(0.2))
+    assert verified.records >= sum(len(s.records[READ_UNCOMMITTED]) for s in written.seen.values())
+    for finding in verified.damages:
+        assert (written.ended, finding.problem.partition(" zeros ")[2]) == (
+            "killed",
+            "behind the last batch",
+        ), str(finding)
+        assert finding.file.startswith(PREALLOCATED)
