@@ -6,8 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logfs.log.cleaning.rounds import clean
+from logfs.records.record import Record
+from tests.fakes import START_MS
 from tests.kafka.scenarios import SCENARIOS
-from tests.log.support import Bench, batches_in
+from tests.log.compaction import CompactedLog, dirt_of, tools
+from tests.log.support import DIRECTORY, Bench, batches_in
 from tests.log.verifying import DAMAGES, SMALL, check, compacted, flip, killed, places, plain
 
 
@@ -64,3 +68,122 @@ def test_any_byte_of_a_log_that_is_changed_is_found(data: st.DataObject) -> None
     flip(bench, name, at, data.draw(st.integers(1, 255)))
     batch = max(position for position, _ in batches_in(content) if position <= at)
     assert (name, batch) in places(check(bench.disk).damages)
+
+
+class Meanwhile:
+    """Has something done to a store while its directory is looked at, every few operations."""
+
+    def __init__(self, bench: Bench, every: int, *actions: Callable[[], object]) -> None:
+        self._disk = bench.disk
+        self._every = every
+        self._actions = actions
+        self._count = self._done = 0
+        self._is_busy = False
+        bench.disk.before = self._look
+        bench.disk.locked.add(".lock")
+
+    def _look(self, _operation: str, _name: str, _size: int) -> None:
+        if self._is_busy:
+            return
+        self._count += 1
+        if self._count % self._every:
+            return
+        self._is_busy = True
+        self._actions[self._done % len(self._actions)]()
+        self._done += 1
+        self._is_busy = False
+
+    @property
+    def done(self) -> int:
+        """How often something was done."""
+        return self._done
+
+
+@pytest.mark.parametrize("every", [2, 3, 5, 7, 11, 17, 29])
+def test_what_is_being_written_is_no_damage(every: int) -> None:
+    """Between any two operations of the check the log grows, rolls, is compacted or trimmed."""
+    log = CompactedLog(SMALL | {"file.delete.delay.ms": "0"})
+    bench = log.bench
+    for first in range(0, 60, 3):
+        log.append(keyed(first, 3))
+    log.roll()
+    numbers = iter(range(60, 1_000_000, 3))
+
+    def write() -> None:
+        bench.append(keyed(next(numbers), 3))
+
+    def roll() -> None:
+        bench.log.roll(bench.now_ms)
+
+    def compact() -> None:
+        first = bench.log.log_start_offset
+        clean(bench.log, dirt_of(bench.log, first, bench.now_ms), bench.now_ms, tools())
+        bench.log.remove_due_files(bench.now_ms + 1)
+
+    meanwhile = Meanwhile(bench, every, write, roll, write, write, compact)
+    for _ in range(3):
+        assert [str(finding) for finding in check(bench.disk).damages] == []
+    assert meanwhile.done > 3
+
+
+@pytest.mark.parametrize("every", [2, 3, 5, 11, 23])
+def test_segments_that_retention_deletes_meanwhile_are_passed_by(every: int) -> None:
+    bench = Bench(SMALL | {"file.delete.delay.ms": "0"})
+    bench.write(*(b"line %d" % n for n in range(60)))
+
+    def trim() -> None:
+        start = bench.log.snapshot.segments[min(1, len(bench.log.snapshot.segments) - 1)]
+        bench.log.advance_log_start_offset(start.base_offset, bench.now_ms)
+        bench.log.remove_due_files(bench.now_ms + 1)
+        bench.write(b"more", b"and more")
+
+    meanwhile = Meanwhile(bench, every, trim)
+    for _ in range(3):
+        assert [str(finding) for finding in check(bench.disk).damages] == []
+    assert meanwhile.done > 3
+
+
+def test_damage_that_stays_is_found_beside_a_writer() -> None:
+    bench = Bench(SMALL)
+    bench.write(*(b"line %d" % n for n in range(60)))
+    name = bench.names(".log")[2]
+    flip(bench, name, 70)
+    waits: list[int] = []
+    meanwhile = Meanwhile(bench, 7, lambda: bench.write(b"more"))
+    found = check(bench.disk, wait=waits.append).damages
+    assert (name, 0) in places(found)
+    assert meanwhile.done > 3
+    assert waits == [1, 2]
+
+
+def test_a_segment_that_was_whole_is_read_once() -> None:
+    bench = Bench(SMALL)
+    bench.write(*(b"line %d" % n for n in range(60)))
+    flip(bench, bench.names(".log")[2], 70)
+    reads: list[str] = []
+    bench.disk.locked.add(".lock")
+    bench.disk.before = lambda operation, name, _size: (
+        reads.append(name) if operation == "pread" and name.endswith(".log") else None
+    )
+    check(bench.disk)
+    whole, damaged = (f"t-0/{name}" for name in bench.names(".log")[1:3])
+    assert (reads.count(whole), reads.count(damaged) > 2) == (1, True)
+
+
+def test_a_topic_that_is_deleted_meanwhile() -> None:
+    bench = plain()
+
+    def delete(operation: str, name: str, _size: int) -> None:
+        if operation == "list" and name == DIRECTORY and bench.disk.exists(name):
+            bench.disk.remove_tree(name)
+
+    bench.disk.before = delete
+    verified = check(bench.disk)
+    assert (verified.partitions, verified.damages) == (0, [])
+
+
+def keyed(first: int, count: int) -> list[Record]:
+    return [
+        Record(0, START_MS + n, b"k%d" % (n % 7), b"value %d" % n)
+        for n in range(first, first + count)
+    ]

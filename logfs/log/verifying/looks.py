@@ -56,19 +56,27 @@ class _Followed:
         self.check = check
         self.findings: list[Finding] = []
         self._looks = 0
+        self._has_partial = False
 
     def conclude(self, root: RootLook, *, was_live: bool) -> bool:
         """Take one more look into account; returns whether it is the last."""
         found = self.check.conclude(root)
         if self.check.has_changed and not self.check.is_gone:
+            if not self._looks:  # better than nothing, if it never comes to rest
+                self.findings = _agreed(self.findings, found) if self._has_partial else found
+                self._has_partial = True
             return False
-        places = {finding.place for finding in self.findings}
-        if self._looks:
-            found = [finding for finding in found if finding.place in places]
-        self.findings, self._looks = found, self._looks + 1
-        if not any(finding.level is Level.DAMAGE for finding in found):
+        self.findings = _agreed(self.findings, found) if self._looks else found
+        self._looks += 1
+        if not any(finding.level is Level.DAMAGE for finding in self.findings):
             return True
         return self._looks >= (AGREEING_LOOKS if was_live or root.is_live else 1)
+
+
+def _agreed(before: Sequence[Finding], now: Sequence[Finding]) -> list[Finding]:
+    """Return what is found now at places at which something was found before."""
+    places = {finding.place for finding in before}
+    return [finding for finding in now if finding.place in places]
 
 
 def verify(

@@ -63,7 +63,10 @@ class PartitionCheck:
             self.reports[report.base_offset] = report
 
     def conclude(self, root: RootLook) -> list[Finding]:
-        """Return everything that was found, in the order of the log."""
+        """Return everything that was found, in the order of the log.
+
+        If ``has_changed``, only what was found in single segments.
+        """
         if self.is_gone:
             return []
         try:
@@ -126,15 +129,18 @@ class PartitionCheck:
         return (found.inode, found.size) == (report.inode, report.size_bytes)
 
     def _conclude(self, root: RootLook) -> list[Finding]:
+        # Before it is seen whether the files are those that were read: of others it may speak.
+        table = read_table(self._disk, self._directory)
+        self._forget_replaced()
         reports = [self.reports[base] for base in sorted(self.reports)]
         findings = [finding for report in reports for finding in report.findings]
-        if not self.has_changed:
-            findings += self._holes(reports)
+        if self.has_changed:
+            return findings
+        findings += self._holes(reports)
         listed = [name for name, is_folder in self._disk.list(self._directory) if not is_folder]
-        table = read_table(self._disk, self._directory)
         findings += table.findings
         bases = set(_kinds_of(self._disk, self._directory, only_logs=True))
-        if table.state is not None and not self.has_changed:
+        if table.state is not None:
             findings += compare(table, reports, self._directory, may_move=root.is_live)
             findings += self._missing(table, bases, root)
         elif table.is_missing and any(n.endswith(FileKind.TEXT_INDEX) for n in listed):
@@ -151,6 +157,17 @@ class PartitionCheck:
         if not root.is_live:
             findings += find_leftovers(self._directory, listed, bases)
         return findings
+
+    def _forget_replaced(self) -> None:
+        """Forget the reports of segments that were removed or replaced since."""
+        for base_offset, report in list(self.reports.items()):
+            try:
+                found = self._disk.stat(self._tasks[base_offset].name(FileKind.LOG))
+            except FileNotFoundError:
+                found = None
+            if found is None or found.inode != report.inode:
+                del self.reports[base_offset]
+                self.has_changed = True
 
     def _holes(self, reports: list[SegmentReport]) -> list[Finding]:
         """Look for offsets that two segments have, or none."""
