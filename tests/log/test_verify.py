@@ -7,12 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.log.cleaning.rounds import clean
+from logfs.log.verifying.findings import Level
 from logfs.records.record import Record
 from tests.fakes import START_MS
 from tests.kafka.scenarios import SCENARIOS
 from tests.log.compaction import CompactedLog, dirt_of, tools
 from tests.log.support import DIRECTORY, Bench, batches_in
+from tests.log.test_legacy import foreign
 from tests.log.verifying import DAMAGES, SMALL, check, compacted, flip, killed, places, plain
+from tests.records.messages import message
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
@@ -49,6 +52,72 @@ def test_a_damage_is_found_where_it_is(name: str) -> None:
         assert finding.problem
         assert finding.remedy
         assert "\n" not in str(finding)
+
+
+@pytest.mark.parametrize("name", [n for n in DAMAGES if n.startswith(("base offset", "a record"))])
+def test_a_wrong_batch_is_one_finding(name: str) -> None:
+    make, damage = DAMAGES[name]
+    bench = make()
+    place = damage(bench)
+    found = [f for f in check(bench.disk).damages if f.file.endswith(".log")]
+    assert places(found) == [place]
+
+
+@pytest.mark.parametrize("byte", [1, 8, 11, 16, 66])
+def test_no_damage_hides_another(byte: int) -> None:
+    """Whatever is wrong with a batch, those behind the next entry of the index are checked."""
+    bench = Bench({"index.interval.bytes": "100"})
+    bench.write(*(b"line %d" % n for n in range(40)))
+    bench.store.close(bench.now_ms)
+    name = bench.names(".log")[0]
+    starts = [position for position, _ in batches_in(bench.file(name))]
+    flip(bench, name, starts[5] + byte)
+    flip(bench, name, starts[30] + 66)
+    assert {(name, starts[5]), (name, starts[30])} <= set(places(check(bench.disk).damages))
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_zeros_of_a_file_that_was_made_long_are_no_damage(is_closed: bool) -> None:
+    bench = Bench({"preallocate": "true", "internal.segment.bytes": "3000"})
+    bench.write(*(b"line %d" % n for n in range(50)))
+    if is_closed:
+        bench.store.close(bench.now_ms)
+    else:
+        bench.disk.kill()
+    assert check(bench.disk).findings == []
+
+
+@pytest.mark.allow_log("")
+def test_positions_that_begin_behind_what_was_lost_are_no_damage() -> None:
+    bench = Bench(SMALL)
+    bench.write(*(b"line %d" % n for n in range(30)))
+    name = bench.names(".log")[-1]
+    bench.disk.kill()
+    flip(bench, name, batches_in(bench.file(name))[1][0] + 66)
+    bench.new_boot()
+    bench.store = bench.open()
+    bench.write(b"and on")
+    assert bench.log.losses
+    assert check(bench.disk).damages == []
+    bench.store.close(bench.now_ms)
+    found = check(bench.disk).findings
+    assert {finding.level for finding in found} == {Level.NOTE}
+    assert {finding.file.rpartition(".")[2] for finding in found} == {"losses", "cut"}
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("magic", [0, 1])
+def test_message_sets_of_old_formats(magic: int) -> None:
+    messages = [message(magic, record) for record in keyed(0, 40)]
+    bench = foreign((0, b"".join(messages[:20])), (20, b"".join(messages[20:])))
+    assert check(bench.disk).damages != []  # it has no index yet
+    bench.store = bench.open()
+    bench.store.close(bench.now_ms)
+    verified = check(bench.disk)
+    assert (verified.damages, verified.records) == ([], 40)
+    flip(bench, bench.names(".log")[0], len(messages[0]) + len(messages[1]) + 20)
+    place = bench.names(".log")[0], len(messages[0]) + len(messages[1])
+    assert place in places(check(bench.disk).damages)
 
 
 @settings(max_examples=60, deadline=None)
@@ -184,6 +253,6 @@ def test_a_topic_that_is_deleted_meanwhile() -> None:
 
 def keyed(first: int, count: int) -> list[Record]:
     return [
-        Record(0, START_MS + n, b"k%d" % (n % 7), b"value %d" % n)
+        Record(n, START_MS + n, b"k%d" % (n % 7), b"value %d" % n)
         for n in range(first, first + count)
     ]

@@ -175,8 +175,9 @@ class PartitionCheck:
         for report, behind in pairwise(reports):
             end, base = report.next_offset, behind.base_offset
             before, task = self._tasks[report.base_offset], self._tasks[base]
-            if report.unreadable or end == base:
-                continue
+            log = before.name(FileKind.LOG)
+            if end == base or any(finding.file == log for finding in report.findings):
+                continue  # or its end is not known
             if end > base:
                 problem, right = f"it begins at offset {base}", f"{end}, where the one before ends"
                 remedy = "reads of these offsets are not defined: restore both segments"
@@ -184,8 +185,7 @@ class PartitionCheck:
             elif not (task.may_have_holes or before.may_have_holes):
                 problem, right = f"the segment ends with offset {end - 1}", str(base - 1)
                 remedy = "records are missing at its end, or a segment: restore it from a backup"
-                log, place = before.name(FileKind.LOG), report.valid_bytes
-                entry = before.entry
+                entry, place = before.entry, report.valid_bytes
                 if entry is None or entry.size_bytes in (None, report.size_bytes):
                     findings.append(Finding(log, place, problem, right, remedy))
         return findings
