@@ -30,7 +30,8 @@ PATIENCE_S = 10.0
 """How long one client may take, from the connection to the last byte."""
 HEALTHY_S = 2.0
 _MAX_HEAD_BYTES = 8192
-_SHARE = 10
+SHARE = 10
+"""The text is made so rarely that making it takes one part in so many of the time."""
 _TEXT = "text/plain; charset=utf-8"
 _INDEX = b"logfs\n\n/metrics    metrics for Prometheus\n/healthz    whether the mount answers\n"
 
@@ -151,7 +152,7 @@ class Endpoint:
             made, _ = self._exposition.render(accept)
             self._made[kind] = made
             now_s = time.monotonic()
-            self._fresh_until_s = now_s + (now_s - started_s) * (_SHARE - 1)
+            self._fresh_until_s = now_s + (now_s - started_s) * (SHARE - 1)
         return made, kind
 
     async def _mount_answers(self) -> bool:
