@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from logfs.errors import LogfsError
+from logfs.log.names import parse_partition_directory
 from logfs.types import TopicPartition
 
 _TEXT = "%(asctime)s %(levelname)s %(message)s"
@@ -149,6 +150,9 @@ def fields(record: logging.LogRecord) -> dict[str, object]:
 def _of_error(error: LogfsError) -> dict[str, object]:
     known = vars(error)
     found = {name: known[key] for key, name in _OF_ERRORS.items() if known.get(key) is not None}
+    directory = parse_partition_directory(str(found.get("file", "")).partition("/")[0])
+    if directory is not None:
+        found |= {"topic": directory.topic, "partition": directory.partition}
     return {"error": type(error).__name__, **found}
 
 

@@ -135,6 +135,7 @@ def test_json_says_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
     ]  # fmt: skip
     assert (corrupt["position"], corrupt["bytes"]) == (5, 61)
     assert corrupt["error"] == "CorruptRecordError"
+    assert (corrupt["topic"], corrupt["partition"]) == ("orders", 0)  # the file says so
     assert file["message"] == "a file called x\ny\x1b[31m\udcff"
     assert bug["exception"].endswith("'of a bug'")
 
