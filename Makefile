@@ -11,7 +11,8 @@ WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
 
-.PHONY: help demo test test-fast check format bench bench-peers clean system-packages kafka spark
+.PHONY: help demo test test-fast check format bench bench-peers install uninstall clean
+.PHONY: system-packages kafka spark
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -21,6 +22,7 @@ demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 
 test: kafka spark ## all tests, those with a Kafka broker and with Spark too
 	@.ci/system-packages programs
+	@.ci/system-packages systemd
 	@$(WITH_VENV) python -m pytest $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
@@ -41,6 +43,12 @@ bench: system-packages spark $(VENV)/.installed-bench ## the budgets, measured
 bench-peers: kafka spark $(VENV)/.installed-bench ## the same beside a Kafka broker, its tools and kcat
 	@.ci/system-packages peers
 	@$(WITH_VENV) python -m benchmarks --peers $(ARGS)
+
+install: system-packages ## for everybody, below /opt/logfs and PREFIX=/usr/local: sudo make install
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SBINDIR='$(SBINDIR)' UNITDIR='$(UNITDIR)' .ci/install install
+
+uninstall: ## remove what install has put there; data and /etc/logfs stay
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SBINDIR='$(SBINDIR)' UNITDIR='$(UNITDIR)' .ci/install uninstall
 
 clean: ## remove all that was built, the virtual environment too
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

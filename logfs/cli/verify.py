@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures, tables
+from logfs.cli.configfile import read_mount_file
+from logfs.cli.parameters import config_file_option
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
@@ -20,7 +22,8 @@ _SHOWN_EVERY_S = 0.1
 
 
 @click.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.argument("paths", metavar="PATH...", nargs=-1)
+@config_file_option("Check the data directory that this file of 'logfs mount' names.")
 @click.option("-q", "--quiet", is_flag=True, help="Print damage only: no notes, no summary.")
 @click.option(
     "-j",
@@ -30,7 +33,14 @@ _SHOWN_EVERY_S = 0.1
     help="Check N segments at the same time; without it, one a core.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a directory.")
-def verify(paths: tuple[str, ...], jobs: int | None, *, quiet: bool, as_json: bool) -> int:
+def verify(
+    paths: tuple[str, ...],
+    jobs: int | None,
+    *,
+    config_file: str | None,
+    quiet: bool,
+    as_json: bool,
+) -> int:
     """Check that everything in data directories, topics and partitions is as it was written.
 
     PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION; a mount point will do in its
@@ -60,6 +70,10 @@ def verify(paths: tuple[str, ...], jobs: int | None, *, quiet: bool, as_json: bo
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.cli.verifying import verify_data
 
+    if config_file is not None and (data := read_mount_file(config_file).data) is not None:
+        paths = (*paths, data)
+    if not paths:
+        raise click.UsageError("Missing argument 'PATH...'.")
     started_s, shown = time.monotonic(), _Progress()
     found: list[tuple[str, Verified]] = []
     try:

@@ -1,0 +1,167 @@
+"""Manual pages, made from what ``--help`` prints: ``python -m logfs.cli.manual DIRECTORY``.
+
+    man1/logfs.1          the commands            man1/logfs-mount.1 …   one page for each
+    man8/mount.logfs.8    the helper of mount     man5/logfs.toml.5      the file for --config-file
+
+A page for each command, as git has it: ``man logfs-mount``. Packages that do this know nothing of
+commands that are loaded when they are called, nor of text that is not to be filled.
+"""
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from logfs import __version__
+from logfs.cli import configfile, helper
+from logfs.cli.main import cli
+
+_WIDTH = 78
+_HELP = ["-h", "--help"]
+_SEE = "logfs(1), logfs.toml(5), mount.logfs(8), systemd.service(5)"
+_FILES = """\\b
+/etc/logfs/NAME.toml
+    What logfs@NAME.service mounts where; see logfs.toml(5).
+DATA/logfs.socket, DATA/logfs.daemon
+    How commands find the daemon that owns a data directory.
+"""
+_STATUS = """\\b
+0    done
+1    refused or failed: one line on stderr says what, what was expected and what to do
+2    wrong use
+130  ended by Ctrl-C
+"""
+
+
+def pages() -> dict[str, str]:
+    """Return every page: its path below a directory of manuals, and its source."""
+    context = click.Context(cli, info_name="logfs", help_option_names=_HELP)
+    found = {}
+    names = cli.list_commands(context)
+    for name in names:
+        command = cli.get_command(context, name)
+        assert command is not None
+        if not command.hidden:
+            lines = _page(command, click.Context(command, context, info_name=name), 1)
+            found[f"man1/logfs-{name}.1"] = lines
+    commands = ["\\b", *(f"logfs-{name}(1)" for name in names)]
+    more = {"commands": "\n".join(commands), "exit status": _STATUS, "files": _FILES}
+    found["man1/logfs.1"] = _page(cli, context, 1, more)
+    context = click.Context(
+        helper.mount, info_name="mount.logfs", help_option_names=["-h", "--help"]
+    )
+    found["man8/mount.logfs.8"] = _page(helper.mount, context, 8)
+    found["man5/logfs.toml.5"] = _file_page()
+    return found
+
+
+def _page(
+    command: click.Command,
+    context: click.Context,
+    section: int,
+    more: dict[str, str] | None = None,
+) -> str:
+    name = context.command_path.replace(" ", "-")
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [
+        *_head(name, section, command.get_short_help_str(200)),
+        ".SH SYNOPSIS",
+        f".B {_escape(context.command_path)}",
+        _escape(usage),
+        ".SH DESCRIPTION",
+        *_text(command.help or ""),
+        *_options(command, context),
+    ]
+    if isinstance(command, click.Group) and command is not cli:
+        lines += _subcommands(command, context)
+    formatter = click.HelpFormatter(width=_WIDTH)
+    command.format_epilog(context, formatter)
+    if epilog := formatter.getvalue().strip("\n"):
+        lines += [".SH NOTES", *_unfilled(epilog.splitlines())]
+    for title, text in (more or {}).items():
+        lines += [f".SH {title.upper()}", *_text(text)]
+    return "\n".join([*lines, ".SH SEE ALSO", _escape(_SEE), ""])
+
+
+def _subcommands(group: click.Group, context: click.Context) -> Iterator[str]:
+    yield ".SH COMMANDS"
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        inner = click.Context(command, context, info_name=name)
+        usage = " ".join(command.collect_usage_pieces(inner))
+        yield f".SS {_escape(f'{inner.command_path} {usage}')}"
+        yield from _text(command.help or "")
+        yield from _options(command, inner, heading=False)
+
+
+def _options(
+    command: click.Command, context: click.Context, *, heading: bool = True
+) -> Iterator[str]:
+    records = [
+        record
+        for parameter in command.get_params(context)
+        if isinstance(parameter, click.Option)
+        and (record := parameter.get_help_record(context)) is not None
+    ]
+    if records and heading:
+        yield ".SH OPTIONS"
+    for names, meaning in records:
+        yield ".TP"
+        yield f".B {_escape(names)}"
+        yield _escape(meaning)
+
+
+def _file_page() -> str:
+    text = (configfile.__doc__ or "").replace("``", "")
+    title, _, rest = text.partition("\n\n")
+    lines = _head("logfs.toml", 5, title.partition(":")[0].removeprefix("The "))
+    lines += [".SH DESCRIPTION", _escape(title)]
+    for paragraph in re.split(r"\n\n(?! )", rest.rstrip()):
+        block = paragraph.splitlines()
+        lines += _unfilled(block) if paragraph.startswith(" ") else [".PP", *map(_escape, block)]
+    return "\n".join([*lines, ".SH SEE ALSO", _escape("logfs-mount(1), mount.logfs(8)"), ""])
+
+
+def _head(name: str, section: int, summary: str) -> list[str]:
+    return [
+        f'.TH "{_escape(name.upper())}" {section} "" "logfs {__version__}" "Manual of logfs"',
+        ".SH NAME",
+        rf"{_escape(name)} \- {_escape(summary.rstrip('.'))}",
+    ]
+
+
+def _text(text: str) -> Iterator[str]:
+    """Write paragraphs; those that click does not fill begin with a backspace on a line."""
+    for paragraph in text.strip("\n").split("\n\n"):
+        lines = paragraph.strip("\n").splitlines()
+        if lines and lines[0].strip() in ("\b", "\\b"):
+            yield from _unfilled(lines[1:])
+        else:
+            yield ".PP"
+            yield from (_escape(line.strip()) for line in lines)
+
+
+def _unfilled(lines: list[str]) -> list[str]:
+    return [".PP", ".nf", *map(_escape, lines), ".fi"]
+
+
+def _escape(line: str) -> str:
+    text = line.replace("\\", r"\e").replace("-", r"\-").replace("'", r"\(aq")
+    return rf"\&{text}" if text.startswith(".") else text
+
+
+def main() -> None:
+    """Write all pages below a directory."""
+    directory = Path(sys.argv[1])
+    for name, source in pages().items():
+        path = directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(source, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

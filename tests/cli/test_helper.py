@@ -1,0 +1,161 @@
+"""``mount.logfs``: by itself, and called by mount(8) as fstab has it."""
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from logfs.cli import helper
+from tests.cli.conftest import ROOT, Outcome, run
+
+ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
+"""At boot there is nothing else."""
+
+
+def call(*arguments: str | Path) -> Outcome:
+    """Call the helper as libmount does."""
+    command = [sys.executable, "-m", "logfs.cli.helper", *map(str, arguments)]
+    done = subprocess.run(command, check=False, capture_output=True, env=ENVIRONMENT, timeout=60)
+    errors = [line for line in done.stderr.decode().splitlines() if "no syslog" not in line]
+    return Outcome(done.returncode, done.stdout, errors)
+
+
+@pytest.fixture
+def point(tmp_path: Path) -> Path:
+    path = tmp_path / "mnt"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.fuse
+def test_it_returns_when_the_mount_answers(tmp_path: Path, point: Path) -> None:
+    config = tmp_path / "more.toml"
+    config.write_text('options = "ro,umask=077"\n[kafka]\nnum.partitions = 3\n')
+    options = f"rw,noatime,nosuid,user,_netdev,x-systemd.automount,uid=1,config={config}"
+    try:
+        assert call(tmp_path / "data", point, "-n", "-o", options) == (0, b"", [])
+        (point / "orders").mkdir()
+        assert sorted(os.listdir(point / "orders")) == ["0", "1", "2"]
+        facts = (point / "orders").stat()
+        assert (facts.st_uid, facts.st_mode & 0o777) == (1, 0o700)
+        line = next(
+            x for x in Path("/proc/self/mounts").read_text().splitlines() if str(point) in x
+        )
+        assert line.split()[:3] == [str(tmp_path / "data"), str(point), "fuse.logfs"]
+        assert {"rw", "noatime", "nosuid", "default_permissions"} <= set(line.split()[3].split(","))
+    finally:
+        assert run("umount", point) == (0, b"", [])
+
+
+def test_fake_and_sloppy(tmp_path: Path, point: Path) -> None:
+    data = tmp_path / "data"
+    status, _, errors = call(data, point, "-sfv", "-o", "allow_other,xyzzy")
+    assert status == 0
+    assert errors == [
+        "logfs: mount option xyzzy: not known, passed over",
+        f"logfs: {data} would be mounted at {point}",
+    ]
+    assert not data.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "reason"),
+    [
+        (["{0}/data"], 1, "Missing argument 'MOUNTPOINT'"),
+        (["{0}/data", "{0}/mnt", "-x"], 1, "No such option"),
+        (["{0}/data", "{0}/mnt", "-o", "alow_other"], 32, "did you mean allow_other?"),
+        (["{0}/data", "{0}/mnt", "-o", "remount,ro"], 32, "unmount it, then mount it"),
+        (["{0}/data", "{0}/mnt", "-o", "config={0}/no.toml"], 32, "No such file or directory"),
+        (["{0}/data", "{0}/mnt", "-o", "setuid=nobody-of-this-name"], 32, "there is no such user"),
+        (["{0}/no/data", "{0}/mnt"], 32, "no such directory"),
+        (["{0}/full", "{0}/mnt"], 32, "holds files but no logs"),
+    ],
+)
+def test_refusals_have_the_status_of_mount(
+    tmp_path: Path,
+    point: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    status: int,
+    reason: str,
+) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "letter").touch()
+    assert helper.main([text.format(tmp_path) for text in arguments]) == status
+    assert reason in capsys.readouterr().err
+    assert os.listdir(point) == []
+
+
+@pytest.mark.fuse
+def test_a_mount_point_that_is_not_there(tmp_path: Path) -> None:
+    status, _, errors = call(tmp_path / "data", tmp_path / "none")
+    assert (status, len(errors)) == (32, 1)
+    assert "the mount point has to be an existing directory" in errors[0]
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_as_mount_calls_it(tmp_path: Path, point: Path) -> None:
+    """In a namespace of its own, where the helpers are in /sbin and fstab has a line."""
+    data = tmp_path / "data"
+    program = tmp_path / "mount.logfs"
+    program.write_text(
+        f"#!/bin/sh\nexport PYTHONPATH={ROOT}\n"
+        f'exec {shlex.quote(sys.executable)} -m logfs.cli.helper "$@" 2>/dev/null\n'
+    )
+    program.chmod(0o755)
+    line = f"{data} {point} logfs noauto,nofail,_netdev,user,defaults,noatime,num.partitions=2 0 0"
+    script = f"""
+set -eu
+sbin=$(realpath /sbin)
+[ "$sbin" != /usr/bin ] || exit 9  # Debian still has both
+mount -t tmpfs helpers "$sbin"
+cp {program} "$sbin/mount.logfs"
+ln -s mount.logfs "$sbin/mount.fuse.logfs"
+touch {tmp_path}/fstab
+mount --bind {tmp_path}/fstab /etc/fstab
+show() {{ findmnt --noheadings --output SOURCE,FSTYPE,TARGET {point} | tr -s ' '; }}
+
+for kind in logfs fuse.logfs; do
+    env -i /bin/mount -t $kind -o ro {data} {point}
+    echo "$kind: $(show)"
+    umount {point}
+done
+echo "{line}" >/etc/fstab
+mount {point}
+mkdir {point}/orders
+echo "fstab: $(show) $(ls {point}/orders | tr '\\n' ' ')"
+umount {point}
+mount -a
+echo "all but noauto: $(show)"
+sed s/noauto,// /etc/fstab >{tmp_path}/other
+cat {tmp_path}/other >/etc/fstab
+mount -a
+mount -a
+echo "all: $(show)"
+umount {point}
+mount -t logfs -o xyzzy {data} {point} || echo "refused: $?"
+mount -s -t logfs -o xyzzy {data} {point}
+echo "sloppy: $(show)"
+umount {point}
+"""
+    data.mkdir()
+    as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
+    done = subprocess.run(
+        [*as_root, "unshare", "--mount", "bash", "-c", script],
+        check=False, capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    shown = f"{data} fuse.logfs {point}"
+    assert done.returncode == 0, done
+    assert done.stdout.splitlines() == [
+        f"logfs: {shown}",
+        f"fuse.logfs: {shown}",
+        f"fstab: {shown} 0 1 ",
+        "all but noauto: ",
+        f"all: {shown}",
+        "refused: 32",
+        f"sloppy: {shown}",
+    ]

@@ -1,0 +1,76 @@
+"""Manual pages, and what a shell completes."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from logfs.cli.main import _COMMANDS
+from logfs.cli.manual import pages
+from tests.cli.conftest import fill
+from tests.mounting import environment_with_command
+
+PAGES = pages()
+
+
+def test_there_is_a_page_for_each_command() -> None:
+    assert {f"man1/logfs-{name}.1" for name in _COMMANDS} <= set(PAGES)
+    assert {"man1/logfs.1", "man8/mount.logfs.8", "man5/logfs.toml.5"} <= set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_man_has_nothing_to_complain_about(tmp_path: Path, name: str) -> None:
+    page = tmp_path / Path(name).name
+    page.write_text(PAGES[name], encoding="utf-8")
+    command = ["man", "--warnings", "--local-file", str(page)]
+    variables = {**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "120", "MAN_KEEP_FORMATTING": ""}
+    done = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
+    assert done.stderr == ""
+    assert "NAME" in done.stdout
+    # Nothing of the language of manuals is left over.
+    assert not re.findall(r"\\[-(e&]|^\.[A-Z]{2}", done.stdout, re.MULTILINE)
+
+
+def test_what_a_page_says(tmp_path: Path) -> None:
+    page = PAGES["man1/logfs-mount.1"]
+    assert r"logfs\-mount \- Mount the data directory DATA at MOUNTPOINT" in page
+    assert r".B \-\-config\-file FILE" in page
+    assert "allow_other        other users" in page  # the table of mount options, as it stands
+    assert "logfs topic create" in PAGES["man1/logfs-topic.1"].replace(r"\-", "-")
+
+
+def complete(line: str, cwd: Path, variables: dict[str, str]) -> list[str]:
+    """Return what bash would offer at the end of a line, by the script that click prints."""
+    script = f"""
+eval "$(_LOGFS_COMPLETE=bash_source logfs)"
+COMP_WORDS=({line}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
+case "{line}" in *' ') COMP_WORDS+=(""); COMP_CWORD=$((COMP_CWORD + 1));; esac
+compopt() {{ echo "compopt $*"; }}
+_logfs_completion logfs
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    done = subprocess.run(
+        ["bash", "-c", script], check=True, capture_output=True, text=True, cwd=cwd,
+        env=variables,
+    )  # fmt: skip
+    return done.stdout.split("\n")[:-1]
+
+
+@pytest.mark.slow
+def test_completion(tmp_path: Path) -> None:
+    variables = environment_with_command(tmp_path)
+    data = tmp_path / "data"
+    fill(data, {"orders/0": b"a\n", "orders/1": b"b\n", "payments/0": b"c\n"})
+    assert complete("logfs off", tmp_path, variables) == ["offsets"]
+    assert complete("logfs topic de", tmp_path, variables) == ["delete", "describe"]
+    assert complete("logfs cat --isolation-level high", tmp_path, variables) == ["high_watermark"]
+    assert complete("logfs cat data/or", tmp_path, variables) == [
+        "data/orders", "data/orders/0", "data/orders/1",
+    ]  # fmt: skip
+    assert complete("logfs cat data/orders/1", tmp_path, variables) == ["data/orders/1"]
+    assert complete("logfs cat or", data, variables)[0] == "orders"
+    # Anything else is a file, or a directory where only that will do: the shell knows them.
+    assert complete("logfs cat da", tmp_path, variables)[:2] == ["compopt -o", "default"]
+    assert complete("logfs mount da", tmp_path, variables)[:2] == ["compopt -o", "dirnames"]

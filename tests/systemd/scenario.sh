@@ -1,0 +1,57 @@
+# Runs under systemd; prints one line for each fact.
+
+service=logfs@web
+pid() { systemctl show --property=MainPID --value $service; }
+restarts() { systemctl show --property=NRestarts --value $service; }
+# until COMMAND…: wait until it succeeds, a quarter of a minute at most.
+until_() { for _ in $(seq 150); do "$@" >/dev/null 2>&1 && return; sleep 0.1; done; echo "in vain: $*"; }
+served() { [ "$(restarts)" = "$1" ] && [ "$(systemctl is-active $service)" = active ]; }
+mounted() { findmnt --noheadings --output SOURCE,FSTYPE /mnt/logs || echo nothing; }
+
+cp /shared/web.toml /etc/logfs/web.toml
+cat >/etc/systemd/system/logfs@.service.d/watchdog.conf <<END
+[Service]
+WatchdogSec=2
+RestartSec=100ms
+END
+
+echo "process 1: $(cat /proc/1/comm)"
+systemctl start $service
+echo "started: $? $(systemctl is-active $service)"
+echo "status: $(systemctl show --property=StatusText --value $service)"
+echo "mounted: $(mounted)"
+mkdir /mnt/logs/orders
+echo first >>/mnt/logs/orders/0
+echo "partitions: $(ls /mnt/logs/orders | tr '\n' ' ')"
+
+kill -9 "$(pid)"
+until_ served 1
+echo second >>/mnt/logs/orders/0
+echo "after a kill: $(tr '\n' ' ' </mnt/logs/orders/0)"
+
+kill -STOP "$(pid)"
+until_ served 2
+echo "after a hang: $(tr '\n' ' ' </mnt/logs/orders/0)"
+
+systemctl start logfs-verify@web
+echo "verified: $?"
+
+# A daemon that does not end is killed; its dead mount goes too.
+mkdir -p /run/systemd/system/logfs@.service.d
+printf '[Service]\nTimeoutStopSec=500ms\n' >/run/systemd/system/logfs@.service.d/z.conf
+systemctl daemon-reload
+# systemd lets a stopped process go on when it ends it, so it is stopped again and again.
+stop_for_ever() { while kill -STOP "$1" 2>/dev/null; do :; done; }
+stop_for_ever "$(pid)" &
+systemctl stop $service
+echo "stopped by force: $(systemctl show --property=Result --value $service), $(mounted)"
+wait
+
+rm /run/systemd/system/logfs@.service.d/z.conf
+systemctl daemon-reload
+systemctl reset-failed $service
+systemctl start $service
+systemctl stop $service
+echo "stopped: $(systemctl show --property=Result --value $service), $(mounted)"
+echo "clean: $(ls /var/lib/logfs/.kafka_cleanshutdown)"
+echo "done"
