@@ -12,7 +12,7 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LogOfflineError, NoSuchPartitionError, NoSuchTopicError
 from logfs.library.points import offset_of, reached
-from logfs.log.following.followed import FollowedLog
+from logfs.log.following.followed import STEP_BYTES, FollowedLog
 from logfs.log.following.store import FollowedStore
 from logfs.log.loading.loader import list_partitions
 from logfs.log.partition import PartitionLog
@@ -22,7 +22,6 @@ from logfs.types import IsolationLevel, TopicPartition
 
 SETTLING_S = 0.05
 """Between two looks that have to agree."""
-_AT_ONCE_BYTES = 32 * 1024 * 1024
 
 
 class Source:
@@ -31,10 +30,18 @@ class Source:
     Args:
         data: The data directory.
         only: Which partitions; None: all.
+        step_bytes: How much is read by one look, of a log of which nobody knows what stands where.
     """
 
-    def __init__(self, data: str, only: Callable[[TopicPartition], bool] | None = None) -> None:
+    def __init__(
+        self,
+        data: str,
+        only: Callable[[TopicPartition], bool] | None = None,
+        *,
+        step_bytes: int = STEP_BYTES,
+    ) -> None:
         self.data = data
+        self._step_bytes = step_bytes
         self._lock = threading.RLock()
         self._now_ms = system_clock().now_ms
         self._store = FollowedStore.follow(
@@ -43,7 +50,7 @@ class Source:
             current_host(),
             None,
             now_ms=self._now_ms(),
-            at_once_bytes=_AT_ONCE_BYTES,
+            at_once_bytes=step_bytes,
             only=only,
         )
 
@@ -88,7 +95,7 @@ class Source:
             return False
         with self._lock:
             self._store.look_around(self._now_ms())
-            return log.refresh(self._now_ms())
+            return log.refresh(self._now_ms(), self._step_bytes)
 
     def locate(
         self, log: PartitionLog, point: Point, level: IsolationLevel

@@ -24,6 +24,7 @@ from logfs.errors import (
     RecordTooLargeError,
     UnknownNameError,
 )
+from logfs.log.store import LogStore
 from tests.mounting import ROOT
 
 NOW = datetime(2026, 11, 20, 10, tzinfo=UTC)
@@ -270,20 +271,28 @@ def test_damage(store: Store, orders: Partition, tmp_path: Path) -> None:
         assert values(damaged.read(2)) == [b"three"]
 
 
-def test_what_retention_takes_from_a_reader_is_said(store: Store, tmp_path: Path) -> None:
-    store.create_topic("small", config={"segment.bytes": "1048576"})
+@pytest.mark.expect_log("removed before they were read")
+def test_what_retention_takes_from_a_reader_is_said(store: Store) -> None:
+    store.create_topic("small", config={"internal.segment.bytes": "600000"})
     small = store.partition("small")
-    small.append_many([b"x" * 500_000] * 8)
-    found = small.read_batches()
-    first = next(found)
-    store._writer.act(
-        lambda daemon: daemon.ask(""),
-        lambda store: store.partition("small", 0).advance_log_start_offset(6, 0),
-    )
-    store._writer.act(lambda daemon: daemon.ask(""), lambda store: store.checkpoint())
-    rest = [record.offset for batch in found for record in batch]
-    assert rest[-2:] == [6, 7]
-    assert len(first) + len(rest) <= 8
+    for n in range(12):
+        small.append(b"%02d" % n * 250_000)
+    coming = small.follow_batches("earliest", 12)
+    seen = [record.offset for record in next(coming)]
+    assert seen[0] == 0
+    assert seen[-1] < 8
+
+    def trim(owned: LogStore) -> None:
+        log, now_ms = owned.partition("small", 0), int(time.time() * 1000)
+        log.advance_log_start_offset(10, now_ms)
+        log.remove_due_files(now_ms + log.config.file_delete_delay_ms)
+        owned.checkpoint()
+
+    store._writer.act(lambda daemon: daemon.ask("none"), trim)
+    seen += [record.offset for batch in coming for record in batch]
+    assert seen[-2:] == [10, 11]
+    assert 9 not in seen
+    assert small.start_offset == 10
 
 
 def test_producers(orders: Partition) -> None:
