@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import os
 import select
+import threading
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -30,6 +31,7 @@ class Watch:
 
     def __init__(self) -> None:
         self._events = self._woken = -1
+        self._lock = threading.Lock()
         self._libc = ctypes.CDLL(None)
         self._events = self._libc.inotify_init1(_NON_BLOCKING)
         self._is_blind = self._events < 0
@@ -67,15 +69,18 @@ class Watch:
         return bool(ready)
 
     def wake(self) -> None:
-        """End the ``wait`` of another thread, or the next one."""
-        os.eventfd_write(self._woken, 1)
+        """End the ``wait`` of another thread, or the next one; nothing once it is closed."""
+        with self._lock:
+            if self._woken >= 0:
+                os.eventfd_write(self._woken, 1)
 
     def close(self) -> None:
         """Watch nothing any more."""
-        for descriptor in (self._events, self._woken):
-            if descriptor >= 0:
-                os.close(descriptor)
-        self._events = self._woken = -1
+        with self._lock:
+            for descriptor in (self._events, self._woken):
+                if descriptor >= 0:
+                    os.close(descriptor)
+            self._events = self._woken = -1
 
     def __del__(self) -> None:
         self.close()

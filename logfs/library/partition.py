@@ -150,7 +150,8 @@ class Partition:
         """
         self._check_open()
         log = self._log()
-        known = log.producer(producer_id) if isinstance(log, FollowedLog) else None
+        producers = log.transactions.state.entries if isinstance(log, FollowedLog) else {}
+        known = producers.get(producer_id)
         last_epoch = -1 if known is None else known.epoch
         if epoch is None:
             epoch = max(last_epoch, 0)

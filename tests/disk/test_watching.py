@@ -53,4 +53,5 @@ def test_nothing_stays_open() -> None:
     watch = Watch()
     watch.close()
     watch.close()
+    watch.wake()
     assert os.listdir("/proc/self/fd") == before

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import logfs
+from logfs.client import Daemon
 from logfs.errors import ControlError
 from tests.mounting import Mount, wait_until
 
@@ -121,3 +122,36 @@ def test_what_is_shown_by_default_is_what_the_mount_shows(tmp_path: Path) -> Non
         path = mount.data / "orders" / "0"
         with logfs.open(path, isolation_level="read_uncommitted") as everything:
             assert everything.end_offset == 2
+
+
+@pytest.mark.allow_log("removed before they were read")
+def test_followers_see_everything_while_the_daemon_compacts_rolls_and_trims(mount: Mount) -> None:
+    """Each record that is kept, once and in order; one that is removed in time may be missed."""
+    with logfs.open_store(mount.data) as store:
+        small = {"internal.segment.bytes": "20000", "cleanup.policy": "compact,delete"}
+        store.create_topic("keyed", config=small)
+        keyed, seen = store.partition("keyed"), list[logfs.Record]()
+        thread = threading.Thread(target=lambda: seen.extend(keyed.follow("earliest", 3000)))
+        thread.start()
+        daemon = Daemon.connect(str(mount.data))
+        assert daemon is not None
+        for turn in range(30):
+            keyed.append_many(
+                logfs.NewRecord(b"%d" % (100 * turn + n) + b"." * 90, key=b"%d" % (n % 40))
+                for n in range(100)
+            )
+            request = {"topic": "keyed", "partition": 0}
+            if turn % 3 == 1:
+                daemon.ask("compact", {**request, "roll": True})
+            if turn % 7 == 5:
+                names = ["keyed", f"0@offset={100 * turn - 500}"]
+                daemon.ask("trim", {"names": names, "at_once": True})
+        daemon.close()
+        thread.join()
+        offsets = [record.offset for record in seen]
+        assert offsets == sorted(set(offsets))
+        assert all(record.value == b"%d" % record.offset + b"." * 90 for record in seen)
+        kept = list(keyed.read())
+        assert {record.offset for record in kept} <= set(offsets)
+        last = {n % 40: 2900 + n for n in range(100)}
+        assert {int(record.key or b""): record.offset for record in kept} == last

@@ -4,6 +4,7 @@
     followed     one partition: what a look at its directory finds, and what readers see then
     tail         the segment that is appended to: whole batches whose CRC fits
     changes      what two looks at a directory say happened in between
+    complaints   what is worth a warning
     survivors    where the records stand that a compaction has kept
     points       the log start and the high watermark that checkpoints name
     kept         what is remembered of positions: in the cache directory, or in memory only

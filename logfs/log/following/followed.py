@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from logfs.errors import CorruptRecordError, DeletedError, LogfsError
 from logfs.log.following.changes import Changes, compare
+from logfs.log.following.complaints import Complaint
 from logfs.log.following.context import Following
 from logfs.log.following.kept import KeptInMemory
 from logfs.log.following.listing import RACY_MS, Listing, list_logs
@@ -22,7 +23,6 @@ from logfs.log.loading.scan import Scan, pass_over
 from logfs.log.losses import Loss, log_loss
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
-from logfs.log.producers.state import ProducerEntry
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.log.state import PartitionState
@@ -42,6 +42,7 @@ class FollowedLog(PartitionLog):
 
     Attributes:
         is_caught_up: Everything that was there has been read once.
+        transactions: What the log said of its producers at the last look.
     """
 
     def __init__(
@@ -63,10 +64,11 @@ class FollowedLog(PartitionLog):
         self._inodes: dict[int, int] = {}
         self._named: tuple[int, int | None] = (0, None)
         self._points: tuple[int, int | None] | None = None
+        self._complaint = Complaint()
         self._held: list[Segment] = []
         self._now_ms = 0
         expiration_ms = state.producer_expiration_ms
-        self._transactions = Transactions(state.disk, expiration_ms, state.producers)
+        self.transactions = Transactions(state.disk, expiration_ms, state.producers)
         self.is_caught_up = False
         self._total_bytes = 0
         self._segments = following.opened.of(kept)
@@ -78,7 +80,7 @@ class FollowedLog(PartitionLog):
         if shape.damage or known != {segment.base_offset for segment in shape.sealed}:
             self._adopt(shape)
         if self._kept.is_cached and self.snapshot.end.offset > self.log_start_offset:
-            self.snapshot = self._transactions.look_up(self.snapshot, self.directory, now_ms)
+            self.snapshot = self.transactions.look_up(self.snapshot, self.directory, now_ms)
 
     def note_checkpoints(self, start_offset: int, high_watermark: int | None) -> None:
         """Take over what the checkpoint files of the directory say of this partition."""
@@ -122,11 +124,6 @@ class FollowedLog(PartitionLog):
                 # Names are just changing, or the topic is being deleted: the next look tells.
                 self._listing = self._seen = None
                 return False
-
-    def producer(self, producer_id: int) -> ProducerEntry | None:
-        """Return what the log said of a producer at the last look; None if nothing."""
-        with self._lock:
-            return self._transactions.state.entries.get(producer_id)
 
     def forsake(self, directory: str) -> None:
         """The topic was deleted; readers go on while the files last, under another name."""
@@ -244,7 +241,7 @@ class FollowedLog(PartitionLog):
         if not produced and snapshot.unstable is None:
             return snapshot
         try:
-            return self._transactions.follow(snapshot, produced)
+            return self.transactions.follow(snapshot, produced)
         except CorruptRecordError as error:
             logger.warning("%s: a transaction cannot be placed: %s", self.topic_partition, error)
             return snapshot
@@ -354,7 +351,7 @@ class FollowedLog(PartitionLog):
         cuts = old.cuts + shape.has_cut
         snapshot = old.changed(segments, start, shape.tail.end, cuts)
         if shape.has_cut:
-            snapshot = self._transactions.look_up(snapshot, self.directory, self._now_ms)
+            snapshot = self.transactions.look_up(snapshot, self.directory, self._now_ms)
         else:
             snapshot = snapshot.with_transactions(snapshot.aborted, snapshot.unstable)
         self.snapshot = snapshot
@@ -365,7 +362,11 @@ class FollowedLog(PartitionLog):
         try:
             self.snapshot = with_points(self.snapshot, *self._named)
         except (CorruptRecordError, FileNotFoundError) as error:
-            logger.warning("%s: a checkpoint cannot be followed: %s", self.topic_partition, error)
+            self._points = None  # the next look tries again: files may just be changing
+            if not self.is_settling:
+                self._complaint.note(f"{self.topic_partition}: a checkpoint leads nowhere: {error}")
+        else:
+            self._complaint.settle()
 
     def _hold(self, segment: Segment) -> None:
         """Keep the files of a deleted segment open for those who read it."""

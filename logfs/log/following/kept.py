@@ -70,6 +70,10 @@ class KeptInMemory:
         """Return the text index of a sealed segment."""
         return memoryview(self._texts.get(segment.inode, b""))
 
+    def entry_of_rewritten(self, segment: Segment, size: int) -> TableEntry | None:
+        """Return what is known of a segment that others became; None if it has to be compared."""
+        return None
+
     def begin(self, segment: Segment, entries: bytes) -> None:
         """A segment is followed from now on; its text index has these entries so far."""
 
@@ -126,6 +130,13 @@ class KeptInDirectory(KeptInMemory):
             return SegmentTable.load(self._disk, self._directory).entries
         except (LogfsError, FileNotFoundError):
             return self.table.entries
+
+    def entry_of_rewritten(self, segment: Segment, size: int) -> TableEntry | None:
+        """Return what the directory says of it, once it speaks of this file."""
+        entry = self.entries.get(segment.base_offset)
+        if entry is None or entry.state is not SegmentState.SEALED:
+            return None
+        return entry if (entry.size_bytes, entry.bases) == (size, segment.bases) else None
 
     def text_entries(self, segment: Segment) -> memoryview:
         """Return the text index of a sealed segment."""

@@ -145,6 +145,13 @@ class Reshaping:
         try:
             log = self.disk.open(new.name)
             new.inode = log.inode()
+            entry = self.kept.entry_of_rewritten(new, log.size())
+            if entry is not None:
+                new = Segment.from_entry(self.opened, self.directory, entry)
+                new.inode = log.inode()
+                self.sealed.append(new)
+                self.gone += members
+                return True
             rewritten = index_survivors(members, new, log, self.config)
         except (LogfsError, FileNotFoundError) as error:
             self._lose(members[0], Place(0, new.base_offset, Positions()), self.shown,
