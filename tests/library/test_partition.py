@@ -272,12 +272,13 @@ def test_damage(store: Store, orders: Partition, tmp_path: Path) -> None:
 
 
 @pytest.mark.expect_log("removed before they were read")
-def test_what_retention_takes_from_a_reader_is_said(store: Store) -> None:
+def test_what_retention_takes_from_a_reader_is_said(store: Store, tmp_path: Path) -> None:
     store.create_topic("small", config={"internal.segment.bytes": "600000"})
     small = store.partition("small")
     for n in range(12):
         small.append(b"%02d" % n * 250_000)
-    coming = small.follow_batches("earliest", 12)
+    reader = logfs.open(tmp_path / "data" / "small" / "0")  # has no file open
+    coming = reader.follow_batches("earliest", 12)
     seen = [record.offset for record in next(coming)]
     assert seen[0] == 0
     assert seen[-1] < 8
@@ -293,6 +294,7 @@ def test_what_retention_takes_from_a_reader_is_said(store: Store) -> None:
     assert seen[-2:] == [10, 11]
     assert 9 not in seen
     assert small.start_offset == 10
+    reader.close()
 
 
 def test_producers(orders: Partition) -> None:
