@@ -284,8 +284,7 @@ class Partition:
         self._check_open()
         if self._found.is_deleted:
             self._found = self._source.log(self._topic_partition)
-        while self._source.look(self._found) and self._found.indexing is None:
-            pass
+        self._source.look_twice(self._found)
         return self._found
 
     def _locate(self, point: Point) -> tuple[PartitionLog, int]:

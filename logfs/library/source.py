@@ -97,6 +97,14 @@ class Source:
             self._store.look_around(self._now_ms())
             return log.refresh(self._now_ms(), self._step_bytes)
 
+    def look_twice(self, log: PartitionLog) -> None:
+        """Take notice of everything that has changed, also of what two looks have to agree on."""
+        while self.look(log) and log.indexing is None:
+            pass
+        if isinstance(log, FollowedLog) and log.is_settling:
+            time.sleep(SETTLING_S)
+            self.look(log)
+
     def locate(
         self, log: PartitionLog, point: Point, level: IsolationLevel
     ) -> tuple[PartitionLog, int]:
