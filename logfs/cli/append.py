@@ -140,15 +140,16 @@ def _append(
             with failures.about(path):
                 owner.act(place, ask, do, failures.progress())
         except failures.AboutError as error:
-            error.state = _so_far(summary)
+            # A line that was refused is named already.
+            error.state = _so_far(summary, up_to=error.thing == path)
             raise
         except KeyboardInterrupt:
-            failures.warn(f"{path}: interrupted; {_so_far(summary)}")
+            failures.warn(f"{path}: interrupted; {_so_far(summary, up_to=True)}")
             failures.give_up(interrupts.status)
     return summary
 
 
-def _so_far(summary: "Summary") -> str:
+def _so_far(summary: "Summary", *, up_to: bool = False) -> str:
     if not summary.records:
         return "nothing was appended"
     size = tables.format_bytes(summary.bytes)
@@ -159,7 +160,8 @@ def _so_far(summary: "Summary") -> str:
         where = f", offsets {row.base_offset} to {row.last_offset}"
     elif summary.partitions:
         where = f", in {len(summary.partitions)} partitions"
-    return f"{count} appended ({size}{where})"
+    last = f", up to {summary.last_line}" if up_to and summary.last_line else ""
+    return f"{count} appended ({size}{where}){last}"
 
 
 def _as_json(topic: str, summary: "Summary") -> dict[str, object]:

@@ -4,17 +4,16 @@ They go to the store, which this process has opened under its lock, or to the da
 ``Target`` is the difference.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from logfs.cli.failures import AboutError
 from logfs.cli.interrupts import Interrupts
-from logfs.cli.lines import Chunk, read_lines
+from logfs.cli.lines import read_lines
 from logfs.client import Daemon
-from logfs.errors import LogfsError, RecordTooLargeError, UnparsableLineError
+from logfs.errors import RecordTooLargeError, UnparsableLineError
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.log.writing.bulk import AppendedLines, LineForm, Lines, append_by_key, append_lines
@@ -106,11 +105,13 @@ class Summary:
         records: How many.
         bytes: Their lines, newlines included.
         partitions: By number; offsets of other writers may lie in between.
+        last_line: Up to where all lines are in the log, for people; empty if that is not known.
     """
 
     records: int = 0
     bytes: int = 0
     partitions: dict[int, AppendedLines] = field(default_factory=dict)
+    last_line: str = ""
 
     def add(self, lines: Lines, size: int) -> None:
         """Count what became of the lines of a call."""
@@ -147,20 +148,24 @@ def append_files(
         flush_every: Records after which a flush is due, and one at the end; None: none.
 
     Raises:
-        AboutError: A line was refused, or lines could not be appended; all before them are.
+        AboutError: A line was refused; all before it are in the log.
+        LogfsError: Lines could not be appended.
         KeyboardInterrupt: Whole lines are in the log, what was read behind them is not.
-        OSError: A file could not be read.
+        OSError: A file could not be read, or lines not be appended.
     """
     line, flushed = 1, 0
     for turn, chunk in enumerate(read_lines(files)):
         if chunk.is_first:
             line = 1
         with interrupts.held():
-            with _about(chunk, line):
-                done = target.append(chunk.data, unkeyed=turn)
+            done = target.append(chunk.data, unkeyed=turn)
             summary.add(done, len(chunk.data))
-            if done.refusal is not None:
+            if done.accepted:
+                summary.last_line = f"line {line + done.records - 1} of {chunk.name}"
+            if isinstance(done.refusal, RecordTooLargeError | UnparsableLineError):
                 raise _refused(done.refusal, chunk.name, line, done.records)
+            if done.refusal is not None:
+                raise done.refusal
             line += done.records
             if flush_every is not None and summary.records - flushed >= flush_every:
                 target.flush()
@@ -171,16 +176,9 @@ def append_files(
             target.flush()
 
 
-@contextmanager
-def _about(chunk: Chunk, line: int) -> Iterator[None]:
-    """Say of errors where in the input they were met."""
-    try:
-        yield
-    except (LogfsError, OSError) as error:
-        raise AboutError(f"{chunk.name}, line {line}", error) from error
-
-
-def _refused(error: Exception, name: str, line: int, done: int) -> AboutError:
+def _refused(
+    error: RecordTooLargeError | UnparsableLineError, name: str, line: int, done: int
+) -> AboutError:
     """Return the error about a line that was refused, by its number in its file.
 
     Args:
@@ -189,8 +187,6 @@ def _refused(error: Exception, name: str, line: int, done: int) -> AboutError:
         line: Number of the chunk's first line.
         done: Lines of the chunk that are in the log.
     """
-    if not isinstance(error, RecordTooLargeError | UnparsableLineError):
-        return AboutError(f"{name}, line {line} or later", error)
     text = str(error).removeprefix(f"line {done + 1}: ")
     if isinstance(error, RecordTooLargeError):
         text += f"; 'logfs topic alter --config max.message.bytes={error.size_bytes}' lets it in"

@@ -23,6 +23,8 @@ _HINTS = {
     errno.ENOTCONN: "the daemon of this mount has died; 'logfs umount' takes the mount away, "
     "'logfs mount' brings it back",
     errno.EROFS: "the mount or the file system is read-only",
+    errno.EACCES: "run it as the user who owns it, or as root",
+    errno.EBADF: "it is closed",
     errno.ENOSPC: "make room, then try again",
 }
 
@@ -60,7 +62,7 @@ def explain(error: BaseException) -> str:
         case AboutError(thing=thing, cause=cause, state=state):
             reason = explain(cause) + (f"; {state}" if state else "")
             # A message that begins with the thing need not say it twice.
-            text = reason if reason.startswith(f"{thing}:") else f"{thing}: {reason}"
+            text = reason if reason.startswith(f"{thing}:") else f"{thing or repr(thing)}: {reason}"
         case LogfsError():
             text = str(error)
         case click.ClickException():
@@ -73,6 +75,16 @@ def explain(error: BaseException) -> str:
                 "run it again with 'logfs --debug' for the traceback"
             )
     return " ".join(text.split())
+
+
+def explain_usage(error: click.UsageError) -> str:
+    """Return what to tell the user of a command line that is wrong, in one line."""
+    path = "logfs" if error.ctx is None else error.ctx.command_path
+    text = " ".join(error.format_message().split()).rstrip(".")
+    if text[1:2].islower():
+        text = text[0].lower() + text[1:]
+    name = path.partition(" ")[2]
+    return f"{name and name + ': '}{text}; '{path} --help' shows what it takes"
 
 
 def report(error: BaseException, *, debug: bool = False) -> int:

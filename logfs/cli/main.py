@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import click
 
 from logfs import __version__
-from logfs.cli import failures, logs
+from logfs.cli import failures, logs, streams
 from logfs.cli.meanings import MEANINGS
 
 _COMMANDS = {
@@ -107,12 +107,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Those behind the name of the program; None for those of the process.
     """
+    if arguments is None:
+        streams.prepare()
     logs.show_warnings()
     session = Session()
     try:
         status = cli.main(arguments, prog_name="logfs", standalone_mode=False, obj=session)
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here its errors are told
     except click.UsageError as error:
-        error.show()
+        if type(error).__name__ == "NoArgsIsHelpError":  # which click 8.1 does not have
+            error.show()
+        else:
+            failures.warn(failures.explain_usage(error))
         return error.exit_code
     except click.Abort:  # Ctrl-C, says click
         return failures.INTERRUPTED

@@ -105,6 +105,7 @@ def _read(disk: Disk) -> dict[str, Ownership]:
         return {}
     if version != VERSION:
         raise UnsupportedFormatError(
-            f"{names.ATTRIBUTES}: version {version}, this logfs reads version {VERSION}"
+            f"{names.ATTRIBUTES}: version {version}, "
+            f"this logfs reads version {VERSION}: use a newer logfs"
         )
     return entries

@@ -104,7 +104,8 @@ class LossFile:
         versions = [row["version"] for row in rows if "version" in row]
         if versions and versions[0] != VERSION:
             raise UnsupportedFormatError(
-                f"{self._name}: version {versions[0]}, this logfs reads version {VERSION}"
+                f"{self._name}: version {versions[0]}, "
+                f"this logfs reads version {VERSION}: use a newer logfs"
             )
         losses = [Loss(**row) for row in rows if row.keys() == set(Loss._fields)]
         if not versions or len(losses) != len(lines) - 1:

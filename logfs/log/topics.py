@@ -38,7 +38,8 @@ def read_properties(disk: Disk, directory: str) -> dict[str, str] | None:
     title = text.partition("\n")[0]
     if title.startswith(_TITLE) and title.removeprefix(_TITLE) != str(VERSION):
         raise UnsupportedFormatError(
-            f"{name}: version {title.removeprefix(_TITLE)}, this logfs reads version {VERSION}"
+            f"{name}: version {title.removeprefix(_TITLE)}, "
+            f"this logfs reads version {VERSION}: use a newer logfs"
         )
     return parse_properties(text, source=name)
 

@@ -270,7 +270,8 @@ def test_an_interrupt_leaves_whole_lines(data: Path, number: int, status: int) -
         process.send_signal(number)
         _, errors = process.communicate(timeout=30)
     assert errors.decode().splitlines() == [
-        f"logfs: {data}/orders/0: interrupted; 2 records appended (8B, offsets 1 to 2)"
+        f"logfs: {data}/orders/0: interrupted; 2 records appended (8B, offsets 1 to 2), "
+        "up to line 2 of stdin"
     ]
     assert process.returncode == status
     assert run("cat", data / "orders" / "0").out == b"first\none\ntwo\n"

@@ -97,7 +97,8 @@ def read_manifest(disk: Disk) -> Manifest | None:
         version = fields.pop("version")
         if version != VERSION:
             raise UnsupportedFormatError(
-                f"{names.BACKUP}: version {version}, this logfs reads version {VERSION}"
+                f"{names.BACKUP}: version {version}, "
+                f"this logfs reads version {VERSION}: use a newer logfs"
             )
         fields["partitions"] = [BackedUp(**row) for row in fields["partitions"]]
         return Manifest(**fields)

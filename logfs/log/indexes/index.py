@@ -83,7 +83,8 @@ class IndexFormat:
         version = _HEADER.unpack(header)[1]
         if version != self.version:
             raise UnsupportedFormatError(
-                f"{name}: version {version}, this logfs reads version {self.version}"
+                f"{name}: version {version}, "
+                f"this logfs reads version {self.version}: use a newer logfs"
             )
 
 

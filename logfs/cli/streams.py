@@ -1,0 +1,56 @@
+"""The standard streams of the process, as the commands find them.
+
+A descriptor that the caller has closed is taken, so that no file of a log gets its number; what is
+written to such a stdout fails. Errors of stdout name it, for they are not about what is printed.
+"""
+
+import io
+import sys
+from typing import Any
+
+_STDOUT, _STDERR = 1, 2
+_taken: list[io.FileIO] = []
+
+
+class _Stdout(io.FileIO):
+    """Descriptor 1, whose errors name it. After one nothing more is written: it has been said."""
+
+    _has_failed = False
+
+    def write(self, data: Any, /) -> int:  # noqa: ANN401 - as FileIO
+        if self._has_failed:
+            return memoryview(data).nbytes
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            self._has_failed = True
+            raise OSError(error.errno, error.strerror, "stdout") from None
+
+
+def prepare() -> None:
+    """Prepare those of this process; nothing where somebody has put others in their place."""
+    is_ours = sys.stdout is sys.__stdout__
+    _take_closed()
+    if is_ours:
+        is_terminal = sys.stdout is not None and sys.stdout.isatty()
+        raw = _Stdout(_STDOUT, "w", closefd=False)
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(raw), errors="surrogateescape", line_buffering=is_terminal
+        )
+
+
+def _take_closed() -> None:
+    """Open nothing in the place of what is closed; the lowest free number is the one given."""
+    while True:
+        file = io.FileIO("/dev/null")
+        if file.fileno() > _STDERR:
+            file.close()
+            return
+        if file.fileno() == _STDERR:
+            file.close()
+            _taken.append(io.FileIO("/dev/null", "w"))
+            sys.stderr = io.TextIOWrapper(io.BufferedWriter(_taken[-1]))
+            continue
+        _taken.append(file)
