@@ -145,11 +145,12 @@ def _with_times(told: PartitionOverview, log: PartitionLog, now_ms: int) -> Part
     if recent is None:
         return told._replace(oldest_timestamp=oldest, records_per_second=0.0, bytes_per_second=0.0)
     seconds = max(now_ms - begin_ms, _LEAST_MS) / 1000
-    length = snapshot.end.positions.text - positions_of_offset(snapshot, recent).text
+    begin, end = positions_of_offset(snapshot, recent).text, snapshot.end.positions.text
+    holes = sum(max(hole.end.text - max(hole.begin.text, begin), 0) for hole in snapshot.holes)
     return told._replace(
         oldest_timestamp=oldest,
         records_per_second=(snapshot.end.offset - recent) / seconds,
-        bytes_per_second=length / seconds,
+        bytes_per_second=(end - begin - holes) / seconds,
     )
 
 
