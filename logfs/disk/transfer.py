@@ -10,7 +10,7 @@ the file system can (copy_file_range).
 import contextlib
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 from logfs.disk.vfs import TEMPORARY_SUFFIX
 
@@ -22,7 +22,6 @@ _CANNOT_LINK = frozenset({errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSU
 _CANNOT_COPY_INSIDE = frozenset(
     {errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS, errno.EPERM, errno.EBADF}
 )
-_MODE = 0o666
 
 
 class FileTransfer:
@@ -89,7 +88,7 @@ class FileTransfer:
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)  # it may be shared
-            copy = os.open(temporary, flags, _MODE)
+            copy = os.open(temporary, flags, found.st_mode & 0o777)
             try:
                 if copy_bytes(source, copy, length, self._counted) < length:
                     raise _gone(path)
@@ -224,12 +223,44 @@ def unshare(path: str) -> None:
         finally:
             os.close(copy)
         os.replace(temporary, path)
+        _sync_directory(os.path.dirname(path))
     except OSError as error:
         with contextlib.suppress(OSError):
             os.unlink(temporary)
         raise OSError(error.errno, error.strerror, path) from None
     finally:
         os.close(source)
+
+
+def give_away(paths: Iterable[str], like: str) -> None:
+    """Give what root has made below some paths to the owner of a file or directory.
+
+    Does nothing for anybody but root, whose files are his own. What has another owner than root
+    keeps it.
+
+    Raises:
+        OSError: That cannot be done.
+    """
+    if os.geteuid() != 0:
+        return
+    owner = os.stat(like)
+    for path in paths:
+        for found in (path, *_below(path)):
+            if os.lstat(found).st_uid == 0:
+                os.chown(found, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _below(path: str) -> Iterator[str]:
+    for directory, directories, files in os.walk(path):
+        yield from (f"{directory}/{name}" for name in (*directories, *files))
+
+
+def _sync_directory(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _gone(path: str) -> FileNotFoundError:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
-from logfs.disk.transfer import Count, FileTransfer
+from logfs.disk.transfer import Count, FileTransfer, give_away
 from logfs.errors import BackupError, LockedError
 from logfs.library.owner import owned
 from logfs.library.places import Kind, kind_of, noted_daemon
@@ -71,14 +71,17 @@ def take_backup(
         raise BackupError(f"{target} and {data} lie in each other: expected a directory outside")
     earlier = () if wanted.previous is None else _newest_in(wanted.previous, target)
     for _ in range(_ATTEMPTS):
-        Path(target).mkdir(parents=True, exist_ok=True)
+        _make(target, like=data)
         transfer = FileTransfer(data, target, may_link=not wanted.is_copy, count=count)
         job = _job(data, target, transfer, (target, *earlier), say)
         try:
             with _asked(data) as daemon:
-                return back_up(job, data, daemon.ask, wanted.topics)
+                made = back_up(job, data, daemon.ask, wanted.topics)
+            give_away([target], data)
         except ChangedError as error:
             say(f"{data}: {error}; going on from there")
+        else:
+            return made
     raise BackupError(f"{data} was started and stopped {_ATTEMPTS} times while it was copied")
 
 
@@ -113,7 +116,7 @@ def restore_backup(
     source = PosixDisk(backup)
     if source.is_locked(names.LOCK_FILE):
         raise LockedError(f"{backup} is in use: unmount it first")
-    Path(data).mkdir(parents=True, exist_ok=True)
+    _make(data, like=backup)
     kind = kind_of(data)
     is_other = kind is Kind.DATA and not PosixDisk(data).exists(names.BACKUP)
     if kind is Kind.OTHER or (is_other and not topics):
@@ -128,11 +131,13 @@ def restore_backup(
     try:
         transfer = FileTransfer(backup, data, may_link=False, count=count)
         job = _job(backup, data, transfer, () if is_other else (data,), say)
-        if is_other:
-            return restore_topics(job, topics)
-        return restore_all(job, backup, topics)
+        done = restore_topics(job, topics) if is_other else restore_all(job, backup, topics)
+        files = [entry.path for entry in os.scandir(data) if entry.is_file()]
+        give_away([*files, *(f"{data}/{tp.directory}" for tp in done)], data)
     except ChangedError as error:
         raise BackupError(f"somebody writes the backup: {error}") from error
+    else:
+        return done
     finally:
         lock.close()
 
@@ -188,6 +193,14 @@ def _job(
         lambda: time.sleep(_PAUSE_S),
         say,
     )
+
+
+def _make(path: str, like: str) -> None:
+    """Make a directory with the owner and the mode of another, if it is missing."""
+    if not Path(path).exists():
+        Path(path).mkdir(parents=True)
+        Path(path).chmod(Path(like).stat().st_mode & 0o7777)
+        give_away([path], like)
 
 
 def _newest_in(previous: str, target: str) -> tuple[str, ...]:

@@ -90,6 +90,21 @@ def run_rm(root: Path) -> None:
     root.rmdir()
 
 
+def test_what_root_makes_belongs_to_whom_the_logs_belong(
+    logfs: Call, data: Path, tmp_path: Path
+) -> None:
+    owner = 4321 if os.geteuid() == 0 else os.geteuid()
+    for path in (data, *data.rglob("*")):
+        if owner != os.geteuid():
+            os.chown(path, owner, -1)
+    data.chmod(0o750)
+    assert logfs("backup", data, tmp_path / "backup").status == 0
+    assert logfs("restore", tmp_path / "backup", tmp_path / "new").status == 0
+    for root in (tmp_path / "backup", tmp_path / "new"):
+        assert {path.stat().st_uid for path in (root, *root.rglob("*"))} == {owner}
+        assert root.stat().st_mode & 0o777 == 0o750
+
+
 def test_refusals(logfs: Call, data: Path, tmp_path: Path) -> None:
     whole, other = tmp_path / "whole", tmp_path / "other"
     logfs("backup", data, whole)

@@ -9,6 +9,7 @@ import pytest
 
 from logfs.errors import BackupError, TopicExistsError
 from logfs.log import names
+from logfs.log.backup.point import Point
 from logfs.log.backup.restoring import restore_all, restore_topics
 from logfs.log.backup.taking import back_up
 from logfs.log.cleaning.cleaner import compact_now
@@ -308,6 +309,20 @@ def test_a_store_that_crashed_is_backed_up_as_it_is(
     copy = opened(tmp_path / "backup")
     assert seen(copy.partition("lines", 0)).runs["TEXT"][-1][1].endswith(b"once\nhalf a li\n")
     copy.close(now_ms())
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_left_out(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    def ask(topic_partition: TopicPartition) -> Point:
+        point = asker(store)(topic_partition)
+        if topic_partition == KEYS:
+            store.delete_topic("keys", now_ms())
+        return point
+
+    made = back_up(job(data, tmp_path / "backup"), "data", ask)
+    assert (made.problems, [row.topic for row in made.partitions]) == ([], ["lines"])
+    assert seen_in(tmp_path / "backup") == seen_now(store)
 
 
 # Restoring
