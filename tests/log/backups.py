@@ -13,6 +13,7 @@ from logfs.log.backup.job import Job
 from logfs.log.backup.point import Point, take_point
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
+from logfs.log.writing.lines import LineWriter
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition, View
 from tests.log.support import kept_runs_of
@@ -173,3 +174,25 @@ def bytes_below(root: Path) -> dict[str, str]:
         str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files_below(root)
     }
+
+
+SMALL = {"internal.segment.bytes": "600", "file.delete.delay.ms": "0"}
+LINES = TopicPartition("lines", 0)
+KEYS = TopicPartition("keys", 0)
+
+
+def write(store: LogStore, start: int, count: int) -> None:
+    """Append numbered lines, and values of few keys, in batches of a few."""
+    for topic, view, form in (
+        ("lines", View.TEXT, "line {n}\n"),
+        ("keys", View.TSV, "key{k}\tvalue {n}\n"),
+    ):
+        writer = LineWriter(store.partition(topic, 0), view)
+        for first in range(start, start + count, 5):
+            text = "".join(form.format(n=n, k=n % 7) for n in range(first, first + 5))
+            writer.write(text.encode(), now_ms())
+        writer.close(now_ms())
+
+
+def seen_now(store: LogStore) -> dict[TopicPartition, Seen]:
+    return {log.topic_partition: seen(log) for log in store.all_partitions()}

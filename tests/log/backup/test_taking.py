@@ -1,16 +1,14 @@
 """Backups: the same offsets, positions and records, whatever happens to the source or the copy."""
 
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from logfs.errors import BackupError, TopicExistsError
+from logfs.errors import BackupError
 from logfs.log import names
 from logfs.log.backup.point import Point
-from logfs.log.backup.restoring import restore_all, restore_topics
 from logfs.log.backup.taking import back_up
 from logfs.log.cleaning.cleaner import compact_now
 from logfs.log.store import LogStore
@@ -19,8 +17,9 @@ from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from logfs.types import TopicPartition, View
 from tests.log.backups import (
+    KEYS,
+    LINES,
     Killed,
-    Seen,
     Steps,
     asker,
     bytes_below,
@@ -29,67 +28,11 @@ from tests.log.backups import (
     opened,
     seen,
     seen_in,
+    seen_now,
+    write,
 )
 from tests.log.compaction import tools
 from tests.mounting import now_ms
-
-SMALL = {"internal.segment.bytes": "600", "file.delete.delay.ms": "0"}
-LINES = TopicPartition("lines", 0)
-KEYS = TopicPartition("keys", 0)
-
-
-def write(store: LogStore, start: int, count: int) -> None:
-    """Append numbered lines, and values of few keys, in batches of a few."""
-    for topic, view, form in (
-        ("lines", View.TEXT, "line {n}\n"),
-        ("keys", View.TSV, "key{k}\tvalue {n}\n"),
-    ):
-        writer = LineWriter(store.partition(topic, 0), view)
-        for first in range(start, start + count, 5):
-            text = "".join(form.format(n=n, k=n % 7) for n in range(first, first + 5))
-            writer.write(text.encode(), now_ms())
-        writer.close(now_ms())
-
-
-MEMORY = Path("/dev/shm")
-
-
-@pytest.fixture
-def tmp_path(tmp_path: Path) -> Iterator[Path]:
-    """A directory in memory, if there is one: a backup syncs much, and here there are many."""
-    if not os.access(MEMORY, os.W_OK):
-        yield tmp_path
-        return
-    with tempfile.TemporaryDirectory(dir=MEMORY) as directory:
-        yield Path(directory)
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return tmp_path / "data"
-
-
-@pytest.fixture
-def store(data: Path) -> Iterator[LogStore]:
-    """A store with small segments: compacted ones, deleted ones, a start within one."""
-    data.mkdir()
-    store = opened(data)
-    store.create_topic("lines", 1, SMALL, now_ms())
-    compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
-    store.create_topic("keys", 1, SMALL | compact, now_ms())
-    write(store, 0, 200)
-    store.partition("lines", 0).advance_log_start_offset(53, now_ms())
-    compact_now(store.partition("keys", 0), now_ms(), tools())
-    write(store, 200, 40)
-    store.partition("lines", 0).append_records(
-        [Record(0, now_ms(), None, b"once")], now_ms(), ProducerBatch(77, 0, 0, False)
-    )
-    yield store
-    store.close(now_ms())
-
-
-def seen_now(store: LogStore) -> dict[TopicPartition, Seen]:
-    return {log.topic_partition: seen(log) for log in store.all_partitions()}
 
 
 def test_a_backup_of_a_running_store_shows_what_it_shows(
@@ -323,90 +266,3 @@ def test_a_topic_that_is_deleted_meanwhile_is_left_out(
     made = back_up(job(data, tmp_path / "backup"), "data", ask)
     assert (made.problems, [row.topic for row in made.partitions]) == ([], ["lines"])
     assert seen_in(tmp_path / "backup") == seen_now(store)
-
-
-# Restoring
-
-
-@pytest.fixture
-def backup(store: LogStore, data: Path, tmp_path: Path) -> Path:
-    back_up(job(data, tmp_path / "backup"), "data", asker(store))
-    return tmp_path / "backup"
-
-
-def test_restored_into_an_empty_directory(backup: Path, tmp_path: Path) -> None:
-    before = bytes_below(backup)
-    restore_all(job(backup, tmp_path / "new", may_link=False), "backup")
-    assert seen_in(tmp_path / "new") == seen_in(backup)
-    assert not (tmp_path / "new" / names.BACKUP).exists()
-    assert all(path.stat().st_nlink == 1 for path in files_below(tmp_path / "new"))
-    new = opened(tmp_path / "new")
-    write(new, 240, 50)
-    new.close(now_ms())
-    assert bytes_below(backup) == before
-
-
-def test_killed_at_any_step_a_restore_is_not_opened_and_completed(
-    backup: Path, tmp_path: Path
-) -> None:
-    for last in range(0, 2000, 13):
-        target = tmp_path / f"killed-at-{last}"
-        try:
-            restore_all(job(backup, target, steps=Steps(last), may_link=False), "backup")
-        except Killed:
-            if any(target.glob("*-0")) and (target / names.BACKUP).exists():
-                with pytest.raises(BackupError, match="a restore of backup was interrupted"):
-                    opened(target)
-            if any(target.iterdir()) and not (target / names.BACKUP).exists():
-                assert seen_in(target) == seen_in(backup)
-                continue
-        else:
-            break
-        restore_all(job(backup, target, may_link=False), "backup")
-        assert seen_in(target) == seen_in(backup)
-    assert last > 20
-
-
-def other_directory(root: Path) -> Path:
-    """A data directory with a topic of its own, that nobody serves."""
-    root.mkdir()
-    store = opened(root)
-    store.create_topic("other", 1, {}, now_ms())
-    LineWriter(store.partition("other", 0), View.TEXT).write(b"ours\n", now_ms())
-    store.close(now_ms())
-    return root
-
-
-def test_a_topic_is_restored_beside_others(backup: Path, tmp_path: Path) -> None:
-    root = other_directory(tmp_path / "other")
-    ours = seen_in(root)
-    restore_topics(job(backup, root, may_link=False), ["lines"])
-    assert seen_in(root) == ours | {LINES: seen_in(backup)[LINES]}
-    back = opened(root)
-    assert [log.losses for log in back.all_partitions()] == [[], []]
-    assert back.partition("lines", 0).log_start_offset == 53
-    LineWriter(back.partition("lines", 0), View.TEXT).write(b"goes on\n", now_ms())
-    back.close(now_ms())
-    with pytest.raises(TopicExistsError, match="topic lines exists already"):
-        restore_topics(job(backup, root, may_link=False), ["lines"])
-
-
-def test_killed_at_any_step_a_restored_topic_is_there_or_not(backup: Path, tmp_path: Path) -> None:
-    whole = seen_in(backup)
-    for last in range(0, 2000, 9):
-        root = other_directory(tmp_path / f"killed-at-{last}")
-        ours = seen_in(root)
-        try:
-            restore_topics(job(backup, root, steps=Steps(last), may_link=False), ["keys", "lines"])
-        except Killed:
-            left = seen_in(root)
-            assert left.items() <= (ours | whole).items()
-        else:
-            break
-        if last % 8:
-            opened(root).close(now_ms())  # takes away what nobody will complete
-            assert not list(root.glob("*-delete"))
-        if not left.keys() & whole.keys() or not last % 8:
-            restore_topics(job(backup, root, may_link=False), ["keys", "lines"])
-            assert seen_in(root) == ours | whole
-    assert last > 20
