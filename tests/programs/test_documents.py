@@ -3,7 +3,8 @@
 import re
 from pathlib import Path
 
-from tests.programs.documents import GUIDE, rows
+from logfs.cli.configfile import read_mount_file
+from tests.programs.documents import GUIDE, block_with, rows
 
 NOT_RUN = "Fluent Bit, Fluentd, Filebeat, Vector"
 """No package of Debian has them; the guide says so."""
@@ -21,3 +22,12 @@ def test_what_is_not_run_says_so() -> None:
     text = " ".join(GUIDE.read_text().split())
     assert "They have not been run beside logfs" in text
     assert all(f"**{name}**" in text for name in NOT_RUN.split(", "))
+
+
+def test_the_configuration_is_understood(tmp_path: Path) -> None:
+    path = tmp_path / "logs.toml"
+    path.write_text(block_with("mountpoint = ", Path("/mnt/logs")))
+    mount = read_mount_file(str(path))
+    assert (mount.data, mount.mountpoint) == ("/var/lib/logfs", "/mnt/logs")
+    assert mount.options == ("allow_other",)
+    assert mount.settings == {"log.retention.hours": "168"}
