@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.mounting import wait_until
 from tests.programs.conftest import Logs
 from tests.programs.documents import block_with, line_for
 from tests.programs.running import Child
@@ -50,6 +51,18 @@ def test_a_file_handler_appends_until_logfs_restarts(own: Logs, tmp_path: Path) 
         application.log("three")
     assert app(own) == ["one", "two"]
     assert "not connected" in application.said
+
+
+def test_a_watched_handler_raises_where_it_is_called(own: Logs, tmp_path: Path) -> None:
+    line = line_for("Python logging", own.point)
+    handler = line.replace("logging.FileHandler", "logging.handlers.WatchedFileHandler")
+    with Application(handler, tmp_path) as application:
+        application.log("one")
+        own.mount.kill()
+        application.tell("two")
+        wait_until(lambda: "Traceback" in application.said, "it has ended")
+        wait_until(lambda: "not connected" in application.said, "it has said why")
+        assert "logged two" not in application.said
 
 
 def test_a_handler_that_reopens_goes_on(own: Logs, tmp_path: Path) -> None:
