@@ -17,7 +17,7 @@ from logfs.log.losses import Loss
 from logfs.log.names import FileKind, FileSuffix
 from logfs.log.producers.snapshots import ENTRY, HEADER, decode_snapshot, snapshot_name
 from logfs.log.topics import effective_config, read_properties
-from logfs.log.verifying.findings import Finding, note
+from logfs.log.verifying.findings import Finding, Level, note
 
 _KNOWN = {
     names.LEADER_EPOCH_CHECKPOINT,
@@ -156,8 +156,16 @@ def find_leftovers(
         listed: The names of its files.
         bases: Base offsets of its segments.
     """
-    found = (_judge(f"{directory}/{name}", name, bases) for name in sorted(listed))
-    return [finding for finding in found if finding is not None]
+    found = [_judge(f"{directory}/{name}", name, bases) for name in sorted(listed)]
+    alike: dict[tuple[str, str], list[Finding]] = {}
+    for finding in found:
+        if finding is not None and finding.level is Level.NOTE:
+            alike.setdefault((finding.problem, finding.remedy), []).append(finding)
+    notes = [
+        notes[0] if len(notes) == 1 else note(directory, f"{len(notes)} files: {what}", remedy)
+        for (what, remedy), notes in alike.items()
+    ]
+    return [f for f in found if f is not None and f.level is Level.DAMAGE] + notes
 
 
 def _judge(file: str, name: str, bases: Collection[int]) -> Finding | None:
