@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from logfs.cli.du import du
 from tests.cli.conftest import Call, Mounted, fill, run
+from tests.cli.examples import arguments_of, examples_of
 
 LINES = b"".join(b"line %d\n" % n for n in range(1000))
 
@@ -40,6 +42,13 @@ def test_topics_and_partitions(logfs: Call, data: Path) -> None:
         assert row["disk"] == row["log"] + row["index"] + row["other"]
     assert list(rows(logfs, data, "--all"))[:3] == ["orders/0", "orders/1", "other/0"]
     assert list(rows(logfs, data / "orders", data / "other")) == ["orders/0", "orders/1", "other/0"]
+
+
+@pytest.mark.parametrize("example", examples_of(du))
+def test_the_examples(logfs: Call, data: Path, example: str) -> None:
+    status, out, errors = logfs(*arguments_of(example, data))
+    assert (status, errors) == (0, [])
+    assert b"orders" in out
 
 
 def test_a_table_for_people(logfs: Call, data: Path) -> None:

@@ -1,7 +1,6 @@
 """``logfs plan``: what it prints, for a topic to be and for a directory that is."""
 
 import json
-import shlex
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,9 @@ import pytest
 from logfs.cli.plan import plan
 from logfs.cli.quantities import duration, format_duration, size
 from tests.cli.conftest import Call, Mounted, fill, run
+from tests.cli.examples import arguments_of, examples_of
 
 LINES = b"".join(b"line %d\n" % n for n in range(1000))
-
-
-def examples() -> list[str]:
-    """Return the command lines in the help text."""
-    text = plan.help or ""
-    return [line.strip() for line in text.splitlines() if line.strip().startswith("logfs plan")]
 
 
 @pytest.fixture
@@ -25,9 +19,9 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-@pytest.mark.parametrize("example", [line for line in examples() if "--rate" in line])
+@pytest.mark.parametrize("example", [line for line in examples_of(plan) if "--rate" in line])
 def test_the_examples(logfs: Call, example: str) -> None:
-    arguments = shlex.split(example)[1:]
+    arguments = arguments_of(example, Path())
     status, out, errors = logfs(*arguments)
     assert (status, errors) == (0, [])
     assert b"disk needed" in out
@@ -39,7 +33,7 @@ def test_the_examples(logfs: Call, example: str) -> None:
 
 
 def test_there_are_examples_of_both_kinds() -> None:
-    assert [("--rate" in line) for line in examples()] == [True, True, True, True, False]
+    assert [("--rate" in line) for line in examples_of(plan)] == [True, True, True, True, False]
 
 
 def test_records_and_bytes_are_the_same(logfs: Call) -> None:

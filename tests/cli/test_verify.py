@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from logfs.cli.verify import verify
 from tests.cli.conftest import Call, Mounted, fill, run
+from tests.cli.examples import arguments_of, examples_of
 
 LINES = b"".join(b"line %d\n" % n for n in range(200))
 
@@ -59,6 +61,14 @@ def test_json(logfs: Call, data: Path) -> None:
     assert (note["level"], note["file"]) == ("note", "notes")
     assert damage.keys() == {"level", "file", "position", "line", "problem", "expected", "remedy"}
     assert (damage["file"], damage["position"]) == (f"orders-0/{0:020}.log", 0)
+
+
+@pytest.mark.parametrize("example", examples_of(verify))
+def test_the_examples(logfs: Call, data: Path, example: str) -> None:
+    fill(data, {"payments/3": LINES})
+    status, out, errors = logfs(*arguments_of(example, data))
+    assert (status, errors) == (0, [])
+    assert bool(out) == ("--quiet" not in example)
 
 
 def test_a_note_is_no_damage(logfs: Call, data: Path) -> None:

@@ -139,6 +139,16 @@ def test_any_byte_of_a_log_that_is_changed_is_found(data: st.DataObject) -> None
     assert (name, batch) in places(check(bench.disk).damages)
 
 
+@settings(max_examples=40, deadline=None)
+@given(data=st.data())
+def test_any_byte_of_a_compacted_log_that_is_changed_is_found(data: st.DataObject) -> None:
+    bench = compacted()
+    name = data.draw(st.sampled_from([n for n in bench.names(".log") if bench.file(n)]))
+    at = data.draw(st.integers(0, len(bench.file(name)) - 1))
+    flip(bench, name, at, data.draw(st.integers(1, 255)))
+    assert check(bench.disk).damages != []
+
+
 class Meanwhile:
     """Has something done to a store while its directory is looked at, every few operations."""
 

@@ -178,7 +178,8 @@ class Walk:
         count = int.from_bytes(header[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
         follower = self.log.pread(8, behind)
         next_offset = self.builder.next_offset + (count if header[_MAGIC_AT] > 1 else 1)
-        if len(follower) == 8 and int.from_bytes(follower, "big") == base_offset + count:
+        offset = int.from_bytes(follower, "big") if len(follower) == 8 else next_offset
+        if base_offset + count <= offset < next_offset:
             # The one in front of it was too far ahead: from here on all is well.
             self._move(position, base_offset)
             self.bad.append(Bad(position, 0, why))
