@@ -26,10 +26,10 @@ class Store:
         isolation_level: What its partitions show of transactions.
     """
 
-    def __init__(self, data: str, isolation_level: IsolationLevel) -> None:
+    def __init__(self, data: str, isolation_level: IsolationLevel, writer: Writer) -> None:
         self.data = data
         self.isolation_level = isolation_level
-        self._writer = Writer.of(data)
+        self._writer = writer
         self._is_closed = False
         self._partitions: dict[tuple[TopicPartition, IsolationLevel], Partition] = {}
 
@@ -192,4 +192,5 @@ def _directory(path: str) -> Place:
 
 def _store(place: Place, isolation_level: str | None) -> Store:
     level = shown_level(place) if isolation_level is None else IsolationLevel(isolation_level)
-    return Store(data_directory(place), level)
+    data = data_directory(place)
+    return Store(data, level, Writer.of(data, may_own=not place.is_mount))

@@ -13,7 +13,7 @@ from typing import TypeVar
 from logfs.client import Daemon
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
-from logfs.errors import ControlError, LockedError
+from logfs.errors import ControlError, LockedError, ReadOnlyError
 from logfs.library.owner import owned
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
@@ -26,7 +26,7 @@ from logfs.types import TopicPartition
 T = TypeVar("T")
 
 
-_shared: dict[tuple[int, str], "Writer"] = {}
+_shared: dict[tuple[int, str, bool], "Writer"] = {}
 _sharing = threading.Lock()
 
 
@@ -36,8 +36,9 @@ class Writer:
     All of a process that write to one directory share one: there is one lock. Get it from ``of``.
     """
 
-    def __init__(self, data: str) -> None:
+    def __init__(self, data: str, *, may_own: bool) -> None:
         self._data = data
+        self._may_own = may_own
         self._users = 0
         self._now_ms = system_clock().now_ms
         self._lock = threading.RLock()
@@ -45,10 +46,14 @@ class Writer:
         self._store: LogStore | None = None
 
     @classmethod
-    def of(cls, data: str) -> "Writer":
-        """Return the writer of a data directory, an absolute path without links; ``close`` it."""
+    def of(cls, data: str, *, may_own: bool) -> "Writer":
+        """Return the writer of a data directory, an absolute path without links; ``close`` it.
+
+        Without ``may_own`` it never takes the lock: a mount that is read-only says so.
+        """
         with _sharing:
-            writer = _shared.setdefault((os.getpid(), data), cls(data))
+            key = os.getpid(), data, may_own
+            writer = _shared.setdefault(key, cls(data, may_own=may_own))
             writer._users += 1
             return writer
 
@@ -119,6 +124,7 @@ class Writer:
 
         Raises:
             LockedError: Somebody owns the directory who cannot be asked.
+            ReadOnlyError: It was named by a mount point, and nobody owns it.
             ControlError: The daemon has gone before it answered.
             LogfsError, OSError: What was met.
         """
@@ -142,7 +148,7 @@ class Writer:
             self._users -= 1
             if self._users:
                 return
-            _shared.pop((os.getpid(), self._data), None)
+            _shared.pop((os.getpid(), self._data, self._may_own), None)
             self._let_daemon_go()
             store, self._store = self._store, None
             if store is not None:
@@ -152,6 +158,8 @@ class Writer:
         self._daemon = Daemon.connect(self._data)
         if self._daemon is not None:
             return
+        if not self._may_own:
+            raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
         try:
             self._store = LogStore.open(
                 PosixDisk(self._data),

@@ -15,7 +15,7 @@ From the outside in::
                      open files that write
       producers/     idempotent and transactional producers: state, snapshots, aborted transactions
       epochs         leader epochs
-    reading/       addresses, look-ups, cursors, open files that read
+    reading/       addresses, look-ups, open files that read, cursors over text and over records
     segments/      what readers see: the snapshot, its segments, the table of them
     indexes/       the index files
     following/     a directory that a broker is writing

@@ -8,7 +8,7 @@ import pytest
 
 import logfs
 from logfs.client import Daemon
-from logfs.errors import ControlError
+from logfs.errors import ControlError, ReadOnlyError
 from tests.mounting import Mount, wait_until
 
 pytestmark = pytest.mark.fuse
@@ -155,3 +155,20 @@ def test_followers_see_everything_while_the_daemon_compacts_rolls_and_trims(moun
         assert {record.offset for record in kept} <= set(offsets)
         last = {n % 40: 2900 + n for n in range(100)}
         assert {int(record.key or b""): record.offset for record in kept} == last
+
+
+def test_through_a_read_only_mount_nothing_is_written(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    with logfs.open_store(tmp_path / "data") as store:
+        store.create_topic("orders")
+        store.partition("orders").append(b"v")
+    with (
+        Mount(tmp_path / "data", tmp_path / "mnt", "ro") as mount,
+        logfs.open(mount.point / "orders" / "0") as orders,
+    ):
+        assert values(orders.read()) == [b"v"]
+        with pytest.raises(ReadOnlyError, match="read-only"):
+            orders.append(b"w")
+        with logfs.open(mount.data / "orders" / "0") as behind:  # whose is it? nobody's
+            behind.append(b"w")
+        assert values(orders.follow("earliest", 2)) == [b"v", b"w"]
