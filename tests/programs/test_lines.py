@@ -52,7 +52,7 @@ def test_cron(logs: Logs, tmp_path: Path) -> None:
 def test_logrotate_changes_nothing(logs: Logs, tmp_path: Path, directive: str) -> None:
     log = logs.point / "web" / "0"
     conf = tmp_path / "logrotate.conf"
-    conf.write_text(f"{log} {{\n  su root root\n  rotate 3\n  {directive}\n}}\n")
+    conf.write_text(f"{log} {{\n  rotate 3\n  {directive}\n}}\n")
     result = shell(f"logrotate --force --state {tmp_path}/state {conf}", tmp_path)
     assert "Operation not permitted" in result.stderr
     assert log.read_text().splitlines() == logs.web
