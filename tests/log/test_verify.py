@@ -63,6 +63,22 @@ def test_a_wrong_batch_is_one_finding(name: str) -> None:
     assert places(found) == [place]
 
 
+def test_an_end_that_is_cut_is_one_finding_that_says_what_comes() -> None:
+    bench = Bench({"index.interval.bytes": "100"})
+    bench.write(*(b"line %d" % n for n in range(40)))
+    bench.disk.kill()
+    name = bench.names(".log")[0]
+    data = bench.file(name)
+    bench.put(name, data[:-9])
+    [finding] = check(bench.disk).damages
+    assert places([finding]) == [(name, batches_in(data)[-1][0])]
+    assert "the next start cuts the log here, and keeps what it cuts" in finding.remedy
+    bench.put(name, data[: batches_in(data)[20][0]])
+    found = check(bench.disk).damages
+    assert {f.file.rpartition(".")[2] for f in found} == {"index", "textindex"}
+    assert {f.remedy for f in found} == {"the next start makes it anew"}
+
+
 @pytest.mark.parametrize("byte", [1, 8, 11, 16, 66])
 def test_no_damage_hides_another(byte: int) -> None:
     """Whatever is wrong with a batch, those behind the next entry of the index are checked."""

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import sub
 
-from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, without_zero_tail
+from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat, without_zero_tail
 from logfs.log.verifying.findings import Finding, note
 from logfs.log.verifying.walking import Chunk, are_among
 
 REBUILD = "look-ups pass it by; remove the file, and the next start makes it anew"
+REBUILT = "the next start makes it anew"
 _TIME = struct.Struct(">qi")
 _INT64 = struct.Struct(">q")
 _MAX_TIMESTAMP_AT = 35
@@ -28,17 +29,23 @@ _SPARSE_BYTES = 1 << 20
 
 
 def take_entries(
-    data: bytes, entry_bytes: int, name: str, header_bytes: int = 0, *, may_grow: bool
+    data: bytes,
+    form: IndexFormat,
+    name: str,
+    remedy: str,
+    *,
+    may_grow: bool,
 ) -> tuple[memoryview, list[Finding]]:
     """Return the whole entries of an index file, and what is wrong with its length.
 
     Args:
         data: The whole file.
-        entry_bytes: Of one entry.
+        form: What it is made of.
         name: The file.
-        header_bytes: In front of the entries.
+        remedy: What to do if it is wrong.
         may_grow: It belongs to the segment that is appended to: unused entries at its end are zero.
     """
+    header_bytes, entry_bytes = form.header_bytes, form.entry_bytes
     body = memoryview(data)[header_bytes:]
     rest = len(body) % entry_bytes
     whole = body[: len(body) - rest]
@@ -52,7 +59,7 @@ def take_entries(
         unused = (len(whole) - len(used)) // entry_bytes
         problem, expected = f"{unused} entries of zeros at the end of a sealed index", "none"
         at = header_bytes + len(used)
-    return used, [Finding(name, at, problem, expected, REBUILD)]
+    return used, [Finding(name, at, problem, expected, remedy)]
 
 
 class OffsetIndexCheck:
@@ -63,11 +70,21 @@ class OffsetIndexCheck:
         positions: File positions that entries name, in order.
     """
 
-    def __init__(self, name: str, data: bytes, base_offset: int, *, may_grow: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        data: bytes,
+        base_offset: int,
+        remedy: str = REBUILD,
+        *,
+        may_grow: bool,
+    ) -> None:
         self._name = name
+        self._remedy = remedy
         self._base_offset = base_offset
-        size = OFFSET_INDEX.entry_bytes
-        entries, self.findings = take_entries(data, size, name, may_grow=may_grow)
+        entries, self.findings = take_entries(
+            data, OFFSET_INDEX, name, remedy, may_grow=may_grow
+        )  # fmt: skip
         numbers = array("i", bytes(entries))
         numbers.byteswap()
         self._offsets, places = numbers[::2], numbers[1::2]
@@ -121,7 +138,7 @@ class OffsetIndexCheck:
     def _add(self, number: int, problem: str, expected: str) -> None:
         at = number * OFFSET_INDEX.entry_bytes
         problem = f"entry {number}: {problem}"
-        self.findings.append(Finding(self._name, at, problem, expected, REBUILD))
+        self.findings.append(Finding(self._name, at, problem, expected, self._remedy))
 
 
 class TimeIndexCheck:
@@ -131,12 +148,20 @@ class TimeIndexCheck:
         findings: What was found so far.
     """
 
-    def __init__(self, name: str, data: bytes, base_offset: int, *, may_grow: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        data: bytes,
+        base_offset: int,
+        remedy: str = REBUILD,
+        *,
+        may_grow: bool,
+    ) -> None:
         self._name = name
+        self._remedy = remedy
         self._base_offset = base_offset
         self._may_grow = may_grow
-        size = TIME_INDEX.entry_bytes
-        entries, self.findings = take_entries(data, size, name, may_grow=may_grow)
+        entries, self.findings = take_entries(data, TIME_INDEX, name, remedy, may_grow=may_grow)
         self._entries = bytes(entries)
         rows = [*_TIME.iter_unpack(self._entries)]
         self._times, offsets = [t for t, _ in rows], [o for _, o in rows]
@@ -176,7 +201,7 @@ class TimeIndexCheck:
         largest = self._times[-1] if self._times else -1
         if not self._may_grow and largest < max_timestamp and not self._is_largest_empty:
             problem = f"the last entry has timestamp {largest}"
-            size, remedy = len(self._entries), REBUILD
+            size, remedy = len(self._entries), self._remedy
             self.findings.append(Finding(self._name, size, problem, str(max_timestamp), remedy))
 
     def _judge(self, number: int, chunk: Chunk) -> None:
@@ -201,7 +226,7 @@ class TimeIndexCheck:
     def _add(self, number: int, problem: str, expected: str) -> None:
         at = number * TIME_INDEX.entry_bytes
         problem = f"entry {number}: {problem}"
-        self.findings.append(Finding(self._name, at, problem, expected, REBUILD))
+        self.findings.append(Finding(self._name, at, problem, expected, self._remedy))
 
 
 def _sorted(values: Sequence[int]) -> Sequence[int]:

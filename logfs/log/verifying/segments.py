@@ -14,7 +14,7 @@ from logfs.log.checkpoints import EpochEntry
 from logfs.log.names import MAX_OFFSET, FileKind, format_segment_file
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.verifying.findings import Finding
-from logfs.log.verifying.indexes import OffsetIndexCheck, TimeIndexCheck
+from logfs.log.verifying.indexes import REBUILD, REBUILT, OffsetIndexCheck, TimeIndexCheck
 from logfs.log.verifying.texts import LOST, TextIndexCheck
 from logfs.log.verifying.transactions import TransactionCheck
 from logfs.log.verifying.walking import Bad, Chunk, Walk
@@ -136,18 +136,20 @@ class _Segment:
         self._findings = self._report.findings
         # Before the size of the log is asked for: entries are written behind what they speak of.
         may_grow, base = task.may_grow, task.base_offset
+        remedy = REBUILT if task.will_recover else REBUILD
         self._offsets = OffsetIndexCheck(
-            task.name(FileKind.OFFSET_INDEX), self._read(FileKind.OFFSET_INDEX), base,
+            task.name(FileKind.OFFSET_INDEX), self._read(FileKind.OFFSET_INDEX), base, remedy,
             may_grow=may_grow,
         )  # fmt: skip
         self._times = TimeIndexCheck(
-            task.name(FileKind.TIME_INDEX), self._read(FileKind.TIME_INDEX), base,
+            task.name(FileKind.TIME_INDEX), self._read(FileKind.TIME_INDEX), base, remedy,
             may_grow=may_grow,
         )  # fmt: skip
         self._texts = None
         if FileKind.TEXT_INDEX in task.kinds:
             self._texts = TextIndexCheck(
                 task.name(FileKind.TEXT_INDEX), self._read(FileKind.TEXT_INDEX), base,
+                LOST if task.entry is not None and task.entry.has_gaps else remedy,
                 may_grow=may_grow, may_have_gaps=self._may_have_gaps,
             )  # fmt: skip
         self._transactions = TransactionCheck(
@@ -193,11 +195,13 @@ class _Segment:
         self._note_missing()
         limit = 8 * (max(task.interval_bytes, 4096) + largest)
         if not task.is_last or not task.is_live:
-            self._offsets.finish(builder.file_position, limit)
+            # Entries of what cannot be read at the end are not to blame.
+            end = builder.file_position if walk.tail is None else walk.size
+            self._offsets.finish(end, limit)
             last_offset = MAX_OFFSET if report.unreadable else builder.next_offset - 1
             self._times.finish(last_offset, builder.max_timestamp)
             if self._texts is not None:
-                self._texts.finish(builder.file_position)
+                self._texts.finish(end)
         for check in (self._offsets, self._times, self._texts, self._transactions):
             if check is not None:
                 self._findings += check.findings
@@ -313,7 +317,7 @@ class _Segment:
         for kind in kinds:
             if kind not in self._task.kinds:
                 is_lost = kind is FileKind.TEXT_INDEX and entry is not None and entry.has_gaps
-                remedy = LOST if is_lost else "the next start makes it anew"
+                remedy = LOST if is_lost else REBUILT
                 self._findings.append(Finding(self._task.name(kind), None, "missing", "", remedy))
 
     def _read(self, kind: FileKind) -> bytes:

@@ -36,12 +36,19 @@ class TextIndexCheck:
     """
 
     def __init__(
-        self, name: str, data: bytes, base_offset: int, *, may_grow: bool, may_have_gaps: bool
+        self,
+        name: str,
+        data: bytes,
+        base_offset: int,
+        remedy: str = REBUILD,
+        *,
+        may_grow: bool,
+        may_have_gaps: bool,
     ) -> None:
         self._name = name
         self.base_offset = base_offset
         self._may_have_gaps = may_have_gaps
-        self._remedy = LOST if may_have_gaps else REBUILD
+        self._remedy = remedy
         self.size_bytes = len(data)
         self.gaps = Positions()
         self.is_loose = False
@@ -59,7 +66,7 @@ class TextIndexCheck:
         except CorruptIndexError as error:
             self.findings.append(Finding(name, 0, str(error), "", self._remedy))
         else:
-            found = take_entries(data, _ENTRY, name, header, may_grow=may_grow)
+            found = take_entries(data, TEXT_INDEX, name, remedy, may_grow=may_grow)
             self._entries, self.findings = found
             self._take_positions()
 
