@@ -129,6 +129,17 @@ def test_refusals(logfs: Call, data: Path, tmp_path: Path) -> None:
         assert reason in errors[0], errors
 
 
+def test_what_somebody_writes_who_cannot_be_asked_is_refused(
+    logfs: Call, data: Path, tmp_path: Path
+) -> None:
+    store = open_store(data)
+    status, _, (error,) = logfs("backup", data, tmp_path / "backup")
+    assert status == 1
+    assert "written by a process that is no daemon of logfs" in error
+    store.close(now_ms())
+    assert logfs("backup", data, tmp_path / "backup").status == 0
+
+
 def test_an_interrupted_one_is_named_and_completed(logfs: Call, data: Path, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     logfs("backup", data, backup)

@@ -38,6 +38,18 @@ _PATIENT_ATTEMPTS = 100
 _SNAPSHOTS_COPIED = 2
 
 
+class DamagedCopyError(BackupError):
+    """A copy has lost its end, which is damaged in the source.
+
+    Attributes:
+        row: What is in the backup.
+    """
+
+    def __init__(self, message: str, row: BackedUp) -> None:
+        super().__init__(message)
+        self.row = row
+
+
 class _Plan(NamedTuple):
     """What is to be taken of a partition.
 
@@ -61,11 +73,13 @@ def back_up_running(job: Job, topic_partition: TopicPartition, ask: Ask) -> Back
 
     Raises:
         NoSuchTopicError, NoSuchPartitionError: It has been deleted.
-        BackupError: It changes faster than it can be copied, or the copy is not what it should be.
+        DamagedCopyError: The copy is whole but for the end of the log, which is damaged.
+        BackupError: It changes faster than it can be copied; the target has a part of it.
         LogfsError, OSError: What the daemon or the disk met.
     """
     directory = topic_partition.directory
     job.make_directory(directory)
+    why = ""
     for attempt in range(_ATTEMPTS):
         point = ask(topic_partition)
         try:
@@ -74,7 +88,8 @@ def back_up_running(job: Job, topic_partition: TopicPartition, ask: Ask) -> Back
             kept = _take_segments(job, directory, plan)
             kept |= _take_others(job, directory, plan)
             _check_unchanged(job, directory, plan)
-        except ChangedError:
+        except ChangedError as error:
+            why = str(error)
             job.pause()
             continue
         for name, data in unfinished.items():
@@ -82,8 +97,8 @@ def back_up_running(job: Job, topic_partition: TopicPartition, ask: Ask) -> Back
         job.clear(directory, {*kept, *unfinished})
         return _close(job, topic_partition, plan)
     raise BackupError(
-        f"{topic_partition} has changed {_ATTEMPTS} times while it was copied: try again when "
-        "fewer segments are rolled and compacted"
+        f"it has changed {_ATTEMPTS} times while it was copied ({why}): 'logfs verify' says "
+        "whether it is whole; if it is, try again when fewer segments are rolled and compacted"
     )
 
 
@@ -123,7 +138,7 @@ def _look(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Plan:
     active = format_segment_file(point.base_offset, FileKind.LOG)
     is_whole = logs == wanted or bool(table.state.pending)
     if not is_whole or point.base_offset not in wanted or inodes.get(active) != point.inode:
-        raise ChangedError("segments are just being renamed")
+        raise ChangedError("not all segments of the table are there")
     return _Plan(point, table, raw, inodes, dict(sorted(files.items())))
 
 
@@ -256,9 +271,10 @@ def _close(job: Job, topic_partition: TopicPartition, plan: _Plan) -> BackedUp:
     log.close()
     job.target.sync_directory(directory)
     if log.log_end_offset != point.end_offset:
-        raise BackupError(
-            f"{topic_partition}: the copy ends at offset {log.log_end_offset}, the log at "
-            f"{point.end_offset}: its active segment is damaged; 'logfs verify' says where"
+        raise DamagedCopyError(
+            f"the copy ends at offset {log.log_end_offset}, the log at {point.end_offset}: its "
+            "active segment is damaged; 'logfs verify' says where",
+            backed_up(log),
         )
     return backed_up(log)
 

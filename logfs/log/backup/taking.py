@@ -27,7 +27,7 @@ from logfs.log.backup.manifest import (
     write_manifest,
 )
 from logfs.log.backup.resting import copy_resting
-from logfs.log.backup.running import Ask, back_up_running
+from logfs.log.backup.running import Ask, DamagedCopyError, back_up_running
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleaning.checkpoint import read_cleaner_offsets
 from logfs.log.loading.given import Loading
@@ -90,8 +90,13 @@ def back_up(
         except (NoSuchTopicError, NoSuchPartitionError):
             job.loose(topic_partition)  # deleted since
             continue
+        except DamagedCopyError as error:
+            problems.append(f"{topic_partition}: {error}")
+            row = error.row
         except (LogOfflineError, BackupError) as error:
             problems.append(f"{topic_partition}: {error}")
+            if ask is not None:
+                job.loose(topic_partition)  # a part of it, which could pass for all
             continue
         done.append(row)
     if ask is None and _read_root(job).is_clean != root.is_clean:

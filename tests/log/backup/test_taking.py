@@ -266,3 +266,29 @@ def test_a_topic_that_is_deleted_meanwhile_is_left_out(
     made = back_up(job(data, tmp_path / "backup"), "data", ask)
     assert (made.problems, [row.topic for row in made.partitions]) == ([], ["lines"])
     assert seen_in(tmp_path / "backup") == seen_now(store)
+
+
+def test_a_segment_that_is_gone_for_good_is_said(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    (data / store.partition("lines", 0).snapshot.segments[2].name).unlink()
+    made = back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    assert [row.topic for row in made.partitions] == ["keys"]
+    (problem,) = made.problems
+    assert problem.startswith("lines/0: it has changed 200 times while it was copied (not all ")
+    assert seen_in(tmp_path / "backup").keys() == {KEYS}
+
+
+@pytest.mark.allow_log("lines/0")
+def test_a_log_whose_end_is_damaged_is_backed_up_up_to_there(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    path = data / store.partition("lines", 0).snapshot.active.name
+    damaged = bytearray(path.read_bytes())
+    damaged[-3] ^= 1
+    path.write_bytes(damaged)
+    made = back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    (problem,) = made.problems
+    assert problem.startswith("lines/0: the copy ends at offset 240, the log at 241: its active")
+    runs = seen_in(tmp_path / "backup")[LINES].runs["TEXT"]
+    assert runs[-1][1].endswith(b"line 239\n")
