@@ -43,11 +43,12 @@ class Stream:
         offset: Where the last batch ended, as in the checkpoint.
     """
 
-    def __init__(self, logs: Logs, offset: object = None, **options: str) -> None:
+    def __init__(self, logs: Logs | Path, offset: object = None, **options: str) -> None:
         from logfs.spark.streaming import LogfsStreamReader
 
         named = {name.replace("_", "."): text for name, text in options.items()}
-        parsed = parse_options({"path": str(logs.path), **named}, UTC, is_stream=True)
+        path = logs if isinstance(logs, Path) else logs.path
+        parsed = parse_options({"path": str(path), **named}, UTC, is_stream=True)
         wanted = [("topic", "string"), ("partition", "int"), ("offset", "bigint")]
         self.reader = LogfsStreamReader(parsed, chosen(wanted))
         first = self.reader.initialOffset() if offset is None else offset
