@@ -19,6 +19,7 @@ from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.theirs import SMALL, TOPICS, batches, fill_topic, numbered
 from tests.log.support import lengths_of, read_all
 from tests.mounting import Mount, now_ms, output
+from tests.spark import reading as spark
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -149,6 +150,13 @@ def test_a_reader_sees_what_a_consumer_sees(seen: Seen, name: str, level: str) -
     assert ours.parse(read_all(file, 1 << 16)) == expected
     address = PartitionAddress(0, Earliest(), Latest(), Suffix.JSONL)
     assert content(resolve(log, address, now_ms(), LEVELS[level])) == expected
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("level", LEVELS)
+def test_spark_reads_what_a_consumer_sees(seen: Seen, level: str) -> None:
+    for name in NAMES:
+        assert spark.records(seen.data, name, level) == seen.records[level][name], name
 
 
 @pytest.mark.parametrize("name", NAMES)

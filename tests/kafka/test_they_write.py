@@ -19,6 +19,7 @@ from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.theirs import TIME_MS, TOPICS, fill
 from tests.log.verifying import check
 from tests.mounting import Mount
+from tests.spark import reading as spark
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -131,6 +132,13 @@ def test_a_reader_finds_what_a_consumer_finds(written: Written, name: str) -> No
     assert log.log_start_offset == seen.start
     assert log.log_end_offset == seen.ends[READ_UNCOMMITTED]
     assert log.last_stable_offset == seen.ends[READ_COMMITTED]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("level", LEVELS)
+def test_spark_reads_what_a_consumer_reads(written: Written, level: str) -> None:
+    for name, seen in written.seen.items():
+        assert spark.records(written.data, name, level) == seen.records[level], name
 
 
 @pytest.mark.allow_log(PREALLOCATED)

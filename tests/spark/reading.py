@@ -43,6 +43,24 @@ def places(path: Path | str, **options: str) -> dict[str, list[int]]:
     return found
 
 
+def records(path: Path | str, topic: str, level: str) -> list[Record]:
+    """The records of partition 0 of a topic, as an isolation level shows them."""
+    from datetime import datetime
+
+    wanted = ("offset", "timestamp", "key", "value", "headers")
+    found = []
+    for row in rows(path, wanted, subscribe=topic, kafka_isolation_level=level):
+        offset, moment, key, value, headers = row
+        assert isinstance(offset, int)
+        assert isinstance(moment, datetime)
+        assert key is None or isinstance(key, bytes)
+        assert value is None or isinstance(value, bytes)
+        assert headers is None or isinstance(headers, list)
+        pairs = tuple((one["key"].encode(), one["value"]) for one in headers or ())
+        found.append(Record(offset, round(moment.timestamp() * 1000), key, value, pairs))
+    return found
+
+
 def expected(written: Mapping[TopicPartition, list[Record]]) -> list[Row]:
     """All columns of what was written, in order; times in microseconds."""
     return [
