@@ -9,8 +9,11 @@ import pytest
 from logfs.errors import (
     InvalidConfigError,
 )
+from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.record import Record
 from logfs.types import TopicPartition
+from tests.log.transactions import ABORT, COMMIT, append_batch, marker
+from tests.records import oracle
 from tests.spark.logs import START_MS, Logs
 from tests.spark.reading import expected, places, plain, rows, tasks
 
@@ -236,3 +239,33 @@ def test_small_partitions_share_a_task_and_a_large_one_is_cut(logs: Logs) -> Non
     most = tasks(logs.path, ("offset",), subscribe="clicks", maxRecordsPerPartition="3")
     assert [len(task) for task in most] == [2, 2, 3, 3]
     assert [row for task in most for row in task] == [(n,) for n in range(10)]
+
+
+def test_aborted_records_and_those_of_an_open_transaction_are_hidden(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "data")
+    logs.topic("t")
+    log = logs.log("t")
+    for number, kind in ((0, COMMIT), (1, ABORT), (2, None)):
+        offset = log.log_end_offset
+        records = [Record(offset + n, START_MS, None, b"%d" % number) for n in range(2)]
+        fields = BatchFields(
+            producer_id=number, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+        data = encode_batch(records, fields)
+        append_batch(log, data, oracle.lengths(records), START_MS)
+        if kind is not None:
+            end = marker(number, log.log_end_offset, kind, START_MS)
+            append_batch(log, end, (0, 0, 0), START_MS)
+    assert places(logs.path) == {"t/0": [0, 1, 3, 4, 6, 7]}
+    assert places(logs.path, kafka_isolation_level="read_committed") == {"t/0": [0, 1]}
+
+
+def test_batches_of_few_large_records_and_of_many_small_ones(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "data")
+    logs.topic("t")
+    large, small = [b"x" * 900_000] * 5, [b"y"] * 1000
+    for value in large:
+        logs.write("t", 0, value)
+    logs.write("t", 0, *small)
+    found = rows(logs.path, ("topic", "partition", "value"))
+    assert found == [("t", 0, value) for value in large + small]

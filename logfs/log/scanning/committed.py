@@ -54,7 +54,7 @@ class Committed:
 
     def _state_at_end(self, snapshot: Snapshot, names: SegmentNames, now_ms: int) -> ProducerState:
         end = snapshot.end.offset
-        if self._state is None or end < self._done:
+        if self._state is None:
             segments = [(s, snapshot.end_of(n)[2]) for n, s in enumerate(snapshot.segments)]
             if not names.snapshots:
                 segments = segments[-1:]  # the log is as long as it may be
