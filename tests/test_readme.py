@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
-from logfs.spark.options import OPTIONS
 from tests.mounting import ROOT, Mount, environment_with_command, is_mounted, run, take_away
 from tests.transcripts import Shell, steps_of, table_of
 
@@ -33,12 +32,6 @@ def test_the_addresses_are_those_of_the_grammar(
     heading: str, table: tuple[tuple[str, str], ...]
 ) -> None:
     assert rows(heading) == [[as_cell(example), meaning] for example, meaning in table]
-
-
-def test_the_options_of_spark_are_those_there_are() -> None:
-    assert rows("option") == [
-        [as_cell(name), default, meaning] for name, default, meaning in OPTIONS
-    ]
 
 
 def test_links_lead_somewhere() -> None:

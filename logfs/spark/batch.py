@@ -44,9 +44,8 @@ class LogfsReader(DataSourceReader):
         ranges = {one: self._range(one, log, at) for one, log in logs.items()}
         return share_out(options, logs, ranges)
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read what a task is to read; see ``Work.read``."""
-        assert isinstance(partition, LogfsPartition)
         return self._work.read(partition)
 
     def _range(self, one: TopicPartition, log: SeenLog, at: int) -> tuple[int, int]:

@@ -140,9 +140,8 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # On workers
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read what a task is to read; see ``Work.read``."""
-        assert isinstance(partition, LogfsPartition)
         return self._work.read(partition)
 
     def _look(self) -> dict[TopicPartition, SeenLog]:

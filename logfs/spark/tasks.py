@@ -52,14 +52,19 @@ class Work(NamedTuple):
     level: IsolationLevel
     fails_on_loss: bool
 
-    def read(self, partition: LogfsPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         """Read what a task is to read.
+
+        Args:
+            partition: A ``LogfsPartition``; None, which Spark gives if there is none, is nothing.
 
         Raises:
             DataLossError: Records of it are gone, and that is a reason to stop.
             CorruptRecordError: A batch in it is damaged.
             OSError: The disk failed.
         """
+        if not isinstance(partition, LogfsPartition):
+            return
         wanted = taken(self.columns)
         for root, topic, number, start, end in partition.ranges:
             one = TopicPartition(topic, number)

@@ -76,6 +76,7 @@ def test_spark_reads_the_same(logs: Logs, spark: "SparkSession") -> None:
     assert [field.name for field in table.schema][-2:] == ["timestampType", "headers"]
     assert table.where("offset < 3").count() == 30 + 3
     assert table.count() == 610  # a filter before leaves nothing behind
+    assert spark.read.format("logfs").load(f"{logs.path}/empty").count() == 0
 
 
 def test_spark_reads_only_the_columns_of_a_schema(logs: Logs, spark: "SparkSession") -> None:
