@@ -1,5 +1,6 @@
 """Checking: nothing is found in what is whole, and every damage where it is."""
 
+import errno
 from collections.abc import Callable
 
 import pytest
@@ -61,6 +62,19 @@ def test_a_wrong_batch_is_one_finding(name: str) -> None:
     place = damage(bench)
     found = [f for f in check(bench.disk).damages if f.file.endswith(".log")]
     assert places(found) == [place]
+
+
+@pytest.mark.parametrize("kind", ["log", "index", "textindex"])
+def test_what_the_disk_cannot_read_is_a_finding(kind: str) -> None:
+    bench = plain()
+    name = f"{bench.names('.log')[1][:20]}.{kind}"
+    bench.disk.fail_next("pread", f"*/{name}")
+    found = check(bench.disk).damages
+    assert places(found) == [(name, 0 if kind == "log" else None)]
+    assert "Input/output error" in found[0].problem
+    bench.disk.fail_next("pread", f"*/{name}", errno.EACCES)
+    with pytest.raises(PermissionError):
+        check(bench.disk)
 
 
 def test_an_end_that_is_cut_is_one_finding_that_says_what_comes() -> None:

@@ -176,8 +176,10 @@ class PartitionCheck:
             end, base = report.next_offset, behind.base_offset
             before, task = self._tasks[report.base_offset], self._tasks[base]
             log = before.name(FileKind.LOG)
-            if end == base or any(finding.file == log for finding in report.findings):
-                continue  # or its end is not known
+            if end == base or report.unreadable:
+                continue  # or where it ends is not known
+            if any(finding.file == log for finding in report.findings):
+                continue
             if end > base:
                 problem, right = f"it begins at offset {base}", f"{end}, where the one before ends"
                 remedy = "reads of these offsets are not defined: restore both segments"

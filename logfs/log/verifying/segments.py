@@ -4,6 +4,7 @@
 both plain data, so that it can run in any thread, process or machine that has the files.
 """
 
+import errno
 import struct
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
@@ -118,15 +119,42 @@ def verify_segment(
         progress: Told of bytes of the ``.log`` as they are done.
 
     Raises:
-        OSError: The disk failed.
+        OSError: A file may not be opened. What the disk cannot read (EIO) is a finding.
     """
+    walk: Walk | None = None
     try:
-        return _Segment(disk, task).run(progress)
+        segment = _Segment(disk, task)
+        walk = segment.walk
+        return segment.run(progress)
     except FileNotFoundError:
         return SegmentReport(task.base_offset, is_gone=True)
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return _unreadable(disk, task, error, walk)
+
+
+def _unreadable(disk: Disk, task: SegmentTask, error: OSError, walk: Walk | None) -> SegmentReport:
+    """Report a segment of which the disk cannot read a file: the rest of it is not looked at."""
+    file = f"{task.directory}/{str(error.filename or '').rpartition('/')[2]}"
+    is_log = walk is not None and file == task.name(FileKind.LOG)
+    position = walk.builder.file_position if walk is not None and is_log else None
+    problem = f"it cannot be read: {error.strerror}"
+    remedy = "the disk is failing: save what can be read, and restore the rest from a backup"
+    finding = Finding(file, position, problem, "", remedy)
+    found = disk.stat(task.name(FileKind.LOG))
+    return SegmentReport(
+        task.base_offset, found.inode, size_bytes=found.size, unreadable=1, findings=[finding]
+    )
 
 
 class _Segment:
+    """The check of one segment.
+
+    Attributes:
+        walk: The way through its ``.log``.
+    """
+
     def __init__(self, disk: Disk, task: SegmentTask) -> None:
         self._disk = disk
         self._task = task
@@ -156,7 +184,7 @@ class _Segment:
             disk, task.directory, base, self._read(FileKind.TXN_INDEX),
             is_compacted=task.may_have_holes,
         )  # fmt: skip
-        self._walk = Walk(self._log, base, self._offsets.positions)
+        self.walk = Walk(self._log, base, self._offsets.positions)
         self._end = 0
         self._hole_at = -1
         self._last_at = 0
@@ -168,7 +196,7 @@ class _Segment:
         return entry is None or entry.has_gaps or entry.state is SegmentState.OPEN
 
     def run(self, progress: Progress) -> SegmentReport:
-        walk, largest = self._walk, 0
+        walk, largest = self.walk, 0
         for chunk in walk.chunks():
             largest = max(largest, (chunk.stop - chunk.start) // len(chunk.places))
             self._report_bad()
@@ -188,7 +216,7 @@ class _Segment:
         return self._report
 
     def _finish(self, largest: int) -> None:
-        task, walk, report = self._task, self._walk, self._report
+        task, walk, report = self._task, self.walk, self._report
         builder = walk.builder
         report.unreadable += walk.tail is not None
         self._check_end()
@@ -221,7 +249,7 @@ class _Segment:
 
     def _report_bad(self) -> None:
         remedy = CUT if self._task.will_recover else STAYS
-        new, self._walk.bad = self._walk.bad, []
+        new, self.walk.bad = self.walk.bad, []
         self._report.unreadable += len(new)
         for bad in new:
             if not bad.size:
@@ -292,7 +320,7 @@ class _Segment:
         return max(found, self._epoch[0]), stop
 
     def _check_end(self) -> None:
-        task, walk = self._task, self._walk
+        task, walk = self._task, self.walk
         if task.is_live and task.is_last:
             return  # what is no whole batch is not there yet
         if walk.tail is not None:
