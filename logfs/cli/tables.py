@@ -1,12 +1,16 @@
 """Tables: lines and colours on a terminal, plain columns anywhere else."""
 
+import shutil
 import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import click
 
+_GAP = "  "
+_LAST_COLUMN = 20
+"""So much of the last column has to fit into a line."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -18,18 +22,23 @@ class Column(NamedTuple):
 
 
 def show_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Print a table to stdout. No cell is empty, so that awk can count columns."""
-    if sys.stdout.isatty():
-        _show_rich(columns, rows)
-        return
+    """Print a table to stdout. No cell is empty, so that awk can count columns.
+
+    On a terminal the last column is wrapped if need be. One that is too narrow for the others gets
+    plain columns: a line that goes on in the next one is whole, a number that is cut is none.
+    """
     lines = [[column.title for column in columns], *rows]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
+    needed = sum(widths[:-1]) + len(_GAP) * len(widths) + min(widths[-1], _LAST_COLUMN)
+    if sys.stdout.isatty() and needed <= shutil.get_terminal_size().columns:
+        _show_rich(columns, rows)
+        return
     for line in lines:
         cells = (
             text.rjust(width) if column.is_number else text.ljust(width)
             for text, width, column in zip(line, widths, columns, strict=True)
         )
-        click.echo("  ".join(cells).rstrip())
+        click.echo(_GAP.join(cells).rstrip())
 
 
 def format_bytes(size: int) -> str:
@@ -57,8 +66,9 @@ def _show_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column.title, justify="right" if column.is_number else "left")
+    for number, column in enumerate(columns, start=1):
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        table.add_column(column.title, justify=justify, no_wrap=number < len(columns))
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # not str: that could hold markup
-    Console().print(table)
+    Console(width=shutil.get_terminal_size().columns).print(table)

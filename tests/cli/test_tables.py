@@ -35,18 +35,34 @@ def test_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-@pytest.mark.slow
-def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
-    fill(tmp_path / "data", {"orders/1": b""})
+def on_terminal(width: int, last: bytes, *arguments: str | Path) -> bytes:
+    """Call ``logfs`` on a terminal of some width; returns what it shows up to some text."""
     terminal, inside = pty.openpty()
-    environ = {**environment(), "COLUMNS": "80", "TERM": "dumb"}
-    done = subprocess.run(
-        command("topic", "list", tmp_path / "data"), check=False, stdout=inside, env=environ
-    )
+    environ = {**environment(), "COLUMNS": str(width), "TERM": "dumb"}
+    done = subprocess.run(command(*arguments), check=False, stdout=inside, env=environ)
     os.close(inside)
     shown = b""
-    while b"orders" not in shown:
+    while last not in shown:
         shown += os.read(terminal, 4096)
     os.close(terminal)
     assert done.returncode == 0
+    return shown
+
+
+@pytest.mark.slow
+def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
+    fill(tmp_path / "data", {"orders/1": b""})
+    shown = on_terminal(80, b"orders", "topic", "list", tmp_path / "data")
     assert b"PARTITIONS" in shown
+    assert "─".encode() in shown
+
+
+@pytest.mark.slow
+def test_a_narrow_terminal_cuts_nothing(tmp_path: Path) -> None:
+    fill(tmp_path / "data", {"orders/1": b"", "a-topic-with-a-long-name/0": b"x\n"})
+    for width in (60, 200):
+        shown = on_terminal(width, b"orders ", "status", tmp_path / "data")
+        assert ("─".encode() in shown) == (width == 200)
+        assert b"a-topic-with-a-long-name" in shown
+        assert b"PARTITIONS" in shown
+        assert "…".encode() not in shown
