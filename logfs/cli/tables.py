@@ -71,4 +71,5 @@ def _show_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None
         table.add_column(column.title, justify=justify, no_wrap=number < len(columns))
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))  # not str: that could hold markup
-    Console(width=shutil.get_terminal_size().columns).print(table)
+    width, height = shutil.get_terminal_size()
+    Console(width=width, height=height).print(table)
