@@ -15,6 +15,7 @@ from benchmarks.questions import (
     recovery,
     spark,
     verifying,
+    watching,
 )
 from benchmarks.results import Row
 from benchmarks.runner import Bench
@@ -36,6 +37,7 @@ QUESTIONS: dict[str, Question] = {
     "help": commands.helping,
     "print": commands.printing,
     "feed": commands.feeding,
+    "watch": watching.rows,
     "spark": spark.rows,
 }
 """Name on the command line -> what answers it, in the order of the table."""

@@ -65,7 +65,9 @@ def line_by_line(bench: Bench) -> Iterator[Row]:
     floor = mount_floor(bench).point
     plain = bench.directory / "plain"
     plain.touch()
-    runs = [_writer(path, writes) for path in (point / "t" / "0", floor / "t" / "0", plain)]
+    runs = [
+        make_writer(path, writes, 0.5) for path in (point / "t" / "0", floor / "t" / "0", plain)
+    ]
     ours, theirs, ordinary = alternate(runs, 2 * bench.pairs)
     yield compare(
         "line",
@@ -77,7 +79,8 @@ def line_by_line(bench: Bench) -> Iterator[Row]:
     )
 
 
-def _writer(path: Path, writes: int) -> Callable[[], float]:
+def make_writer(path: Path, writes: int, part: float) -> Callable[[], float]:
+    """Return what appends lines, one a write, and gives the time in us within which a part were."""
     line = numbered_lines(0, 1)
 
     def run() -> float:
@@ -94,6 +97,6 @@ def _writer(path: Path, writes: int) -> Callable[[], float]:
         finally:
             gc.enable()
             os.close(descriptor)
-        return percentile(times, 0.5) / 1000
+        return percentile(times, part) / 1000
 
     return run
