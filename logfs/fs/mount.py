@@ -275,7 +275,8 @@ async def _serve(
 async def _stop_on_signal(operations: Operations, supervisor: Supervisor) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for number in signals:
-            logger.info("stopping after %s", signal.Signals(number).name)
+            name = signal.Signals(number).name
+            logger.info("stopping after %s", name, extra={"fields": {"event": "stopping"}})
             supervisor.stopping()
             operations.waiting.end()
             pyfuse3.terminate()
@@ -287,7 +288,7 @@ async def _announce(point: str, supervisor: Supervisor) -> None:
     except OSError as error:
         logger.warning("the mount went away before it was ready: %s", error)
         return
-    logger.info("%s is mounted", point)
+    logger.info("%s is mounted", point, extra={"fields": {"event": "mounted"}})
     supervisor.ready(f"serving {point}")
 
 

@@ -313,6 +313,7 @@ class LogStore(Catalog):
         if not loading.is_clean:
             log.counters.recoveries += 1
             log.counters.recovery_s += self._host.clock_s() - started_s
+            _say_recovered(log)
         if not self.read_only:
             try:
                 adopt_unfinished(log, loading.now_ms)
@@ -371,3 +372,16 @@ class LogStore(Catalog):
         if self._lock is not None:
             self._lock.close()
             self._lock = None
+
+
+def _say_recovered(log: PartitionLog) -> None:
+    found = log.counters
+    logger.info(
+        "%s: recovered, %d segments of %d bytes scanned in %.3f s",
+        log.topic_partition, found.recovered_segments, found.recovered_bytes, found.recovery_s,
+        extra={"fields": {
+            "event": "recovery", "segments": found.recovered_segments,
+            "bytes": found.recovered_bytes, "seconds": round(found.recovery_s, 6),
+            "offset": log.log_end_offset,
+        }},
+    )  # fmt: skip

@@ -224,6 +224,9 @@ def test_the_same_facts_are_in_meta(mount: Mount) -> None:
 def test_the_loss_is_in_the_log_with_place_and_size(mount: Mount) -> None:
     line = next(line for line in mount.log.splitlines() if "were cut" in line)
     assert f"orders-0/{0:020}.log: {len(GARBAGE)} bytes from byte" in line
+    assert line.endswith(f", {len(GARBAGE)} bytes]")
+    scanned = int(scrape(mount).value("logfs_recovered_bytes_total"))
+    assert f"INFO orders/0: recovered, 1 segments of {scanned} bytes scanned in " in mount.log
 
 
 def test_the_command_prints_what_a_scrape_gets(mount: Mount) -> None:
