@@ -1,6 +1,7 @@
 """``mount.logfs``: by itself, and called by mount(8) as fstab has it."""
 
 import os
+import pwd
 import shlex
 import subprocess
 import sys
@@ -87,6 +88,20 @@ def test_refusals_have_the_status_of_mount(
     assert helper.main([text.format(tmp_path) for text in arguments]) == status
     assert reason in capsys.readouterr().err
     assert os.listdir(point) == []
+
+
+def test_root_becomes_another_user() -> None:
+    program = (
+        "import os; from logfs.cli.mounting import become; become('nobody'); "
+        "print(os.getresuid(), os.getgid() == 0, 0 in os.getgroups(), os.environ['USER'])"
+    )
+    as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive", "--preserve-env"]
+    done = subprocess.run(
+        [*as_root, sys.executable, "-c", program], check=True, capture_output=True, text=True,
+        env=os.environ | ENVIRONMENT,
+    )  # fmt: skip
+    uid = pwd.getpwnam("nobody").pw_uid
+    assert done.stdout == f"({uid}, {uid}, {uid}) False False nobody\n"
 
 
 @pytest.mark.fuse

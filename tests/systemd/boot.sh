@@ -3,7 +3,7 @@
 # is this machine's below and forgotten afterwards, with the units of this tree; let it run DIRECTORY
 # /scenario; power off. What that prints is in DIRECTORY/out, what the daemons log in DIRECTORY/daemon.
 #
-# COMMAND is how logfs is called. Of the machine's own units nothing is started: they would clean up
+# COMMAND is how logfs is called, "python -m logfs". Of the machine's own units nothing is started: they would clean up
 # /tmp, set sysctls and load modules.
 
 set -eu
@@ -57,8 +57,13 @@ done
 # This tree may lie in /tmp.
 echo PrivateTmp=no >>"$units/logfs-verify@.service.d/log.conf"
 mkdir -p "$root/opt/logfs/current/bin" "$root/etc/logfs" "$root/var/lib/logfs" "$root/mnt/logs"
-printf '#!/bin/sh\nexport PYTHONPATH=%s\nexec %s "$@"\n' "$tree" "$command" >"$root/opt/logfs/current/bin/logfs"
-chmod +x "$root/opt/logfs/current/bin/logfs"
+program() {
+    printf '#!/bin/sh\nexport PYTHONPATH=%s\nexec %s "$@"\n' "$tree" "$2" >"$1"
+    chmod +x "$1"
+}
+program "$root/opt/logfs/current/bin/logfs" "$command"
+program "$root/usr/sbin/mount.logfs" "$command.cli.helper"
+cp "$tree"/systemd/examples/*.mount "$units"
 
 mount -t proc proc "$root/proc"
 mount -t sysfs -o ro sysfs "$root/sys"

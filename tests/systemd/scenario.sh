@@ -54,4 +54,9 @@ systemctl start $service
 systemctl stop $service
 echo "stopped: $(systemctl show --property=Result --value $service), $(mounted)"
 echo "clean: $(ls /var/lib/logfs/.kafka_cleanshutdown)"
+
+systemctl start mnt-logs.mount
+echo "as a mount unit: $(mounted), $(cat /mnt/logs/orders/0 | wc -l) lines"
+systemctl stop mnt-logs.mount
+echo "stopped: $(systemctl show --property=Result --value mnt-logs.mount), $(mounted)"
 echo "done"

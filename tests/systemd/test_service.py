@@ -1,4 +1,4 @@
-"""``logfs@.service`` under a real systemd, as process 1 of namespaces of its own."""
+"""The units under a real systemd, as process 1 of namespaces of its own."""
 
 import os
 import shlex
@@ -43,6 +43,8 @@ def test_a_life_under_systemd(tmp_path: Path) -> None:
         "stopped by force: timeout, nothing",
         "stopped: success, nothing",
         "clean: /var/lib/logfs/.kafka_cleanshutdown",
+        "as a mount unit: /var/lib/logfs fuse.logfs, 2 lines",
+        "stopped: success, nothing",
         "done",
     ], f"{told}\n{(tmp_path / 'err').read_text()}\n{daemon}"
     # The watchdog's signal has printed where the daemon hung.

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from logfs.cli.configfile import read_mount_file
+from logfs.cli.mounting import make_wish
 from tests.mounting import ROOT
 
 UNITS = ROOT / "systemd"
@@ -84,11 +86,9 @@ def test_the_mount_is_not_made_where_nobody_sees_it() -> None:
     assert OWN_NAMESPACE.findall((UNITS / "logfs-verify@.service").read_text())
 
 
-def test_the_example_of_a_configuration_is_read() -> None:
-    from logfs.cli.configfile import read_mount_file
-    from logfs.cli.mounting import make_wish
-
-    path = str(UNITS / "examples" / "web.toml")
+@pytest.mark.parametrize("name", ["systemd/examples/web.toml", "examples/compose/compose.toml"])
+def test_the_examples_of_a_configuration_are_read(name: str) -> None:
+    path = str(ROOT / name)
     found = read_mount_file(path)
     wish = make_wish(None, None, (), config_file=path)
     assert (wish.data, wish.point) == (found.data, found.mountpoint)
