@@ -25,7 +25,13 @@ FLUSH_AHEAD_BYTES = 64 << 20
 
 
 class Target(Protocol):
-    """Where lines go."""
+    """Where lines go.
+
+    Attributes:
+        chunk_bytes: How many of them at once.
+    """
+
+    chunk_bytes: int
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
         """Append whole lines; see ``logfs.log.writing.bulk``."""
@@ -40,8 +46,10 @@ class StoreTarget:
     """Partitions of a store that this process owns.
 
     Closing the store makes them durable anyhow; so that it does not take long, they are flushed
-    meanwhile, beside the appends.
+    meanwhile, beside the appends. So lines become batches while those before them are written.
     """
+
+    chunk_bytes = 16 << 20
 
     def __init__(self, store: LogStore, topic: str, partition: int | None, form: LineForm) -> None:
         self._form = form
@@ -52,7 +60,7 @@ class StoreTarget:
         else:
             self._logs = [store.partition(topic, partition)]
         self._unflushed = 0
-        self._pool = ThreadPoolExecutor(1)
+        self._pool, self._encoding = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self._flushing: Future[None] | None = None
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
@@ -60,7 +68,7 @@ class StoreTarget:
         if self._is_spread:
             done = append_by_key(self._logs, lines, self._form, unkeyed, self._now_ms())
         else:
-            done = append_lines(self._logs[0], lines, self._form, self._now_ms())
+            done = append_lines(self._logs[0], lines, self._form, self._now_ms(), self._encoding)
         self._unflushed += memoryview(lines).nbytes
         if self._unflushed >= FLUSH_AHEAD_BYTES and (
             self._flushing is None or self._flushing.done()
@@ -76,10 +84,13 @@ class StoreTarget:
     def close(self) -> None:
         """Wait for what is being flushed; its errors are met again when the store is closed."""
         self._pool.shutdown()
+        self._encoding.shutdown()
 
 
 class DaemonTarget:
     """Partitions of the daemon's."""
+
+    chunk_bytes = 4 << 20
 
     def __init__(self, daemon: Daemon, topic: str, partition: int | None, form: LineForm) -> None:
         self._daemon = daemon
@@ -154,7 +165,7 @@ def append_files(
         OSError: A file could not be read, or lines not be appended.
     """
     line, flushed = 1, 0
-    for turn, chunk in enumerate(read_lines(files)):
+    for turn, chunk in enumerate(read_lines(files, target.chunk_bytes)):
         if chunk.is_first:
             line = 1
         with interrupts.held():

@@ -16,7 +16,6 @@ from logfs.disk.pipes import widen_pipe
 from logfs.errors import RecordTooLargeError, UnknownNameError
 
 STDIN = "-"
-CHUNK_BYTES = 4 << 20
 MAX_LINE_BYTES = 60 << 20
 """More does not go through a control socket at once; Kafka's own limit for requests is 100 MiB."""
 
@@ -56,8 +55,12 @@ def check_files(names: Sequence[str]) -> int | None:
     return total
 
 
-def read_lines(names: Sequence[str]) -> Iterator[Chunk]:
+def read_lines(names: Sequence[str], chunk_bytes: int) -> Iterator[Chunk]:
     """Read the lines of files, one file after the other.
+
+    Args:
+        names: Of the files.
+        chunk_bytes: Lines of so many bytes make a chunk, if no pipe keeps them waiting.
 
     Raises:
         OSError: A file cannot be read.
@@ -66,7 +69,7 @@ def read_lines(names: Sequence[str]) -> Iterator[Chunk]:
     for name in names:
         with _open(name) as file:
             label, is_first = label_of(name), True
-            for data in _whole_lines(file, label):
+            for data in _whole_lines(file, label, chunk_bytes):
                 yield Chunk(data, label, is_first)
                 is_first = False
 
@@ -87,8 +90,8 @@ def _open(name: str) -> io.FileIO:
     return io.FileIO(0, closefd=False)
 
 
-def _whole_lines(file: io.FileIO, label: str) -> Iterator[memoryview]:
-    buffer = bytearray(CHUNK_BYTES)
+def _whole_lines(file: io.FileIO, label: str, chunk_bytes: int) -> Iterator[memoryview]:
+    buffer = bytearray(chunk_bytes)
     view, have, searched = memoryview(buffer), 0, 0
     while count := file.readinto(view[have:-1]):  # one byte stays free for a newline
         have += count

@@ -5,7 +5,9 @@ delimiter, every record may get headers, and the lines of a topic can be spread 
 by their keys, as Kafka's default partitioner does it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -13,9 +15,13 @@ from logfs.errors import LogfsError
 from logfs.log.partition import PartitionLog
 from logfs.records._native import encode_lines, spread_lines
 from logfs.records.compression import Buffer, Compression
-from logfs.records.encoded import EncodeOptions
+from logfs.records.encoded import Encoded, EncodeOptions
 from logfs.records.record import Header
 from logfs.types import View
+
+PIECE_BYTES = 4 << 20
+"""What becomes batches at once, ahead of being written: four of them by default, and some more."""
+_NEAR_BYTES = 1 << 16
 
 
 class LineForm(NamedTuple):
@@ -72,7 +78,13 @@ class Lines(NamedTuple):
         return sum(row.records for row in self.appended)
 
 
-def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -> Lines:
+def append_lines(
+    log: PartitionLog,
+    data: Buffer,
+    form: LineForm,
+    now_ms: int,
+    ahead: ThreadPoolExecutor | None = None,
+) -> Lines:
     """Append complete lines to a partition, up to the first one that is refused.
 
     Readers see them when this returns, and a kill of the process loses nothing.
@@ -82,6 +94,7 @@ def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -
         data: The lines; the last byte is a LF, or there is none.
         form: What they are.
         now_ms: Timestamp of records whose lines give none.
+        ahead: Where lines become batches while those before them are written.
 
     Returns:
         What became of them; a refusal names its line by its number in ``data``, from 1.
@@ -89,31 +102,89 @@ def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -
     Raises:
         LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was appended.
     """
-    size = memoryview(data).nbytes
     with log.exclusive():
-        base_offset, start = log.log_end_offset, 0
+        base_offset, accepted = log.log_end_offset, 0
         refusal: Exception | None = None
-        while start < size:
-            encoded = encode_lines(
-                form.view, b"", data, start, size, log.log_end_offset, now_ms, form.options(log)
-            )
-            refusal = encoded.refusal
-            if not encoded.batches:
-                break
-            try:
-                done = log.append(encoded.batches, now_ms)
-            except (OSError, LogfsError) as error:
-                if not start:
-                    raise
-                refusal = error
-                break
-            start = encoded.ends[done - 1]
-            if done == len(encoded.batches):
-                break  # else the disk filled up in between: the next round says so
+        with closing(_encoded_pieces(log, data, form, now_ms, ahead)) as pieces:
+            for encoded in pieces:
+                done, refusal = 0, encoded.refusal
+                while done < len(encoded.batches):
+                    try:
+                        # Fewer than all: the disk filled up; the rest says so.
+                        done += log.append(encoded.batches[done:], now_ms)
+                    except (OSError, LogfsError) as error:
+                        if log.log_end_offset == base_offset:
+                            raise
+                        refusal = error
+                        break
+                    accepted = encoded.ends[done - 1]
+                if refusal is not None:
+                    break
         records = log.log_end_offset - base_offset
     number = log.topic_partition.partition
     row = AppendedLines(number, records, base_offset, base_offset + records - 1)
-    return Lines([row] if records else [], start, refusal)
+    return Lines([row] if records else [], accepted, refusal)
+
+
+def _encoded_pieces(
+    log: PartitionLog,
+    data: Buffer,
+    form: LineForm,
+    now_ms: int,
+    ahead: ThreadPoolExecutor | None,
+) -> Generator[Encoded]:
+    """Encode lines for where the log ends; with ``ahead`` piece by piece, one before it is wanted.
+
+    Ends count in ``data``, and so does the number of a line that is refused.
+    """
+    base_offset, options = log.log_end_offset, form.options(log)
+
+    def encode(start: int, stop: int, offset: int) -> Encoded:
+        return encode_lines(form.view, b"", data, start, stop, offset, now_ms, options)
+
+    size = memoryview(data).nbytes
+    if ahead is None:
+        yield encode(0, size, base_offset)
+        return
+    offset, pieces = base_offset, _pieces(data, size)
+    coming: Future[Encoded] | None = ahead.submit(encode, *pieces[0], offset)
+    try:
+        for number in range(1, len(pieces) + 1):
+            if coming is None:
+                return
+            encoded, coming = coming.result(), None
+            first, offset = (
+                offset,
+                encoded.batches[-1].last_offset + 1 if encoded.batches else offset,
+            )
+            if encoded.refusal is not None:
+                _renumber(encoded.refusal, offset - first, offset - base_offset)
+            elif number < len(pieces):
+                coming = ahead.submit(encode, *pieces[number], offset)
+            yield encoded
+    finally:
+        if coming is not None:
+            wait([coming])  # it reads what the caller may change once this ends
+
+
+def _pieces(data: Buffer, size: int) -> list[tuple[int, int]]:
+    """Cut lines into pieces of about ``PIECE_BYTES``, at newlines."""
+    view, pieces, start = memoryview(data), [], 0
+    while start + PIECE_BYTES < size:
+        end = start + PIECE_BYTES
+        newline = bytes(view[max(start, end - _NEAR_BYTES) : end]).rfind(b"\n")
+        if newline < 0:
+            break
+        stop = max(start, end - _NEAR_BYTES) + newline + 1
+        pieces.append((start, stop))
+        start = stop
+    return [*pieces, (start, size)]
+
+
+def _renumber(refusal: LogfsError, in_piece: int, in_data: int) -> None:
+    """Let a refusal name its line by its number in all the data."""
+    text = str(refusal).removeprefix(f"line {in_piece + 1}: ")
+    refusal.args = (f"line {in_data + 1}: {text}",)
 
 
 def append_by_key(
