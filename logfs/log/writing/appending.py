@@ -325,6 +325,8 @@ class AppendableLog(ReplaceableLog):
 
     def _count(self, batches: Sequence[EncodedBatch], done: int, started_s: float) -> None:
         """Count what was appended; on the path of every append."""
+        if not done:
+            return  # there was nothing to append
         counters = self.counters
         counters.appends += 1
         counters.records += batches[done - 1].last_offset - batches[0].base_offset + 1
