@@ -26,7 +26,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     """A session on two cores of this machine, which needs no network."""
     directory = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
-        # Before the JVM starts: a host name that does not resolve would end it.
+        # What the JVM starts with; its workers inherit it, other tests do not. A host name that
+        # does not resolve would end it.
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
         patch.setenv("PYSPARK_PYTHON", sys.executable)
         patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -47,6 +48,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={directory}")
             .getOrCreate()
         )
-        session.sparkContext.setLogLevel("ERROR")
-        yield session
-        session.stop()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
