@@ -10,6 +10,7 @@ MEANINGS = {
     "topic": "Create, list, describe, alter and delete topics.",
     "append": "Append the lines of FILEs, or of stdin, as records.",
     "cat": "Print what addresses stand for, one after the other.",
+    "tail": "Print the last records of partitions, and with -f those that come.",
     "trim": "Give up the records that lie before a point; Kafka calls this DeleteRecords.",
     "compact": "Keep only the last record of each key.",
     "metrics": (
@@ -24,5 +25,9 @@ MEANINGS = {
     ),
     "backup": "Back up the data directory SOURCE into the directory DESTINATION.",
     "restore": "Restore the backup BACKUP into the data directory DATA.",
+    "status": "Show the topics of a data directory and who serves it.",
+    "plan": (
+        "Work out how much disk a topic takes; or, for the directory PATH, when its disk is full."
+    ),
     "du": "Print how much of the disk topics and partitions take, in bytes.",
 }
