@@ -195,6 +195,24 @@ def test_what_is_compacted_twice_between_two_looks_stays_where_it_was(broker: Fa
     assert not follower.log.losses
 
 
+def test_a_log_that_rolls_all_the_time_is_followed_when_it_is_compacted(broker: FakeBroker) -> None:
+    fill(broker, 12, segments=4)
+    follower = Follower(broker.disk)
+    where = placed(follower.log)
+    broker.compact(lambda offset: offset % 4 == 1)
+    for _ in range(2):
+        broker.roll()
+        fill(broker, 3)
+        follower.look()
+    broker.remove_deleted()
+    assert lines_of(follower.log) == broker.values()
+    found = placed(follower.log)
+    assert {line: at for line, at in where.items() if line in found} == {
+        line: at for line, at in found.items() if line in where
+    }
+    assert not follower.log.losses
+
+
 def test_in_the_middle_of_a_swap_nothing_is_missing(broker: FakeBroker) -> None:
     fill(broker, 12, segments=4)
     follower = Follower(broker.disk)

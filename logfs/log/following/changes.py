@@ -35,6 +35,35 @@ class Changes(NamedTuple):
         return self != Changes()
 
 
+class Look(NamedTuple):
+    """What a look found, to be held against the next one.
+
+    New segments behind the last one do not count: a log that rolls all the time is followed, too.
+
+    Attributes:
+        logs: Base offset -> inode of the ``.log`` files up to ``last``.
+        last: Base offset of the last segment that was known then.
+        since_ms: When it was first found so.
+    """
+
+    logs: dict[int, int]
+    last: int
+    since_ms: int
+
+    @classmethod
+    def of(cls, found: Mapping[int, int], last: int, now_ms: int) -> "Look":
+        """Note what was found, of segments up to ``last``."""
+        return cls(_up_to(last, found), last, now_ms)
+
+    def agrees(self, found: Mapping[int, int]) -> bool:
+        """Whether the next look found the same."""
+        return self.logs == _up_to(self.last, found)
+
+
+def _up_to(last: int, found: Mapping[int, int]) -> dict[int, int]:
+    return {base: inode for base, inode in found.items() if base <= last}
+
+
 def compare(known: Sequence[tuple[int, int]], found: Mapping[int, int]) -> Changes:
     """Compare known segments with the files that are there.
 

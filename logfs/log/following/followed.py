@@ -10,7 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from logfs.errors import CorruptRecordError, DeletedError, LogfsError
-from logfs.log.following.changes import Changes, compare
+from logfs.log.following.changes import Changes, Look, compare
 from logfs.log.following.complaints import Complaint
 from logfs.log.following.context import Following
 from logfs.log.following.kept import KeptInMemory
@@ -59,7 +59,7 @@ class FollowedLog(PartitionLog):
         self._kept = kept
         self._tail = tail
         self._listing: Listing | None = None
-        self._candidate: tuple[dict[int, int], int] | None = None
+        self._candidate: Look | None = None
         self._seen: tuple[int, int, int] | None = None
         self._inodes: dict[int, int] = {}
         self._named: tuple[int, int | None] = (0, None)
@@ -300,14 +300,11 @@ class FollowedLog(PartitionLog):
         changes = compare(self._known(), listing.logs) if listing.logs else Changes()
         if not changes:
             return False
-        is_settled = (
-            candidate is not None
-            and candidate[0] == listing.logs
-            and now_ms - candidate[1] >= SETTLED_MS
-        )
-        if listing.is_swapping or not is_settled:
-            since_ms = candidate[1] if candidate and candidate[0] == listing.logs else now_ms
-            self._candidate = listing.logs, now_ms if listing.is_swapping else since_ms
+        if candidate is None or listing.is_swapping or not candidate.agrees(listing.logs):
+            self._candidate = Look.of(listing.logs, self._tail.segment.base_offset, now_ms)
+            return False
+        if now_ms - candidate.since_ms < SETTLED_MS:
+            self._candidate = candidate
             return False
         shape = self._shape()
         shape.apply(changes, listing.logs)
