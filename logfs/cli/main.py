@@ -122,6 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             failures.warn(failures.explain_usage(error))
         return error.exit_code
     except click.Abort:  # Ctrl-C, says click
+        streams.abandon()
         return failures.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - this is where every error ends
         return failures.report(error, debug=session.debug)

@@ -15,17 +15,17 @@ _taken: list[io.FileIO] = []
 class _Stdout(io.FileIO):
     """Descriptor 1, whose errors name it. After one nothing more is written: it has been said."""
 
-    _has_failed = False
+    is_over = False
 
     def write(self, data: Any, /) -> int:  # noqa: ANN401 - as FileIO
-        if self._has_failed:
+        if self.is_over:
             return memoryview(data).nbytes
         try:
             return super().write(data)
         except BrokenPipeError:
             raise
         except OSError as error:
-            self._has_failed = True
+            self.is_over = True
             raise OSError(error.errno, error.strerror, "stdout") from None
 
 
@@ -39,6 +39,16 @@ def prepare() -> None:
         sys.stdout = io.TextIOWrapper(
             io.BufferedWriter(raw), errors="surrogateescape", line_buffering=is_terminal
         )
+
+
+def abandon() -> None:
+    """Write nothing more to stdout: what is still buffered may have been written already.
+
+    So it is where Ctrl-C came between a write and the note that it was made.
+    """
+    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", None)
+    if isinstance(raw, _Stdout):
+        raw.is_over = True
 
 
 def _take_closed() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logfs.cli import failures
+from logfs.cli import failures, streams
 from logfs.cli.parameters import isolation_option
 
 if TYPE_CHECKING:
@@ -105,5 +105,6 @@ def tail(  # noqa: PLR0913 - an argument for each option
             if follow:
                 followed.print_coming()
     except KeyboardInterrupt:
+        streams.abandon()
         failures.give_up(failures.INTERRUPTED)
     failures.give_up(status)
