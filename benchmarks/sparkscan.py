@@ -59,6 +59,8 @@ def _session(directory: str) -> "SparkSession":
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")
+        # As the guide says; it matters to sources in Python only.
+        .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.warehouse.dir", str(Path(directory, "warehouse")))
         .getOrCreate()
     )
