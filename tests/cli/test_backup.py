@@ -14,7 +14,7 @@ from logfs.library.backup import take_backup
 from logfs.types import View
 from tests.cli.conftest import Call, fill, open_store, run
 from tests.log.support import kept_runs_of
-from tests.mounting import Mount, now_ms
+from tests.mounting import Mount, now_ms, wait_until
 
 LINES = b"".join(b"line %06d\n" % number for number in range(300))
 OTHER_FILE_SYSTEM = Path("/dev/shm")
@@ -197,6 +197,11 @@ class Writing:
         for thread in self._threads:
             thread.join()
 
+    def wait_for_more(self) -> None:
+        """Wait until enough has been written for segments to come and go."""
+        lines, keys = self.lines + 500, self.keys + 50
+        wait_until(lambda: self.lines > lines and self.keys > keys, "more was written")
+
     def _write_lines(self) -> None:
         """Write pieces that end anywhere, as ``cat`` does."""
         chance, rest, number = random.Random(5), b"", 0
@@ -250,7 +255,9 @@ def test_of_a_mount_in_use_every_backup_is_a_prefix(tmp_path: Path) -> None:
             assert run("topic", "create", mount.data / topic, *words).status == 0
         with Writing(mount.point) as writing:
             for number in range(8):
-                target, at_least = tmp_path / f"backup-{number}", (writing.lines, writing.keys)
+                target = tmp_path / f"backup-{number}"
+                writing.wait_for_more()
+                at_least = (writing.lines, writing.keys)
                 made = take_backup(str(mount.data), str(target))
                 assert made.problems == []
                 backups.append((target, at_least, (writing.lines + 100, writing.keys + 10)))
