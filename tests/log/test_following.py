@@ -1,5 +1,6 @@
 """What a broker does to its files, and what readers of a followed log see of it."""
 
+import errno
 from itertools import pairwise
 
 import pytest
@@ -211,6 +212,20 @@ def test_a_log_that_rolls_all_the_time_is_followed_when_it_is_compacted(broker: 
         line: at for line, at in found.items() if line in where
     }
     assert not follower.log.losses
+
+
+def test_what_is_merged_while_it_is_looked_at_is_looked_at_again(broker: FakeBroker) -> None:
+    fill(broker, 12, segments=5)
+    follower = Follower(broker.disk)
+    where = placed(follower.log)
+    broker.compact(lambda offset: offset % 4 < 2, 2)
+    follower.look()
+    broker.disk.fail_next("open", "*/00000000000000000024.log", errno.ENOENT)
+    follower.look()
+    broker.compact(lambda offset: offset % 4 == 1)
+    log = follower.settle()
+    assert placed(log) == {line: where[line] for line in broker.values()}
+    assert not log.losses
 
 
 def test_in_the_middle_of_a_swap_nothing_is_missing(broker: FakeBroker) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import Disk, File
 from logfs.errors import LogfsError
 from logfs.log.following.changes import Changes, Replaced
 from logfs.log.following.files import GrowingFiles, OwnedSegments
@@ -17,6 +17,7 @@ from logfs.log.following.kept import KeptInMemory
 from logfs.log.following.note import TailNote
 from logfs.log.following.survivors import index_survivors
 from logfs.log.following.tail import Place, Tail, entries_before, find_place, gap_pair
+from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.segment import Segment
 from logfs.types import Positions
 
@@ -68,8 +69,19 @@ class Reshaping:
         return self.present
 
     def apply(self, changes: Changes, logs: Mapping[int, int]) -> None:
-        """Follow what two looks found out; ``logs`` are the files there are."""
+        """Follow what two looks found out.
+
+        Args:
+            changes: It.
+            logs: Base offset -> inode of the files there are.
+
+        Raises:
+            FileNotFoundError: One of them has been replaced meanwhile; nothing was changed.
+        """
         old = [*self.sealed, self.tail.segment]
+        rewritten = {
+            group.first: self._open_rewritten(old[group.first], logs) for group in changes.replaced
+        }
         self.gone += old[: changes.dropped]
         groups = {group.first: group for group in changes.replaced}
         cut = len(old) if changes.cut is None else changes.cut
@@ -77,7 +89,7 @@ class Reshaping:
         number = changes.dropped
         while number < cut:
             group = groups.get(number)
-            if group is not None and not self._rewrite(old, group):
+            if group is not None and not self._rewrite(old, group, rewritten[number]):
                 cut = number
             elif group is not None:
                 number = group.stop
@@ -136,15 +148,22 @@ class Reshaping:
         self._lose(segment, Place(0, segment.base_offset, Positions()), segment.ends,
                    "it is gone, and nothing took its place")  # fmt: skip
 
-    def _rewrite(self, old: Sequence[Segment], group: Replaced) -> bool:
+    def _open_rewritten(self, old: Segment, logs: Mapping[int, int]) -> File:
+        """Open the ``.log`` that has taken the place of a segment, and others behind it."""
+        name = f"{self.directory}/{format_segment_file(old.base_offset, FileKind.LOG)}"
+        log = self.disk.open(name)
+        if log.inode() != logs[old.base_offset]:
+            raise FileNotFoundError(f"{name} has been replaced again")
+        return log
+
+    def _rewrite(self, old: Sequence[Segment], group: Replaced, log: File) -> bool:
         """Take the segment that replaced a group; False if its positions are lost."""
         members = old[group.first : group.stop]
         new = Segment(self.opened, self.directory, members[0].base_offset, members[0].bases)
         for segment in members:
             segment.is_deleted = True
+        new.inode = log.inode()
         try:
-            log = self.disk.open(new.name)
-            new.inode = log.inode()
             entry = self.kept.entry_of_rewritten(new, log.size())
             if entry is not None:
                 new = Segment.from_entry(self.opened, self.directory, entry)
