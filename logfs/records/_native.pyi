@@ -338,3 +338,30 @@ class ColumnBuilder:
         bytes | None,
         HeadersParts | None,
     ]: ...
+
+StringsParts = tuple[Buffer | None, Buffer, Buffer, int]
+NumbersParts = tuple[Buffer | None, Buffer, int]
+ListsParts = tuple[Buffer | None, Buffer, StringsParts, StringsParts, int]
+
+@final
+class RowEncoder:
+    def __init__(self, now_ms: int, options: EncodeOptions) -> None: ...
+    def put(
+        self,
+        keys: StringsParts | None,
+        values: StringsParts | None,
+        timestamps: NumbersParts | None,
+        headers: ListsParts | None,
+        rows: Buffer | None,
+        count: int,
+    ) -> None: ...
+    def take(self, *, last: bool) -> list[EncodedBatch]: ...
+
+def spread_rows(
+    keys: StringsParts | None,
+    given: NumbersParts | None,
+    rows: Buffer | None,
+    count: int,
+    partitions: int,
+    unkeyed: int,
+) -> list[bytes]: ...

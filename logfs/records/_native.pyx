@@ -5,9 +5,8 @@
 This file reads and renders single records; its parts, included at the end, are ``_legacy``,
 ``_search``, ``_decode``, ``_producers``, ``_index`` (IndexBuilder), ``_render`` (Renderer),
 ``_lines``, ``_encode``, ``_spread``, ``_clean`` (OffsetMap, BatchFilter), ``_dump`` (Dumper),
-``_survivors`` (Survivors) and ``_columns`` (ColumnBuilder). The layout of a batch stands in
-``logfs.records.batch``, that of a message of formats v0
-and v1, which every reader here takes for a batch, in ``logfs.records.legacy``.
+``_survivors`` (Survivors), ``_columns`` (ColumnBuilder) and ``_rows`` (RowEncoder). The layout of a
+batch stands in ``logfs.records.batch``, that of a message of formats v0 and v1, which every reader here takes for a batch, in ``logfs.records.legacy``.
 
 Renderings of one record, each ended by one LF:
 
@@ -548,3 +547,4 @@ include "_clean.pxi"
 include "_dump.pxi"
 include "_survivors.pxi"
 include "_columns.pxi"
+include "_rows.pxi"

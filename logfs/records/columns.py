@@ -1,5 +1,8 @@
 """Records as columns, in the memory layout of Arrow: what ``ColumnBuilder`` gives.
 
+What ``RowEncoder`` and ``spread_rows`` take has the same layout. There, the columns are those of
+somebody else: each may begin in the middle of its buffers, and they are not trusted.
+
     column           buffers
     bytes            validity bitmap, int32 ends, data
     offsets          int64
@@ -19,6 +22,7 @@ from enum import IntFlag
 from typing import NamedTuple, Self
 
 from logfs.records._native import ColumnBuilder
+from logfs.records.compression import Buffer
 
 FULL = 0
 AT_STOP = 1
@@ -52,6 +56,33 @@ class HeadersColumn(NamedTuple):
     total: int
     keys: BytesColumn
     values: BytesColumn
+
+
+class Strings(NamedTuple):
+    """A column of byte strings to encode; ``first`` is the slot of row 0, as in the others."""
+
+    valid: Buffer | None
+    ends: Buffer
+    data: Buffer
+    first: int = 0
+
+
+class Numbers(NamedTuple):
+    """A column of numbers to encode."""
+
+    valid: Buffer | None
+    data: Buffer
+    first: int = 0
+
+
+class Lists(NamedTuple):
+    """A column of headers to encode; ``ends`` count from the first of ``keys`` and ``values``."""
+
+    valid: Buffer | None
+    ends: Buffer
+    keys: Strings
+    values: Strings
+    first: int = 0
 
 
 class RecordColumns(NamedTuple):
