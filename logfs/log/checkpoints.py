@@ -125,7 +125,9 @@ def parse_partition_metadata(data: bytes, name: str) -> UUID:
     """Parse ``partition.metadata``; returns the topic id.
 
     Raises:
-        CorruptCheckpointError: Not the two lines, or the id is zero.
+        CorruptCheckpointError: Not the two lines, another version, or the id is zero.
+
+    Source: Kafka PartitionMetadataFile.
     """
     lines = _decode(data, name).split("\n")
     if len(lines) == 3 and not lines[2]:
@@ -134,7 +136,9 @@ def parse_partition_metadata(data: bytes, name: str) -> UUID:
     if [field and field[1] for field in fields] != ["version", "topic_id"]:
         raise _corrupt(name, None, f"{data[:80]!r}, expected 'version: 0' and 'topic_id: …'")
     version, topic_id = (field[2] for field in fields if field)
-    _parse_number(version, _MAX_INT32, name, 1)
+    number = _parse_number(version, _MAX_INT32, name, 1)
+    if number != _VERSION:
+        raise _corrupt(name, 1, f"version {number}, expected {_VERSION}")
     try:
         parsed = names.parse_topic_id(topic_id)
     except ValueError as error:

@@ -161,6 +161,7 @@ def test_partition_metadata_comes_back(topic_id: UUID) -> None:
         (b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODwA", "line 2: .*is not a topic id"),
         (b"version: x\ntopic_id: AAECAwQFBgcICQoLDA0ODw", "line 1: 'x', expected a number"),
         (b"version: -1\ntopic_id: AAECAwQFBgcICQoLDA0ODw", "line 1: '-1', expected a number"),
+        (b"version: 9\ntopic_id: AAECAwQFBgcICQoLDA0ODw", "line 1: version 9, expected 0"),
         (b"topic_id: AAECAwQFBgcICQoLDA0ODw\nversion: 0", "expected 'version: 0' and"),
         (b"version:0\ntopic_id:AAECAwQFBgcICQoLDA0ODw", "expected 'version: 0' and"),
         (METADATA_FILE + b"\nmore: 1", "expected 'version: 0' and"),

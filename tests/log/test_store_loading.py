@@ -202,6 +202,11 @@ def corrupt_metadata(bench: Bench) -> None:
     bench.put(names.PARTITION_METADATA, b"version: 0\ntopic")
 
 
+def newer_metadata(bench: Bench) -> None:
+    data = bench.file(names.PARTITION_METADATA)
+    bench.put(names.PARTITION_METADATA, data.replace(b"version: 0", b"version: 9"))
+
+
 def corrupt_epochs(bench: Bench) -> None:
     bench.put(names.LEADER_EPOCH_CHECKPOINT, b"0\n1\n")
 
@@ -215,6 +220,7 @@ def corrupt_epochs(bench: Bench) -> None:
         (newer_config, "logfs.config: version 2, this logfs reads version 1"),
         (wrong_config, "retention.ms"),
         (corrupt_metadata, "partition.metadata"),
+        (newer_metadata, "t-0/partition.metadata, line 1: version 9, expected 0"),
         (corrupt_epochs, "leader-epoch-checkpoint"),
     ],
 )
