@@ -37,9 +37,11 @@ STDERR = Log()
 
 
 class _Warnings(logging.Handler):
-    """Shows warnings in the manner of errors."""
+    """Shows warnings in the manner of errors, if no error is going to say the same."""
 
     def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "is_told_by_commands", False):
+            return
         failures.warn(f"{record.levelname.lower()}: {' '.join(record.getMessage().split())}")
 
 

@@ -308,8 +308,7 @@ class LogStore(Catalog):
         try:
             log = load_partition(loading, topic_partition)
         except (LogfsError, OSError) as error:
-            logger.warning("%s could not be loaded: %s", topic_partition, error)
-            return offline_partition(loading, topic_partition, str(error))
+            return offline_partition(loading, topic_partition, error)
         if not loading.is_clean:
             log.counters.recoveries += 1
             log.counters.recovery_s += self._host.clock_s() - started_s

@@ -203,6 +203,14 @@ def test_a_partition_that_cannot_be_loaded(logfs: Call, damaged: Path) -> None:
     assert "orders/0: it could not be loaded" in errors[0]
 
 
+@pytest.mark.parametrize("name", ["cat", "offsets", "append"])
+def test_that_it_cannot_be_loaded_is_told_once(damaged: Path, name: str) -> None:
+    # A process of its own: what the layers below warn of is shown there.
+    outcome = run(name, damaged / "orders/0", stdin=b"line\n")
+    assert (outcome.status, len(outcome.errors)) == (1, 1), outcome
+    assert "it could not be loaded" in outcome.errors[0]
+
+
 def test_only_what_is_asked_for_is_loaded(logfs: Call, damaged: Path) -> None:
     # What cannot be loaded would be in the log.
     assert logfs("cat", damaged / "orders" / "1").status == 0

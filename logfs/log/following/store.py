@@ -165,8 +165,7 @@ class FollowedStore(LogStore):
         except (NotThereYetError, FileNotFoundError):
             return
         except (LogfsError, OSError) as error:
-            logger.warning("%s could not be loaded: %s", topic_partition, error)
-            log = offline_partition(loading, topic_partition, str(error))
+            log = offline_partition(loading, topic_partition, error)
         topic, number = topic_partition
         self._directories[topic_partition] = inode
         self._unfollowed.pop(topic_partition, None)
