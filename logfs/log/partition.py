@@ -15,7 +15,6 @@ from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.cleaning.checkpoint import lower_cleaner_offset
 from logfs.log.losses import EXPIRED, Loss, log_loss
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
-from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.recoverypoint import lower_recovery_point
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint
@@ -213,7 +212,7 @@ class PartitionLog(AppendableLog):
         """Write a snapshot where the log ends, durable, unless there is one."""
         if self.log_end_offset <= self._snapshot_offset:
             return
-        file = write_snapshot(self.disk, self.directory, self.log_end_offset, self._producers)
+        file = self._write_snapshot(self.log_end_offset)
         if file is not None:
             file.sync()
             file.close()

@@ -261,6 +261,20 @@ def test_a_snapshot_for_which_there_is_no_room_costs_only_time() -> None:
     assert bench.log.last_records_of_producers() == before == {7: LastRecord(1, 0)}
 
 
+@pytest.mark.allow_log("snapshot could not be written")
+def test_a_snapshot_for_which_there_is_no_room_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = Bench(SMALL)
+    write(bench, 0, b"x" * 200)
+    bench.disk.fail_next_write("*.snapshot", errno.ENOSPC)
+    bench.log.roll(bench.now_ms)
+    bench.disk.fail_next_write("*.snapshot", errno.ENOSPC)
+    bench.store.close(bench.now_ms)
+    told = [text for text in caplog.messages if "could not be written" in text]
+    assert len(told) == 1
+
+
 def test_the_files_of_a_broker_in_the_root_stay_as_they_are() -> None:
     bench = Bench()
     files = {

@@ -103,8 +103,17 @@ def snapshot_name(directory: str, offset: int) -> str:
     return f"{directory}/{format_segment_file(offset, FileKind.SNAPSHOT)}"
 
 
-def write_snapshot(disk: Disk, directory: str, offset: int, state: ProducerState) -> File | None:
+def write_snapshot(
+    disk: Disk, directory: str, offset: int, state: ProducerState, *, is_told: bool = False
+) -> File | None:
     """Write the snapshot at an offset, replacing one that is there; not durable yet.
+
+    Args:
+        disk: The data directory.
+        directory: The partition's.
+        offset: Where the log ends, or a segment begins.
+        state: What it says.
+        is_told: That it cannot be written is in the log already.
 
     Returns:
         The open file; None if it could not be written, which costs no more than time.
@@ -115,7 +124,8 @@ def write_snapshot(disk: Disk, directory: str, offset: int, state: ProducerState
         file.truncate(0)
         file.pwrite(encode_snapshot(state.entries.values()), 0)
     except OSError as error:
-        logger.warning("%s could not be written: %s", name, error)
+        level = logging.DEBUG if is_told else logging.WARNING
+        logger.log(level, "%s could not be written: %s", name, error)
         with contextlib.suppress(OSError):
             remove_snapshot(disk, directory, offset)
         return None

@@ -44,6 +44,7 @@ class AppendableLog(ReplaceableLog):
         self._clock_s = state.host.clock_s
         self._active: ActiveSegment | None = None
         self._jitter_ms = 0
+        self._missing_snapshot: int | None = None
         self._outlived: list[tuple[int, str]] = []
 
     def append(self, batches: Sequence[EncodedBatch], now_ms: int) -> int:
@@ -369,10 +370,17 @@ class AppendableLog(ReplaceableLog):
         """Return the files that have to be durable before recovery passes a segment over."""
         offset, snapshot = new.segment.base_offset, None
         if offset > self._snapshot_offset:
-            snapshot = write_snapshot(self.disk, self.directory, offset, self._producers)
+            snapshot = self._write_snapshot(offset)
         if snapshot is not None:
             self._snapshot_offset = offset
         return [file for file in (old.txn_index, snapshot) if file is not None]
+
+    def _write_snapshot(self, offset: int) -> File | None:
+        """Write a snapshot of the producers; of each that fails the log tells once."""
+        is_told = offset == self._missing_snapshot
+        file = write_snapshot(self.disk, self.directory, offset, self._producers, is_told=is_told)
+        self._missing_snapshot = offset if file is None else None
+        return file
 
     def _draw_jitter(self) -> int:
         limit = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
