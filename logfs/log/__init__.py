@@ -20,6 +20,7 @@ From the outside in::
     indexes/       the index files
     following/     a directory that a broker is writing
     dumping/       what kafka-dump-log prints
+    publishing/    what jobs have staged gets its places in the logs, exactly once
     names, checkpoints   names and small files, as Kafka has them
 
 A ``PartitionLog`` may be used by several threads: changes take its lock, readers take a snapshot.

@@ -50,6 +50,8 @@ BACKUP = "logfs.backup"
 _OWN_PREFIX = "logfs."
 _UNFINISHED = ".unfinished"
 _CUT = ".cut"
+_STAGED = ".staged"
+_LEDGER = ".ledger"
 _DELETED_CHECKPOINT = ".checkpoint.deleted"
 """Of a snapshot of ``__cluster_metadata``, which looks after it."""
 
@@ -116,6 +118,15 @@ class CutFileName(NamedTuple):
     """0 for the first cut at that position, then 1, 2."""
 
 
+class StagedFileName(NamedTuple):
+    """The name of a file of records that wait to be published, taken apart."""
+
+    query_key: bytes
+    """Of the query that writes, see ``logfs.log.publishing.staging``."""
+    batch: int
+    unique_id: bytes
+
+
 _OFFSET_DIGITS = 20
 # A dictionary, because ten thousand segments have fifty thousand names.
 _SEGMENT_FILE_ENDS = {
@@ -127,6 +138,8 @@ _DIRECTORY = re.compile(
 )
 _CUT_FILE = re.compile(r"logfs\.([0-9]{20})\.([0-9]+)(?:\.([1-9][0-9]*))?\.cut")
 _UNFINISHED_FILE = re.compile(r"logfs\.([a-zA-Z0-9-]+)\.unfinished")
+_STAGED_FILE = re.compile(r"logfs\.([0-9a-f]{32})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{32})\.staged")
+_LEDGER_FILE = re.compile(r"logfs\.([0-9a-f]{32})\.ledger")
 _TOPIC_ID = re.compile(r"[a-zA-Z0-9_-]{22}")
 
 
@@ -250,6 +263,38 @@ def parse_cut_file(name: str) -> CutFileName | None:
     if match is None:
         return None
     return CutFileName(int(match[1]), int(match[2]), int(match[3] or 0))
+
+
+def format_staged_file(query_key: bytes, batch: int, unique_id: bytes) -> str:
+    """Name a file of records that wait to be published.
+
+    Args:
+        query_key: 16 bytes that stand for the query that writes.
+        batch: Number of its batch, >= 0.
+        unique_id: 16 random bytes.
+    """
+    name = f"{_OWN_PREFIX}{query_key.hex()}.{batch}.{unique_id.hex()}{_STAGED}"
+    if _STAGED_FILE.fullmatch(name) is None:
+        raise ValueError(f"{name!r} cannot be the name of a staged file")
+    return name
+
+
+def parse_staged_file(name: str) -> StagedFileName | None:
+    """Take the name of a file of records that wait to be published apart; None for other names."""
+    match = _STAGED_FILE.fullmatch(name)
+    if match is None:
+        return None
+    return StagedFileName(bytes.fromhex(match[1]), int(match[2]), bytes.fromhex(match[3]))
+
+
+def format_ledger_file(query_key: bytes) -> str:
+    """Name the file in the root that says what of a query was published."""
+    return f"{_OWN_PREFIX}{query_key.hex()}{_LEDGER}"
+
+
+def is_ledger_file(name: str) -> bool:
+    """Tell whether a file in the root says what of a query was published."""
+    return _LEDGER_FILE.fullmatch(name) is not None
 
 
 def format_topic_id(topic_id: UUID) -> str:

@@ -209,3 +209,25 @@ def test_usable_topic_ids() -> None:
     assert not names.is_usable_topic_id(UUID(int=1))
     assert not names.is_usable_topic_id(names.parse_topic_id("-" + "A" * 21))
     assert names.is_usable_topic_id(names.parse_topic_id("_" + "A" * 21))
+
+
+def test_staged_files_and_ledgers() -> None:
+    key, unique = bytes(range(16)), bytes(range(16, 32))
+    name = names.format_staged_file(key, 7, unique)
+    assert name == f"logfs.{key.hex()}.7.{unique.hex()}.staged"
+    assert names.parse_staged_file(name) == names.StagedFileName(key, 7, unique)
+    assert not names.stops_kafka(name)
+    assert not names.is_on_its_way(name)
+    for other in (
+        name[6:],
+        name + "x",
+        name.replace(".7.", ".07."),
+        name.upper(),
+        "logfs.segments",
+    ):
+        assert names.parse_staged_file(other) is None
+    with pytest.raises(ValueError, match="cannot be the name of a staged file"):
+        names.format_staged_file(key, -1, unique)
+    ledger = names.format_ledger_file(key)
+    assert names.is_ledger_file(ledger)
+    assert not names.is_ledger_file(ledger + ".tmp")

@@ -234,6 +234,13 @@ class ProducerState:
             for producer_id, e in self.entries.items()
         }
 
+    def next_sequence(self, producer_id: int) -> int:
+        """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
+        entry = self.entries.get(producer_id)
+        if entry is None or not entry.batches:
+            return 0
+        return add_to_sequence(entry.last_sequence, 1)
+
     def expire(self, now_ms: int, expiration_ms: int) -> None:
         """Forget who has written nothing for a while; whoever has a transaction open stays.
 

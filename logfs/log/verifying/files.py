@@ -1,7 +1,7 @@
 """The small files of a partition directory, and those that should not be there."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
@@ -26,6 +26,19 @@ _KNOWN = {
     names.TOPIC_CONFIG,
     names.LOSSES,
 }
+_OF_OURS: tuple[tuple[Callable[[str], object], str, str], ...] = (
+    (names.parse_unfinished_file, "a line without an end", "the next start makes a record of it"),
+    (
+        names.parse_cut_file,
+        "what recovery has cut off",
+        "look at it (logfs.losses says why), then remove it",
+    ),
+    (
+        names.parse_staged_file,
+        "what a job has staged",
+        "the job publishes it or, started again, removes it",
+    ),
+)
 _REMOVES = "the next start removes it"
 _CANNOT_LOAD = "the partition cannot be loaded: restore the file, or"
 
@@ -192,10 +205,9 @@ def _purpose_of(name: str) -> tuple[str, str]:
         is_new = suffix is FileSuffix.CLEANED
         what = "a compaction was interrupted" if is_new else "of a segment that was deleted"
         return what, _REMOVES
-    if names.parse_unfinished_file(name) is not None:
-        return "a line without an end", "the next start makes a record of it"
-    if names.parse_cut_file(name) is not None:
-        return "what recovery has cut off", "look at it (logfs.losses says why), then remove it"
+    for parse, what, remedy in _OF_OURS:
+        if parse(name) is not None:
+            return what, remedy
     if name.endswith(TEMPORARY_SUFFIX):
         return "the writing of a file was interrupted", "remove it"
     return "not a file of logfs or Kafka", "neither minds it"

@@ -124,7 +124,9 @@ def _look_for_leftovers(disk: Disk, look: RootLook) -> None:
 def _judge_file(name: str) -> tuple[str, str] | None:
     if name.endswith(TEMPORARY_SUFFIX):
         return "the writing of a file was interrupted", "remove it"
-    return None if name in _KNOWN else ("not a file of logfs or Kafka", "neither minds it")
+    if name in _KNOWN or names.is_ledger_file(name):
+        return None
+    return "not a file of logfs or Kafka", "neither minds it"
 
 
 def _judge_directory(name: str) -> tuple[str, str] | None:

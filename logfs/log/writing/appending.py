@@ -234,6 +234,11 @@ class AppendableLog(ReplaceableLog):
         with self._lock:
             return self._producers.last_records()
 
+    def next_sequence(self, producer_id: int) -> int:
+        """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
+        with self._lock:
+            return self._producers.next_sequence(producer_id)
+
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and begin the next one; nothing if it is empty.
 

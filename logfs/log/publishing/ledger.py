@@ -1,0 +1,134 @@
+"""What of a query was published, in the plain file ``logfs.KEY.ledger`` of the data directory.
+
+    {"version": 1, "query": "…", "done": 6,
+     "intent": {"batch": 7, "partitions": [
+         {"topic": "orders", "partition": 0, "log_end_offset": 1500, "base_sequence": 200,
+          "files": [{"name": "logfs.….staged", "records": 100, "size_bytes": 12345}]}]}}
+
+One JSON object; ``done`` is the last batch that is over, -1 at first; ``intent`` is null or the one
+that is being published. Replaced whole, durable on return.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.errors import CorruptCheckpointError, UnsupportedFormatError
+from logfs.log import names
+from logfs.log.publishing.staging import StagedFile, query_key
+from logfs.types import TopicPartition
+
+VERSION = 1
+NONE_DONE = -1
+
+
+class Share(NamedTuple):
+    """What one partition gets of a batch.
+
+    Attributes:
+        topic, partition: Which.
+        log_end_offset: Where its log ended, durable, before the intent: nothing of it is in front.
+        base_sequence: Sequence number of the first record.
+        files: Whose records it gets, in this order.
+    """
+
+    topic: str
+    partition: int
+    log_end_offset: int
+    base_sequence: int
+    files: tuple[StagedFile, ...]
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Which partition."""
+        return TopicPartition(self.topic, self.partition)
+
+
+class Intent(NamedTuple):
+    """A batch that is being published."""
+
+    batch: int
+    shares: tuple[Share, ...]
+
+
+class Ledger(NamedTuple):
+    """What of a query was published; see the format above."""
+
+    query: str
+    done: int = NONE_DONE
+    intent: Intent | None = None
+
+
+def read_ledger(disk: Disk, query: str) -> Ledger:
+    """Read the ledger of a query; an empty one if there is none.
+
+    Raises:
+        CorruptCheckpointError: It does not parse.
+        UnsupportedFormatError: A newer logfs wrote it.
+    """
+    name = _name(query)
+    try:
+        data = disk.read(name)
+    except FileNotFoundError:
+        return Ledger(query)
+    try:
+        fields = json.loads(data)
+        version = fields["version"]
+        if version == VERSION:
+            return Ledger(str(fields["query"]), int(fields["done"]), _intent(fields["intent"]))
+    except (ValueError, RecursionError, TypeError, KeyError) as error:
+        raise CorruptCheckpointError(
+            f"{name}: it does not parse ({error}): without it nobody knows what of the query "
+            f"{query} was published; restore it, or remove it and begin the query anew",
+            name,
+        ) from None
+    raise UnsupportedFormatError(
+        f"{name}: version {version}, this logfs reads version {VERSION}: use the newer logfs"
+    )
+
+
+def write_ledger(disk: Disk, ledger: Ledger) -> None:
+    """Put a ledger in the place of the one before it; durable on return."""
+    intent = None
+    if ledger.intent is not None:
+        shares = [_encoded(share) for share in ledger.intent.shares]
+        intent = {"batch": ledger.intent.batch, "partitions": shares}
+    fields = {"version": VERSION, "query": ledger.query, "done": ledger.done, "intent": intent}
+    disk.replace(_name(ledger.query), json.dumps(fields).encode() + b"\n")
+
+
+def _name(query: str) -> str:
+    return names.format_ledger_file(query_key(query))
+
+
+def _encoded(share: Share) -> dict[str, object]:
+    files = [
+        {"name": file.name, "records": file.records, "size_bytes": file.size_bytes}
+        for file in share.files
+    ]
+    return {**share._asdict(), "files": files}
+
+
+def _intent(fields: Any) -> Intent | None:  # noqa: ANN401 - what JSON says
+    if fields is None:
+        return None
+    return Intent(int(fields["batch"]), tuple(_share(row) for row in fields["partitions"]))
+
+
+def _share(row: dict[str, Any]) -> Share:
+    topic, partition = str(row["topic"]), int(row["partition"])
+    return Share(
+        topic,
+        partition,
+        int(row["log_end_offset"]),
+        int(row["base_sequence"]),
+        _files(topic, partition, row["files"]),
+    )
+
+
+def _files(topic: str, partition: int, rows: Sequence[dict[str, Any]]) -> tuple[StagedFile, ...]:
+    return tuple(
+        StagedFile(topic, partition, str(r["name"]), int(r["records"]), int(r["size_bytes"]))
+        for r in rows
+    )

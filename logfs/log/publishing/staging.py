@@ -1,0 +1,166 @@
+"""Records that a task has staged: a plain file in the directory of their partition.
+
+    bytes  field
+    0-7    magic     "LFSTAGED"
+    8-11   version   uint32   1
+    12-15  nothing   uint32   0
+    then   record batches of format v2, one behind the other, offsets from 0
+
+Its name begins with ``logfs.`` and ends with ``.staged``, which Kafka's loader passes over, and
+says of which query and batch it is. It is written once, by one task, and never changed. Nobody
+needs the lock of the data directory for it.
+"""
+
+import contextlib
+import hashlib
+import struct
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.errors import DataLossError, UnsupportedFormatError
+from logfs.log import names
+from logfs.records.batch import decode_header
+from logfs.records.encoded import EncodedBatch
+from logfs.types import TopicPartition
+
+VERSION = 1
+_HEAD = struct.Struct(">8sII")
+_MAGIC = b"LFSTAGED"
+
+
+class StagedFile(NamedTuple):
+    """A file that a task has staged.
+
+    Attributes:
+        topic, partition: Where its records are to go.
+        name: Of the file, in the directory of the partition.
+        records: How many it holds, at least 1.
+        size_bytes: Of the file.
+    """
+
+    topic: str
+    partition: int
+    name: str
+    records: int
+    size_bytes: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """Where its records are to go."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def path(self) -> str:
+        """The file, below the data directory."""
+        return f"{self.topic_partition.directory}/{self.name}"
+
+
+def query_key(query: str) -> bytes:
+    """Return 16 bytes that stand for a query in names of files."""
+    return hashlib.md5(query.encode(), usedforsecurity=False).digest()
+
+
+class StagingWriter:
+    """Writes one staged file.
+
+    Args:
+        disk: The data directory.
+        topic_partition: Where the records are to go.
+        query: Who writes.
+        batch: The number of the batch, >= 0.
+        unique_id: 16 random bytes.
+
+    Raises:
+        OSError: The file cannot be made; FileNotFoundError if there is no such partition.
+    """
+
+    def __init__(
+        self, disk: Disk, topic_partition: TopicPartition, query: str, batch: int, unique_id: bytes
+    ) -> None:
+        self._disk = disk
+        self._topic_partition = topic_partition
+        self._file_name = names.format_staged_file(query_key(query), batch, unique_id)
+        self._path = f"{topic_partition.directory}/{self._file_name}"
+        self._file = disk.open(self._path, write=True, create=True)
+        self._size = 0
+        self._records = 0
+        self._put(_HEAD.pack(_MAGIC, VERSION, 0))
+
+    def write(self, batches: Sequence[EncodedBatch]) -> None:
+        """Append batches to the file.
+
+        Raises:
+            OSError: ``discard`` is what is left to do.
+        """
+        for batch in batches:
+            self._put(batch.data)
+            self._records += batch.last_offset - batch.base_offset + 1
+
+    def finish(self) -> StagedFile:
+        """Make the file and its name durable; the last call.
+
+        Raises:
+            OSError: ``discard`` is what is left to do.
+        """
+        self._file.sync()
+        self._file.close()
+        self._disk.sync_directory(self._topic_partition.directory)
+        return StagedFile(*self._topic_partition, self._file_name, self._records, self._size)
+
+    def discard(self) -> None:
+        """Remove the file."""
+        self._file.close()
+        remove_staged(self._disk, self._path)
+
+    def _put(self, data: bytes) -> None:
+        self._file.pwrite(data, self._size)
+        self._size += len(data)
+
+
+def staged_batches(disk: Disk, staged: StagedFile) -> Iterator[tuple[memoryview, int]]:
+    """Read a staged file: each batch, and how many records it holds.
+
+    Raises:
+        DataLossError: It is gone, or not as long as it was.
+        UnsupportedFormatError: A newer logfs wrote it.
+        CorruptRecordError: It does not decode.
+    """
+    try:
+        file = disk.open(staged.path)
+    except FileNotFoundError:
+        raise DataLossError(
+            f"{staged.path}: staged records are gone before they were published"
+        ) from None
+    with contextlib.closing(file):
+        if file.size() != staged.size_bytes:
+            raise DataLossError(f"{staged.path}: {file.size()} bytes, {staged.size_bytes} expected")
+        data = file.map()  # nobody cuts it: it is written once
+    magic, version, _ = _HEAD.unpack_from(data)
+    if magic != _MAGIC or version != VERSION:
+        raise UnsupportedFormatError(
+            f"{staged.path}: {magic!r}, version {version}: this logfs reads staged files of "
+            f"version {VERSION}: publish with the logfs that wrote it"
+        )
+    position = _HEAD.size
+    while position < len(data):
+        header = decode_header(data, position)
+        yield data[position : position + header.size_bytes], header.last_offset_delta + 1
+        position += header.size_bytes
+
+
+def remove_staged(disk: Disk, path: str) -> None:
+    """Remove a staged file; nothing if it has gone."""
+    with contextlib.suppress(FileNotFoundError):
+        disk.remove(path)
+
+
+def remove_orphans(disk: Disk, directory: str, query: str, last_batch: int) -> None:
+    """Remove what a query staged in a partition for batches up to one that is over.
+
+    They are of attempts that failed, or lost against another one.
+    """
+    for name, _ in disk.list(directory):
+        parsed = names.parse_staged_file(name)
+        if parsed and parsed.query_key == query_key(query) and parsed.batch <= last_batch:
+            remove_staged(disk, f"{directory}/{name}")

@@ -1,0 +1,346 @@
+"""Staged records are published exactly once, however often it is tried and wherever it stops."""
+
+import logging
+from collections.abc import Sequence
+
+import pytest
+
+from logfs.errors import CorruptCheckpointError, DataLossError, UnsupportedFormatError
+from logfs.log.names import format_ledger_file
+from logfs.log.publishing.ledger import Ledger, read_ledger
+from logfs.log.publishing.publish import publish
+from logfs.log.publishing.staging import StagedFile, StagingWriter, query_key
+from logfs.log.store import LogStore
+from logfs.records._native import encode_records
+from logfs.records.batch import decode_records
+from logfs.records.encoded import EncodeOptions
+from logfs.records.record import Record
+from logfs.types import TopicPartition
+from tests.fakes import START_MS, FakeDisk
+from tests.log.support import DIRECTORY, TP, Bench, batches_in, lines_of
+
+QUERY = "a query"
+UP = TopicPartition("u", 0)
+SMALL = {"internal.segment.bytes": "700", "index.interval.bytes": "100"}
+_ids = iter(range(1, 1 << 30))
+
+
+def stage(  # noqa: PLR0913 - five of them are rarely given
+    disk: FakeDisk,
+    values: Sequence[bytes],
+    *,
+    to: TopicPartition = TP,
+    batch: int = 0,
+    query: str = QUERY,
+    per_batch: int = 3,
+    timestamp: int = START_MS,
+) -> StagedFile:
+    """Stage some records, a few in each record batch."""
+    writer = StagingWriter(disk, to, query, batch, next(_ids).to_bytes(16, "big"))
+    for first in range(0, len(values), per_batch):
+        records = [Record(0, timestamp, None, value) for value in values[first : first + per_batch]]
+        options = EncodeOptions(1 << 20)
+        writer.write(encode_records(records, first, timestamp, options).batches)
+    return writer.finish()
+
+
+def values_of(name: str, count: int) -> list[bytes]:
+    return [f"{name}-{number}".encode() for number in range(count)]
+
+
+def staged_names(disk: FakeDisk) -> list[str]:
+    found = []
+    for directory in (DIRECTORY, UP.directory):
+        if disk.exists(directory):
+            found += [name for name, _ in disk.list(directory) if name.endswith(".staged")]
+    return found
+
+
+def two_topics() -> Bench:
+    bench = Bench(SMALL)
+    bench.store.create_topic("u", 1, SMALL, bench.now_ms)
+    return bench
+
+
+def lines_in(store: LogStore, topic: str = "t") -> list[bytes]:
+    return lines_of(store.partition(topic, 0))
+
+
+def test_what_was_staged_is_read_once() -> None:
+    bench = two_topics()
+    bench.write(b"before")
+    first, second = values_of("a", 7), values_of("b", 4)
+    staged = [stage(bench.disk, first), stage(bench.disk, second, to=UP)]
+    assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == [b"before", *first]
+    assert lines_in(bench.store, "u") == second
+    assert staged_names(bench.disk) == []
+    bench.crash()
+    assert lines_in(bench.store) == [b"before", *first]
+
+
+def test_a_batch_that_is_over_is_not_published_again() -> None:
+    bench = two_topics()
+    for batch in range(3):
+        staged = stage(bench.disk, values_of(f"batch{batch}", 4), batch=batch)
+        assert publish(bench.store, QUERY, batch, [staged], bench.now_ms)
+        bench.write(b"another")
+    again = [stage(bench.disk, values_of("again", 5), batch=batch) for batch in (1, 2)]
+    assert not publish(bench.store, QUERY, 2, again, bench.now_ms)
+    assert not publish(bench.store, QUERY, 1, [], bench.now_ms)
+    assert staged_names(bench.disk) == []
+    expected = [[*values_of(f"batch{batch}", 4), b"another"] for batch in range(3)]
+    assert lines_in(bench.store) == [line for lines in expected for line in lines]
+
+
+def test_queries_do_not_know_of_each_other() -> None:
+    bench = two_topics()
+    for query in ("one", "two"):
+        staged = stage(bench.disk, values_of(query, 2), query=query)
+        assert publish(bench.store, query, 0, [staged], bench.now_ms)
+    assert lines_in(bench.store) == [*values_of("one", 2), *values_of("two", 2)]
+
+
+def test_what_other_attempts_have_staged_goes() -> None:
+    bench = two_topics()
+    stage(bench.disk, values_of("lost", 2))
+    stage(bench.disk, values_of("newer", 2), batch=1)
+    stage(bench.disk, values_of("theirs", 2), query="another")
+    winner = stage(bench.disk, values_of("won", 2))
+    assert publish(bench.store, QUERY, 0, [winner], bench.now_ms)
+    assert lines_in(bench.store) == values_of("won", 2)
+    assert len(staged_names(bench.disk)) == 2
+
+
+def test_a_batch_without_records() -> None:
+    bench = two_topics()
+    assert publish(bench.store, QUERY, 0, [], bench.now_ms)
+    assert not publish(bench.store, QUERY, 0, [], bench.now_ms)
+    assert lines_in(bench.store) == []
+
+
+def test_sequence_numbers_go_on_and_the_log_is_a_producers() -> None:
+    bench = two_topics()
+    for batch in range(2):
+        staged = stage(bench.disk, values_of("v", 7), batch=batch)
+        publish(bench.store, QUERY, batch, [staged], bench.now_ms)
+    headers = [header for name in bench.names(".log") for _, header in batches_in(bench.file(name))]
+    assert [header.base_sequence for header in headers] == [0, 3, 6, 7, 10, 13]
+    assert len({header.producer_id for header in headers}) == 1
+
+
+MUTATIONS = {"open", "pwrite", "truncate", "rename", "remove", "sync", "sync_directory"}
+
+
+def states_while_publishing(
+    bench: Bench, staged: Sequence[StagedFile], power: bool
+) -> list[FakeDisk]:
+    """The disk as it is found after a stop in front of each operation, and after the last."""
+    disk = bench.disk
+    states: list[FakeDisk] = []
+
+    def look(operation: str, _name: str, _size: int) -> None:
+        if operation in MUTATIONS:
+            disk.before = None
+            seed = len(states) if len(states) % 3 else None
+            states.append(disk.after_crash(seed) if power else disk.after_kill())
+            disk.before = look
+
+    disk.before = look
+    publish(bench.store, QUERY, 4, staged, bench.now_ms)
+    disk.before = None
+    return [*states, disk.after_crash(None) if power else disk.after_kill()]
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("power", [False, True])
+def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(power: bool) -> None:
+    bench = two_topics()
+    bench.write(b"before")
+    publish(bench.store, QUERY, 3, [stage(bench.disk, values_of("old", 5), batch=3)], bench.now_ms)
+    bench.log.flush()
+    old = [b"before", *values_of("old", 5)]
+    first, second, third = values_of("a", 8), values_of("b", 7), values_of("c", 5)
+    staged = [
+        stage(bench.disk, first, batch=4),
+        stage(bench.disk, second, batch=4),
+        stage(bench.disk, third, batch=4, to=UP),
+    ]
+    states = states_while_publishing(bench, staged, power)
+    assert len(states) > 25
+    if power:
+        bench.new_boot()
+    outcomes = set()
+    for number, disk in enumerate(states):
+        store = bench.open(disk)
+        found = lines_in(store)
+        was_begun = read_ledger(disk, QUERY) != Ledger(QUERY, 3)
+        outcomes.add((was_begun, len(found)))
+        assert found == [*old, *first, *second][: len(found)]
+        # Somebody else writes before the job is there again, and the job stages all anew.
+        store.partition("t", 0).append_records([Record(0, START_MS, None, b"other")], START_MS)
+        anew = [
+            stage(disk, [b"anew-" + value for value in first + second], batch=4),
+            stage(disk, [b"anew-" + value for value in third], batch=4, to=UP),
+        ]
+        for _ in range(2 if number % 2 else 1):
+            publish(store, QUERY, 4, anew, bench.now_ms)
+        prefix = b"" if was_begun else b"anew-"
+        mine = [line for line in lines_in(store) if line not in [*old, b"other"]]
+        if was_begun:
+            assert mine == first + second
+        else:
+            assert mine == [prefix + value for value in first + second]
+        assert lines_in(store, "u") == [prefix + value for value in third]
+        assert lines_in(store).count(b"other") == 1
+        assert staged_names(disk) == []
+        store.close(bench.now_ms)
+    assert {begun for begun, _ in outcomes} == {False, True}
+    assert len({count for begun, count in outcomes if begun}) > 3, "stops between the batches"
+
+
+@pytest.mark.allow_log("")
+def test_a_failing_disk_is_an_error_and_another_try_completes_it() -> None:
+    for operation in sorted(MUTATIONS):
+        for pattern in ("*.ledger*", "*.log", DIRECTORY, "*.staged", "*logfs.segments"):
+            bench = two_topics()
+            values = values_of("v", 30)
+            staged = [stage(bench.disk, values)]
+            bench.disk.fail_next(operation, pattern)
+            try:
+                publish(bench.store, QUERY, 0, staged, bench.now_ms)
+            except OSError:
+                if bench.log.offline is not None:
+                    bench.reload()
+                bench.disk._faults.clear()
+                publish(bench.store, QUERY, 0, staged, bench.now_ms)
+            bench.disk._faults.clear()
+            assert lines_in(bench.store) == values, (operation, pattern)
+
+
+def test_what_was_begun_is_completed_though_the_producer_is_forgotten() -> None:
+    """Old timestamps let a producer expire at once; a batch half-way in must not come twice."""
+    bench = two_topics()
+    values = values_of("v", 9)
+    staged = [stage(bench.disk, values, timestamp=1)]
+    stops = []
+
+    def stop(operation: str, name: str, _size: int) -> None:
+        if operation == "pwrite" and name.endswith(".log"):
+            stops.append(name)
+            if len(stops) == 3:
+                raise KeyboardInterrupt
+
+    bench.disk.before = stop
+    with pytest.raises(KeyboardInterrupt):
+        publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    bench.disk.before = None
+    bench.kill()
+    assert lines_in(bench.store) == values[:6]
+    bench.store.expire_producers(bench.now_ms)
+    assert bench.log.last_records_of_producers() == {}
+    assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == values
+
+
+def test_a_limit_that_was_made_smaller_only_makes_more_batches() -> None:
+    bench = Bench()
+    values = values_of("v" * 50, 40)
+    staged = [stage(bench.disk, values, per_batch=40)]
+    bench.store.alter_topic("t", {"max.message.bytes": "500"})
+    assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == values
+    (name,) = bench.names(".log")
+    sequences = [header.base_sequence for _, header in batches_in(bench.file(name))]
+    assert sequences == [0, *sorted(set(sequences))[1:]]
+    assert len(sequences) > 4
+
+
+def test_half_of_a_batch_that_was_made_anew_is_not_repeated() -> None:
+    bench = Bench()
+    values = values_of("v" * 50, 40)
+    staged = [stage(bench.disk, values, per_batch=40)]
+    bench.store.alter_topic("t", {"max.message.bytes": "500"})
+    bench.disk.before = None
+    count = 0
+
+    def stop(operation: str, name: str, _size: int) -> None:
+        nonlocal count
+        if operation == "pwrite" and name.endswith(".log"):
+            count += 1
+            if count == 3:
+                raise KeyboardInterrupt
+
+    bench.disk.before = stop
+    with pytest.raises(KeyboardInterrupt):
+        publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    bench.disk.before = None
+    bench.kill()
+    assert 0 < len(lines_in(bench.store)) < 40
+    assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == values
+
+
+@pytest.mark.allow_log("")
+def test_a_topic_that_was_deleted_meanwhile_does_not_stop_the_query(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    bench = two_topics()
+    staged = [stage(bench.disk, values_of("v", 4)), stage(bench.disk, values_of("u", 4), to=UP)]
+    bench.disk.fail_next_write("*.log")
+    with pytest.raises(OSError, match="Input/output"), caplog.at_level(logging.CRITICAL):
+        publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    bench.reload()
+    bench.store.delete_topic("u", bench.now_ms)
+    with caplog.at_level(logging.WARNING):
+        assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert "u/0 is gone, and with it what batch 0 of a query was to bring" in caplog.text
+    assert lines_in(bench.store) == values_of("v", 4)
+
+
+def test_staged_records_that_are_gone_are_an_error() -> None:
+    bench = two_topics()
+    staged = stage(bench.disk, values_of("v", 4))
+    bench.disk.remove(staged.path)
+    with pytest.raises(DataLossError, match="staged records are gone"):
+        publish(bench.store, QUERY, 0, [staged], bench.now_ms)
+    short = stage(bench.disk, values_of("v", 4), query="two")
+    file = bench.disk.open(short.path, write=True)
+    file.truncate(40)
+    with pytest.raises(DataLossError, match=r"40 bytes, \d+ expected"):
+        publish(bench.store, "two", 0, [short], bench.now_ms)
+    newer = stage(bench.disk, values_of("v", 4), query="three")
+    bench.disk.open(newer.path, write=True).pwrite(b"\0\0\0\2", 8)
+    with pytest.raises(UnsupportedFormatError, match="version 2: this logfs reads"):
+        publish(bench.store, "three", 0, [newer], bench.now_ms)
+    assert lines_in(bench.store) == []
+
+
+def test_a_ledger_that_does_not_parse_is_an_error() -> None:
+    bench = two_topics()
+    name = format_ledger_file(query_key(QUERY))
+    for data in (b"", b"{}", b'{"version": 1, "query": "q", "done": 0}', b"[" * 100_000):
+        bench.disk.replace(name, data)
+        with pytest.raises(CorruptCheckpointError, match="it does not parse"):
+            publish(bench.store, QUERY, 0, [], bench.now_ms)
+    bench.disk.replace(name, b'{"version": 2}')
+    with pytest.raises(UnsupportedFormatError, match="version 2, this logfs reads version 1"):
+        publish(bench.store, QUERY, 0, [], bench.now_ms)
+
+
+def test_a_staged_file_that_is_given_up_leaves_nothing() -> None:
+    bench = two_topics()
+    writer = StagingWriter(bench.disk, TP, QUERY, 0, bytes(16))
+    assert len(staged_names(bench.disk)) == 1
+    writer.discard()
+    assert staged_names(bench.disk) == []
+
+
+def test_staged_batches_are_whole() -> None:
+    bench = two_topics()
+    staged = stage(bench.disk, values_of("v", 5))
+    data = bench.disk.read(staged.path)
+    assert (data[:8], len(data), staged.records) == (b"LFSTAGED", staged.size_bytes, 5)
+    assert [r.value for _, h in batches_in(data[16:]) for r in decode_records(data[16:])][:3] == (
+        values_of("v", 3)
+    )
