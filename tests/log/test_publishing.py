@@ -218,29 +218,48 @@ def test_a_failing_disk_is_an_error_and_another_try_completes_it() -> None:
             assert lines_in(bench.store) == values, (operation, pattern)
 
 
-def test_what_was_begun_is_completed_though_the_producer_is_forgotten() -> None:
-    """Old timestamps let a producer expire at once; a batch half-way in must not come twice."""
-    bench = two_topics()
-    values = values_of("v", 9)
-    staged = [stage(bench.disk, values, timestamp=1)]
+def publish_up_to(bench: Bench, staged: Sequence[StagedFile], writes: int) -> None:
+    """Publish, and stop in front of one of the writes to a log."""
     stops = []
 
     def stop(operation: str, name: str, _size: int) -> None:
         if operation == "pwrite" and name.endswith(".log"):
             stops.append(name)
-            if len(stops) == 3:
+            if len(stops) == writes:
                 raise KeyboardInterrupt
 
     bench.disk.before = stop
     with pytest.raises(KeyboardInterrupt):
         publish(bench.store, QUERY, 0, staged, bench.now_ms)
     bench.disk.before = None
+
+
+def test_what_was_begun_is_completed_though_the_producer_is_forgotten() -> None:
+    """Old timestamps let a producer expire at once; a batch half-way in must not come twice."""
+    bench = two_topics()
+    values = values_of("v", 9)
+    staged = [stage(bench.disk, values, timestamp=1)]
+    publish_up_to(bench, staged, 3)
     bench.kill()
     assert lines_in(bench.store) == values[:6]
     bench.store.expire_producers(bench.now_ms)
     assert bench.log.last_records_of_producers() == {}
     assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
     assert lines_in(bench.store) == values
+
+
+def test_a_power_cut_leaves_the_log_at_least_where_the_intent_says_it_ended() -> None:
+    bench = two_topics()
+    before, values = values_of("before", 5), values_of("v", 9)
+    bench.write(*before)
+    staged = [stage(bench.disk, values, timestamp=1)]
+    publish_up_to(bench, staged, 1)
+    bench.crash(None)
+    publish_up_to(bench, staged, 3)
+    bench.kill()
+    bench.store.expire_producers(bench.now_ms)
+    assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == [*before, *values]
 
 
 def test_a_limit_that_was_made_smaller_only_makes_more_batches() -> None:
@@ -261,20 +280,7 @@ def test_half_of_a_batch_that_was_made_anew_is_not_repeated() -> None:
     values = values_of("v" * 50, 40)
     staged = [stage(bench.disk, values, per_batch=40)]
     bench.store.alter_topic("t", {"max.message.bytes": "500"})
-    bench.disk.before = None
-    count = 0
-
-    def stop(operation: str, name: str, _size: int) -> None:
-        nonlocal count
-        if operation == "pwrite" and name.endswith(".log"):
-            count += 1
-            if count == 3:
-                raise KeyboardInterrupt
-
-    bench.disk.before = stop
-    with pytest.raises(KeyboardInterrupt):
-        publish(bench.store, QUERY, 0, staged, bench.now_ms)
-    bench.disk.before = None
+    publish_up_to(bench, staged, 3)
     bench.kill()
     assert 0 < len(lines_in(bench.store)) < 40
     assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
