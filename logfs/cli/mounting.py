@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -99,7 +100,7 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
 ) -> None:
     """Mount the data directory DATA at MOUNTPOINT and serve it.
 
-    DATA is made if only its last part is missing. It must hold Kafka-format logs, or nothing yet.
+    DATA is an existing directory. It must hold Kafka-format logs, or nothing yet.
     MOUNTPOINT is an existing directory; the mount of a daemon that died there is taken away first.
     Both may stand in the file that --config-file names.
 
@@ -259,7 +260,7 @@ def serve(wish: Wish, *, background: bool, log: logs.Log = logs.STDERR) -> None:
         log: Where to log, what and how; by default to stderr, or syslog in the background.
     """
     check(wish)
-    _make_data(wish)
+    _check_data(wish)
     log_file = None if log.file is None else os.path.realpath(log.file)
     ready = leave_terminal() if background else None
     logs.set_level(log.level)
@@ -272,16 +273,12 @@ def serve(wish: Wish, *, background: bool, log: logs.Log = logs.STDERR) -> None:
     failures.give_up(_serve(wish, ready))
 
 
-def _make_data(wish: Wish) -> None:
-    data = Path(wish.data)
-    if data.exists() or wish.options.read_only:
-        return
-    try:
-        data.mkdir()
-    except FileNotFoundError:
+def _check_data(wish: Wish) -> None:
+    # A mistyped name must not be mounted as an empty directory.
+    if not Path(wish.data).exists():
         raise NoDataDirectoryError(
-            f"{data}: no such directory; it would be made if only its last part were missing"
-        ) from None
+            f"{wish.data}: no such directory; 'mkdir {shlex.quote(wish.data)}' makes an empty one"
+        )
 
 
 def _serve(wish: Wish, ready: "Callable[[], None] | None") -> int:

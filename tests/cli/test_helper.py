@@ -36,6 +36,7 @@ def test_it_returns_when_the_mount_answers(tmp_path: Path, point: Path) -> None:
     config = tmp_path / "more.toml"
     config.write_text('options = "ro,umask=077"\n[kafka]\nnum.partitions = 3\n')
     options = f"rw,noatime,nosuid,user,_netdev,x-systemd.automount,uid=1,config={config}"
+    (tmp_path / "data").mkdir()
     try:
         assert call(tmp_path / "data", point, "-n", "-o", options) == (0, b"", [])
         (point / "orders").mkdir()
@@ -106,6 +107,7 @@ def test_root_becomes_another_user() -> None:
 
 @pytest.mark.fuse
 def test_a_mount_point_that_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
     status, _, errors = call(tmp_path / "data", tmp_path / "none")
     assert (status, len(errors)) == (32, 1)
     assert "the mount point has to be an existing directory" in errors[0]

@@ -114,7 +114,8 @@ def test_umount_takes_a_dead_mount_away(mounted: Mounted) -> None:
 @pytest.mark.fuse
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_foreground_stops_cleanly(tmp_path: Path, point: Path, number: signal.Signals) -> None:
-    data = tmp_path / "data"  # made by mount
+    data = tmp_path / "data"
+    data.mkdir()
     with subprocess.Popen(
         command("mount", data, point), stderr=subprocess.PIPE, env=environment()
     ) as process:
@@ -150,6 +151,7 @@ def test_read_only(tmp_path: Path, point: Path) -> None:
 @pytest.mark.fuse
 def test_settings_of_the_store(tmp_path: Path, point: Path) -> None:
     mounted = Mounted(tmp_path / "data", point)
+    mounted.data.mkdir()
     log = tmp_path / "log"
     outcome = run(
         *("mount", mounted.data, point, "--background", "--log-file", log),
@@ -175,7 +177,7 @@ def test_settings_of_the_store(tmp_path: Path, point: Path) -> None:
         (["data", "data"], "{0}/data: holds logs, which a mount would hide; expected 'logfs mount"),
         (["mnt", "data"], "{0}/data: holds logs, which a mount would hide; expected 'logfs mount"),
         (["other", "mnt"], "{0}/other: holds files but no logs; expected a data directory"),
-        (["none/data", "mnt"], "{0}/none/data: no such directory; it would be made if only"),
+        (["none/data", "mnt"], "{0}/none/data: no such directory; 'mkdir {0}/none/data' makes an"),
         (["data", "mnt", "-o", "alow_other"], "mount option alow_other: did you mean allow_other?"),
         (["data", "mnt", "--config", "a=b"], "'a': no such store setting"),
     ],
@@ -193,6 +195,16 @@ def test_what_cannot_be_mounted(
     assert not is_mounted(point)
 
 
+@pytest.mark.fuse
+def test_a_data_directory_that_is_missing_is_not_made(tmp_path: Path, point: Path) -> None:
+    mounted = Mounted(tmp_path / "mistyped", point)
+    outcome = run("mount", *mounted, "--background", "--log-file", tmp_path / "log")
+    take_away(mounted)
+    reason = f"no such directory; 'mkdir {mounted.data}' makes an empty one"
+    assert outcome == (1, b"", [f"logfs: {mounted.data}: {reason}"])
+    assert not mounted.data.exists()
+
+
 @pytest.mark.slow
 def test_a_mount_point_that_is_missing(tmp_path: Path) -> None:
     fill(tmp_path / "data", {"orders/0": b"a\n"})
@@ -206,6 +218,7 @@ def test_a_mount_point_that_is_missing(tmp_path: Path) -> None:
 
 def test_a_log_file_that_cannot_be_written(tmp_path: Path, point: Path) -> None:
     log = tmp_path / "none" / "log"
+    (tmp_path / "data").mkdir()
     status, _, errors = run("mount", tmp_path / "data", point, "--background", "--log-file", log)
     assert (status, len(errors)) == (1, 1)
     assert errors[0] == f"logfs: {log}: No such file or directory"

@@ -47,7 +47,8 @@ def test_open_and_mapped_files_are_named(mounted: Mounted) -> None:
 
 def test_a_mount_below_is_named(mounted: Mounted, tmp_path: Path) -> None:
     inner = Mounted(tmp_path / "other", mounted.point / "orders")
-    inner.point.mkdir()
+    for directory in inner:
+        directory.mkdir()
     log = tmp_path / "other.log"
     assert run("mount", *inner, "--background", "--log-file", log) == (0, b"", [])
     try:

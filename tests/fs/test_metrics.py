@@ -357,7 +357,8 @@ def test_a_port_that_is_taken_is_said_before_anything_is_mounted(tmp_path: Path)
         other.bind(("127.0.0.1", 0))
         other.listen()
         port = other.getsockname()[1]
-        (tmp_path / "mnt").mkdir()
+        for name in ("data", "mnt"):
+            (tmp_path / name).mkdir()
         where = tmp_path / "data", tmp_path / "mnt"
         outcome = run(*COMMAND, "mount", *where, "-o", f"metrics={port}")
     assert outcome.returncode == 1
