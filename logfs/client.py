@@ -21,6 +21,7 @@ from logfs.config import TopicConfig
 from logfs.disk.sockets import short_path
 from logfs.errors import ControlError, RecordTooLargeError
 from logfs.log import names
+from logfs.log.publishing.staging import StagedFile, encode_staged
 from logfs.log.writing.bulk import AppendedLines, LineForm, Lines
 from logfs.log.writing.produced import Appended
 from logfs.records._native import encode_records
@@ -202,6 +203,15 @@ class Daemon:
             answer["accepted"],
             None if refusal is None else control.decode_error(refusal),
         )
+
+    def publish(self, query: str, batch: int, staged: Sequence[StagedFile]) -> bool:
+        """Append what was staged for a batch of a query; see ``logfs.log.publishing.publish``.
+
+        Raises:
+            LogfsError, OSError: See there, and ``ask``.
+        """
+        arguments = {"query": query, "batch": batch}
+        return bool(self.ask("publish", arguments, payload=encode_staged(staged)))
 
     def end_transaction(
         self,

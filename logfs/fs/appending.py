@@ -1,18 +1,20 @@
-"""Appends through the control socket: batches of records, lines, the ends of transactions.
+"""Appends through the control socket: records, lines, what was staged, ends of transactions.
 
 They run in threads, one partition at a time for each client: the loop goes on meanwhile.
 """
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 
 import trio
 
 from logfs import control
-from logfs.errors import ControlError
+from logfs.errors import ControlError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import Partition
 from logfs.fs.requests import Request
+from logfs.log.publishing.publish import concerned, publish
+from logfs.log.publishing.staging import decode_staged
 from logfs.log.store import LogStore
 from logfs.log.writing.bulk import LineForm, Lines, append_by_key, append_lines
 from logfs.machine.host import Clock
@@ -59,6 +61,26 @@ class AppendCommands:
             await self._finish(partition, is_durable=is_durable)
         refusal = None if done.refusal is None else control.encode_error(done.refusal)
         return {"appended": done.appended, "accepted": done.accepted, "refusal": refusal}
+
+    async def publish(self, request: Request) -> object:
+        """Append what a job has staged."""
+        query, batch = request.get("query", str), request.get("batch", int)
+        staged, now_ms = decode_staged(request.payload), self._clock.now_ms()
+        found = await trio.to_thread.run_sync(concerned, self._store, query, staged)
+        partitions = []
+        for topic_partition in found:
+            with suppress(NoSuchTopicError, NoSuchPartitionError):  # that is for ``publish`` to say
+                partitions.append(self._operations.tree.partition(*topic_partition))
+        for partition in partitions:
+            await self._operations.files.reload_if_offline(partition)
+        with ExitStack() as stack:
+            for partition in partitions:
+                stack.enter_context(partition.lane.kept_off_loop())
+            call = partial(publish, self._store, query, batch, staged, now_ms)
+            was_first: bool = await trio.to_thread.run_sync(call)
+        for partition in partitions:
+            await self._finish(partition, is_durable=False)
+        return was_first
 
     async def end(self, request: Request) -> object:
         """Write the marker that ends a transaction."""

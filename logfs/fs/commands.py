@@ -20,6 +20,8 @@
     lines         topic partition view         appended, accepted, refusal, as in ``Lines``; the
                   key_delimiter headers        payload is lines; partition null: by their keys
                   unkeyed is_durable
+    publish       query batch                  whether it was not over before; the payload is what
+                                               ``encode_staged`` makes of the staged files
     end           topic partition producer_id  the offset of the marker
                   epoch commit
     flush         topic partition              what was appended before is durable
@@ -108,6 +110,7 @@ class Commands:
             "overview": looking.overview,
             "append": appends.append,
             "lines": appends.lines,
+            "publish": appends.publish,
             "end": appends.end,
             "flush": appends.flush,
         }

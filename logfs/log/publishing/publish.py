@@ -11,7 +11,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from logfs.errors import NoSuchPartitionError, NoSuchTopicError, RecordTooLargeError
+from logfs.errors import (
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    PolicyViolationError,
+    ReadOnlyError,
+    RecordTooLargeError,
+)
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.ledger import Intent, Ledger, Share, read_ledger, write_ledger
 from logfs.log.publishing.staging import (
@@ -57,9 +63,12 @@ def publish(
 
     Raises:
         DataLossError, CorruptRecordError: Staged records are gone, or damaged.
+        ReadOnlyError: Nothing can be published here.
         LogfsError, OSError: See ``PartitionLog.append_encoded``, ``read_ledger``. Whatever it is,
             the call may be repeated.
     """
+    if store.read_only:
+        raise ReadOnlyError("the data directory is open read-only")
     with _PUBLISHING:
         ledger, was_begun = read_ledger(store.disk, query), False
         if ledger.intent is not None:
@@ -75,19 +84,30 @@ def publish(
         return is_new or was_begun
 
 
+def concerned(store: LogStore, query: str, staged: Sequence[StagedFile]) -> set[TopicPartition]:
+    """Return the partitions that ``publish`` would append to, whether they exist or not.
+
+    Raises:
+        LogfsError, OSError: See ``read_ledger``.
+    """
+    intent = read_ledger(store.disk, query).intent
+    found = {file.topic_partition for file in staged}
+    return found if intent is None else found | {share.topic_partition for share in intent.shares}
+
+
 def _intend(store: LogStore, query: str, batch: int, staged: Sequence[StagedFile]) -> Intent:
     """Find out where the files of a batch are to go.
 
     Raises:
         NoSuchTopicError, NoSuchPartitionError: Not there.
-        ValueError: They are more records than sequence numbers.
+        PolicyViolationError: They are more records than sequence numbers.
     """
     shares = []
     for (topic, partition), group in groupby(sorted(staged), key=lambda file: file.topic_partition):
         files, log = tuple(group), store.partition(topic, partition)
         records = sum(file.records for file in files)
         if records > MAX_SEQUENCE:
-            raise ValueError(
+            raise PolicyViolationError(
                 f"{topic}/{partition}: {records} records in one batch, at most {MAX_SEQUENCE} can "
                 "be published at once"
             )

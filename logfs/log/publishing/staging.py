@@ -13,14 +13,16 @@ needs the lock of the data directory for it.
 
 import contextlib
 import hashlib
+import json
 import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
-from logfs.errors import DataLossError, UnsupportedFormatError
+from logfs.errors import ControlError, DataLossError, UnsupportedFormatError
 from logfs.log import names
 from logfs.records.batch import decode_header
+from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodedBatch
 from logfs.types import TopicPartition
 
@@ -59,6 +61,28 @@ class StagedFile(NamedTuple):
 def query_key(query: str) -> bytes:
     """Return 16 bytes that stand for a query in names of files."""
     return hashlib.md5(query.encode(), usedforsecurity=False).digest()
+
+
+def encode_staged(staged: Sequence[StagedFile]) -> bytes:
+    """Return staged files as JSON, one row each."""
+    return json.dumps(staged).encode()
+
+
+def decode_staged(data: Buffer) -> list[StagedFile]:
+    """Read what ``encode_staged`` wrote.
+
+    Raises:
+        ControlError: It is something else, or names another file.
+    """
+    try:
+        found = [StagedFile(*row) for row in json.loads(bytes(data))]
+    except (ValueError, RecursionError, TypeError) as error:
+        raise ControlError(f"staged files that do not parse: {error}") from None
+    for file in found:
+        kinds = [type(value) for value in file]
+        if kinds != [str, int, str, int, int] or names.parse_staged_file(file.name) is None:
+            raise ControlError(f"{file!r}: expected a staged file")
+    return found
 
 
 class StagingWriter:

@@ -1,0 +1,97 @@
+"""What a job has staged, published through the control socket of the daemon."""
+
+import errno
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import trio
+
+from logfs.errors import ControlError, NoSuchTopicError, ReadOnlyError
+from logfs.log.publishing.staging import StagedFile, StagingWriter, encode_staged
+from logfs.records._native import encode_records
+from logfs.records.encoded import EncodeOptions
+from logfs.records.record import Record
+from logfs.types import TopicPartition
+from tests.fs.served import Served
+from tests.fs.world import START_MS, World
+
+run = trio.to_thread.run_sync
+ORDERS = TopicPartition("orders", 0)
+QUERY = "8a2f"
+_ids = iter(range(1, 1 << 30))
+
+
+@pytest.fixture
+async def served(orders: World, tmp_path: Path, nursery: trio.Nursery) -> Served:
+    return Served(orders, tmp_path, nursery)
+
+
+def stage(served: Served, values: Sequence[bytes], batch: int = 0) -> StagedFile:
+    unique_id = next(_ids).to_bytes(16, "big")
+    writer = StagingWriter(served.world.disk, ORDERS, QUERY, batch, unique_id)
+    records = [Record(0, START_MS, None, value) for value in values]
+    writer.write(encode_records(records, 0, START_MS, EncodeOptions(1 << 20)).batches)
+    return writer.finish()
+
+
+async def publish(served: Served, batch: int, staged: Sequence[StagedFile]) -> bool:
+    def ask() -> bool:
+        with served.daemon() as daemon:
+            return daemon.publish(QUERY, batch, staged)
+
+    return await run(ask)
+
+
+async def test_published_records_are_seen_at_once_and_durable(served: Served) -> None:
+    await served.world.append("orders/0", b"before\n")
+    assert await publish(served, 0, [stage(served, [b"one", b"two"])])
+    assert await served.world.cat("orders/0") == b"before\none\ntwo\n"
+    assert served.world.store.partition("orders", 0).recovery_point == 3
+    assert not await publish(served, 0, [stage(served, [b"again"])])
+    assert await publish(served, 1, [])
+    assert await served.world.cat("orders/0") == b"before\none\ntwo\n"
+
+
+async def test_writers_of_the_mount_go_on_meanwhile(served: Served) -> None:
+    async with trio.open_nursery() as nursery:
+        staged = [stage(served, [b"job %d" % n] * 500) for n in range(3)]
+        nursery.start_soon(publish, served, 0, staged)
+        for n in range(20):
+            await served.world.append("orders/0", b"write %d\n" % n)
+    lines = (await served.world.cat("orders/0")).splitlines()
+    assert len(lines) == 1520
+    assert [line for line in lines if line.startswith(b"job")] == [
+        b"job %d" % n for n in range(3) for _ in range(500)
+    ]
+
+
+@pytest.mark.allow_log("orders/0 is offline")
+async def test_a_log_that_went_offline_is_loaded_anew_and_the_batch_completed(
+    served: Served,
+) -> None:
+    staged = [stage(served, [b"one"]), stage(served, [b"two"])]
+    served.world.disk.fail_next_write("*.log")
+    with pytest.raises(OSError, match="Input/output") as raised:
+        await publish(served, 0, staged)
+    assert raised.value.errno == errno.EIO
+    assert await publish(served, 0, [])
+    assert await served.world.cat("orders/0") == b"one\ntwo\n"
+
+
+async def test_refusals(served: Served) -> None:
+    staged = stage(served, [b"v"])
+    with pytest.raises(NoSuchTopicError):
+        await publish(served, 0, [staged._replace(topic="other")])
+    for payload in (b"", b"{}x", b"[[1]]", encode_staged([staged._replace(name="../x")])):
+        with pytest.raises(ControlError, match="staged file"):
+            await served.ask("publish", payload, query=QUERY, batch=0)
+    with pytest.raises(ControlError, match="staged file"):
+        await served.ask("publish", json.dumps([[*staged[:4], "5"]]).encode(), query=QUERY, batch=0)
+    with pytest.raises(ControlError, match="batch="):
+        await served.ask("publish", b"[]", query=QUERY, batch="0")
+    served.world.store.read_only = True
+    with pytest.raises(ReadOnlyError):
+        await publish(served, 0, [staged])
+    assert await served.world.cat("orders/0") == b""
