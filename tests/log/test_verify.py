@@ -1,14 +1,17 @@
 """Checking: nothing is found in what is whole, and every damage where it is."""
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logfs.config import TopicConfig
 from logfs.log.cleaning.rounds import clean
 from logfs.log.verifying.findings import Level
+from logfs.log.verifying.looks import MOST_LOOKS, verify
+from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.records.record import Record
 from tests.fakes import START_MS
 from tests.kafka.scenarios import SCENARIOS
@@ -263,6 +266,28 @@ def test_damage_that_stays_is_found_beside_a_writer() -> None:
     assert (name, 0) in places(found)
     assert meanwhile.done > 3
     assert waits == [1, 2]
+
+
+def test_what_only_the_last_look_has_found_does_not_count() -> None:
+    bench = Bench(SMALL)
+    bench.write(*(b"line %d" % n for n in range(60)))
+    bench.disk.locked.add(".lock")
+    looks: list[int] = []
+
+    def run(tasks: Sequence[SegmentTask]) -> list[SegmentReport]:
+        reports = [verify_segment(bench.disk, task) for task in tasks]
+        looks.append(len(reports))
+        if len(looks) < MOST_LOOKS:
+            bench.write(*(b"line %d" % n for n in range(20)))
+        return reports
+
+    def wait(number: int) -> None:
+        if number == MOST_LOOKS - 1:
+            flip(bench, bench.names(".log")[-2], 70)
+
+    found = verify(bench.disk, TopicConfig.from_properties({}), None, run, wait)
+    assert len(looks) == MOST_LOOKS
+    assert found.damages == []
 
 
 def test_a_segment_that_was_whole_is_read_once() -> None:

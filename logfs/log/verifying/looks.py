@@ -2,8 +2,8 @@
 
 Files change between one read and the next: a segment grows, is rolled, deleted, or replaced by
 compaction. So where somebody owns the directory, what is found counts only if it is found at the
-same place in look after look. A segment in which nothing was found, and which is what it was, is
-not read again.
+same place in several looks in a row. A segment in which nothing was found, and which is what it
+was, is not read again.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -50,33 +50,33 @@ class Verified:
 
 
 class _Followed:
-    """A partition, and what was found in it look after look."""
+    """A partition, and what was found in it look after look.
+
+    Attributes:
+        findings: What counts of what the last look has found.
+    """
 
     def __init__(self, check: PartitionCheck) -> None:
         self.check = check
         self.findings: list[Finding] = []
-        self._looks = 0
-        self._has_partial = False
+        self._rests = 0
+        self._looks: dict[tuple[str, int | None, int | None], int] = {}
 
     def conclude(self, root: RootLook, *, was_live: bool) -> bool:
         """Take one more look into account; returns whether it is the last."""
         found = self.check.conclude(root)
+        enough = AGREEING_LOOKS if was_live or root.is_live else 1
+        # By place: how many looks in a row something was found there.
+        self._looks = {finding.place: self._looks.get(finding.place, 0) + 1 for finding in found}
+        self.findings = [
+            finding
+            for finding in found
+            if finding.level is not Level.DAMAGE or self._looks[finding.place] >= enough
+        ]
         if self.check.has_changed and not self.check.is_gone:
-            if not self._looks:  # better than nothing, if it never comes to rest
-                self.findings = _agreed(self.findings, found) if self._has_partial else found
-                self._has_partial = True
             return False
-        self.findings = _agreed(self.findings, found) if self._looks else found
-        self._looks += 1
-        if not any(finding.level is Level.DAMAGE for finding in self.findings):
-            return True
-        return self._looks >= (AGREEING_LOOKS if was_live or root.is_live else 1)
-
-
-def _agreed(before: Sequence[Finding], now: Sequence[Finding]) -> list[Finding]:
-    """Return what is found now at places at which something was found before."""
-    places = {finding.place for finding in before}
-    return [finding for finding in now if finding.place in places]
+        self._rests += 1
+        return self._rests >= enough or len(self.findings) == len(found)
 
 
 def verify(
