@@ -19,12 +19,14 @@ through the module ``pyspark_logfs`` beside this package.
     arrow        columns of records to Arrow's record batches                         pyarrow
     tasks        what a task carries and what it does on a worker
     batch, streaming, source                                                          pyspark
+    staging      a task's rows as files in the partition directories                  pyarrow
+    sink         who writes: tasks stage, the driver publishes                        pyspark
 
 The driver resolves everything to ranges of offsets; a task finds the files by itself, so that
-compaction and retention may go on meanwhile. Nothing here takes a lock or writes, and workers need
-neither pyfuse3 nor trio.
+compaction and retention may go on meanwhile. Readers take no lock and write nothing; a sink stages
+without one, and publishes through the daemon or under the lock (``logfs.log.publishing``). Workers
+need neither pyfuse3 nor trio.
 
-The sink will stand beside it: ``staging`` (a task's records as plain files in the partition
-directories), ``publishing`` (offsets for them, through the daemon or under the lock), ``sink``. So
-will ``jobs``: verify, reindex, compact and export, over the code of the local commands.
+``jobs`` will stand beside it: verify, reindex, compact and export, over the code of the local
+commands.
 """

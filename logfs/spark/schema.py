@@ -30,6 +30,14 @@ PLAIN = (
     Column("timestamp", "timestamp", Columns.TIMESTAMP),
     Column("timestampType", "int", Columns.TIMESTAMP_TYPE),
 )
+_WRITTEN = {
+    "value": ("string", "binary"),
+    "key": ("string", "binary"),
+    "headers": (HEADERS.kind,),
+    "topic": ("string",),
+    "partition": ("int",),
+    "timestamp": ("timestamp",),
+}
 _BY_NAME = {column.name.lower(): column for column in (*PLAIN, HEADERS)}
 
 
@@ -58,6 +66,29 @@ def chosen(fields: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
             raise InvalidConfigError(f"column {name} is {column.kind}, not {kind}: cast it")
         columns.append(column)
     return tuple(columns)
+
+
+def check_written(fields: Iterable[tuple[str, str]]) -> None:
+    """Check the columns of what is to be written.
+
+    Raises:
+        InvalidConfigError: One is missing, unknown, or of another type.
+
+    Source: Spark KafkaWriter.validateQuery.
+    """
+    kinds = {name.lower(): kind for name, kind in fields}
+    if "value" not in kinds:
+        raise InvalidConfigError("there is no column value: expected one, string or binary")
+    for name, kind in kinds.items():
+        allowed = _WRITTEN.get(name)
+        if allowed is None:
+            raise InvalidConfigError(
+                f"a column {name} cannot be written: expected some of {', '.join(_WRITTEN)}"
+            )
+        if kind not in allowed:
+            raise InvalidConfigError(
+                f"column {name} is {kind}, not {' or '.join(allowed)}: cast it"
+            )
 
 
 def taken(columns: Sequence[Column]) -> Columns:

@@ -3,10 +3,13 @@
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from logfs.errors import InvalidConfigError
 from logfs.machine.host import LOCAL_ZONE
 from logfs.spark.batch import LogfsReader
 from logfs.spark.options import has_headers, parse_options
-from logfs.spark.schema import Column, chosen, full_schema
+from logfs.spark.paths import parse_path
+from logfs.spark.schema import Column, check_written, chosen, full_schema
+from logfs.spark.sink import LogfsStreamWriter, LogfsWriter
 from logfs.spark.streaming import LogfsStreamReader
 
 
@@ -31,6 +34,26 @@ class LogfsDataSource(DataSource):
         """Return what reads a stream."""
         options = parse_options(self.options, LOCAL_ZONE, is_stream=True)
         return LogfsStreamReader(options, _columns(schema))
+
+    def writer(self, schema: StructType, overwrite: bool) -> LogfsWriter:
+        """Return what appends a table."""
+        return LogfsWriter(*self._target(schema, is_overwritten=overwrite))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LogfsStreamWriter:  # noqa: N802
+        """Return what appends the batches of a stream."""
+        return LogfsStreamWriter(*self._target(schema, is_overwritten=overwrite))
+
+    def _target(self, schema: StructType, *, is_overwritten: bool) -> tuple[str, str | None]:
+        """Return the data directory, and the topic if the rows do not say it."""
+        if is_overwritten:
+            raise InvalidConfigError(
+                'a log is only appended to: .mode("append"), or .outputMode("append") of a stream'
+            )
+        check_written((field.name, field.dataType.simpleString()) for field in schema.fields)
+        source = parse_path(self.options.get("path"), LOCAL_ZONE)
+        if len(source.roots) != 1 or source.address is not None:
+            raise InvalidConfigError("a sink has one path: a data directory, or a topic in it")
+        return source.roots[0], source.topic or self.options.get("topic")
 
 
 def _columns(schema: StructType) -> tuple[Column, ...]:

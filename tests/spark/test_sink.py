@@ -1,0 +1,100 @@
+"""What is written: equal to what the rows say, once."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from logfs.records._native import murmur2
+from tests.spark.logs import START_MS, Logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Logs:
+    logs = Logs(tmp_path / "data")
+    logs.topic("orders", 3)
+    logs.topic("clicks", 1)
+    logs.store.close(logs.now_ms)
+    return logs
+
+
+def test_a_table_is_appended(spark: "SparkSession", logs: Logs) -> None:
+    rows = [
+        (None if n % 5 == 0 else f"key {n}", None if n % 7 == 0 else f"value {n}", n % 4 == 0)
+        for n in range(500)
+    ]
+    table = spark.createDataFrame(rows, "key string, value string, is_click boolean")
+    table = table.selectExpr(
+        "key", "value", "if(is_click, 'clicks', 'orders') topic",
+        f"timestamp_millis({START_MS}) timestamp",
+        "if(is_click, null, array(struct('h' key, cast(value as binary) value))) headers",
+    )  # fmt: skip
+    table.write.format("logfs").mode("append").save(str(logs.path))
+    found = (
+        spark.read.format("logfs").option("includeHeaders", "true").load(str(logs.path)).collect()
+    )
+    plain = {(key, value, "clicks" if is_click else "orders") for key, value, is_click in rows}
+    assert len(found) == 500
+    assert {
+        (r.key and bytes(r.key).decode(), r.value and bytes(r.value).decode(), r.topic)
+        for r in found
+    } == plain
+    for row in found:
+        assert int(row.timestamp.timestamp() * 1000) == START_MS
+        if row.key is not None and row.topic == "orders":
+            assert row.partition == (murmur2(bytes(row.key)) & 0x7FFFFFFF) % 3
+        if row.topic == "orders":
+            assert row.headers[0].value == row.value
+        else:
+            assert row.headers is None
+
+
+def test_a_stream_is_appended_once(spark: "SparkSession", logs: Logs, tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        (tmp_path / "in" / f"{number}.txt").write_text(
+            "".join(f"{number} {n}\n" for n in range(50))
+        )
+        query = (
+            spark.readStream.format("text").load(str(tmp_path / "in")).writeStream.format("logfs")
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True).option("topic", "orders").start(str(logs.path))
+        )  # fmt: skip
+        query.awaitTermination()
+        if number == 1:  # what a crash after the commit leaves
+            for name in ("1", ".1.crc"):
+                (tmp_path / "checkpoint" / "commits" / name).unlink()
+    values = [
+        bytes(r.value).decode() for r in spark.read.format("logfs").load(str(logs.path)).collect()
+    ]
+    assert sorted(values) == sorted(f"{a} {b}" for a in range(3) for b in range(50))
+    assert not list(logs.path.glob("*/*.staged"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "problem"),
+    [
+        ("'v' v", {"topic": "orders"}, "no column value"),
+        ("1 value", {"topic": "orders"}, "column value is int, not string or binary"),
+        ("'v' value, 1 other", {"topic": "orders"}, "a column other cannot be written"),
+        ("'v' value", {}, "a row has no topic"),
+        ("'v' value", {"topic": "nowhere"}, "there is no topic nowhere"),
+        (
+            "'v' value, 7 partition",
+            {"topic": "orders"},
+            "partition 7: expected one of the topic's 3",
+        ),
+    ],
+)
+def test_refusals(
+    spark: "SparkSession", logs: Logs, columns: str, options: dict[str, str], problem: str
+) -> None:
+    table = spark.range(1).selectExpr(*columns.split(", "))
+    with pytest.raises(Exception, match=problem):
+        table.write.format("logfs").options(**options).mode("append").save(str(logs.path))
+    assert not list(logs.path.glob("*/*.staged"))
