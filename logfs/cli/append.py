@@ -69,7 +69,8 @@ def append(  # noqa: PLR0913 - options
 
     It is what >> does below a mount, and as quick, with keys and headers beside it. If a daemon
     serves the directory, the daemon appends; else this command takes the lock of the directory for
-    as long as it runs, and everything is on the disk when it ends.
+    as long as it runs. When it ends, the lines are records, which a kill cannot lose; a power cut
+    can for some seconds, as of any file, unless --durable was given.
 
     A line that is refused ends it: the lines before it are in the log, and it is named with its
     number. The same after Ctrl-C. The last line needs no newline.
@@ -121,6 +122,7 @@ def _append(
     from logfs.log.store import LogStore
 
     summary = appending.Summary()
+    is_durable = options.flush_every is not None
 
     def run(to: appending.Target) -> None:
         with _progress(options.total) as told:
@@ -128,7 +130,7 @@ def _append(
 
     def do(store: LogStore) -> None:
         targets.prepare_store(store, target, create=options.create)
-        with targets.of_store(store, target) as to:
+        with targets.of_store(store, target, is_durable=is_durable) as to:
             run(to)
 
     def ask(daemon: Daemon) -> None:
@@ -138,7 +140,7 @@ def _append(
     with Interrupts() as interrupts:
         try:
             with failures.about(path):
-                owner.act(place, ask, do, failures.progress())
+                owner.act(place, ask, do, failures.progress(), is_durable=is_durable)
         except failures.AboutError as error:
             # A line that was refused is named already.
             error.state = _so_far(summary, up_to=error.thing == path)

@@ -23,6 +23,9 @@ from logfs.records.compression import Buffer
 FLUSH_AHEAD_BYTES = 64 << 20
 """So much is left to be flushed at the end, while everything before it was on its way already."""
 
+FLUSH_RARELY_BYTES = 16 << 30
+"""A segment that was sealed stays open until a flush; so much is left without one."""
+
 
 class Target(Protocol):
     """Where lines go.
@@ -45,14 +48,23 @@ class Target(Protocol):
 class StoreTarget:
     """Partitions of a store that this process owns.
 
-    Closing the store makes them durable anyhow; so that it does not take long, they are flushed
-    meanwhile, beside the appends. So lines become batches while those before them are written.
+    If they are to be durable at the end, they are flushed meanwhile, beside the appends, so that
+    the end does not take long. So lines become batches while those before them are written.
     """
 
     chunk_bytes = 16 << 20
 
-    def __init__(self, store: LogStore, topic: str, partition: int | None, form: LineForm) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        topic: str,
+        partition: int | None,
+        form: LineForm,
+        *,
+        is_durable: bool,
+    ) -> None:
         self._form = form
+        self._flush_ahead_bytes = FLUSH_AHEAD_BYTES if is_durable else FLUSH_RARELY_BYTES
         self._is_spread = partition is None
         self._now_ms = system_clock().now_ms
         if partition is None:
@@ -70,7 +82,7 @@ class StoreTarget:
         else:
             done = append_lines(self._logs[0], lines, self._form, self._now_ms(), self._encoding)
         self._unflushed += memoryview(lines).nbytes
-        if self._unflushed >= FLUSH_AHEAD_BYTES and (
+        if self._unflushed >= self._flush_ahead_bytes and (
             self._flushing is None or self._flushing.done()
         ):
             self._unflushed = 0

@@ -14,10 +14,12 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError
 from logfs.library.places import Place, served_at
 from logfs.library.source import partitions_of
-from logfs.log import checkpoints, names
+from logfs.log import names
+from logfs.log.closing import last_stop
+from logfs.log.loading.loader import list_partitions
 from logfs.log.names import FileKind
 from logfs.log.overview import PartitionOverview, TopicOverview, topic_overview
-from logfs.machine.host import system_clock
+from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 
 
@@ -83,9 +85,14 @@ def look(place: Place, since_ms: int) -> Status:
         is_read_only = bool(os.statvfs(point).f_flag & os.ST_RDONLY)
         return Status(data, _facts_of(point), None, is_read_only, False, None, free, topics)
     is_foreign = disk.is_locked(names.LOCK_FILE)
-    is_clean = None if is_foreign else checkpoints.has_clean_shutdown(disk) or not wanted
+    is_clean = None if is_foreign else _was_clean(disk) or not wanted
     topics = list(_from_files(disk, wanted, since_ms))
     return Status(data, None, None, False, is_foreign, is_clean, free, topics)
+
+
+def _was_clean(disk: PosixDisk) -> bool:
+    found = list_partitions(disk, read_only=True)
+    return last_stop(disk, current_host().boot_id, found).is_clean
 
 
 def _by_topic(wanted: Sequence[TopicPartition]) -> dict[str, list[int]]:

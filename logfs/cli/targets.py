@@ -115,9 +115,9 @@ def prepare_daemon(daemon: Daemon, target: LineTarget, *, create: bool) -> None:
 
 
 @contextmanager
-def of_store(store: LogStore, target: LineTarget) -> Iterator[StoreTarget]:
-    """Append to a store while this is entered."""
-    found = StoreTarget(store, target.topic, target.partition, target.form)
+def of_store(store: LogStore, target: LineTarget, *, is_durable: bool) -> Iterator[StoreTarget]:
+    """Append to a store while this is entered; ``is_durable``: it is flushed at the end."""
+    found = StoreTarget(store, target.topic, target.partition, target.form, is_durable=is_durable)
     try:
         yield found
     finally:

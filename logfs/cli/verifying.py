@@ -11,6 +11,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.log.names import FileKind
 from logfs.log.verifying.looks import Verified, verify
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.machine.host import current_host
 from logfs.types import TopicPartition
 
 Progress = Callable[[int, int], object]
@@ -34,7 +35,8 @@ def verify_data(
     """
     disk = PosixDisk(data)
     defaults = TopicConfig.from_properties({})
-    return verify(disk, defaults, only, _Runner(disk, jobs or _cores(), progress).run, _wait)
+    run, boot_id = _Runner(disk, jobs or _cores(), progress).run, current_host().boot_id
+    return verify(disk, defaults, only, run, _wait, boot_id)
 
 
 class _Runner:

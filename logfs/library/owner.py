@@ -52,6 +52,8 @@ def act(
     ask: Callable[[Daemon], T],
     do: Callable[[LogStore], T],
     progress: Progress | None = None,
+    *,
+    is_durable: bool = True,
 ) -> T:
     """Have something done by the daemon, or do it.
 
@@ -60,6 +62,7 @@ def act(
         ask: What to ask a daemon for.
         do: What to do with the store if there is none.
         progress: Told how loading the store goes on, where that takes its time.
+        is_durable: What is done without a daemon is flushed at the end.
 
     Raises:
         LockedError: Somebody else owns the directory.
@@ -71,7 +74,7 @@ def act(
         if place.is_mount:
             raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
         try:
-            with opened_store(place.root, progress) as store:
+            with opened_store(place.root, progress, is_durable=is_durable) as store:
                 return do(store)
         except LockedError as error:
             found = _asked(place, ask)  # a daemon may have started meanwhile
@@ -89,8 +92,12 @@ def _asked(place: Place, ask: Callable[[Daemon], T]) -> tuple[T] | None:
 
 
 @contextmanager
-def opened_store(data: str, progress: Progress | None = None) -> Iterator[LogStore]:
+def opened_store(
+    data: str, progress: Progress | None = None, *, is_durable: bool = True
+) -> Iterator[LogStore]:
     """Open a data directory to change it, recovering it if need be; closes it cleanly.
+
+    Without ``is_durable`` nothing is flushed then.
 
     Raises:
         LockedError: Somebody else owns it.
@@ -107,7 +114,7 @@ def opened_store(data: str, progress: Progress | None = None) -> Iterator[LogSto
     try:
         yield store
     finally:
-        store.close(clock.now_ms())
+        store.close(clock.now_ms(), is_durable=is_durable)
 
 
 def owned(data: str, error: LockedError) -> LockedError:

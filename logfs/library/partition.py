@@ -257,7 +257,7 @@ class Partition:
     def close(self) -> None:
         """Stop: iterators that follow end, and what was opened for this partition is closed.
 
-        What was written is then durable, if this process has owned the directory.
+        Nothing is flushed: what is to survive a power cut, ``flush`` first.
         """
         with self._lock:
             self._is_closed = True

@@ -92,7 +92,7 @@ class Store:
         )
 
     def close(self) -> None:
-        """Close its partitions; what this process wrote under the lock is durable then."""
+        """Close its partitions; what is to survive a power cut, flush first."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -143,7 +143,7 @@ class Writer:
                 raise
 
     def close(self) -> None:
-        """Let go of it; after the last one everything is durable, and the lock is free."""
+        """Let go of it; after the last one the lock is free. Nothing is flushed."""
         with _sharing, self._lock:
             self._users -= 1
             if self._users:
@@ -152,7 +152,7 @@ class Writer:
             self._let_daemon_go()
             store, self._store = self._store, None
             if store is not None:
-                store.close(self._now_ms())
+                store.close(self._now_ms(), is_durable=False)
 
     def _begin(self) -> None:
         self._daemon = Daemon.connect(self._data)

@@ -46,6 +46,7 @@ ATTRIBUTES = "logfs.attributes"
 DAEMON = "logfs.daemon"
 CONTROL_SOCKET = "logfs.socket"
 BACKUP = "logfs.backup"
+CLOSED = "logfs.closed"
 
 _OWN_PREFIX = "logfs."
 _UNFINISHED = ".unfinished"

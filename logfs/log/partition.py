@@ -18,7 +18,7 @@ from logfs.log.producers.replay import Replay, locate_transactions, rewind_produ
 from logfs.log.recoverypoint import lower_recovery_point
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint
-from logfs.log.segments.table import SegmentState
+from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import ActiveSegment, trim_padding
 from logfs.log.writing.appending import AppendableLog
 from logfs.log.writing.truncation import cut_segments
@@ -107,6 +107,26 @@ class PartitionLog(AppendableLog):
                 self.table.put(entry)
                 self.table.sync()
             self.close_files()
+
+    def leave(self) -> TableEntry:
+        """Close it without an fsync; returns the entry of its last segment, closed.
+
+        The table keeps the open entry, with the lease, and the recovery point stays. Only for a
+        partition that is writable.
+
+        Raises:
+            OSError: Not everything could be written.
+        """
+        with self._lock, self.offline_on_failure("closing"):
+            segment = self.snapshot.active
+            if self._active is not None:
+                self._active.seal()
+            if segment.is_padded:
+                trim_padding(self.disk, segment, self.snapshot.end.file_size)
+            self._save_producers(is_durable=False)
+            self._save_epochs()
+            self.close_files()
+            return segment.entry(SegmentState.CLOSED)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have written nothing for ``producer.id.expiration.ms``.
@@ -208,15 +228,16 @@ class PartitionLog(AppendableLog):
         start, expiration_ms = self.log_start_offset, self._producer_expiration_ms
         return Replay(self.disk, self.directory, rows, start, now_ms, expiration_ms)
 
-    def _save_producers(self) -> None:
-        """Write a snapshot where the log ends, durable, unless there is one."""
+    def _save_producers(self, *, is_durable: bool = True) -> None:
+        """Write a snapshot where the log ends, unless there is one."""
         if self.log_end_offset <= self._snapshot_offset:
             return
         file = self._write_snapshot(self.log_end_offset)
         if file is not None:
-            file.sync()
+            if is_durable:
+                file.sync()
+                self.disk.sync_directory(self.directory)
             file.close()
-            self.disk.sync_directory(self.directory)
             self._snapshot_offset = self.log_end_offset
 
     def _fit_epochs(self) -> None:

@@ -8,6 +8,7 @@ Files in the root are Kafka's, where and how Kafka writes them, beside logfs's o
     log-start-offset-checkpoint            log start offsets above the first segment's base
     replication-offset-checkpoint          high watermarks
     logfs.attributes                       remembered owners and modes
+    logfs.closed                           after a close that flushed nothing, until the next start
 
 Source: Kafka LogManager.
 """
@@ -33,6 +34,7 @@ from logfs.log.backup.manifest import check_whole
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
+from logfs.log.closing import last_stop, remove_note, write_note
 from logfs.log.counters import LogCounters
 from logfs.log.host import Host
 from logfs.log.loading.given import Loading
@@ -243,14 +245,19 @@ class LogStore(Catalog):
             for log in self.all_partitions():
                 log.expire_producers(now_ms)
 
-    def close(self, now_ms: int) -> None:
+    def close(self, now_ms: int, *, is_durable: bool = True) -> None:
         """Clean stop: flush everything, trim indexes, write checkpoints and the marker, unlock.
 
-        A partition that is offline keeps the marker from being written.
+        A partition that is offline keeps the marker from being written. If it need not be durable,
+        nothing is flushed: what was appended is as safe as before, from a kill but not from a power
+        cut, and a note in place of the marker spares the next start a recovery on this boot.
 
         Source: Kafka LogManager.shutdown.
         """
         if self.read_only:
+            return
+        if not is_durable:
+            self._leave()
             return
         is_clean = True
         for log in self.all_partitions():
@@ -269,12 +276,30 @@ class LogStore(Catalog):
 
     # Inside
 
+    def _leave(self) -> None:
+        """Close it without a flush; without the note if anything cannot be written."""
+        try:
+            noted = read_checkpoint(self.disk, names.RECOVERY_POINT_CHECKPOINT)
+            logs = self.all_partitions()
+            if any(log.recovery_point > noted.get(log.topic_partition, 0) for log in logs):
+                self.checkpoint()  # what was flushed need not be scanned after a power cut
+            if all(log.offline is None for log in logs):
+                left = {log.topic_partition: log.leave() for log in logs}
+                write_note(self.disk, self._host.boot_id, left)
+        except (LogfsError, OSError) as error:
+            logger.warning("it could not be closed cleanly: %s", error)
+        finally:
+            for log in self.all_partitions():
+                log.close_files()
+            self._unlock()
+
     def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
-        is_clean = checkpoints.has_clean_shutdown(self.disk)
-        if is_clean and not self.read_only:
-            checkpoints.remove_clean_shutdown(self.disk)
-        loading = self._loading(now_ms, is_clean=is_clean)
         found = list_partitions(self.disk, read_only=self.read_only)
+        is_clean, left = last_stop(self.disk, self._host.boot_id, found)
+        if not self.read_only:
+            checkpoints.remove_clean_shutdown(self.disk)
+            remove_note(self.disk)
+        loading = replace(self._loading(now_ms, is_clean=is_clean), left=left)
         found = found if only is None else [tp for tp in found if tp in only]
         self.was_clean = is_clean or not found
         if not self.was_clean:

@@ -63,6 +63,10 @@ class Bench:
         self.store = self.open()
         return self.log
 
+    def leave(self) -> None:
+        """Close it without a flush."""
+        self.store.close(self.now_ms, is_durable=False)
+
     def kill(self) -> PartitionLog:
         """Kill the process and start again."""
         self.disk.kill()

@@ -19,11 +19,13 @@ from tests.log.support import DIRECTORY, Bench, batches_in
 SMALL = {"internal.segment.bytes": "700", "index.interval.bytes": "100"}
 
 
-def check(disk: Disk, *, wait: Callable[[int], object] = lambda _: None) -> Verified:
+def check(
+    disk: Disk, *, wait: Callable[[int], object] = lambda _: None, boot_id: str = ""
+) -> Verified:
     def run(tasks: Sequence[SegmentTask]) -> list[SegmentReport]:
         return [verify_segment(disk, task) for task in tasks]
 
-    return verify(disk, TopicConfig.from_properties({}), None, run, wait)
+    return verify(disk, TopicConfig.from_properties({}), None, run, wait, boot_id)
 
 
 def places(findings: Sequence[Finding]) -> list[tuple[str, int | None]]:

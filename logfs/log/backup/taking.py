@@ -30,10 +30,12 @@ from logfs.log.backup.resting import copy_resting
 from logfs.log.backup.running import Ask, DamagedCopyError, back_up_running
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleaning.checkpoint import read_cleaner_offsets
+from logfs.log.closing import Left, last_stop
 from logfs.log.loading.given import Loading
 from logfs.log.loading.loader import list_partitions, load_partition
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import OpenSegments
+from logfs.log.segments.table import SegmentTable, TableEntry
 from logfs.types import TopicPartition
 
 KIND = "backup"
@@ -52,6 +54,7 @@ class _Source(NamedTuple):
     """What the root of the source says."""
 
     is_clean: bool
+    left: Left | None
     recovery_points: dict[TopicPartition, int]
     start_offsets: dict[TopicPartition, int]
     cleaner_offsets: dict[TopicPartition, int]
@@ -177,12 +180,23 @@ def _back_up(job: Job, topic_partition: TopicPartition, ask: Ask | None, root: _
     if ask is not None:
         return back_up_running(job, topic_partition, ask)
     recovery_point = root.recovery_points.get(topic_partition, 0)
-    copy_resting(job, topic_partition, EVERYTHING if root.is_clean else recovery_point)
+    is_durable = root.is_clean and root.left is None
+    copy_resting(job, topic_partition, EVERYTHING if is_durable else recovery_point)
+    if root.left is not None:
+        _close_copy(job, topic_partition, root.left[topic_partition])
     try:
         log = _load_copy(job, topic_partition, root)
     except LogfsError as error:
         raise BackupError(f"it cannot be loaded: {error}; its files are in the backup") from error
     return backed_up(log)
+
+
+def _close_copy(job: Job, topic_partition: TopicPartition, left: TableEntry) -> None:
+    """Say in the segment table what a close would have said that flushes: the copy is durable."""
+    table = SegmentTable.load(job.target, topic_partition.directory)
+    table.put(left)
+    table.sync()
+    table.close()
 
 
 def _load_copy(job: Job, topic_partition: TopicPartition, root: _Source) -> PartitionLog:
@@ -202,8 +216,9 @@ def _load_copy(job: Job, topic_partition: TopicPartition, root: _Source) -> Part
 
 
 def _read_root(job: Job) -> _Source:
+    found = list_partitions(job.source, read_only=True)
     return _Source(
-        checkpoints.has_clean_shutdown(job.source),
+        *last_stop(job.source, job.host.boot_id, found),
         read_checkpoint(job.source, names.RECOVERY_POINT_CHECKPOINT),
         read_checkpoint(job.source, names.LOG_START_OFFSET_CHECKPOINT),
         # Before anything is taken: what is compacted since counts as dirty, which does no harm.
@@ -226,6 +241,9 @@ def _write_root(job: Job, root: _Source, done: list[BackedUp], *, is_running: bo
         rows[names.CLEANER_OFFSET_CHECKPOINT] = root.cleaner_offsets
     else:
         rows = {name: read_checkpoint(job.source, name) for name in CHECKPOINTS}
+        if root.left is not None:
+            ends = {row.topic_partition: row.end_offset for row in done}
+            rows[names.RECOVERY_POINT_CHECKPOINT] |= ends
     for name in CHECKPOINTS:
         kept = {tp: offset for tp, offset in rows[name].items() if tp in present}
         checkpoints.write_offsets(job.target, name, kept)

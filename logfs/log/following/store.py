@@ -12,15 +12,17 @@ from dataclasses import replace
 from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, NotThereYetError
-from logfs.log import checkpoints, names
+from logfs.log import names
 from logfs.log.backup.manifest import check_whole
 from logfs.log.checkpointing import read_checkpoint
+from logfs.log.closing import last_stop
 from logfs.log.following.context import Following
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.followed import FollowedLog
 from logfs.log.following.loading import follow_partition
 from logfs.log.following.parts import Parts
 from logfs.log.host import Host
+from logfs.log.loading.loader import list_partitions
 from logfs.log.loading.recovery import Loading
 from logfs.log.names import DirectoryState
 from logfs.log.offline import offline_partition
@@ -135,7 +137,7 @@ class FollowedStore(LogStore):
                 with contextlib.suppress(OSError):
                     cache.remove_tree(name)
 
-    def close(self, now_ms: int) -> None:
+    def close(self, now_ms: int, *, is_durable: bool = True) -> None:
         """Note where everything stands; nothing is written into the directory."""
         for log in self.all_partitions():
             log.close_files()
@@ -194,8 +196,11 @@ class FollowedStore(LogStore):
         on its way; else what recovery would leave is shown.
         """
         is_live = self.disk.is_locked(names.LOCK_FILE)
-        is_clean = is_live or checkpoints.has_clean_shutdown(self.disk)
-        return replace(self._loading(now_ms, is_clean=is_clean), is_live=is_live)
+        if is_live:
+            return replace(self._loading(now_ms, is_clean=True), is_live=True)
+        found = list_partitions(self.disk, read_only=True)
+        is_clean, left = last_stop(self.disk, self._host.boot_id, found)
+        return replace(self._loading(now_ms, is_clean=is_clean), left=left)
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         """A partition was deleted, or its name belongs to another one by now."""

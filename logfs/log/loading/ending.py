@@ -25,7 +25,8 @@ def begin_behind_what_was_lost(loader: Loader) -> Positions:
         begin_segment(loader, last.next_offset, behind)
     elif loader.has_junk:
         begin_segment(loader, last.next_offset, last.ends)
-    if loading.is_clean or not loader.boots or may_have_lost:
+    is_flushed = loading.is_clean and loader.left is None
+    if is_flushed or not loader.boots or may_have_lost:
         return loader.segments[-1].ends
     return behind
 

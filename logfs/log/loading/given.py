@@ -1,11 +1,13 @@
 """What loading a partition is given by the store."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.host import Host
 from logfs.log.segments.segment import OpenSegments
+from logfs.log.segments.table import TableEntry
 from logfs.types import TopicPartition
 
 
@@ -22,6 +24,8 @@ class Loading:
         compacted: Partitions that were compacted at some time, maybe by a broker: their files need
             not be those that the table speaks of.
         producer_expiration_ms: A producer that wrote nothing for that long is forgotten.
+        left: After a clean stop that flushed nothing the last segment of each partition: it and
+            the recovery points say what may not be on the disk.
         is_live: Somebody else is writing: what is no whole batch at the end is not there yet.
     """
 
@@ -38,3 +42,4 @@ class Loading:
     producer_expiration_ms: int = 86_400_000
     is_live: bool = False
     compacted: frozenset[TopicPartition] = frozenset()
+    left: Mapping[TopicPartition, TableEntry] | None = None

@@ -20,6 +20,7 @@ from logfs.log.loading.ending import begin_behind_what_was_lost
 from logfs.log.loading.given import Loading
 from logfs.log.loading.producers import ProducerLoader
 from logfs.log.loading.recovery import Loader, load_segments
+from logfs.log.loading.settling import settle_what_was_left
 from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind
@@ -84,6 +85,7 @@ def load_partition(
     loader.table = _load_table(loader)
     take_pending(loader)
     load_segments(loader)
+    settle_what_was_left(loader)
     lease = begin_behind_what_was_lost(loader)
     producers = ProducerLoader(loader)
     producers.load()

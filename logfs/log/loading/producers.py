@@ -97,7 +97,8 @@ class ProducerLoader:
         bases = {segment.base_offset for segment in self._segments}
         last_stray = max(found - bases, default=-1)
         kept = {at for at in found if at in bases or at == last_stray > max(bases)}
-        self._is_first_time = not kept and loader.loading.is_clean
+        is_flushed = loader.loading.is_clean and loader.left is None
+        self._is_first_time = not kept and is_flushed
         last_offset = min(loader.recovered & bases, default=self._end_offset)
         kept = {at for at in kept if self._start_offset < at <= last_offset}
         if found != kept and not loader.loading.read_only:

@@ -86,8 +86,14 @@ class Loader:
 
     @property
     def entries(self) -> dict[int, TableEntry]:
-        """The entries of the segment table by base offset."""
-        return {} if self.table is None else self.table.entries
+        """The entries of the segment table by base offset; of the last one, what was left."""
+        entries = {} if self.table is None else self.table.entries
+        return entries if self.left is None else {**entries, self.left.base_offset: self.left}
+
+    @property
+    def left(self) -> TableEntry | None:
+        """The last segment as a close left it that flushed nothing; None after any other stop."""
+        return None if self.table is None else (self.loading.left or {}).get(self.topic_partition)
 
     @property
     def boots(self) -> set[bytes]:
@@ -101,7 +107,7 @@ class Loader:
 
     def recovery_point(self, end_offset: int) -> int:
         """Return the first offset that may not be durable, of a log with this end offset."""
-        if self.loading.is_clean:
+        if self.loading.is_clean and self.left is None:
             return end_offset
         return min(self.loading.recovery_points.get(self.topic_partition, 0), end_offset)
 

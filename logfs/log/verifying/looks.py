@@ -85,6 +85,7 @@ def verify(
     only: Collection[TopicPartition] | None,
     run: Run,
     wait: Callable[[int], object],
+    boot_id: str = "",
 ) -> Verified:
     """Check the partitions of a data directory.
 
@@ -94,11 +95,12 @@ def verify(
         only: The partitions; None for all of them, and the files in the root.
         run: Checks segments.
         wait: Called with the number of a look, from 1, in front of the next one: lets time pass.
+        boot_id: Of this machine; where nobody knows it, a close that flushed nothing is none.
 
     Raises:
         OSError: The disk failed.
     """
-    root = look_at_root(disk, defaults)
+    root = look_at_root(disk, defaults, boot_id)
     wanted = list_partitions(disk, read_only=True) if only is None else only
     followed = [_Followed(PartitionCheck(disk, tp)) for tp in sorted(wanted)]
     open_ones, root_findings = list(followed), root.findings
@@ -113,7 +115,7 @@ def verify(
         if not open_ones:
             break
         wait(number)
-        root = look_at_root(disk, defaults)
+        root = look_at_root(disk, defaults, boot_id)
     return _sum(followed, root_findings if only is None else [])
 
 

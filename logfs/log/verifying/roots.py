@@ -6,7 +6,9 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
 from logfs.errors import CorruptCheckpointError
 from logfs.log import names
-from logfs.log.checkpoints import has_clean_shutdown, parse_offsets, read_clean_shutdown
+from logfs.log.checkpoints import parse_offsets, read_clean_shutdown
+from logfs.log.closing import last_stop
+from logfs.log.loading.loader import list_partitions
 from logfs.log.names import DirectoryState
 from logfs.log.verifying.findings import Finding, note
 from logfs.types import TopicPartition
@@ -28,6 +30,7 @@ _KNOWN = {
     names.DAEMON,
     names.CONTROL_SOCKET,
     names.BACKUP,
+    names.CLOSED,
     names.BOOTSTRAP_CHECKPOINT,
 }
 _DIRECTORIES = {names.REMOTE_INDEX_DIRECTORY, "lost+found"}
@@ -79,10 +82,10 @@ class RootLook:
         return findings
 
 
-def look_at_root(disk: Disk, defaults: TopicConfig) -> RootLook:
-    """Read the files in the root of a data directory."""
+def look_at_root(disk: Disk, defaults: TopicConfig, boot_id: str) -> RootLook:
+    """Read the files in the root of a data directory, on a machine with this boot id."""
     look = RootLook(defaults, is_live=disk.is_locked(names.LOCK_FILE))
-    look.is_clean = has_clean_shutdown(disk)
+    look.is_clean = last_stop(disk, boot_id, list_partitions(disk, read_only=True)).is_clean
     for file in _REMEDIES:
         _read(disk, look, file)
     try:

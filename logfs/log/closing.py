@@ -1,0 +1,144 @@
+"""A close that syncs nothing: the plain file ``logfs.closed`` in the root of a data directory.
+
+It says that everything was written and nothing has to be scanned, for as long as the machine runs:
+the page cache is as good as the disk until then. It is JSON:
+
+    version    1; what another logfs wrote says nothing, so the logs are recovered
+    boot       boot id of the machine; another one may have lost bytes, so the logs are recovered
+    logs       by partition directory: the *entry* of its last segment, closed, as the segment table
+               has entries (hex), and the time of change of its ``.log``, *mtime_ms*
+
+The tables themselves keep their open entry, with the lease, and the recovery points stay where the
+last flush put them: after a power cut everything is as after any other. The note is neither synced
+when it is made nor when it is removed, since what a power cut does to it can only be found under
+another boot id. Nor does it count once anybody else has written: a broker that was killed leaves a
+last segment that is another one, or has another size or time; one that was stopped, Kafka's marker.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.errors import LogfsError
+from logfs.log import checkpoints, names
+from logfs.log.names import DirectoryState, FileKind, FileSuffix, format_segment_file
+from logfs.log.segments.table import ENTRY_BYTES, TableEntry, decode_entries, encode_entry
+from logfs.types import TopicPartition
+
+_VERSION = 1
+
+Left = Mapping[TopicPartition, TableEntry]
+"""The last segment of each partition, closed, as a close left it that synced nothing."""
+
+
+class LastStop(NamedTuple):
+    """How a data directory was left.
+
+    Attributes:
+        is_clean: Nothing needs to be scanned.
+        left: What of it holds only until the machine stops; None after a stop that flushed.
+    """
+
+    is_clean: bool
+    left: Left | None = None
+
+
+def write_note(disk: Disk, boot_id: str, left: Left) -> None:
+    """Leave the note; only after everything else is written and closed."""
+    logs = {
+        topic_partition.directory: {
+            "entry": encode_entry(entry).hex(),
+            "mtime_ms": disk.stat(_log_name(topic_partition, entry)).mtime_ms,
+        }
+        for topic_partition, entry in left.items()
+    }
+    content = {"version": _VERSION, "boot": boot_id, "logs": logs}
+    file = disk.open(names.CLOSED, write=True, create=True)
+    try:
+        file.truncate(0)
+        file.pwrite(json.dumps(content).encode(), 0)
+    finally:
+        file.close()
+
+
+def remove_note(disk: Disk) -> None:
+    """Remove the note, before anything is written."""
+    try:
+        disk.remove(names.CLOSED)
+    except FileNotFoundError:
+        return
+
+
+def last_stop(disk: Disk, boot_id: str, partitions: Iterable[TopicPartition]) -> LastStop:
+    """Find out how a data directory was left that nobody owns now.
+
+    Args:
+        disk: The data directory.
+        boot_id: Of this machine.
+        partitions: All that are in it.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    if checkpoints.has_clean_shutdown(disk):
+        return LastStop(True)
+    left = _read_note(disk, boot_id)
+    if left is None or not all(_is_as_left(disk, tp, left.get(tp)) for tp in partitions):
+        return LastStop(False)
+    return LastStop(True, {tp: entry for tp, (entry, _) in left.items()})
+
+
+def _read_note(disk: Disk, boot_id: str) -> dict[TopicPartition, tuple[TableEntry, int]] | None:
+    """Read the note; None if there is none that counts on this boot, or it is torn."""
+    try:
+        content = json.loads(disk.read(names.CLOSED))
+        if content["version"] != _VERSION or content["boot"] != boot_id:
+            return None
+        return {
+            _parse_directory(directory): (_parse_entry(row["entry"]), int(row["mtime_ms"]))
+            for directory, row in content["logs"].items()
+        }
+    except (ValueError, KeyError, TypeError, AttributeError, LogfsError, RecursionError):
+        return None
+    except FileNotFoundError:
+        return None
+
+
+def _parse_directory(directory: str) -> TopicPartition:
+    parsed = names.parse_partition_directory(directory)
+    if parsed is None or parsed.state is not DirectoryState.NONE:
+        raise ValueError(f"{directory} is not the directory of a partition")
+    return TopicPartition(parsed.topic, parsed.partition)
+
+
+def _parse_entry(text: str) -> TableEntry:
+    data = bytes.fromhex(text)
+    (entry,) = decode_entries(data, 0) if len(data) == ENTRY_BYTES else []
+    return entry
+
+
+def _is_as_left(
+    disk: Disk, topic_partition: TopicPartition, left: tuple[TableEntry, int] | None
+) -> bool:
+    """Whether a partition ends just as it did when the note was written."""
+    if left is None:
+        return False
+    entry, mtime_ms = left
+    try:
+        found = disk.stat(_log_name(topic_partition, entry))
+    except FileNotFoundError:
+        return False
+    parsed = [names.parse_segment_file(name) for name, _ in disk.list(topic_partition.directory)]
+    bases = [
+        file.base_offset
+        for file in parsed
+        if file is not None and file.kind is FileKind.LOG and file.suffix is FileSuffix.NONE
+    ]
+    if max(bases, default=-1) != entry.base_offset:
+        return False
+    return (found.size, found.mtime_ms) == (entry.size_bytes, mtime_ms)
+
+
+def _log_name(topic_partition: TopicPartition, entry: TableEntry) -> str:
+    return f"{topic_partition.directory}/{format_segment_file(entry.base_offset, FileKind.LOG)}"
