@@ -275,7 +275,7 @@ def test_an_interrupt_leaves_whole_lines(data: Path, number: int, status: int) -
     ]
     assert process.returncode == status
     assert run("cat", data / "orders" / "0").out == b"first\none\ntwo\n"
-    assert (data / ".kafka_cleanshutdown").exists()
+    assert (data / "logfs.closed").exists()
 
 
 @pytest.mark.slow

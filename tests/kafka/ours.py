@@ -20,14 +20,14 @@ from tests.mounting import now_ms
 
 
 @contextlib.contextmanager
-def opened(data: Path, *, clean: bool = True) -> Iterator[LogStore]:
+def opened(data: Path, *, clean: bool = True, durable: bool = True) -> Iterator[LogStore]:
     """Open a data directory; ``clean=False`` leaves it as ``kill -9`` does, but for the lock."""
     store = LogStore.open(PosixDisk(str(data)), StoreConfig(), current_host(), now_ms=now_ms())
     try:
         yield store
     finally:
         if clean:
-            store.close(now_ms())
+            store.close(now_ms(), is_durable=durable)
         else:
             store._unlock()
 

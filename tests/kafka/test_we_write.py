@@ -64,8 +64,8 @@ def recovered(data: Path, own: Path) -> dict[str, Expected]:
     return expected
 
 
-def write_in_place(data: Path, *, clean: bool) -> dict[str, Expected]:
-    with ours.opened(data, clean=clean) as store:
+def write_in_place(data: Path, *, clean: bool, durable: bool = True) -> dict[str, Expected]:
+    with ours.opened(data, clean=clean, durable=durable) as store:
         for name, scenario in SCENARIOS.items():
             # A topic of a broker brings no configuration along.
             store.alter_topic(name, {"retention.ms": "-1", **scenario.config})
@@ -82,11 +82,19 @@ def in_place_killed(data: Path, own: Path) -> dict[str, Expected]:
     return write_in_place(data, clean=False)
 
 
+def in_place_left(data: Path, own: Path) -> dict[str, Expected]:
+    """As ``in_place``, but logfs has flushed nothing: there is its note, which is not Kafka's."""
+    expected = write_in_place(data, clean=True, durable=False)
+    assert (data / "logfs.closed").exists()
+    return expected
+
+
 WAYS: list[Callable[[Path, Path], dict[str, Expected]]] = [
     trusted,
     recovered,
     in_place,
     in_place_killed,
+    in_place_left,
 ]
 
 

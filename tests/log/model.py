@@ -183,10 +183,12 @@ class Model:
         first would make every write wait.
         """
         left = Counter(map(content, behind))
+        # Not those below the end: a segment may have lost its end while one behind it is there.
+        present = {kept.record.offset for kept in self.records}
         lines, self.lines = self.lines, []
         found: dict[bytes, list[Line]] = {}
         for line in lines:
-            has_record = line.offset is not None and line.offset < self.end_offset
+            has_record = line.offset in present
             if has_record:
                 self.lines.append(line)
             if line.synced and has_record:
