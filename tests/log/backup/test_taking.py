@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from logfs.disk.posix import PosixDisk
 from logfs.errors import BackupError
 from logfs.log import names
 from logfs.log.backup.point import Point
 from logfs.log.backup.taking import back_up
 from logfs.log.cleaning.cleaner import compact_now
+from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter
 from logfs.records.encoded import ProducerBatch
@@ -93,6 +95,27 @@ def test_what_becomes_of_the_source_does_not_reach_the_backup(
     store.remove_due_files(now_ms())
     store.delete_topic("keys", now_ms())
     assert bytes_below(tmp_path / "backup") == before
+
+
+def test_of_what_was_closed_without_a_flush_it_is_durable(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    before = seen_now(store)
+    log = store.partition("lines", 0)
+    store.close(now_ms(), is_durable=False)
+    made = back_up(job(data, tmp_path / "backup"), "data", None)
+    assert made.problems == []
+    assert (tmp_path / "backup" / names.CLEAN_SHUTDOWN).exists()
+    assert not (tmp_path / "backup" / names.CLOSED).exists()
+    assert seen_in(tmp_path / "backup") == before
+    offsets = (tmp_path / "backup" / names.RECOVERY_POINT_CHECKPOINT).read_text().splitlines()
+    assert f"lines 0 {log.log_end_offset}" in offsets
+    table = SegmentTable.load(PosixDisk(tmp_path / "backup"), "lines-0")
+    assert table.entries[log.snapshot.active.base_offset].state is SegmentState.CLOSED
+    copy = opened(tmp_path / "backup")
+    assert copy.was_clean
+    assert copy.partition("lines", 0).snapshot.end == log.snapshot.end
+    copy.close(now_ms())
 
 
 def test_what_becomes_of_the_backup_does_not_reach_the_source(
