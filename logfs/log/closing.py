@@ -16,15 +16,20 @@ last segment that is another one, or has another size or time; one that was stop
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log import checkpoints, names
+from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.names import DirectoryState, FileKind, FileSuffix, format_segment_file
+from logfs.log.partition import PartitionLog
 from logfs.log.segments.table import ENTRY_BYTES, TableEntry, decode_entries, encode_entry
 from logfs.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 _VERSION = 1
 
@@ -42,6 +47,21 @@ class LastStop(NamedTuple):
 
     is_clean: bool
     left: Left | None = None
+
+
+def leave(disk: Disk, boot_id: str, logs: Sequence[PartitionLog]) -> None:
+    """Close the partitions of a store without a flush; no note if anything cannot be written."""
+    try:
+        noted = read_checkpoint(disk, names.RECOVERY_POINT_CHECKPOINT)
+        if any(log.recovery_point > noted.get(log.topic_partition, 0) for log in logs):
+            write_checkpoints(disk, logs)  # what was flushed need not be scanned after a power cut
+        if all(log.offline is None for log in logs):
+            write_note(disk, boot_id, {log.topic_partition: log.leave() for log in logs})
+    except (LogfsError, OSError) as error:
+        logger.warning("it could not be closed cleanly: %s", error)
+    finally:
+        for log in logs:
+            log.close_files()
 
 
 def write_note(disk: Disk, boot_id: str, left: Left) -> None:

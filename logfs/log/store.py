@@ -34,7 +34,7 @@ from logfs.log.backup.manifest import check_whole
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
 from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
-from logfs.log.closing import last_stop, remove_note, write_note
+from logfs.log.closing import last_stop, leave, remove_note
 from logfs.log.counters import LogCounters
 from logfs.log.host import Host
 from logfs.log.loading.given import Loading
@@ -257,7 +257,10 @@ class LogStore(Catalog):
         if self.read_only:
             return
         if not is_durable:
-            self._leave()
+            try:
+                leave(self.disk, self._host.boot_id, list(self.all_partitions()))
+            finally:
+                self._unlock()
             return
         is_clean = True
         for log in self.all_partitions():
@@ -275,23 +278,6 @@ class LogStore(Catalog):
             self._unlock()
 
     # Inside
-
-    def _leave(self) -> None:
-        """Close it without a flush; without the note if anything cannot be written."""
-        try:
-            noted = read_checkpoint(self.disk, names.RECOVERY_POINT_CHECKPOINT)
-            logs = self.all_partitions()
-            if any(log.recovery_point > noted.get(log.topic_partition, 0) for log in logs):
-                self.checkpoint()  # what was flushed need not be scanned after a power cut
-            if all(log.offline is None for log in logs):
-                left = {log.topic_partition: log.leave() for log in logs}
-                write_note(self.disk, self._host.boot_id, left)
-        except (LogfsError, OSError) as error:
-            logger.warning("it could not be closed cleanly: %s", error)
-        finally:
-            for log in self.all_partitions():
-                log.close_files()
-            self._unlock()
 
     def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
         found = list_partitions(self.disk, read_only=self.read_only)

@@ -14,13 +14,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from logfs.errors import LogOfflineError, RecordTooLargeError, UnparsableLineError
-from logfs.log import names
-from logfs.log.checkpoints import read_offsets
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.reader import TextReader
 from logfs.log.writing.lines import LineWriter
 from logfs.records.record import Record
-from logfs.types import TopicPartition, View
+from logfs.types import View
 from tests.log.model import Kept, Line, Model
 from tests.log.support import Bench, batches_in, end_of, kept_runs_of, records_in
 from tests.records.oracle import rendering
@@ -221,22 +219,14 @@ class PartitionMachine(RuleBasedStateMachine):
         self.bench.restart()
         self.model.flushed = self.model.end_offset
 
-    @rule(is_killed=st.booleans())
-    def leave(self, is_killed: bool) -> None:
+    @rule()
+    def leave(self) -> None:
         """Close it without a flush: on the same boot it is as after a clean stop."""
         while self.writers:
             self.close_one(self.writers[0])
         self.bench.leave()
-        if is_killed:
-            self.bench.disk.kill()
-        self.bench.store = self.bench.open()
+        self.bench.kill()
         assert self.bench.store.was_clean
-        assert not self.bench.log.counters.recovered_segments
-        assert self.bench.log.recovery_point <= max(self.model.flushed, self.noted_recovery_point())
-
-    def noted_recovery_point(self) -> int:
-        offsets = read_offsets(self.bench.disk, names.RECOVERY_POINT_CHECKPOINT)
-        return offsets.get(TopicPartition("t", 0), 0)
 
     @rule()
     def kill(self) -> None:
