@@ -235,20 +235,13 @@ class PartitionMachine(RuleBasedStateMachine):
         self.come_back()
         self.model.stop(self.records_from(self.model.end_offset), self.bench.now_ms)
 
-    @rule(seed=SEEDS)
-    def crash(self, seed: int | None) -> None:
-        self.writers.clear()
-        self.lose_power(seed)
-
-    @rule(seed=SEEDS)
-    def leave_and_crash(self, seed: int | None) -> None:
-        while self.writers:
+    @rule(seed=SEEDS, is_left=st.booleans())
+    def crash(self, seed: int | None, is_left: bool) -> None:
+        while is_left and self.writers:
             self.close_one(self.writers[0])
-        self.bench.leave()
-        self.model.shown = self.model.end
-        self.lose_power(seed)
-
-    def lose_power(self, seed: int | None) -> None:
+        if is_left:
+            self.bench.leave()
+        self.writers.clear()
         log = self.bench.crash(seed)
         self.come_back()
         found = [
