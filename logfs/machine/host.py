@@ -40,7 +40,19 @@ def current_host() -> Host:
     """Return the identity of the running machine, its source of identifiers, what it lets open."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     open_segments = min(max(descriptors // _DESCRIPTORS_A_SEGMENT, 16), _MOST_OPEN_SEGMENTS)
-    return Host(_BOOT_ID.read_text().strip(), _new_id, open_segments, time.perf_counter)
+    return Host(read_boot_id(), _new_id, open_segments, time.perf_counter)
+
+
+def read_boot_id(path: Path = _BOOT_ID) -> str:
+    """Return what changes with every start of the machine.
+
+    Where it cannot be read (a unit with ``ProcSubset=pid``) it is another one each time: what was
+    left on an unknown boot is taken for what another boot left, which is always safe.
+    """
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return _new_id().hex()
 
 
 def raise_descriptor_limit() -> None:
