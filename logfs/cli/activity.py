@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from logfs.cli.tables import format_bytes
+from logfs.cli.terminal.tables import format_bytes
 
 
 def describe_activity(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:

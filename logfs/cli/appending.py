@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from logfs.cli.failures import AboutError
-from logfs.cli.interrupts import Interrupts
 from logfs.cli.lines import read_lines
+from logfs.cli.terminal.interrupts import Interrupts
 from logfs.client import Daemon
 from logfs.errors import RecordTooLargeError, UnparsableLineError
 from logfs.log.partition import PartitionLog

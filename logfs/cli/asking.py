@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from logfs.cli.stored import open_for_reading
+from logfs.cli.topics.stored import open_for_reading
 from logfs.errors import (
     BadSelectorError,
     CorruptRecordError,

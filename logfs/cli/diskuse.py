@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logfs.cli.stored import open_for_reading
+from logfs.cli.topics.stored import open_for_reading
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
 from logfs.library.places import served_at

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 import click
 
 from logfs import __version__
-from logfs.cli import failures, logs
+from logfs.cli import failures
 from logfs.cli.main import Session
+from logfs.cli.terminal import logs
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _WRONG_USE = 1
@@ -65,18 +66,18 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
         /var/lib/logfs /mnt/logs logfs noauto,x-systemd.automount,setuid=logfs,allow_other 0 0
     """  # noqa: D301 - click's mark for text it does not fill
     del is_unnoted, is_writable, kind
-    from logfs.cli import mounting
+    from logfs.cli.commands.mount import become, check, make_wish, serve
 
     texts = (*options, "ro") if is_read_only else options
-    wish = mounting.make_wish(source, target, texts, is_sloppy=is_sloppy)
-    mounting.become(wish.options.run_as)
+    wish = make_wish(source, target, texts, is_sloppy=is_sloppy)
+    become(wish.options.run_as)
     if is_fake:
-        mounting.check(wish)
+        check(wish)
     if is_verbose:
         would = "would be" if is_fake else "is to be"
         failures.warn(f"{wish.data} {would} mounted at {wish.point}")
     if not is_fake:
-        mounting.serve(wish, background=True)
+        serve(wish, background=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

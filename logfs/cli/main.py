@@ -10,29 +10,30 @@ from dataclasses import dataclass
 import click
 
 from logfs import __version__
-from logfs.cli import failures, logs, streams
+from logfs.cli import failures
 from logfs.cli.meanings import MEANINGS
+from logfs.cli.terminal import logs, streams
 
 _COMMANDS = {
-    "mount": "logfs.cli.mounting:mount",
-    "umount": "logfs.cli.mounting:umount",
-    "topic": "logfs.cli.topic:topic",
-    "append": "logfs.cli.append:append",
-    "cat": "logfs.cli.cat:cat",
-    "tail": "logfs.cli.tail:tail",
-    "trim": "logfs.cli.trim:trim",
-    "compact": "logfs.cli.compact:compact",
-    "metrics": "logfs.cli.metrics:metrics",
-    "offsets": "logfs.cli.offsets:offsets",
-    "dump": "logfs.cli.dump:dump",
-    "status": "logfs.cli.status:status",
-    "verify": "logfs.cli.verify:verify",
-    "du": "logfs.cli.du:du",
-    "backup": "logfs.cli.backup:backup",
-    "restore": "logfs.cli.backup:restore",
-    "plan": "logfs.cli.plan:plan",
+    "mount": "mount",
+    "umount": "mount",
+    "topic": "topic",
+    "append": "append",
+    "cat": "cat",
+    "tail": "tail",
+    "trim": "trim",
+    "compact": "compact",
+    "metrics": "metrics",
+    "offsets": "offsets",
+    "dump": "dump",
+    "status": "status",
+    "verify": "verify",
+    "du": "du",
+    "backup": "backup",
+    "restore": "backup",
+    "plan": "plan",
 }
-"""Name -> module and command in it; loaded when the command is called."""
+"""Name -> the module of ``logfs.cli.commands`` that has it; loaded when the command is called."""
 
 _WHOLE_SENTENCE = 1000
 
@@ -55,8 +56,8 @@ class _Commands(click.Group):
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        module, _, name = _COMMANDS[cmd_name].partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        module = importlib.import_module(f"logfs.cli.commands.{_COMMANDS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
         if "_LOGFS_COMPLETE" in os.environ:  # a shell asks, on behalf of the Tab key
             importlib.import_module("logfs.cli.completion").complete_paths(command)
         return command

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logfs.cli.named import data_and_partitions
-from logfs.cli.stored import open_for_reading
+from logfs.cli.topics.named import data_and_partitions
+from logfs.cli.topics.stored import open_for_reading
 from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from logfs.cli.quantities import format_duration, format_number
-from logfs.cli.tables import format_bytes
+from logfs.cli.terminal.quantities import format_duration, format_number
+from logfs.cli.terminal.tables import format_bytes
 from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, UnknownNameError

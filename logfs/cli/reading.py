@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from logfs.cli.copying import copy_file, copy_resolved
-from logfs.cli.stored import open_for_reading
+from logfs.cli.topics.stored import open_for_reading
 from logfs.errors import (
     LogfsError,
     LogOfflineError,

@@ -11,7 +11,7 @@ from tests.cli.conftest import command, environment
 
 BEGIN = """
 import os, sys, time, click
-from logfs.cli.background import leave_terminal
+from logfs.cli.terminal.background import leave_terminal
 try:
     ready = leave_terminal()
 except click.exceptions.Exit as end:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from logfs.cli.du import du
+from logfs.cli.commands.du import du
 from tests.cli.conftest import Call, Mounted, fill, run
 from tests.cli.examples import arguments_of, examples_of
 

@@ -132,7 +132,7 @@ def test_help_loads_nothing_heavy() -> None:
     program = (
         "import sys\nfrom logfs.cli.main import main\nmain(['--help'])\n"
         "heavy = {'trio', 'pyfuse3', 'rich', 'cramjam', 'crc32c', 'logfs.log.store',"
-        " 'logfs.cli.cat', 'logfs.cli.append', 'logfs.cli.mounting'}\n"
+        " 'logfs.cli.commands.cat', 'logfs.cli.commands.append', 'logfs.cli.commands.mount'}\n"
         "sys.exit(sorted(heavy & set(sys.modules)) or 0)"
     )
     done = subprocess.run(

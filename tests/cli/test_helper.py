@@ -93,7 +93,7 @@ def test_refusals_have_the_status_of_mount(
 
 def test_root_becomes_another_user() -> None:
     program = (
-        "import os; from logfs.cli.mounting import become; become('nobody'); "
+        "import os; from logfs.cli.commands.mount import become; become('nobody'); "
         "print(os.getresuid(), os.getgid() == 0, 0 in os.getgroups(), os.environ['USER'])"
     )
     as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive", "--preserve-env"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli import logformat, logs
+from logfs.cli.terminal import logformat, logs
 from logfs.errors import CorruptRecordError
 from logfs.log.losses import Loss, log_loss
 from logfs.types import TopicPartition

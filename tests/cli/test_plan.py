@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli.plan import plan
-from logfs.cli.quantities import duration, format_duration, size
+from logfs.cli.commands.plan import plan
+from logfs.cli.terminal.quantities import duration, format_duration, size
 from tests.cli.conftest import Call, Mounted, fill, run
 from tests.cli.examples import arguments_of, examples_of
 

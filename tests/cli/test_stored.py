@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli import stored
+from logfs.cli.topics import stored
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchPartitionError

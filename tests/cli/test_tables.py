@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli import tables
-from logfs.cli.tables import Column
+from logfs.cli.terminal import tables
+from logfs.cli.terminal.tables import Column
 from tests.cli.conftest import command, environment, fill
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli.verify import verify
+from logfs.cli.commands.verify import verify
 from tests.cli.conftest import Call, Mounted, fill, run
 from tests.cli.examples import arguments_of, examples_of
 

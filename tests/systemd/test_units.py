@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from logfs.cli.commands.mount import make_wish
 from logfs.cli.configfile import read_mount_file
-from logfs.cli.mounting import make_wish
 from tests.mounting import ROOT
 
 UNITS = ROOT / "systemd"

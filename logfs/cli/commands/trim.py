@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import click
 
-from logfs.cli import failures, tables
+from logfs.cli import failures
+from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
 

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logfs.cli import failures, streams
+from logfs.cli import failures
 from logfs.cli.parameters import isolation_option
+from logfs.cli.terminal import streams
 
 if TYPE_CHECKING:
     from logfs.types import IsolationLevel

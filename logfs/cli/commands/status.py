@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logfs.cli import failures, tables
+from logfs.cli import failures
 from logfs.cli.activity import describe_activity
-from logfs.cli.tables import Column, format_bytes, format_time
+from logfs.cli.terminal import tables
+from logfs.cli.terminal.tables import Column, format_bytes, format_time
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate
 

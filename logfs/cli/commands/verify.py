@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logfs.cli import failures, tables
+from logfs.cli import failures
 from logfs.cli.configfile import read_mount_file
 from logfs.cli.parameters import config_file_option
+from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def verify(
 
 def _wanted(paths: tuple[str, ...]) -> "dict[str, list[TopicPartition] | None]":
     """Return which partitions of which data directories are meant; None for all."""
-    from logfs.cli.named import data_and_partitions
+    from logfs.cli.topics.named import data_and_partitions
 
     wanted: dict[str, list[TopicPartition] | None] = {}
     for path in paths:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from logfs.cli import failures, tables
-from logfs.cli.facts import Topics
+from logfs.cli import failures
 from logfs.cli.parameters import settings_option
+from logfs.cli.terminal import tables
+from logfs.cli.topics.facts import Topics
 from logfs.errors import (
     LockedError,
     UnknownNameError,
@@ -212,7 +213,7 @@ def _topic_of(place: Place) -> str:
 
 def _read(place: Place, act: Callable[[Topics], T]) -> T:
     """Ask about topics: a daemon knows best, and nothing has to be loaded."""
-    from logfs.cli.stored import StoredTopics
+    from logfs.cli.topics.stored import StoredTopics
 
     found = _by_daemon(place, act)
     return act(StoredTopics(place.root)) if found is None else found[0]
@@ -220,7 +221,7 @@ def _read(place: Place, act: Callable[[Topics], T]) -> T:
 
 def _change(place: Place, act: Callable[[Topics], T]) -> T:
     """Change topics: by the daemon that owns the directory, or in it, under its lock."""
-    from logfs.cli.stored import StoredTopics
+    from logfs.cli.topics.stored import StoredTopics
     from logfs.library.owner import owned
 
     found = _by_daemon(place, act)
@@ -236,8 +237,8 @@ def _change(place: Place, act: Callable[[Topics], T]) -> T:
 
 def _by_daemon(place: Place, act: Callable[[Topics], T]) -> tuple[T] | None:
     """Have a daemon do it: through its socket, or if that is another user's, its mount."""
-    from logfs.cli.mounted import MountedTopics
-    from logfs.cli.remote import RemoteTopics
+    from logfs.cli.topics.mounted import MountedTopics
+    from logfs.cli.topics.remote import RemoteTopics
     from logfs.library.owner import daemon_of
 
     try:

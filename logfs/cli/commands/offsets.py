@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logfs.cli import failures, tables
+from logfs.cli import failures
 from logfs.cli.parameters import isolation_option
+from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
 if TYPE_CHECKING:

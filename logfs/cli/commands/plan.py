@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logfs.cli import failures, tables
-from logfs.cli import quantities as of
+from logfs.cli import failures
 from logfs.cli.parameters import settings_option
-from logfs.cli.quantities import format_duration, format_number
+from logfs.cli.terminal import quantities as of
+from logfs.cli.terminal import tables
+from logfs.cli.terminal.quantities import format_duration, format_number
 from logfs.library.places import locate
 
 if TYPE_CHECKING:

@@ -109,7 +109,7 @@ def leads_to_journal(descriptor: int) -> bool:
 
 
 def _log_to(handler: logging.Handler, form: str) -> None:
-    from logfs.cli import logformat
+    from logfs.cli.terminal import logformat
 
     root = logging.getLogger()
     for old in list(root.handlers):

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from logfs.cli import failures, tables
+from logfs.cli import failures
+from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
 
 def _rows(path: str, *, every: bool) -> "list[tuple[str, Use]]":
     from logfs.cli.diskuse import Use, disk_use
-    from logfs.cli.named import data_and_partitions
+    from logfs.cli.topics.named import data_and_partitions
 
     place = locate(path)
     data, only = data_and_partitions(place)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from logfs.cli import failures, tables
+from logfs.cli import failures
+from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
 if TYPE_CHECKING:

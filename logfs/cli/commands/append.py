@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from logfs.cli import failures, tables
+from logfs.cli import failures
 from logfs.cli.parameters import header_option
+from logfs.cli.terminal import tables
 from logfs.library.places import Place, locate
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _append(
     path: str, place: Place, target: "LineTarget", names: Sequence[str], options: _Options
 ) -> "Summary":
     from logfs.cli import appending, targets
-    from logfs.cli.interrupts import Interrupts
+    from logfs.cli.terminal.interrupts import Interrupts
     from logfs.client import Daemon
     from logfs.library import owner
     from logfs.log.store import LogStore

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from logfs.cli import failures, logs
-from logfs.cli.background import leave_terminal
+from logfs.cli import failures
 from logfs.cli.configfile import MountFile, read_mount_file
 from logfs.cli.parameters import DIRECTORY, config_file_option, settings_option
+from logfs.cli.terminal import logs
+from logfs.cli.terminal.background import leave_terminal
 from logfs.errors import InvalidConfigError, NoDataDirectoryError
 
 if TYPE_CHECKING:

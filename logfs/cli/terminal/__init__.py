@@ -1,0 +1,6 @@
+"""The terminal, or what stands in its place.
+
+streams: stdin, stdout, stderr as they are found. tables: on a terminal, or in plain columns.
+logs: where the log goes; logformat: its lines. quantities: 10MiB, 2.5k, 7d. interrupts:
+Ctrl-C waits until what has begun is ended. background: leave the terminal once the mount answers.
+"""
