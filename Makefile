@@ -11,7 +11,7 @@ WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
 
-.PHONY: help demo test test-fast check format bench bench-peers install uninstall clean
+.PHONY: help demo test test-fast check format bench bench-peers bench-record plot install uninstall clean
 .PHONY: system-packages kafka spark
 
 help: ## list the targets
@@ -43,6 +43,13 @@ bench: system-packages spark $(VENV)/.installed-bench ## the budgets, measured
 bench-peers: kafka spark $(VENV)/.installed-bench ## the same beside a Kafka broker, its tools and kcat
 	@.ci/system-packages peers
 	@$(WITH_VENV) python -m benchmarks --peers $(ARGS)
+
+bench-record: ## both, kept in benchmarks/runs and shown in the README
+	@$(MAKE) --no-print-directory bench ARGS='--record $(ARGS)'
+	@$(MAKE) --no-print-directory bench-peers ARGS='--record $(ARGS)'
+
+plot: $(VENV)/.installed-bench ## the plot and the tables of the last runs that were kept
+	@$(WITH_VENV) python -m benchmarks.publish
 
 install: system-packages ## for everybody, below /opt/logfs and PREFIX=/usr/local: sudo make install
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SBINDIR='$(SBINDIR)' UNITDIR='$(UNITDIR)' .ci/install install

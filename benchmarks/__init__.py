@@ -10,7 +10,10 @@ medians of alternating runs (A B A B ...):
 With ``--peers`` (``make bench-peers``) the same table compares with a Kafka broker, its tools and
 kcat, which are started here: see ``peers``. It needs Java, the jars that the tests use, and kcat.
 
+With ``--record`` the run is kept below ``runs``; the README, its plot and ``RESULTS.md`` show the
+last ones that are kept: ``runs``, ``published``, ``drawing``.
+
 A question is a module below ``questions`` and yields rows; ``runner`` has the clock, ``mounts`` the
 daemons, ``data`` the logs, ``report`` the table. A missed budget is a result and no error: the exit
-status is 0.
+status is 0; one that could not be measured is named, and the status is 1.
 """

@@ -4,7 +4,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+import traceback
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
@@ -12,9 +13,10 @@ from types import FrameType
 import click
 
 from benchmarks.questions import PEER_QUESTIONS, QUESTIONS, Question
-from benchmarks.report import describe_machine, print_table, write_json, write_plot
+from benchmarks.report import describe_machine, print_table
 from benchmarks.results import Row
 from benchmarks.runner import ROOT, Bench, say
+from benchmarks.runs import RUNS, Run, path_of, write_run
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -29,7 +31,12 @@ from benchmarks.runner import ROOT, Bench, say
 )
 @click.option("--quick", is_flag=True, help="Less data and fewer runs, about a minute.")
 @click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write every run there.")
-@click.option("--plots", type=click.Path(path_type=Path), help="Draw into this directory.")
+@click.option(
+    "--record",
+    "is_recorded",
+    is_flag=True,
+    help="Keep the run in benchmarks/runs, and show it in the README: plot, date and machine.",
+)
 @click.option(
     "--dir",
     "directory",
@@ -42,44 +49,79 @@ def main(
     is_beside_peers: bool,
     quick: bool,
     json_file: Path | None,
-    plots: Path | None,
+    is_recorded: bool,
     directory: Path | None,
 ) -> None:
     """Measure the budgets and print one table; ROW is one of its first column, default all.
 
-    The exit status tells whether it could be measured, not whether the budgets are met.
+    The exit status tells whether it could be measured, not whether the budgets are met. A question
+    that fails is named, and the others are asked all the same.
     """
     signal.signal(signal.SIGTERM, _end)
     questions = PEER_QUESTIONS if is_beside_peers else QUESTIONS
     for name in names:
         if name not in questions:
             raise click.BadParameter(f"expected one of {', '.join(questions)}, not {name!r}")
-    started_s = time.perf_counter()
-    parent = directory or _default_directory()
+    if is_recorded and names:
+        raise click.UsageError("--record keeps whole runs: leave ROW out")
+    wanted = {name: questions[name] for name in dict.fromkeys(names or questions)}
+    run = _measure(wanted, directory or _default_directory(), is_beside_peers, quick)
+    if json_file is not None:
+        write_run(json_file, run)
+    if is_recorded:
+        _record(run)
+    for name, text in run.failed.items():
+        say(f"{name} could not be measured: {text}")
+    say(f"took {sum(run.seconds.values()):.0f} s")
+    sys.exit(1 if run.failed else 0)
+
+
+def _measure(
+    questions: Mapping[str, Question], parent: Path, is_beside_peers: bool, quick: bool
+) -> Run:
     machine = describe_machine(parent)
+    date = time.strftime("%Y-%m-%d", time.gmtime())
     rows: list[Row] = []
+    seconds: dict[str, float] = {}
+    failed: dict[str, str] = {}
     try:
         with tempfile.TemporaryDirectory(prefix="logfs-bench-", dir=parent) as root:
-            for name in dict.fromkeys(names or questions):
-                rows += _ask(questions[name], name, Path(root, name), quick=quick)
+            for name, question in questions.items():
+                started_s = time.perf_counter()
+                try:
+                    rows += _ask(question, name, Path(root, name), quick=quick)
+                except Exception as error:  # noqa: BLE001 - minutes of others would be lost
+                    traceback.print_exc()
+                    failed[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+                seconds[name] = round(time.perf_counter() - started_s, 1)
+                say(f"{name}: {seconds[name]:.0f} s")
     finally:
         if rows:
             print_table(rows, machine, quick=quick)
-        if json_file is not None:
-            write_json(json_file, rows, machine, quick=quick)
-    if plots is not None:
-        plot = write_plot(plots, rows)
-        say("no plot: matplotlib is not installed" if plot is None else f"plot: {plot}")
-    say(f"took {time.perf_counter() - started_s:.0f} s")
+    return Run(
+        date=date,
+        machine=machine,
+        is_beside_peers=is_beside_peers,
+        is_quick=quick,
+        rows=rows,
+        seconds=seconds,
+        failed=failed,
+    )
+
+
+def _record(run: Run) -> None:
+    from benchmarks.publish import publish  # matplotlib, only for those who want it
+
+    RUNS.mkdir(exist_ok=True)
+    write_run(path_of(run), run)
+    publish()
+    say(f"kept in {path_of(run)}; commit it with the plots, RESULTS.md and the README")
 
 
 def _ask(question: Question, name: str, directory: Path, *, quick: bool) -> list[Row]:
-    started_s = time.perf_counter()
     directory.mkdir()
     with tempfile.TemporaryDirectory(dir=directory) as place, ExitStack() as cleanup:
-        rows = list(question(Bench(Path(place), cleanup, quick)))
-    say(f"{name}: {time.perf_counter() - started_s:.0f} s")
-    return rows
+        return list(question(Bench(Path(place), cleanup, quick)))
 
 
 def _default_directory() -> Path:

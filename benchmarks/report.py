@@ -1,28 +1,28 @@
-"""The table, the JSON and the plot."""
+"""The table on the terminal, and on what it was measured."""
 
-import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.results import Row, Samples, format_number
+from benchmarks.results import Row, format_number
 
 _WIDTH = 160
-_MOST_SHOWN = 8.0
+_GB = 10**9
 
 
 def describe_machine(directory: Path) -> dict[str, str]:
-    """Return on what the numbers were measured."""
+    """Return on what the numbers are measured, and how busy it is before."""
+    memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
-        "kernel": platform.release(),
-        "processors": str(os.cpu_count()),
         "processor": _processor(),
+        "processors": str(os.cpu_count()),
+        "memory": f"{memory_bytes / _GB:.0f} GB",
+        "kernel": platform.release().partition("-")[0],
         "file system": _file_system(directory),
         "python": platform.python_version(),
         "load": " ".join(f"{load:.1f}" for load in os.getloadavg()),
@@ -54,63 +54,6 @@ def print_table(rows: Sequence[Row], machine: Mapping[str, str], *, quick: bool)
     console.print(", ".join(f"{key} {text}" for key, text in machine.items()))
     if quick:
         console.print("--quick: less data and fewer runs than the budgets ask for")
-
-
-def write_json(path: Path, rows: Sequence[Row], machine: Mapping[str, str], *, quick: bool) -> None:
-    """Write all rows with the values of every run."""
-    facts = {
-        "machine": machine,
-        "quick": quick,
-        "rows": [
-            {
-                **asdict(row),
-                "is_met": row.is_met,
-                "headroom": row.budget.headroom(row.measured),
-                "ours": _samples(row.ours),
-                "beside": [_samples(samples) for samples in row.beside],
-            }
-            for row in rows
-        ],
-    }
-    path.write_text(json.dumps(facts, indent=2, ensure_ascii=False) + "\n")
-
-
-def write_plot(directory: Path, rows: Sequence[Row]) -> Path | None:
-    """Draw for each row how often its budget fits; None where matplotlib is not installed."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        return None
-    mpl.use("agg")
-    from matplotlib import pyplot as plt
-
-    directory.mkdir(parents=True, exist_ok=True)
-    figure, axes = plt.subplots(figsize=(9, 1 + 0.3 * len(rows)), layout="constrained")
-    places = range(len(rows))
-    lengths = [_clipped(row.budget.headroom(row.measured)) - 1 for row in rows]
-    colours = ["tab:green" if row.is_met else "tab:red" for row in rows]
-    axes.barh(places, lengths, left=1, color=colours)
-    axes.set_yticks(places, [f"{row.what}  ({row.budget})" for row in rows])
-    for place, row in zip(places, rows, strict=True):
-        axes.text(_MOST_SHOWN * 1.1, place, format_number(row.measured), va="center")
-    axes.invert_yaxis()
-    axes.axvline(1, color="black", linewidth=1)
-    axes.set_xscale("log", base=2)
-    axes.set_xlim(1 / _MOST_SHOWN, _MOST_SHOWN)
-    axes.set_xticks([1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8], ["1/8", "1/4", "1/2", "1", "2", "4", "8"])
-    axes.set_xlabel("how often the budget fits; on the right what was measured")
-    path = directory / "budgets.svg"
-    figure.savefig(path)
-    plt.close(figure)
-    return path
-
-
-def _clipped(headroom: float) -> float:
-    return min(max(headroom, 1 / _MOST_SHOWN), _MOST_SHOWN)
-
-
-def _samples(samples: Samples) -> dict[str, object]:
-    return {**asdict(samples), "median": samples.median}
 
 
 def _processor() -> str:

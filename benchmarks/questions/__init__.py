@@ -26,6 +26,7 @@ QUESTIONS: dict[str, Question] = {
     "append": appending.by_cat,
     "line": appending.line_by_line,
     "durable": durability.rows,
+    "beside": durability.beside,
     "cat": growing.rows,
     "fixed": fixed.rows,
     "open": opening.rows,

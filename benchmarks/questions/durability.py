@@ -1,10 +1,14 @@
 """How fast are appends that are synced one by one: a line, an fsync, the next line.
 
+And what do those of one partition cost another one, that nobody syncs.
+
 The floor syncs nothing: where the disk needs no longer for an fsync than two requests take, the
 budget cannot be met by any file system of this kind.
 """
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,10 +16,19 @@ from pathlib import Path
 
 from benchmarks.data import numbered_lines
 from benchmarks.mounts import mount_floor, mount_logfs
-from benchmarks.results import Row, Samples, at_least, compare
+from benchmarks.questions.appending import make_writer
+from benchmarks.results import Row, Samples, at_least, at_most, compare
 from benchmarks.runner import Bench, alternate
 
 _WRITERS = 8
+_SYNCER = """
+import os, sys
+descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+print(flush=True)
+while True:
+    os.write(descriptor, sys.argv[2].encode())
+    os.fsync(descriptor)
+"""
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -45,6 +58,45 @@ def rows(bench: Bench) -> Iterator[Row]:
             Samples("plain", "/s", theirs),
             Samples("floor", "/s", least),
         )
+
+
+def beside(bench: Bench) -> Iterator[Row]:
+    """One line a write(2) into one partition, while another one is in fsync all the time."""
+    writes = bench.scaled(4000, 1000)
+    point = mount_logfs(bench, bench.directory / "data", "num.partitions=2").point
+    (point / "t").mkdir()
+    plain = [bench.directory / f"plain-{n}" for n in range(2)]
+    for file in plain:
+        file.touch()
+    mine, other = (point / "t" / str(n) for n in range(2))
+    write, write_plain = (make_writer(path, writes, 0.99) for path in (mine, plain[0]))
+    runs = [_while_synced(other, write), write, _while_synced(plain[1], write_plain)]
+    synced, alone, ordinary = alternate(runs, 2 * bench.pairs)
+    yield compare(
+        "beside",
+        "write(2) of one line beside another partition's fsyncs, p99",
+        at_most(3, "x alone"),
+        Samples("logfs", "us", synced),
+        Samples("alone", "us", alone),
+        Samples("plain", "us", ordinary),
+    )
+
+
+def _while_synced(path: Path, run: Callable[[], float]) -> Callable[[], float]:
+    """Return a run beside a process that appends to a file and syncs it, without a pause."""
+
+    def measured() -> float:
+        with subprocess.Popen(
+            [sys.executable, "-c", _SYNCER, path, numbered_lines(0, 1)], stdout=subprocess.PIPE
+        ) as syncer:
+            assert syncer.stdout is not None
+            syncer.stdout.read(1)
+            try:
+                return run()
+            finally:
+                syncer.kill()
+
+    return measured
 
 
 def _writers(paths: Sequence[Path], appends: int) -> Callable[[], float]:
