@@ -70,7 +70,7 @@ kafka: $(VENV)/.installed
 	@.ci/system-packages kafka
 	@$(PYTHON) -m tests.kafka.jars
 
-# Java, and PySpark, which is half a gigabyte.
+# Java, and PySpark, which is half a gigabyte; matplotlib, with which one of the examples draws.
 spark: $(VENV)/.installed-spark
 	@.ci/system-packages spark
 
@@ -92,5 +92,5 @@ $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.installed
 
 $(VENV)/.installed-spark: pyproject.toml | $(VENV)/.installed
 	@echo "logfs: installing PySpark, about a minute the first time"
-	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark]'
+	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark,bench]'
 	@touch $@

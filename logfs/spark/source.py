@@ -36,19 +36,26 @@ class LogfsDataSource(DataSource):
         return LogfsStreamReader(options, _columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> LogfsWriter:
-        """Return what appends a table."""
-        return LogfsWriter(*self._target(schema, is_overwritten=overwrite))
+        """Return what appends a table.
+
+        Raises:
+            InvalidConfigError: If the table is to take the place of what there is.
+        """
+        if overwrite:
+            raise InvalidConfigError('a log is only appended to: .mode("append")')
+        return LogfsWriter(*self._target(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LogfsStreamWriter:  # noqa: N802
-        """Return what appends the batches of a stream."""
-        return LogfsStreamWriter(*self._target(schema, is_overwritten=overwrite))
+        """Return what appends the batches of a stream.
 
-    def _target(self, schema: StructType, *, is_overwritten: bool) -> tuple[str, str | None]:
+        In complete mode (``overwrite``) each batch is the whole result, and is appended as one.
+        Source: Spark KafkaSourceProvider.createSink, which takes every mode and appends.
+        """
+        del overwrite
+        return LogfsStreamWriter(*self._target(schema))
+
+    def _target(self, schema: StructType) -> tuple[str, str | None]:
         """Return the data directory, and the topic if the rows do not say it."""
-        if is_overwritten:
-            raise InvalidConfigError(
-                'a log is only appended to: .mode("append"), or .outputMode("append") of a stream'
-            )
         check_written((field.name, field.dataType.simpleString()) for field in schema.fields)
         source = parse_path(self.options.get("path"), LOCAL_ZONE)
         if len(source.roots) != 1 or source.address is not None:

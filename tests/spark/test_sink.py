@@ -76,6 +76,33 @@ def test_a_stream_is_appended_once(spark: "SparkSession", logs: Logs, tmp_path: 
     assert not list(logs.path.glob("*/*.staged"))
 
 
+def test_a_whole_result_is_appended_batch_by_batch(
+    spark: "SparkSession", logs: Logs, tmp_path: Path
+) -> None:
+    """Complete mode, as Kafka's sink takes it."""
+    (tmp_path / "in").mkdir()
+    for text in ("a\nb\n", "b\n"):
+        (tmp_path / "in" / f"{len(text)}.txt").write_text(text)
+        words = spark.readStream.format("text").load(str(tmp_path / "in"))
+        counts = words.groupBy("value").count()
+        query = (
+            counts.selectExpr("value key", "string(count) value").writeStream.format("logfs")
+            .option("checkpointLocation", str(tmp_path / "checkpoint")).outputMode("complete")
+            .trigger(availableNow=True).option("topic", "clicks").start(str(logs.path))
+        )  # fmt: skip
+        query.awaitTermination()
+    rows = spark.read.format("logfs").load(str(logs.path)).orderBy("offset").collect()
+    found = [(bytes(row.key).decode(), int(bytes(row.value))) for row in rows]
+    assert sorted(found[:2]) == [("a", 1), ("b", 1)]
+    assert sorted(found[2:]) == [("a", 1), ("b", 2)]
+
+
+def test_nothing_is_overwritten(spark: "SparkSession", logs: Logs) -> None:
+    table = spark.range(1).selectExpr("'v' value", "'orders' topic")
+    with pytest.raises(Exception, match=r'a log is only appended to: .mode\("append"\)'):
+        table.write.format("logfs").mode("overwrite").save(str(logs.path))
+
+
 @pytest.mark.parametrize(
     ("columns", "options", "problem"),
     [
