@@ -1,5 +1,41 @@
 # Part of _native.pyx: what one segment's indexes hold.
 
+cdef enum:
+    AHEAD = 256             # batches that are measured in one go, without the GIL
+    UNMEASURED = 1          # beside 0 and -1, which measure_batch returns
+
+
+cdef struct Measured:
+    int status
+    int64_t left            # records not measured
+    Lens lens
+
+
+cdef int measure_ahead(bytes_t p, int64_t available, Measured *ahead) noexcept nogil:
+    """Measure batches one behind the other, those that are not compressed; returns how many it met."""
+    cdef int64_t size
+    cdef Batch b
+    cdef int n = 0
+    while n < AHEAD and peek(p, available, &size) == WHOLE and read_header(p, &b) == WHOLE:
+        ahead[n].status = UNMEASURED
+        if b.magic == 2 and not b.attributes & CODEC_MASK:
+            point_at_records(p, size, &b)
+            ahead[n].lens = Lens(0, 0, 0)
+            ahead[n].status = measure_batch(&b, INT64_LAST, &ahead[n].lens)
+            ahead[n].left = b.left
+        p += size
+        available -= size
+        n += 1
+    return n
+
+
+cdef int look_ahead(bytes_t p, int64_t available, Measured *ahead) noexcept:
+    if available < RELEASE_GIL_BYTES:
+        return measure_ahead(p, available, ahead)
+    with nogil:
+        return measure_ahead(p, available, ahead)
+
+
 @cython.final
 cdef class IndexBuilder:
     """The index rules of one segment, one batch after the other.
@@ -206,13 +242,16 @@ cdef class IndexBuilder:
         """
         cdef _View view = window(buf, start, stop)
         cdef Py_ssize_t position = start
+        cdef Measured ahead[AHEAD]
+        cdef int met = 0, number = 0
         cdef int64_t size
-        cdef Lens lens
         cdef Batch b
         self.problem = None
         self.spans_too_much = False
         self.wanted = 0
         while position < stop:
+            if number == met:
+                number, met = 0, look_ahead(view.p + position, stop - position, ahead)
             size = self.check_frame(view.p + position, stop - position, &b)
             if size == 0:
                 break
@@ -220,13 +259,17 @@ cdef class IndexBuilder:
                 self.problem = checksum_problem(view.p + position, size)
                 if self.problem is not None:
                     break
-            lens = Lens(0, 0, 0)
-            if self.lengths(view.p + position, size, &b, &lens) < 0:
+            if ahead[number].status == UNMEASURED:
+                self.measure_opened(view.p + position, size, &b, &ahead[number])
+            if ahead[number].status < 0:
+                if self.problem is None:
+                    self.problem = f"undecodable: record {b.count - ahead[number].left} of {b.count}"
                 break
             if is_produced(view.p + position):
                 self.produced.append(produced(view.p + position, size, self.file_position))
-            self.account(&b, size, &lens)
+            self.account(&b, size, &ahead[number].lens)
             position += size
+            number += 1
         return position - start
 
     cdef int64_t check_frame(self, bytes_t p, int64_t available, Batch *b) except -1:
@@ -252,24 +295,25 @@ cdef class IndexBuilder:
             return size
         return 0
 
-    cdef int lengths(self, bytes_t p, int64_t size, Batch *b, Lens *lens) except? -1:
-        cdef int status
+    cdef int measure_opened(self, bytes_t p, int64_t size, Batch *b, Measured *m) except -1:
+        """Measure a batch that has to be decompressed; what is wrong may be in the problem."""
+        m.status = -1
         try:
             plain = open_records(p, size, b, self.decompress)
         except CorruptRecordError as error:
             self.problem = f"undecodable: {error}"
-            return -1
+            return 0
         if b.base_offset < self.next_offset:
             self.problem = f"base offset {b.base_offset} is below {self.next_offset}"
-            return -1
+            return 0
+        m.lens = Lens(0, 0, 0)
         if b.end - b.p >= RELEASE_GIL_BYTES:
             with nogil:
-                status = measure_batch(b, INT64_LAST, lens)
+                m.status = measure_batch(b, INT64_LAST, &m.lens)
         else:
-            status = measure_batch(b, INT64_LAST, lens)
-        if status < 0:
-            self.problem = f"undecodable: record {b.count - b.left} of {b.count}"
-        return status
+            m.status = measure_batch(b, INT64_LAST, &m.lens)
+        m.left = b.left
+        return 0
 
     def take(self):
         """Take the entries since the last call.

@@ -85,11 +85,26 @@ cdef extern from "_bytes.h" nogil:
     bint lf_is_utf8(const uint8_t *, size_t)
     uint8_t *lf_put(uint8_t *, const void *, size_t)
     uint8_t *lf_put_wild(uint8_t *, const uint8_t *, int64_t)
-    int64_t lf_text_run(const uint8_t **, const uint8_t *, int64_t *, uint8_t *, int64_t, int64_t *)
     uint8_t *lf_put_tsv(uint8_t *, const uint8_t *, size_t)
     uint8_t *lf_put_json(uint8_t *, const uint8_t *, size_t)
     uint8_t *lf_put_base64(uint8_t *, const uint8_t *, size_t)
     uint8_t *lf_put_java(uint8_t *, const uint8_t *, size_t)
+
+cdef extern from "_plain.h" nogil:
+    enum:
+        LF_JSON_FRAME
+    ctypedef struct lf_lens:
+        int64_t text
+        int64_t tsv
+        int64_t jsonl
+    ctypedef struct lf_frame:
+        int64_t base_offset
+        int64_t base_timestamp
+        int64_t timestamp_mask
+        int64_t stop_offset
+    int64_t lf_text_run(const uint8_t **, const uint8_t *, int64_t *, uint8_t *, int64_t, int64_t *)
+    void lf_measure_run(const uint8_t **, const uint8_t *, int64_t *, const lf_frame *, lf_lens *)
+    int64_t lf_json_length(const uint8_t *, int64_t, lf_counts)
 
 cdef extern from "_hash.h" nogil:
     ctypedef struct lf_hash:
@@ -101,6 +116,7 @@ cdef extern from "_hash.h" nogil:
     void lf_prefetch(const void *)
 
 ctypedef const uint8_t *bytes_t
+ctypedef lf_lens Lens
 
 cdef enum:
     LOG_OVERHEAD = 12       # base offset and batch length
@@ -137,11 +153,6 @@ cdef struct Rec:
     bytes_t end
     int64_t header_count
     int64_t size            # of the record, its length field aside
-
-cdef struct Lens:
-    int64_t text
-    int64_t tsv
-    int64_t jsonl
 
 cdef struct Batch:
     int magic
@@ -269,11 +280,7 @@ cdef inline bint has_trailing_bytes(Batch *b) noexcept nogil:
 # ---- renderings ---------------------------------------------------------------------------------
 
 cdef inline int64_t json_length(Span span, lf_counts counts) noexcept nogil:
-    if span.n < 0:
-        return 4                                    # null
-    if counts.high and not lf_is_utf8(span.p, span.n):
-        return 13 + (span.n + 2) // 3 * 4           # {"base64":""}
-    return span.n + 2 + counts.json
+    return lf_json_length(span.p, span.n, counts)
 
 
 cdef int64_t json_headers_length(Rec *r) noexcept nogil:
@@ -292,8 +299,7 @@ cdef inline lf_counts count_span(Span span) noexcept nogil:
 
 
 cdef inline int64_t json_frame_length(Rec *r) noexcept nogil:
-    # {"offset":  ,"timestamp":  ,"key":  ,"value":  ,"headers":[  ]}LF
-    cdef int64_t total = 54 + lf_digits(r.offset) + lf_digits(r.timestamp)
+    cdef int64_t total = LF_JSON_FRAME + lf_digits(r.offset) + lf_digits(r.timestamp)
     if r.header_count:
         total += json_headers_length(r)
     return total
@@ -325,7 +331,18 @@ cdef inline int64_t rendered_length(int view, Rec *r) noexcept nogil:
 cdef int measure_batch(Batch *b, int64_t stop_offset, Lens *lens) noexcept nogil:
     """Add up the lengths of the records before stop_offset; -1 if some record does not decode."""
     cdef Rec r
+    cdef bint is_append_time = b.attributes & LOG_APPEND_TIME
+    cdef lf_frame frame = lf_frame(
+        b.base_offset,
+        b.max_timestamp if is_append_time else b.base_timestamp,
+        0 if is_append_time else -1,
+        stop_offset,
+    )
     while b.left > 0:
+        if b.magic == 2:
+            lf_measure_run(&b.p, b.end, &b.left, &frame, lens)
+            if b.left == 0:
+                break
         if next_record(b, &r) < 0:
             return -1
         if r.offset >= stop_offset:
@@ -483,6 +500,16 @@ cdef object corrupt(str problem, Py_ssize_t position):
     return CorruptRecordError(f"batch at position {position}: {problem}", position)
 
 
+cdef inline bint point_at_records(bytes_t p, int64_t size, Batch *b) noexcept nogil:
+    """Point b at its records as they stand there; False if none of them is rendered."""
+    if b.count == 0 or b.attributes & CONTROL:
+        return False
+    b.p = p + HEADER
+    b.end = p + size
+    b.left = b.count
+    return True
+
+
 cdef object open_records(bytes_t p, int64_t size, Batch *b, decompress):
     """Point b at its records, decompressed if need be; returns what keeps those bytes alive.
 
@@ -492,17 +519,11 @@ cdef object open_records(bytes_t p, int64_t size, Batch *b, decompress):
     cdef bytes plain
     if b.magic < 2:
         return open_messages(p, size, b, decompress)
-    if b.count == 0 or b.attributes & CONTROL:
+    if not point_at_records(p, size, b) or codec == 0:
         return None
-    if codec == 0:
-        plain = None
-        b.p = p + HEADER
-        b.end = p + size
-    else:
-        plain = decompress(codec, borrowed(p + HEADER, size - HEADER))
-        b.p = <bytes_t>PyBytes_AS_STRING(plain)
-        b.end = b.p + PyBytes_GET_SIZE(plain)
-    b.left = b.count
+    plain = decompress(codec, borrowed(p + HEADER, size - HEADER))
+    b.p = <bytes_t>PyBytes_AS_STRING(plain)
+    b.end = b.p + PyBytes_GET_SIZE(plain)
     return plain
 
 

@@ -14,6 +14,7 @@ from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat
 from logfs.log.indexes.textindex import TEXT_INDEX
+from logfs.log.loading.chunks import Chunks
 from logfs.log.loading.cutting import end_of_data
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import Segment
@@ -22,7 +23,6 @@ from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
 from logfs.types import Positions
 
-_CHUNK_BYTES = 1024 * 1024
 _LOG_OVERHEAD_BYTES = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
@@ -113,22 +113,16 @@ def scan_segment(
         What was found; the scan stops in front of the first batch that cannot be used.
     """
     scan = Scan(new_builder(segment, config), log.size())
-    builder, buffer = scan.builder, bytearray(_CHUNK_BYTES)
+    builder, chunks, wanted = scan.builder, Chunks(log, scan.file_size), 0
     while builder.file_position < scan.file_size:
-        position = builder.file_position
-        size = min(len(buffer), scan.file_size - position)
-        view = memoryview(buffer)
-        size = log.pread_into(view[:size], position)
-        used = builder.feed(buffer, 0, size, True)
+        size = chunks.read(builder.file_position, wanted)
+        used = builder.feed(chunks.data, 0, size, True)
         _take(scan)
         if builder.problem is None:
             continue
         if builder.problem == INCOMPLETE:
             wanted = max(builder.wanted, _MAGIC_AT + 2)
             if builder.file_position + wanted <= scan.file_size:
-                if wanted > len(buffer):
-                    view.release()
-                    buffer = bytearray(wanted)
                 continue
         elif (pass_over_corrupt or _has_unknown_magic(log, builder.file_position)) and (
             used or pass_over(scan, log, lengths_of_corrupt)

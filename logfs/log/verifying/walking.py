@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from logfs.disk.vfs import File
+from logfs.log.loading.chunks import Chunks
 from logfs.log.loading.cutting import end_of_data
 from logfs.log.loading.scan import INCOMPLETE
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
 
-_CHUNK_BYTES = 1024 * 1024
 _OVERHEAD_BYTES = 12
 _SHORTEST_BYTES = 26
 _HEADER_BYTES = 61
@@ -119,26 +119,22 @@ class Walk:
 
     def chunks(self) -> Iterator[Chunk]:
         """Walk; a chunk is good until the next one is asked for."""
-        builder, buffer = self.builder, bytearray(min(_CHUNK_BYTES, self.size))
+        builder, chunks, wanted = self.builder, Chunks(self.log, self.size), 0
         while builder.file_position < self.size:
             start = builder.file_position
-            asked = min(len(buffer), self.size - start)
-            with memoryview(buffer)[:asked] as room:
-                got = self.log.pread_into(room, start)
-            if builder.feed(buffer, 0, got, True):
+            got = chunks.read(start, wanted)
+            if builder.feed(chunks.data, 0, got, True):
                 entries = builder.take()
                 stop = builder.file_position
-                yield Chunk(buffer, start, stop, *entries, self._is_behind_damage)
+                yield Chunk(chunks.data, start, stop, *entries, self._is_behind_damage)
                 self._is_behind_damage = False
-            if got < asked:  # somebody has cut it meanwhile
+            if chunks.is_cut:  # somebody has cut the file meanwhile
                 break
             if builder.problem is None:
                 continue
             if builder.problem == INCOMPLETE:
                 wanted = max(builder.wanted, _MAGIC_AT + 2)
                 if builder.file_position + wanted <= self.size:
-                    if wanted > len(buffer):
-                        buffer = bytearray(wanted)
                     continue
             if not self._pass_over():
                 break
