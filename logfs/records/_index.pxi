@@ -68,6 +68,8 @@ cdef class IndexBuilder:
         text, tsv, jsonl: Running lengths of the renderings, from the segment's first byte.
         leader_epochs: ``(epoch, first offset)``, epochs increasing.
         max_leader_epoch: The largest, -1 if none.
+        fed_epochs: The smallest and the largest leader epoch of the batches that the last ``feed``
+            has used up.
         produced: What ``feed`` has met of batches that have a producer id.
         batches, records: How many were accounted for by this object.
         problem: Why the last ``feed`` stopped; None if it used everything up. "incomplete" is a
@@ -93,6 +95,8 @@ cdef class IndexBuilder:
     cdef readonly int64_t jsonl
     cdef readonly int64_t max_leader_epoch
     cdef readonly list leader_epochs
+    cdef int64_t lowest_fed_epoch
+    cdef int64_t highest_fed_epoch
     cdef readonly list produced
     cdef readonly int64_t batches
     cdef readonly int64_t records
@@ -249,6 +253,7 @@ cdef class IndexBuilder:
         self.problem = None
         self.spans_too_much = False
         self.wanted = 0
+        self.lowest_fed_epoch, self.highest_fed_epoch = INT32_LAST, -1
         while position < stop:
             if number == met:
                 number, met = 0, look_ahead(view.p + position, stop - position, ahead)
@@ -268,9 +273,16 @@ cdef class IndexBuilder:
             if is_produced(view.p + position):
                 self.produced.append(produced(view.p + position, size, self.file_position))
             self.account(&b, size, &ahead[number].lens)
+            self.lowest_fed_epoch = min(self.lowest_fed_epoch, b.epoch)
+            self.highest_fed_epoch = max(self.highest_fed_epoch, b.epoch)
             position += size
             number += 1
         return position - start
+
+    @property
+    def fed_epochs(self):
+        """The smallest and the largest leader epoch that the last ``feed`` has met."""
+        return self.lowest_fed_epoch, self.highest_fed_epoch
 
     cdef int64_t check_frame(self, bytes_t p, int64_t available, Batch *b) except -1:
         """Size of the batch at p if it is whole and may stand here, else 0 and the problem."""

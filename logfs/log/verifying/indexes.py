@@ -16,11 +16,12 @@ from operator import sub
 
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat, without_zero_tail
 from logfs.log.verifying.findings import Finding, note
-from logfs.log.verifying.walking import Chunk, are_among
+from logfs.log.verifying.walking import Chunk, are_among, int32s
 
 REBUILD = "look-ups pass it by; remove the file, and the next start makes it anew"
 REBUILT = "the next start makes it anew"
 _TIME = struct.Struct(">qi")
+_TIME_OFFSET_INT = 2
 _INT64 = struct.Struct(">q")
 _MAX_TIMESTAMP_AT = 35
 _MAGIC_AT = 16
@@ -85,12 +86,11 @@ class OffsetIndexCheck:
         entries, self.findings = take_entries(
             data, OFFSET_INDEX, name, remedy, may_grow=may_grow
         )  # fmt: skip
-        numbers = array("i", bytes(entries))
-        numbers.byteswap()
+        numbers = int32s(entries)
         self._offsets, places = numbers[::2], numbers[1::2]
         self._entries = bytes(entries)
         self._order = _sorted(places)
-        self.positions = array("i", (places[n] for n in self._order))
+        self.positions = _in_order(places, self._order)
         self._done = 0
 
     def feed(self, chunk: Chunk) -> None:
@@ -163,11 +163,11 @@ class TimeIndexCheck:
         self._may_grow = may_grow
         entries, self.findings = take_entries(data, TIME_INDEX, name, remedy, may_grow=may_grow)
         self._entries = bytes(entries)
-        rows = [*_TIME.iter_unpack(self._entries)]
-        self._times, offsets = [t for t, _ in rows], [o for _, o in rows]
+        offsets = int32s(entries)[_TIME_OFFSET_INT :: TIME_INDEX.entry_bytes // 4]
         self._order = _sorted(offsets)
-        self._offsets = [offsets[n] for n in self._order]
+        self._offsets = _in_order(offsets, self._order)
         self._done = 0
+        self._is_proven = True
         self._largest = -1
         self._is_largest_empty = False
 
@@ -177,6 +177,7 @@ class TimeIndexCheck:
         self._done, size = stop, TIME_INDEX.entry_bytes
         entries = self._entries[first * size : stop * size]
         if not (isinstance(self._order, range) and are_among(entries, chunk.times, size)):
+            self._is_proven = False
             known = {chunk.times[n : n + size] for n in range(0, len(chunk.times), size)}
             for number in self._order[first:stop]:
                 if self._entries[size * number : size * number + size] not in known:
@@ -194,11 +195,14 @@ class TimeIndexCheck:
                 self._add(number, f"offset {offset}", f"{last_offset} at most")
         if self.findings:
             return
-        for number, (a, b) in enumerate(pairwise(self._times), 1):
+        # What they were found among is in order.
+        entries = self._entries[-TIME_INDEX.entry_bytes :] if self._is_proven else self._entries
+        times = [time for time, _ in _TIME.iter_unpack(entries)]
+        for number, (a, b) in enumerate(pairwise(times), 1):
             if a >= b:
                 self._add(number, f"timestamp {b} behind {a}", "a larger one")
                 return
-        largest = self._times[-1] if self._times else -1
+        largest = times[-1] if times else -1
         if not self._may_grow and largest < max_timestamp and not self._is_largest_empty:
             problem = f"the last entry has timestamp {largest}"
             size, remedy = len(self._entries), self._remedy
@@ -235,6 +239,10 @@ def _sorted(values: Sequence[int]) -> Sequence[int]:
     if list(values) == sorted(values):
         return order
     return sorted(order, key=values.__getitem__)
+
+
+def _in_order(values: "array[int]", order: Sequence[int]) -> "array[int]":
+    return values if isinstance(order, range) else array("i", (values[n] for n in order))
 
 
 def _is_empty(buffer: bytearray, at: int) -> bool:

@@ -6,7 +6,7 @@ both plain data, so that it can run in any thread, process or machine that has t
 
 import errno
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,14 +19,15 @@ from logfs.log.verifying.indexes import REBUILD, REBUILT, OffsetIndexCheck, Time
 from logfs.log.verifying.texts import LOST, TextIndexCheck
 from logfs.log.verifying.transactions import TransactionCheck
 from logfs.log.verifying.walking import Bad, Chunk, Walk
+from logfs.records.batch import NO_LEADER_EPOCH
 from logfs.types import Positions
 
 Progress = Callable[[int], object]
 """Called with a number of bytes that have been checked."""
 
+_EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
 _MAGIC_AT = 16
-_NO_EPOCH = b"\xff\xff\xff\xff"
 STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
 CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
 
@@ -188,7 +189,7 @@ class _Segment:
         self._end = 0
         self._hole_at = -1
         self._last_at = 0
-        self._epoch = (b"", 0)
+        self._epoch = (NO_LEADER_EPOCH, 0)
 
     @property
     def _may_have_gaps(self) -> bool:
@@ -270,8 +271,9 @@ class _Segment:
     def _check_offsets(self, chunk: Chunk) -> None:
         """See whether offsets go on without a hole; steps back the walk has noticed."""
         begin = chunk.begins[0] if chunk.is_behind_damage else self._end
-        right = (begin, *(end + 1 for end in chunk.ends[:-1]))
-        if right != chunk.begins and not self._task.may_have_holes:
+        is_whole = begin == chunk.begins[0] and chunk.has_all_offsets
+        if not is_whole and not self._task.may_have_holes:
+            right = (begin, *(end + 1 for end in chunk.ends[:-1]))
             base = self._task.base_offset
             remedy = "records are missing, or its offset is wrong: restore the segment"
             for wanted, begin, position in zip(right, chunk.begins, chunk.places, strict=True):
@@ -285,37 +287,33 @@ class _Segment:
         self._last_at = chunk.places[-1]
 
     def _check_epochs(self, chunk: Chunk) -> None:
-        base, buffer, start = self._task.base_offset, chunk.buffer, chunk.start - _EPOCH_AT
+        base, buffer = self._task.base_offset, chunk.buffer
         want, stop = self._epoch
-        if base + chunk.ends[-1] < stop:
-            places = [at for at in chunk.places if buffer[at - start : at - start + 4] != want]
-        else:
-            places = list(chunk.places)
-        for position in places:
-            at = chunk.within(position)
-            found = bytes(buffer[at + _EPOCH_AT : at + _MAGIC_AT])
-            if buffer[at + _MAGIC_AT] < 2 or found == _NO_EPOCH:
+        if chunk.epochs == (want, want) and base + chunk.ends[-1] < stop:
+            return
+        for begin, position in zip(chunk.begins, chunk.places, strict=True):
+            at, offset = chunk.within(position), base + begin
+            found = _EPOCH.unpack_from(buffer, at + _EPOCH_AT)[0]
+            if buffer[at + _MAGIC_AT] < 2 or found == NO_LEADER_EPOCH:
                 continue  # of old formats, which have none
-            offset = base + chunk.begins[bisect_left(chunk.places, position)]
             if found == want and offset < stop:
                 continue
             want, stop = self._epoch = self._epoch_of(offset, found)
             if found != want:
-                epoch, right = (struct.unpack(">i", data)[0] for data in (found, want))
                 self._findings.append(
                     Finding(
-                        self._log_name, position, f"the batch has leader epoch {epoch}", str(right),
+                        self._log_name, position, f"the batch has leader epoch {found}", str(want),
                         "readers do not mind; a broker may refuse or truncate the log here",
                     )
                 )  # fmt: skip
 
-    def _epoch_of(self, offset: int, found: bytes) -> tuple[bytes, int]:
+    def _epoch_of(self, offset: int, found: int) -> tuple[int, int]:
         """Return the leader epoch of an offset, and where it ends; what was found if unknown."""
         epochs = self._task.epochs
         number = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
         if number:
             stop = epochs[number].start_offset if number < len(epochs) else MAX_OFFSET
-            return struct.pack(">i", epochs[number - 1].epoch), stop
+            return epochs[number - 1].epoch, stop
         stop = epochs[0].start_offset if epochs else MAX_OFFSET
         return max(found, self._epoch[0]), stop
 

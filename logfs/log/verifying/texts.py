@@ -13,7 +13,7 @@ from logfs.errors import CorruptIndexError, CorruptRecordError, UnsupportedForma
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry, decode_text_entry
 from logfs.log.verifying.findings import Finding
 from logfs.log.verifying.indexes import REBUILD, take_entries
-from logfs.log.verifying.walking import Chunk, are_among
+from logfs.log.verifying.walking import Chunk, are_among, int32s
 from logfs.records._native import Renderer
 from logfs.records.compression import decompress
 from logfs.types import Positions, View
@@ -71,9 +71,7 @@ class TextIndexCheck:
             self._take_positions()
 
     def _take_positions(self) -> None:
-        numbers = array("i", bytes(self._entries))
-        numbers.byteswap()
-        self._positions = numbers[1 :: _ENTRY // numbers.itemsize]
+        self._positions = int32s(self._entries)[1 :: _ENTRY // 4]
         if list(self._positions) == sorted(self._positions):
             return
         for number, (a, b) in enumerate(pairwise(self._positions), 1):

@@ -4,11 +4,12 @@ The native scan that recovery uses does the work: here with an entry for every b
 every ``index.interval.bytes``, so that whatever an index file says of a batch can be looked up.
 """
 
-import struct
+from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from logfs.disk.vfs import File
+from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.loading.chunks import Chunks
 from logfs.log.loading.cutting import end_of_data
 from logfs.log.loading.scan import INCOMPLETE
@@ -25,6 +26,7 @@ _CRC_START = 21
 _LAST_DELTA_AT = 23
 _EVERY_BATCH = -1
 """As an index interval."""
+_TEXT_INTS = TEXT_INDEX.entry_bytes // 4
 
 
 @dataclass(slots=True)
@@ -39,6 +41,7 @@ class Chunk:
         times: Time index entries: each larger maximum, and the batch that brought it.
         texts: Text index entries: base offset, position and lengths before each batch.
         is_behind_damage: Something that could not be read stands in front of it.
+        epochs: The smallest and the largest leader epoch of a batch.
         begins, ends: Relative base and last offset of each batch.
         places: Its file position.
     """
@@ -50,20 +53,33 @@ class Chunk:
     times: bytes
     texts: bytes
     is_behind_damage: bool
-
-    begins: tuple[int, ...] = ()
-    ends: tuple[int, ...] = ()
-    places: tuple[int, ...] = ()
+    epochs: tuple[int, int]
+    begins: "array[int]" = field(init=False)
+    ends: "array[int]" = field(init=False)
+    places: "array[int]" = field(init=False)
 
     def __post_init__(self) -> None:
-        count = len(self.offsets) // 8
-        numbers = struct.unpack(f">{2 * count}i", self.offsets)
+        numbers = int32s(self.offsets)
         self.ends, self.places = numbers[::2], numbers[1::2]
-        self.begins = struct.unpack(f">{8 * count}i", self.texts)[::8]
+        self.begins = int32s(self.texts)[::_TEXT_INTS]
+
+    @property
+    def has_all_offsets(self) -> bool:
+        """Whether every batch begins with the offset behind the one in front of it."""
+        # A batch never begins in front of that offset, so no gap can make up for another.
+        held = sum(self.ends) + len(self.ends) - sum(self.begins)
+        return held == self.ends[-1] + 1 - self.begins[0]
 
     def within(self, position: int) -> int:
         """Return where in the buffer a file position is."""
         return position - self.start
+
+
+def int32s(entries: bytes | memoryview) -> "array[int]":
+    """Return the entries of an index as the int32 numbers they consist of."""
+    numbers = array("i", bytes(entries))
+    numbers.byteswap()
+    return numbers
 
 
 def are_among(entries: bytes, known: bytes, stride: int) -> bool:
@@ -126,8 +142,10 @@ class Walk:
             if builder.feed(chunks.data, 0, got, True):
                 entries = builder.take()
                 stop = builder.file_position
-                yield Chunk(chunks.data, start, stop, *entries, self._is_behind_damage)
-                self._is_behind_damage = False
+                is_behind_damage, self._is_behind_damage = self._is_behind_damage, False
+                yield Chunk(
+                    chunks.data, start, stop, *entries, is_behind_damage, builder.fed_epochs
+                )
             if chunks.is_cut:  # somebody has cut the file meanwhile
                 break
             if builder.problem is None:
