@@ -174,3 +174,11 @@ class MountError(LogfsError):
 
 class BackupError(LogfsError):
     """A backup cannot be made or restored as was asked, or is not whole."""
+
+
+class SparkJobError(LogfsError):
+    """Spark does not start, or a task of a job failed."""
+
+
+class ExportError(LogfsError):
+    """Records cannot be exported there, or not as was asked."""

@@ -47,7 +47,7 @@ NOWHERE = frozenset[str]()
 ONLY_IN: dict[str, frozenset[str]] = {
     # Every package from outside.
     **dict.fromkeys(["pyfuse3", "trio", "prometheus_client"], frozenset({"fs"})),
-    **dict.fromkeys(["pyspark", "pyarrow"], frozenset({"spark"})),
+    **dict.fromkeys(["pyspark", "pyarrow", "numpy", "pyiceberg"], frozenset({"spark"})),
     **dict.fromkeys(["crc32c", "cramjam"], frozenset({"records"})),
     **dict.fromkeys(["click", "rich"], frozenset({"cli"})),
     # Of the standard library.

@@ -9,7 +9,7 @@ from multiprocessing import get_context
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.log.names import FileKind
-from logfs.log.verifying.looks import Verified, verify
+from logfs.log.verifying.looks import Run, Verified, verify
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition
@@ -25,7 +25,7 @@ _LONGEST_WAIT_S = 2.0
 def verify_data(
     data: str, only: Collection[TopicPartition] | None, jobs: int, progress: Progress
 ) -> Verified:
-    """Check the partitions of a data directory.
+    """Check the partitions of a data directory on this machine.
 
     Args:
         data: The data directory.
@@ -33,10 +33,13 @@ def verify_data(
         jobs: Processes at the same time; 0 for one a core.
         progress: Told how it goes on.
     """
-    disk = PosixDisk(data)
+    return verify_with(_Runner(PosixDisk(data), jobs or _cores(), progress).run, data, only)
+
+
+def verify_with(run: Run, data: str, only: Collection[TopicPartition] | None) -> Verified:
+    """Check the partitions of a data directory; ``run`` checks segments."""
     defaults = TopicConfig.from_properties({})
-    run, boot_id = _Runner(disk, jobs or _cores(), progress).run, current_host().boot_id
-    return verify(disk, defaults, only, run, _wait, boot_id)
+    return verify(PosixDisk(data), defaults, only, run, _wait, current_host().boot_id)
 
 
 class _Runner:

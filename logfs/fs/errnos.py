@@ -97,6 +97,8 @@ ERRNOS: dict[type[LogfsError], int] = {
     ForeignAttributeError: errno.ENOTSUP,
     errors.MountError: errno.EBUSY,
     errors.BackupError: errno.EINVAL,
+    errors.SparkJobError: errno.EIO,
+    errors.ExportError: errno.EINVAL,
 }
 
 _PASSED_ON = frozenset({

@@ -218,6 +218,48 @@ cdef class OffsetMap:
         """Have the map speak of everything up to an offset: no record lies in between."""
         self.latest_offset = offset
 
+    def entries(self):
+        """Return what the map holds, for ``merge``: 24 bytes a key, about in the order of the hash.
+
+        Three integers of 64 bits in this machine's order: the two halves of the hash, of which the
+        first one is spread evenly over its range, and the last offset + 1.
+        """
+        cdef bytes found = PyBytes_FromStringAndSize(NULL, self.size * <Py_ssize_t>sizeof(Slot))
+        cdef Slot *out = <Slot *>PyBytes_AS_STRING(found)
+        cdef uint64_t i
+        with nogil:
+            for i in range(self.slot_count):
+                if self.slots[i].behind:
+                    out[0] = self.slots[i]
+                    out += 1
+        return found
+
+    def merge(self, entries):
+        """Take over what another map with the same key holds: of each key the larger offset.
+
+        Raises:
+            ValueError: They do not fit into the map, or are none.
+        """
+        cdef _View view = _View(entries, False)
+        cdef Py_ssize_t count = view.n // <Py_ssize_t>sizeof(Slot)
+        cdef Slot *found
+        cdef Slot entry
+        cdef Py_ssize_t i
+        cdef bytes_t p = view.p
+        if view.n % <Py_ssize_t>sizeof(Slot):
+            raise ValueError(f"{view.n} bytes, expected a multiple of {sizeof(Slot)}")
+        for i in range(count):
+            memcpy(&entry, p + i * <Py_ssize_t>sizeof(Slot), sizeof(Slot))
+            found = self.find(entry.hash)
+            if found.behind == 0:
+                if self.size >= self.room:
+                    if self.size >= self.limit or not self.grow():
+                        raise ValueError(f"more than {self.limit} keys")
+                    found = self.find(entry.hash)
+                found.hash = entry.hash
+                self.size += 1
+            found.behind = max(found.behind, entry.behind)
+
     def get(self, bytes key):
         """Return the last offset of a key, -1 if it is not in the map."""
         cdef bytes_t p = <bytes_t>PyBytes_AS_STRING(key)
@@ -333,6 +375,8 @@ cdef class BatchFilter:
     cdef _View old_entries      # of the text index of the segment that is read
     cdef bytes_t old_entry      # where to look for the next pair
     cdef bytes_t old_entries_end
+    cdef _View lasts            # of the segment that is read, if they are known: see begin_segment
+    cdef int64_t lasts_count
     cdef int64_t old_base_offset
     cdef Lens old_bases
     cdef int64_t old_gap        # offset of the record behind the next old gap
@@ -397,6 +441,7 @@ cdef class BatchFilter:
         int64_t jsonl,
         entries,
         bint drops_tombstones=False,
+        lasts=None,
     ):
         """Go on with the next segment that is to be cleaned.
 
@@ -408,8 +453,12 @@ cdef class BatchFilter:
             entries: Its text index if that holds gaps, else None.
             drops_tombstones: Whether tombstones of formats v0 and v1 go; others have a time of
                 their own.
+            lasts: A bit for each offset from ``base_offset`` on, the lowest of a byte first: it is
+                the last one of its key. Instead of what the map knows.
         """
         self.drops_tombstones = drops_tombstones
+        self.lasts = None if lasts is None else _View(lasts, False)
+        self.lasts_count = 0 if lasts is None else 8 * self.lasts.n
         self.old_base_offset = base_offset
         self.old_bases = self.at = Lens(text, tsv, jsonl)
         self.old_entries = None if entries is None else _View(entries, False)
@@ -593,7 +642,7 @@ cdef class BatchFilter:
                     continue
                 add_lengths(&r, &self.at)
                 placed.end = self.at
-                if placed.has_key and not discard:
+                if placed.has_key and not discard and not self.lasts_count:
                     placed.hash = lf_hash_bytes(r.key.p, r.key.n, self.map.k0, self.map.k1)
                     lf_prefetch(self.map.home(placed.hash))
             for i in range(n):
@@ -613,9 +662,16 @@ cdef class BatchFilter:
         if not placed.has_key:
             self.invalid += 1
             return False
-        if placed.offset < self.map.find(placed.hash).behind - 1:
+        if self.lasts_count:
+            if not self.is_last(placed.offset - self.old_base_offset):
+                return False
+        elif placed.offset < self.map.find(placed.hash).behind - 1:
             return False
         return placed.has_value or not drop_tombstones
+
+    cdef inline bint is_last(self, int64_t n) noexcept nogil:
+        """Whether the n-th offset of the segment is the last one of its key; or nobody knows."""
+        return n < 0 or n >= self.lasts_count or self.lasts.p[n >> 3] >> (n & 7) & 1
 
     cdef inline bint keep(self, Placed *placed) noexcept nogil:
         """Count a survivor, and note the gap in front of it."""

@@ -1,7 +1,6 @@
 """``logfs verify``: is everything as it was written?"""
 
 import json
-import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,9 @@ import click
 from logfs.cli import failures
 from logfs.cli.configfile import read_mount_file
 from logfs.cli.parameters import config_file_option
+from logfs.cli.sparking import SparkWish, chosen_session, spark_options
 from logfs.cli.terminal import tables
+from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 DAMAGED = 1
 UNCHECKED = 2
-_SHOWN_EVERY_S = 0.1
 
 
 @click.command()
@@ -34,10 +34,12 @@ _SHOWN_EVERY_S = 0.1
     help="Check N segments at the same time; without it, one a core.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a directory.")
+@spark_options
 def verify(
     paths: tuple[str, ...],
     jobs: int | None,
     *,
+    spark: SparkWish,
     config_file: str | None,
     quiet: bool,
     as_json: bool,
@@ -60,7 +62,9 @@ def verify(
     looks.
 
     A core checks 2 GB/s and more of uncompressed records that are in the page cache; compressed
-    ones take as long as it takes to decompress them.
+    ones take as long as it takes to decompress them. With --spark the segments are shared out to
+    the machines of a cluster, which have the directory at the same path; all else is the same, and
+    'spark-submit $(logfs spark-job) verify PATH' is the same job.
 
     \b
     Examples:
@@ -69,30 +73,50 @@ def verify(
         logfs verify --quiet /var/lib/logfs || mail -s 'logfs: damage' root
         logfs verify --json /var/lib/logfs | jq -r '.[].findings[] | .file'
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.cli.verifying import verify_data
-
     if config_file is not None and (data := read_mount_file(config_file).data) is not None:
         paths = (*paths, data)
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
-    started_s, shown = time.monotonic(), _Progress()
-    found: list[tuple[str, Verified]] = []
+    if jobs is not None and spark.is_wanted:
+        raise click.UsageError("--jobs is of this machine; with --spark the master says how many")
+    started_s = time.monotonic()
     try:
-        for data, only in _wanted(paths).items():
-            with failures.about(data):
-                found.append((data, verify_data(data, only, jobs or 0, shown.show)))
+        with ProgressLine("checked") as shown:
+            found = _verify(_wanted(paths), jobs or 0, spark, shown)
     except Exception as error:  # noqa: BLE001 - damage has a status of its own
-        shown.clear()
         debug = bool(getattr(click.get_current_context().obj, "debug", False))
         failures.report(error, debug=debug)
         return UNCHECKED
-    shown.clear()
     if as_json:
         click.echo(json.dumps([_as_json(data, verified) for data, verified in found], indent=2))
     else:
         for data, verified in found:
             _show(data, verified, time.monotonic() - started_s, quiet=quiet)
     return DAMAGED if any(verified.damages for _, verified in found) else 0
+
+
+def _verify(
+    wanted: "dict[str, list[TopicPartition] | None]",
+    jobs: int,
+    spark: SparkWish,
+    shown: ProgressLine,
+) -> "list[tuple[str, Verified]]":
+    """Check what is wanted of each data directory."""
+    from logfs.cli.verifying import verify_data, verify_with
+
+    found = []
+    with chosen_session(spark, "logfs verify") as session:
+        for data, only in wanted.items():
+            with failures.about(data):
+                if session is None:
+                    verified = verify_data(data, only, jobs, shown.show)
+                else:
+                    from logfs.spark.jobs.verify import SparkVerifier
+
+                    run = SparkVerifier(session, data, shown.show).run
+                    verified = verify_with(run, data, only)
+                found.append((data, verified))
+    return found
 
 
 def _wanted(paths: tuple[str, ...]) -> "dict[str, list[TopicPartition] | None]":
@@ -106,31 +130,6 @@ def _wanted(paths: tuple[str, ...]) -> "dict[str, list[TopicPartition] | None]":
             before = wanted.setdefault(data, [])
             wanted[data] = None if before is None or only is None else sorted({*before, *only})
     return wanted
-
-
-class _Progress:
-    """One line on a terminal that is written again and again."""
-
-    def __init__(self) -> None:
-        self._is_shown = sys.stderr.isatty()
-        self._last_s = self._started_s = time.monotonic()
-        self._width = 0
-
-    def show(self, done: int, total: int) -> None:
-        now_s = time.monotonic()
-        if not self._is_shown or now_s < self._last_s + _SHOWN_EVERY_S:
-            return
-        self._last_s = now_s
-        rate = tables.format_bytes(int(done / (now_s - self._started_s)))
-        sizes = " of ".join(map(tables.format_bytes, (done, total)))
-        text = f"{100 * done // max(total, 1):3}%  {sizes} checked, {rate}/s"
-        click.echo(f"\r{text.ljust(self._width)}", nl=False, err=True)
-        self._width = len(text)
-
-    def clear(self) -> None:
-        if self._width:
-            click.echo(f"\r{' ' * self._width}\r", nl=False, err=True)
-            self._width = 0
 
 
 def _show(data: str, verified: "Verified", seconds: float, *, quiet: bool) -> None:

@@ -23,6 +23,7 @@ from logfs.errors import (
 )
 from logfs.log.cleaning.checkpoint import note_cleaned, read_cleaner_offsets
 from logfs.log.cleaning.dirt import Dirt, find_dirt
+from logfs.log.cleaning.mapping import FindKeys, find_keys
 from logfs.log.cleaning.metrics import CleanerMetrics
 from logfs.log.cleaning.rounds import Cleaned, clean
 from logfs.log.cleaning.tools import CleanerStats, CleaningTools
@@ -216,7 +217,12 @@ def check_compactable(log: PartitionLog) -> None:
 
 
 def compact_now(
-    log: PartitionLog, now_ms: int, tools: CleaningTools, *, roll: bool = False
+    log: PartitionLog,
+    now_ms: int,
+    tools: CleaningTools,
+    find: FindKeys = find_keys,
+    *,
+    roll: bool = False,
 ) -> Compacted:
     """Compact a log because somebody says so, however dirty it is, as far as it can be.
 
@@ -226,6 +232,7 @@ def compact_now(
         log: The log; see ``check_compactable``.
         now_ms: The clock.
         tools: What to work with.
+        find: Finds the last offset of each key.
         roll: Begin a new segment before, so that what is in the active one can be cleaned.
 
     Raises:
@@ -246,7 +253,7 @@ def compact_now(
                 rounds and is_clean
             ):
                 break
-            done = clean(log, dirt, now_ms, tools)
+            done = clean(log, dirt, now_ms, tools, find)
             note_cleaned(log.disk, log.topic_partition, done.end_offset)
             _remember(log, done, now_ms)
             stats.add(done.stats)

@@ -6,15 +6,49 @@ the record in front of the first keyed one it had no room for, and the next roun
 Source: Kafka Cleaner.buildOffsetMap.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
+from logfs.disk.vfs import File
 from logfs.log.cleaning.dirt import Dirt
 from logfs.log.cleaning.reading import read_pieces
 from logfs.log.cleaning.tools import CleanerStats, CleaningTools
 from logfs.log.cleaning.transactions import CleanedTransactions
-from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap, next_batch
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.compression import decompress
+
+
+class SegmentLog(NamedTuple):
+    """A ``.log``: the file, its name for messages, and how many of its bytes are batches."""
+
+    file: File
+    name: str
+    size_bytes: int
+
+
+class Keys(NamedTuple):
+    """What is known of the keys of a log.
+
+    Attributes:
+        offsets: The last offset of each; says how far that goes.
+        lasts: Of each segment, by base offset, a bit for each of its offsets: it is the last one
+            of its key (see ``BatchFilter.begin_segment``). Instead of what ``offsets`` says of
+            keys; None if that is it.
+    """
+
+    offsets: OffsetMap
+    lasts: Callable[[int], bytes] | None = None
+
+
+FindKeys = Callable[[Snapshot, Dirt, CleaningTools, CleanerStats], Keys]
+"""Finds the last offsets of the keys of a log, in whatever way."""
+
+
+def find_keys(snapshot: Snapshot, dirt: Dirt, tools: CleaningTools, stats: CleanerStats) -> Keys:
+    """Find what fits into the memory for keys: a ``FindKeys``."""
+    return Keys(build_map(snapshot, dirt, tools, stats))
 
 
 def build_map(
@@ -37,7 +71,8 @@ def build_map(
     dirty = [s for s in snapshot.segments[first:-1] if s.base_offset < stop]
     next_bases = [*(s.base_offset for s in dirty), stop][1:]
     for segment, next_base in zip(dirty, next_bases, strict=True):
-        _read_segment(segment, offsets, start, transactions, tools)
+        log = SegmentLog(segment.files().log, segment.name, segment.size_bytes)
+        read_keys(log, offsets, start, transactions, tools)
         if offsets.is_full:
             break
         offsets.pass_to(next_base - 1)
@@ -49,13 +84,28 @@ def build_map(
     return offsets
 
 
-def _read_segment(
-    segment: Segment,
+def read_keys(
+    log: SegmentLog,
     offsets: OffsetMap,
     start: int,
     transactions: CleanedTransactions,
     tools: CleaningTools,
 ) -> None:
+    """Note the keys of a segment from an offset on, until the map is full.
+
+    Args:
+        log: The segment.
+        offsets: Where they are noted.
+        start: Records below it are not.
+        transactions: Those that are open at its beginning.
+        tools: What to work with.
+
+    Raises:
+        CorruptRecordError: A batch is damaged.
+        CleaningAbortedError: See ``CleaningTools.spend``.
+        OSError: The log cannot be read.
+    """
+
     def take(buffer: bytearray, size: int) -> int | None:
         tools.spend(size)
         at = 0
@@ -76,4 +126,4 @@ def _read_segment(
                 return None
             at = behind
 
-    read_pieces(segment.files().log, segment.name, segment.size_bytes, tools.piece_bytes, take)
+    read_pieces(log.file, log.name, log.size_bytes, tools.piece_bytes, take)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
+from logfs.log.cleaning.mapping import Keys
 from logfs.log.cleaning.reading import read_pieces
 from logfs.log.cleaning.tools import CleanerStats, CleaningTools
 from logfs.log.cleaning.transactions import CleanedTransactions
@@ -19,7 +20,7 @@ from logfs.log.producers.txnindex import AbortedTransaction, encode_aborted
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.records._native import BatchFilter, IndexBuilder, OffsetMap, next_batch
+from logfs.records._native import BatchFilter, IndexBuilder, next_batch
 from logfs.records.batch import decode_header, decode_records
 from logfs.records.compression import decompress
 from logfs.types import Positions
@@ -33,7 +34,7 @@ class Round:
         disk: The data directory.
         snapshot: The log.
         config: Of its topic.
-        offsets: The last offset of each key.
+        keys: The last offset of each key.
         first_uncleanable: Offset at which cleaning ends: the last batch in front keeps its header.
         retained: Last offset of a batch -> the producer whose last batch it is.
         epochs: Producer id -> its epoch, of those whose last record is a marker.
@@ -44,7 +45,7 @@ class Round:
     disk: Disk
     snapshot: Snapshot
     config: TopicConfig
-    offsets: OffsetMap
+    keys: Keys
     first_uncleanable: int
     retained: Mapping[int, int]
     epochs: Mapping[int, int]
@@ -78,7 +79,7 @@ class CleanedSegment:
         interval = round_.config.index_interval_bytes
         self._builder = IndexBuilder(first.base_offset, interval, decompress)
         self._filter = BatchFilter(
-            round_.offsets,
+            round_.keys.offsets,
             self._builder,
             now_ms=round_.now_ms,
             delete_retention_ms=round_.config.delete_retention_ms,
@@ -117,7 +118,10 @@ class CleanedSegment:
         text, tsv, jsonl = segment.bases.minus(self._first.bases)
         entries = segment.files().text_entries() if segment.has_gaps else None
         drops_tombstones = self._modified_ms(segment) <= round_.legacy_horizon_ms
-        self._filter.begin_segment(segment.base_offset, text, tsv, jsonl, entries, drops_tombstones)
+        lasts = round_.keys.lasts and round_.keys.lasts(segment.base_offset)
+        self._filter.begin_segment(
+            segment.base_offset, text, tsv, jsonl, entries, drops_tombstones, lasts
+        )
         log, piece_bytes = segment.files().log, self._tools.piece_bytes
         read_pieces(log, segment.name, segment.size_bytes, piece_bytes, self._take)
 

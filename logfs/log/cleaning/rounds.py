@@ -14,14 +14,13 @@ from dataclasses import dataclass, field
 from logfs.errors import CleaningAbortedError
 from logfs.log.cleaning.dirt import Dirt
 from logfs.log.cleaning.grouping import Sizes, group_segments
-from logfs.log.cleaning.mapping import build_map
+from logfs.log.cleaning.mapping import FindKeys, Keys, find_keys
 from logfs.log.cleaning.rewriting import CleanedSegment, Round, sizes_of
 from logfs.log.cleaning.tools import CleanerStats, CleaningTools
 from logfs.log.cleaning.transactions import CleanedTransactions
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import OffsetMap
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +39,13 @@ class Cleaned:
     stats: CleanerStats = field(default_factory=CleanerStats)
 
 
-def clean(log: PartitionLog, dirt: Dirt, now_ms: int, tools: CleaningTools) -> Cleaned:
+def clean(
+    log: PartitionLog,
+    dirt: Dirt,
+    now_ms: int,
+    tools: CleaningTools,
+    find: FindKeys = find_keys,
+) -> Cleaned:
     """Clean a log once.
 
     Args:
@@ -48,6 +53,7 @@ def clean(log: PartitionLog, dirt: Dirt, now_ms: int, tools: CleaningTools) -> C
         dirt: What of it is to be cleaned.
         now_ms: The clock.
         tools: What to work with.
+        find: Finds the last offset of each key.
 
     Raises:
         CleaningAbortedError: It was told to end, or the log was truncated or trimmed meanwhile.
@@ -66,11 +72,11 @@ def clean(log: PartitionLog, dirt: Dirt, now_ms: int, tools: CleaningTools) -> C
     )  # fmt: skip
     segments = [s for s in snapshot.segments[:-1] if s.base_offset < dirt.first_uncleanable]
     with _pinned(log, segments):
-        offsets = build_map(snapshot, dirt, tools, stats)
+        keys = find(snapshot, dirt, tools, stats)
         stats.index_s = tools.clock_s() - begin_s
-        end_offset = offsets.latest_offset + 1
+        end_offset = keys.offsets.latest_offset + 1
         segments = [s for s in segments if s.base_offset < end_offset]
-        round_ = _round(log, snapshot, dirt, offsets, now_ms)
+        round_ = _round(log, snapshot, dirt, keys, now_ms)
         count = _clean_groups(log, round_, segments, tools, stats)
     stats.elapsed_s = tools.clock_s() - begin_s
     done = Cleaned(max(end_offset, dirt.first_dirty), (len(segments), count), stats)
@@ -90,9 +96,7 @@ def _pinned(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
         log.unpin(segments)
 
 
-def _round(
-    log: PartitionLog, snapshot: Snapshot, dirt: Dirt, offsets: OffsetMap, now_ms: int
-) -> Round:
+def _round(log: PartitionLog, snapshot: Snapshot, dirt: Dirt, keys: Keys, now_ms: int) -> Round:
     clean = [s for s in snapshot.segments[:-1] if s.base_offset < dirt.first_dirty]
     horizon_ms = 0
     if clean:
@@ -102,7 +106,7 @@ def _round(
         log.disk,
         snapshot,
         log.config,
-        offsets,
+        keys,
         dirt.first_uncleanable,
         {
             record.last_data_offset: producer_id

@@ -1,0 +1,68 @@
+"""``--spark`` and ``--master``: a command as a Spark job."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+class SparkWish(NamedTuple):
+    """Whether a command is to be a Spark job, and where.
+
+    Attributes:
+        is_wanted: It is.
+        master: As spark-submit takes it; None for that of the environment.
+    """
+
+    is_wanted: bool
+    master: str | None = None
+
+
+def spark_options(command: Command) -> Command:
+    """Add ``--spark`` and ``--master``; the command gets ``spark``, a ``SparkWish``."""
+    master = click.option(
+        "--master",
+        metavar="MASTER",
+        callback=_take_master,
+        expose_value=False,
+        help="The cluster, as spark-submit takes it: local[8], yarn, spark://HOST:7077; "
+        "implies --spark.",
+    )
+    spark = click.option(
+        "--spark",
+        is_flag=True,
+        is_eager=True,
+        callback=_take_spark,
+        help="Run as a Spark job: on the cluster that the environment names, else on all cores "
+        "of this machine.",
+    )
+    return spark(master(command))
+
+
+def _take_spark(context: click.Context, _option: click.Parameter, value: bool) -> SparkWish:
+    return SparkWish(value)
+
+
+def _take_master(context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        context.params["spark"] = SparkWish(True, value)
+
+
+@contextmanager
+def chosen_session(wish: SparkWish, name: str) -> Iterator[Any]:
+    """Give the Spark session of a job; None if there is to be none.
+
+    Raises:
+        SparkJobError: Spark does not start.
+    """
+    if not wish.is_wanted:
+        yield None
+        return
+    from logfs.spark.jobs.session import session
+
+    debug = bool(getattr(click.get_current_context().obj, "debug", False))
+    with session(wish.master, name, is_loud=debug) as spark:
+        yield spark

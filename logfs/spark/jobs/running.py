@@ -1,0 +1,178 @@
+"""A function over pieces of work, as a Spark job.
+
+The pieces are packed into tasks that are worth one, each is handed to the function by whoever is
+free, and the answers come back in the order of the pieces. What goes there and back is pickled: a
+few rows of bytes, whatever the function reads meanwhile.
+"""
+
+import contextlib
+import itertools
+import os
+import pickle
+import re
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql.functions import arrow_udf
+
+from logfs.errors import SparkJobError
+from logfs.spark.planning import task_bytes
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Piece = TypeVar("Piece")
+Answer = TypeVar("Answer")
+
+Progress = Callable[[int, int], object]
+"""Told how much is done, and how much there is."""
+
+_LOOK_EVERY_S = 0.2
+_REASON = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+_LEAST_TASKS = 32
+"""For a cluster that does not say how many cores it has."""
+_numbers = itertools.count()
+
+
+class SparkJob:
+    """Runs functions on a cluster.
+
+    Functions in Arrow, which need no pandas, unlike ``mapInArrow``.
+
+    Args:
+        spark: The session.
+        name: What is done, for those who look at the cluster.
+        progress: Told how it goes on, in whatever unit the sizes have; in a thread of its own.
+    """
+
+    def __init__(self, spark: "SparkSession", name: str, progress: Progress) -> None:
+        self.spark = spark
+        self._name = name
+        self._progress = progress
+
+    @property
+    def cores(self) -> int:
+        """How many tasks run at the same time."""
+        context = _context(self.spark)
+        return _LEAST_TASKS if context is None else int(context.defaultParallelism)
+
+    def map(
+        self,
+        function: Callable[[Piece], Answer],
+        pieces: Sequence[Piece],
+        sizes: Sequence[int],
+    ) -> list[Answer]:
+        """Return what a function answers for each piece.
+
+        Args:
+            function: Of a module, or a ``partial`` of one: a worker imports it.
+            pieces: Plain data.
+            sizes: How large they are, in bytes; small ones share a task.
+
+        Raises:
+            SparkJobError: A task failed, and again when Spark tried it again.
+        """
+        if not pieces:
+            return []
+        groups = [
+            [(n, pieces[n]) for n in group]
+            for group in pack(sizes, task_bytes(sum(sizes), self.cores))
+        ]
+
+        def answer(numbers: Iterator[pa.Array]) -> Iterator[pa.Array]:
+            for some in numbers:
+                found = ([(n, function(piece)) for n, piece in groups[i]] for i in some.to_pylist())
+                yield pa.array(map(pickle.dumps, found), pa.binary())
+
+        rows = self.numbers(len(groups)).select(arrow_udf(answer, "binary")("id"))
+        collected = self.collect(rows, sum(sizes)).column(0).to_pylist()
+        answers = dict(pair for group in collected for pair in pickle.loads(group))  # of our own
+        return [answers[n] for n in range(len(pieces))]
+
+    def numbers(self, count: int) -> "DataFrame":
+        """Return the numbers below a count as a column ``id``, each in a task of its own."""
+        return self.spark.range(0, count, 1, count)
+
+    def collect(self, rows: "DataFrame", total: int) -> pa.Table:
+        """Run a query and return its rows.
+
+        Args:
+            rows: The query.
+            total: What the progress goes up to.
+
+        Raises:
+            SparkJobError: A task failed, and again when Spark tried it again.
+        """
+        try:
+            with self._watched(total):
+                return rows.toArrow()
+        except Exception as error:
+            if not type(error).__module__.startswith(("pyspark", "py4j")):
+                raise
+            raise SparkJobError(reason_of(error)) from error
+
+    @contextlib.contextmanager
+    def _watched(self, total: int) -> Iterator[None]:
+        """Tell how many of the tasks are done; Connect has no way to ask."""
+        context = _context(self.spark)
+        self._progress(0, total)
+        if context is None:
+            yield
+            self._progress(total, total)
+            return
+        group, is_over = f"logfs-{os.getpid()}-{next(_numbers)}", threading.Event()
+        context.setJobGroup(group, self._name, interruptOnCancel=True)
+        watcher = threading.Thread(
+            target=self._watch, args=(context.statusTracker(), group, total, is_over), daemon=True
+        )
+        watcher.start()
+        try:
+            yield
+            self._progress(total, total)
+        finally:
+            is_over.set()
+            watcher.join()
+
+    def _watch(self, tracker: Any, group: str, total: int, is_over: threading.Event) -> None:  # noqa: ANN401 - py4j's
+        while not is_over.wait(_LOOK_EVERY_S):
+            jobs = filter(None, map(tracker.getJobInfo, tracker.getJobIdsForGroup(group)))
+            stages = {number for job in jobs for number in job.stageIds}
+            found = list(filter(None, map(tracker.getStageInfo, stages)))
+            tasks = sum(stage.numTasks for stage in found)
+            done = sum(stage.numCompletedTasks for stage in found)
+            if tasks and not is_over.is_set():
+                self._progress(total * done // tasks, total)
+
+
+def pack(sizes: Sequence[int], most: int) -> list[list[int]]:
+    """Share out pieces, neighbours together; return the numbers of those in each group.
+
+    Args:
+        sizes: Of the pieces.
+        most: Of a group; one that has a larger piece has only that.
+    """
+    groups: list[list[int]] = []
+    held = 0
+    for number, size in enumerate(sizes):
+        if not groups or held + size > most:
+            groups.append([])
+            held = 0
+        groups[-1].append(number)
+        held += size
+    return groups
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what went wrong in a task, without the stacks of two languages around it."""
+    found = _REASON.findall(str(error))
+    ours = [text for kind, text in found if not kind.startswith(("Spark", "Python", "Py4J"))]
+    if ours:
+        return str(ours[-1])
+    return " ".join(str(error).split("\n", 1)[0].split())
+
+
+def _context(spark: "SparkSession") -> Any:  # noqa: ANN401 - pyspark is not typed here
+    """Return the context of a session; None of one that is reached through Connect."""
+    return None if "connect" in type(spark).__module__ else spark.sparkContext

@@ -1,0 +1,50 @@
+"""``logfs verify --spark``: every segment is checked by whoever is free, with the same code.
+
+The looks at the directory, and what is made of what they find, stay with the driver
+(``logfs.log.verifying.looks``): this is only another way to check the segments of a look. Nothing
+is locked or written, so a job that is killed has left nothing behind, and another one begins anew.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logfs.disk.posix import PosixDisk
+from logfs.log.names import FileKind
+from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.spark.jobs.running import Progress, SparkJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkVerifier:
+    """Checks the segments of a data directory.
+
+    Args:
+        spark: The session.
+        root: The data directory, where every machine has it.
+        progress: Told how many bytes are checked, and how many there are.
+    """
+
+    def __init__(self, spark: "SparkSession", root: str, progress: Progress) -> None:
+        self._job = SparkJob(spark, f"logfs verify {root}", progress)
+        self._root = root
+
+    def run(self, tasks: Sequence[SegmentTask]) -> Sequence[SegmentReport]:
+        """Check segments: a ``logfs.log.verifying.looks.Run``."""
+        disk = PosixDisk(self._root)
+        sizes = [size_of(disk, task.name(FileKind.LOG)) for task in tasks]
+        return self._job.map(partial(_verify_segment, self._root), tasks, sizes)
+
+
+def size_of(disk: PosixDisk, name: str) -> int:
+    """Return the size of a file; 0 of one that has gone."""
+    try:
+        return disk.stat(name).size
+    except FileNotFoundError:
+        return 0
+
+
+def _verify_segment(root: str, task: SegmentTask) -> SegmentReport:
+    return verify_segment(PosixDisk(root), task)
