@@ -5,6 +5,7 @@
     commands     one module a command
     terminal     streams, tables, the log, signals
     topics       topics by whoever has them: the files, the daemon, the mount
+    sparking     --spark and --master              submit       the file for spark-submit
     failures     from any error to one line on stderr and an exit status
     parameters   what several commands take
     configfile   /etc/logfs/NAME.toml      meanings     a sentence of each command

@@ -16,6 +16,8 @@ import click
 from logfs.errors import LogfsError
 
 FAILED = 1
+USAGE = 2
+"""The command line itself is wrong, as click has it."""
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
 

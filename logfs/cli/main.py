@@ -32,6 +32,7 @@ _COMMANDS = {
     "backup": "backup",
     "restore": "backup",
     "plan": "plan",
+    "spark-job": "spark_job",
 }
 """Name -> the module of ``logfs.cli.commands`` that has it; loaded when the command is called."""
 
@@ -57,7 +58,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         module = importlib.import_module(f"logfs.cli.commands.{_COMMANDS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         if "_LOGFS_COMPLETE" in os.environ:  # a shell asks, on behalf of the Tab key
             importlib.import_module("logfs.cli.completion").complete_paths(command)
         return command

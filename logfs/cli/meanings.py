@@ -30,4 +30,8 @@ MEANINGS = {
         "Work out how much disk a topic takes; or, for the directory PATH, when its disk is full."
     ),
     "du": "Print how much of the disk topics and partitions take, in bytes.",
+    "spark-job": (
+        "Print the path of the file to give to spark-submit, behind which a job's command line "
+        "goes."
+    ),
 }

@@ -27,6 +27,5 @@ compaction and retention may go on meanwhile. Readers take no lock and write not
 without one, and publishes through the daemon or under the lock (``logfs.log.publishing``). Workers
 need neither pyfuse3 nor trio.
 
-``jobs`` will stand beside it: verify, reindex, compact and export, over the code of the local
-commands.
+``jobs`` stands beside it: verify and compact, over the code of the local commands.
 """

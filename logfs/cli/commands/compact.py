@@ -2,16 +2,21 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
 
 from logfs.cli import failures
+from logfs.cli.sparking import SparkWish, chosen_session, spark_options
 from logfs.cli.terminal import tables
+from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
     from logfs.log.cleaning.cleaner import Compacted
+    from logfs.log.cleaning.mapping import FindKeys
 
 
 @click.command()
@@ -22,7 +27,8 @@ if TYPE_CHECKING:
     help="Begin a new segment first: what is in the active one is not compacted.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
-def compact(path: str, *, roll: bool, as_json: bool) -> None:
+@spark_options
+def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
     """Keep only the last record of each key.
 
     PATH is DATA/TOPIC/PARTITION, or DATA/TOPIC for every partition of the topic, with the data
@@ -36,13 +42,19 @@ def compact(path: str, *, roll: bool, as_json: bool) -> None:
     Offsets and positions stay: what is removed becomes a hole. A crash at any moment leaves every
     record that is to be kept, once.
 
+    A log with more keys than fit into memory (log.cleaner.dedupe.buffer.size) is gone through in
+    several rounds. With --spark a cluster, which has the directory at the same path, finds the
+    last record of every key at once, and this command rewrites the log: it must own the directory,
+    so no daemon may serve it meanwhile. 'spark-submit $(logfs spark-job) compact PATH' is the same
+    job.
+
     \b
     Examples:
         logfs compact /var/lib/logfs/prices/0
         logfs compact /mnt/logs/prices --roll
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.client import Daemon
-    from logfs.errors import UnknownNameError
+    from logfs.errors import LockedError, UnknownNameError
     from logfs.fs.compaction import Compaction
     from logfs.library import owner
     from logfs.log.cleaning.cleaner import Compacted, compact_now, logs_of
@@ -66,12 +78,18 @@ def compact(path: str, *, roll: bool, as_json: bool) -> None:
         def do(store: LogStore) -> list[Compacted]:
             clock = system_clock()
             tools = Compaction(store, clock).tools
-            return [
-                compact_now(log, clock.now_ms(), watched(tools, log, say), roll=roll)
-                for log in logs_of(store, topic, number)
-            ]
+            with _finding(spark, place.root) as find:
+                return [
+                    compact_now(log, clock.now_ms(), watched(tools, log, say), find, roll=roll)
+                    for log in logs_of(store, topic, number)
+                ]
 
         def ask(daemon: Daemon) -> list[Compacted]:
+            if spark.is_wanted:
+                raise LockedError(
+                    "a daemon owns the directory, and --spark has to: unmount it for that time, or "
+                    "leave --spark out, and the daemon compacts it in as many rounds as it takes"
+                )
             request = {"topic": topic, "partition": number, "roll": roll}
             return [Compacted(**row) for row in daemon.ask("compact", request, progress=say)]
 
@@ -81,6 +99,21 @@ def compact(path: str, *, roll: bool, as_json: bool) -> None:
     else:
         for row in done:
             click.echo(_sentence(topic, row))
+
+
+@contextmanager
+def _finding(spark: SparkWish, data: str) -> "Iterator[FindKeys]":
+    """Give what finds the last records of keys: this process, or a Spark job."""
+    from logfs.log.cleaning.mapping import find_keys
+
+    with chosen_session(spark, "logfs compact") as session:
+        if session is None:
+            yield find_keys
+            return
+        from logfs.spark.jobs.compact import SparkKeys
+
+        with ProgressLine("read for their keys") as shown:
+            yield SparkKeys(session, data, shown.show).find
 
 
 def _sentence(topic: str, done: "Compacted") -> str:

@@ -3,9 +3,8 @@
     session      a Spark session: the one that is there, spark-submit's, or a new one
     running      a function over pieces of work, as a job: shared out, watched, its errors told
     verify       every segment is checked by whoever is free
-    reindex      the indexes of every segment are made anew by whoever is free
     compact      the last offset of each key, of more keys than fit into one machine's memory
-    export       ranges of offsets to Parquet files, and those into an Iceberg table
+    keys         how those are found, step by step                                      numpy
 
 What goes through Spark is what is to be done and what was found, a few rows of pickled bytes:
 records stay in Python. The driver resolves everything and decides everything; a task takes plain

@@ -1,0 +1,22 @@
+"""``logfs spark-job``: where the file for spark-submit is."""
+
+from pathlib import Path
+
+import click
+
+
+@click.command("spark-job")
+def spark_job() -> None:
+    """Print the path of the file to give to spark-submit, behind which a job's command line goes.
+
+    verify and compact can be Spark jobs. 'logfs COMMAND --spark' starts one from
+    here; spark-submit does where a cluster is used that way, with its own options for the size of
+    executors and what they are given. Every machine needs logfs and, at the same path, the data
+    directory.
+
+    \b
+    Examples:
+        spark-submit --master yarn --num-executors 20 $(logfs spark-job) verify /shared/logs
+        spark-submit $(logfs spark-job) compact /var/lib/logfs/prices
+    """  # noqa: D301 - click's mark for text it does not fill
+    click.echo(Path(__file__).parents[1] / "submit.py")

@@ -1,0 +1,102 @@
+"""``logfs compact --spark`` leaves what compaction on one machine leaves, byte for byte."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from logfs.records.record import Record
+from tests.mounting import Mount
+from tests.spark.jobs import call
+from tests.spark.logs import START_MS, Logs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+KEYS = 700
+
+
+def test_it_leaves_what_the_local_command_leaves(
+    spark: "SparkSession", tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    ours, theirs = tmp_path / "store", tmp_path / "theirs"
+    fill(ours)
+    shutil.copytree(ours, theirs)
+    done = call(capsysbinary, "compact", ours / "prices", "--spark", "--json")
+    assert (done.status, done.errors) == (0, [])
+    first, second = json.loads(done.out)
+    assert (first["rounds"], first["read_records"], first["written_records"]) == (1, 5000, KEYS)
+    assert (second["rounds"], second["written_records"]) == (1, 1)
+    assert call(capsysbinary, "compact", theirs / "prices").status == 0
+    assert logs_of(ours) == logs_of(theirs)
+    # What is clean has keys that come again: another round knows of both.
+    for data in (ours, theirs):
+        more(data)
+    assert call(capsysbinary, "compact", ours / "prices" / "0", "--spark", "--roll").status == 0
+    assert call(capsysbinary, "compact", theirs / "prices" / "0", "--roll").status == 0
+    assert logs_of(ours) == logs_of(theirs)
+    assert call(capsysbinary, "verify", ours, "-q") == (0, b"", [])
+    again = call(capsysbinary, "compact", ours / "prices" / "0", "--spark")
+    assert (again.status, b"records became" in again.out) == (0, True)
+
+
+def test_a_damaged_batch_is_a_line_and_nothing_changes(
+    spark: "SparkSession", tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    data = tmp_path / "store"
+    fill(data)
+    (log, *_) = sorted(data.glob("prices-0/*.log"))
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    before = logs_of(data)
+    done = call(capsysbinary, "compact", data / "prices" / "0", "--spark")
+    assert (done.status, done.out) == (1, b"")
+    (line,) = done.errors
+    assert line.startswith(f"logfs: {data}/prices/0: prices-0/{log.name} at byte 0: batch at")
+    assert logs_of(data) == before
+
+
+@pytest.mark.fuse
+def test_beside_a_daemon_it_says_what_to_do(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    mount = Mount(tmp_path / "data", tmp_path / "mnt")
+    mount.start()
+    try:
+        (mount.point / "prices").mkdir()
+        done = call(capsysbinary, "compact", mount.data / "prices", "--spark")
+    finally:
+        mount.stop()
+    assert done.status == 1
+    assert "a daemon owns the directory, and --spark has to: unmount it" in done.errors[0]
+
+
+def fill(path: Path) -> None:
+    logs = Logs(path)
+    logs.topic("prices", 2, cleanup_policy="compact")
+    for n in range(10):
+        records = [
+            Record(0, START_MS + i, b"key %d" % (i * 31 % KEYS), b"value %d" % i)
+            for i in range(500 * n, 500 * (n + 1))
+        ]
+        logs.append("prices", 0, records)
+        logs.log("prices").roll(logs.now_ms)
+    logs.append("prices", 1, [Record(0, START_MS, b"one", b"%d" % n) for n in range(3)])
+    logs.log("prices", 1).roll(logs.now_ms)
+    logs.close()
+
+
+def more(path: Path) -> None:
+    logs = Logs(path)
+    logs.append("prices", 0, [Record(0, START_MS, b"key %d" % n, b"new") for n in range(0, 90, 2)])
+    logs.close()
+
+
+def logs_of(data: Path) -> dict[str, bytes]:
+    files = [*data.glob("*/*.log"), *data.glob("*/*.index"), *data.glob("*/*.timeindex")]
+    return {str(file.relative_to(data)): file.read_bytes() for file in files}
