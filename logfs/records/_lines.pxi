@@ -53,6 +53,14 @@ cdef int text_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcep
     if d.require_key and p < end:
         return NO_KEY
     while p < end:
+        if d.headers.n == 1:
+            # Some at a time: they are counted while they are in the cache.
+            out += lf_line_run(
+                &p, end, COUNT_BYTES, out, min(d.capacity, d.limit) - (out - d.p), &d.count
+            )
+            count_text(d, uncounted, p, d.count - first)
+            uncounted = p
+            first = d.count
         n = <bytes_t>memchr(p, 10, end - p) - p
         body = 3 + lf_varint_size(d.count) + lf_varint_size(n) + n + d.headers.n
         size = lf_varint_size(body) + body

@@ -81,7 +81,6 @@ cdef extern from "_bytes.h" nogil:
     int64_t lf_digits_of_range(int64_t, int64_t)
     uint8_t *lf_put_decimal(uint8_t *, int64_t)
     lf_counts lf_count(const uint8_t *, size_t)
-    lf_counts lf_count_lines(const uint8_t *, size_t)
     bint lf_is_utf8(const uint8_t *, size_t)
     uint8_t *lf_put(uint8_t *, const void *, size_t)
     uint8_t *lf_put_wild(uint8_t *, const uint8_t *, int64_t)
@@ -105,6 +104,11 @@ cdef extern from "_plain.h" nogil:
     int64_t lf_text_run(const uint8_t **, const uint8_t *, int64_t *, uint8_t *, int64_t, int64_t *)
     void lf_measure_run(const uint8_t **, const uint8_t *, int64_t *, const lf_frame *, lf_lens *)
     int64_t lf_json_length(const uint8_t *, int64_t, lf_counts)
+
+cdef extern from "_lines.h" nogil:
+    lf_counts lf_count_lines(const uint8_t *, size_t)
+    int64_t lf_line_run(
+        const uint8_t **, const uint8_t *, int64_t, uint8_t *, int64_t, int64_t *)
 
 cdef extern from "_hash.h" nogil:
     ctypedef struct lf_hash:
