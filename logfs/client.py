@@ -102,10 +102,19 @@ class Daemon:
         self._begin(request, arguments, b"")
         return self._finish()[1]
 
-    def _begin(self, request: str, arguments: Mapping[str, object], payload: Buffer) -> None:
+    def _begin(
+        self,
+        request: str,
+        arguments: Mapping[str, object],
+        payload: Buffer,
+        descriptor: int | None = None,
+    ) -> None:
         size = memoryview(payload).nbytes
+        head = control.encode_header({**arguments, "request": request}, size)
         with self._explained():
-            self._connection.sendall(control.encode_header({**arguments, "request": request}, size))
+            if descriptor is not None:
+                head = head[socket.send_fds(self._connection, [head], [descriptor]) :]
+            self._connection.sendall(head)
             if size:
                 self._connection.sendall(payload)
 
@@ -156,7 +165,7 @@ class Daemon:
         payload = b"".join(batch.data for batch in encoded.batches)
         return Appended(**self.ask("append", arguments, payload=payload))
 
-    def begin_lines(
+    def append_lines(
         self,
         place: tuple[str, int | None],
         lines: Buffer,
@@ -164,8 +173,8 @@ class Daemon:
         *,
         unkeyed: int = 0,
         is_durable: bool = False,
-    ) -> None:
-        """Ask for whole lines to be appended; ``finish_lines`` has to follow, and nothing else may.
+    ) -> Lines:
+        """Append whole lines.
 
         Args:
             place: The topic, and the partition; None: to those to which the keys belong.
@@ -174,35 +183,40 @@ class Daemon:
             form: What they are.
             unkeyed: See ``logfs.log.writing.bulk``.
             is_durable: What stands in the log is on the disk before it answers.
-        """
-        topic, partition = place
-        headers = [
-            [name.hex(), None if value is None else value.hex()] for name, value in form.headers
-        ]
-        arguments = {
-            "topic": topic,
-            "partition": partition,
-            "view": int(form.view),
-            "key_delimiter": form.key_delimiter.hex(),
-            "headers": headers,
-            "unkeyed": unkeyed,
-            "is_durable": is_durable,
-        }
-        self._begin("lines", arguments, lines)
-
-    def finish_lines(self) -> Lines:
-        """Wait for the answer to ``begin_lines``.
 
         Raises:
             LogfsError, OSError: Nothing was appended.
         """
-        answer, _ = self._finish()
-        refusal = answer["refusal"]
-        return Lines(
-            [AppendedLines(*row) for row in answer["appended"]],
-            answer["accepted"],
-            None if refusal is None else control.decode_error(refusal),
-        )
+        arguments = {**_of_lines(place, form, unkeyed), "is_durable": is_durable}
+        self._begin("lines", arguments, lines)
+        return _lines(self._finish()[0])
+
+    def append_file(
+        self,
+        place: tuple[str, int | None],
+        file: tuple[int, int],
+        form: LineForm,
+        *,
+        unkeyed: int = 0,
+    ) -> Lines:
+        """Let the daemon read some lines of a regular file, and append them.
+
+        Args:
+            place: The topic, and the partition; None: to those to which the keys belong.
+            file: Its descriptor, and the position where the lines begin.
+            form: What they are.
+            unkeyed: See ``logfs.log.writing.bulk``.
+
+        Returns:
+            See ``logfs.log.writing.feeding.append_file``.
+
+        Raises:
+            LogfsError, OSError: Nothing was appended.
+        """
+        descriptor, position = file
+        arguments = {**_of_lines(place, form, unkeyed), "position": position}
+        self._begin("file", arguments, b"", descriptor)
+        return _lines(self._finish()[0])
 
     def publish(self, query: str, batch: int, staged: Sequence[StagedFile]) -> bool:
         """Append what was staged for a batch of a query; see ``logfs.log.publishing.publish``.
@@ -290,3 +304,26 @@ class Daemon:
                 raise ConnectionResetError("the connection was closed")
             data += part
         return bytes(data)
+
+
+def _of_lines(place: tuple[str, int | None], form: LineForm, unkeyed: int) -> dict[str, object]:
+    """Return the arguments that say where lines go and what they are."""
+    topic, partition = place
+    headers = [[name.hex(), None if value is None else value.hex()] for name, value in form.headers]
+    return {
+        "topic": topic,
+        "partition": partition,
+        "view": int(form.view),
+        "key_delimiter": form.key_delimiter.hex(),
+        "headers": headers,
+        "unkeyed": unkeyed,
+    }
+
+
+def _lines(answer: Mapping[str, Any]) -> Lines:
+    refusal = answer["refusal"]
+    return Lines(
+        [AppendedLines(*row) for row in answer["appended"]],
+        answer["accepted"],
+        None if refusal is None else control.decode_error(refusal),
+    )

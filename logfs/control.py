@@ -10,7 +10,8 @@ The daemon listens on a socket in the root of the data directory. Both sides sen
     then   header           a JSON object
     then   payload          bytes that would not fit into JSON, most of the time none
 
-A request has ``request``, its name, and its arguments. It is answered by any number of frames with
+A request has ``request``, its name, and its arguments; with its first byte may come the descriptor
+of a file (SCM_RIGHTS). It is answered by any number of frames with
 ``progress``, a line of text, and then by one with ``result`` or ``error``. Then the next request
 may follow. An error is the same on both sides: its class, its message, its other attributes.
 """

@@ -7,17 +7,18 @@ They go to the store, which this process has opened under its lock, or to the da
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from logfs.cli.failures import AboutError
-from logfs.cli.lines import read_lines
+from logfs.cli.lines import Target, appending_steps, label_of
 from logfs.cli.terminal.interrupts import Interrupts
 from logfs.client import Daemon
 from logfs.errors import RecordTooLargeError, UnparsableLineError
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.log.writing.bulk import AppendedLines, LineForm, Lines, append_by_key, append_lines
+from logfs.log.writing.feeding import append_file, append_file_by_key
 from logfs.machine.host import system_clock
+from logfs.machine.mountpoints import is_local
 from logfs.records.compression import Buffer
 
 FLUSH_AHEAD_BYTES = 64 << 20
@@ -27,32 +28,14 @@ FLUSH_RARELY_BYTES = 16 << 30
 """A segment that was sealed stays open until a flush; so much is left without one."""
 
 
-class Target(Protocol):
-    """Where lines go.
-
-    Attributes:
-        chunk_bytes: How many of them at once.
-    """
-
-    chunk_bytes: int
-
-    def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
-        """Append whole lines; see ``logfs.log.writing.bulk``."""
-        ...
-
-    def flush(self) -> None:
-        """Return once everything appended so far is durable."""
-        ...
-
-
 class StoreTarget:
     """Partitions of a store that this process owns.
 
     If they are to be durable at the end, they are flushed meanwhile, beside the appends, so that
-    the end does not take long. So lines become batches while those before them are written.
+    the end does not take long.
     """
 
-    chunk_bytes = 16 << 20
+    chunk_bytes = 4 << 20
 
     def __init__(
         self,
@@ -72,7 +55,7 @@ class StoreTarget:
         else:
             self._logs = [store.partition(topic, partition)]
         self._unflushed = 0
-        self._pool, self._encoding = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
+        self._pool = ThreadPoolExecutor(1)
         self._flushing: Future[None] | None = None
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
@@ -80,8 +63,22 @@ class StoreTarget:
         if self._is_spread:
             done = append_by_key(self._logs, lines, self._form, unkeyed, self._now_ms())
         else:
-            done = append_lines(self._logs[0], lines, self._form, self._now_ms(), self._encoding)
-        self._unflushed += memoryview(lines).nbytes
+            done = append_lines(self._logs[0], lines, self._form, self._now_ms())
+        return self._flushed_meanwhile(done)
+
+    def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
+        """See ``Target``."""
+        file, now_ms = (descriptor, position, self._form), self._now_ms()
+        if self._is_spread:
+            return self._flushed_meanwhile(append_file_by_key(self._logs, *file, unkeyed, now_ms))
+        return self._flushed_meanwhile(append_file(self._logs[0], *file, now_ms))
+
+    def can_read(self, descriptor: int) -> bool:
+        """See ``Target``; it is this process that waits for the file."""
+        return True
+
+    def _flushed_meanwhile(self, done: Lines) -> Lines:
+        self._unflushed += done.accepted
         if self._unflushed >= self._flush_ahead_bytes and (
             self._flushing is None or self._flushing.done()
         ):
@@ -96,7 +93,6 @@ class StoreTarget:
     def close(self) -> None:
         """Wait for what is being flushed; its errors are met again when the store is closed."""
         self._pool.shutdown()
-        self._encoding.shutdown()
 
 
 class DaemonTarget:
@@ -111,13 +107,20 @@ class DaemonTarget:
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
         """See ``Target``."""
-        self._daemon.begin_lines(self._place, lines, self._form, unkeyed=unkeyed)
-        return self._daemon.finish_lines()
+        return self._daemon.append_lines(self._place, lines, self._form, unkeyed=unkeyed)
+
+    def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
+        """See ``Target``."""
+        file = (descriptor, position)
+        return self._daemon.append_file(self._place, file, self._form, unkeyed=unkeyed)
+
+    def can_read(self, descriptor: int) -> bool:
+        """See ``Target``; the daemon shall wait for no other program or machine."""
+        return is_local(descriptor)
 
     def flush(self) -> None:
         """See ``Target``."""
-        self._daemon.begin_lines(self._place, b"", self._form, is_durable=True)
-        self._daemon.finish_lines()
+        self._daemon.append_lines(self._place, b"", self._form, is_durable=True)
 
 
 @dataclass(slots=True)
@@ -136,10 +139,10 @@ class Summary:
     partitions: dict[int, AppendedLines] = field(default_factory=dict)
     last_line: str = ""
 
-    def add(self, lines: Lines, size: int) -> None:
+    def add(self, lines: Lines) -> None:
         """Count what became of the lines of a call."""
         self.records += lines.records
-        self.bytes += size if lines.refusal is None else lines.accepted
+        self.bytes += lines.accepted
         for row in lines.appended:
             before = self.partitions.get(row.partition)
             if before is not None:
@@ -176,24 +179,25 @@ def append_files(
         KeyboardInterrupt: Whole lines are in the log, what was read behind them is not.
         OSError: A file could not be read, or lines not be appended.
     """
-    line, flushed = 1, 0
-    for turn, chunk in enumerate(read_lines(files, target.chunk_bytes)):
-        if chunk.is_first:
-            line = 1
-        with interrupts.held():
-            done = target.append(chunk.data, unkeyed=turn)
-            summary.add(done, len(chunk.data))
-            if done.accepted:
-                summary.last_line = f"line {line + done.records - 1} of {chunk.name}"
-            if isinstance(done.refusal, RecordTooLargeError | UnparsableLineError):
-                raise _refused(done.refusal, chunk.name, line, done.records)
-            if done.refusal is not None:
-                raise done.refusal
-            line += done.records
-            if flush_every is not None and summary.records - flushed >= flush_every:
-                target.flush()
-                flushed = summary.records
-        told(summary)
+    flushed, turn = 0, 0
+    for name in files:
+        label, line = label_of(name), 1
+        for append in appending_steps(name, target):
+            with interrupts.held():
+                done = append(turn)
+                turn += 1
+                summary.add(done)
+                if done.accepted:
+                    summary.last_line = f"line {line + done.records - 1} of {label}"
+                if isinstance(done.refusal, RecordTooLargeError | UnparsableLineError):
+                    raise _refused(done.refusal, label, line, done.records)
+                if done.refusal is not None:
+                    raise done.refusal
+                line += done.records
+                if flush_every is not None and summary.records - flushed >= flush_every:
+                    target.flush()
+                    flushed = summary.records
+            told(summary)
     if flush_every is not None:
         with interrupts.held():
             target.flush()

@@ -1,39 +1,57 @@
-"""Whole lines out of files and stdin, some megabytes at a time.
+"""What ``logfs append`` reads: files and stdin, one after the other.
 
-A file's last line may lack its newline: it ends where the file ends. What a pipe has to give comes
-at once, however little it is, so that a slow writer's lines are not kept waiting.
+Of a regular file the target takes what it wants where it stands. What comes through a pipe, or from
+a file system that only this process should wait for, is read here: what a pipe has to give comes at
+once, however little it is, so that a slow writer's lines are not kept waiting.
 """
 
 import io
+import os
 import select
 import stat
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Protocol
 
+from logfs.disk.lines import whole_lines
 from logfs.disk.pipes import widen_pipe
-from logfs.errors import RecordTooLargeError, UnknownNameError
+from logfs.errors import UnknownNameError
+from logfs.log.writing.bulk import Lines
+from logfs.records.compression import Buffer
 
 STDIN = "-"
-MAX_LINE_BYTES = 60 << 20
-"""More does not go through a control socket at once; Kafka's own limit for requests is 100 MiB."""
-
-_NEWLINE = b"\n"
 
 
-class Chunk(NamedTuple):
-    """Lines in a row of one file.
+class Target(Protocol):
+    """Where lines go.
 
     Attributes:
-        data: The lines, each with a newline; valid until the next chunk is asked for.
-        name: What to call the file.
-        is_first: They are the first of the file.
+        chunk_bytes: How many of them at once, if they are read here.
     """
 
-    data: memoryview
-    name: str
-    is_first: bool
+    chunk_bytes: int
+
+    def can_read(self, descriptor: int) -> bool:
+        """Tell whether it takes lines out of a regular file itself."""
+        ...
+
+    def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
+        """Append whole lines; see ``logfs.log.writing.bulk``."""
+        ...
+
+    def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
+        """Append some lines of a regular file; see ``logfs.log.writing.feeding``."""
+        ...
+
+    def flush(self) -> None:
+        """Return once everything appended so far is durable."""
+        ...
+
+
+Step = Callable[[int], Lines]
+"""Appends the next lines; takes the ``unkeyed`` of ``Target``."""
 
 
 def check_files(names: Sequence[str]) -> int | None:
@@ -55,23 +73,34 @@ def check_files(names: Sequence[str]) -> int | None:
     return total
 
 
-def read_lines(names: Sequence[str], chunk_bytes: int) -> Iterator[Chunk]:
-    """Read the lines of files, one file after the other.
-
-    Args:
-        names: Of the files.
-        chunk_bytes: Lines of so many bytes make a chunk, if no pipe keeps them waiting.
+def appending_steps(name: str, target: Target) -> Iterator[Step]:
+    """Append the lines of a file step by step; each has to be taken before the next is asked for.
 
     Raises:
-        OSError: A file cannot be read.
-        RecordTooLargeError: A line is longer than ``MAX_LINE_BYTES``.
+        OSError: The file cannot be read.
+        UnparsableLineError: A line is longer than ``logfs.disk.lines.MAX_LINE_BYTES``.
     """
-    for name in names:
-        with _open(name) as file:
-            label, is_first = label_of(name), True
-            for data in _whole_lines(file, label, chunk_bytes):
-                yield Chunk(data, label, is_first)
-                is_first = False
+    with _open(name) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not target.can_read(file.fileno()):
+            for lines in whole_lines(file.readinto, target.chunk_bytes, partial(_has_more, file)):
+                yield partial(_append, target, lines)
+            return
+        position, is_over = file.tell(), False
+
+        def take(unkeyed: int) -> Lines:
+            nonlocal position, is_over
+            done = target.append_file(file.fileno(), position, unkeyed=unkeyed)
+            position += done.accepted
+            is_over = not done.accepted
+            return done
+
+        while not is_over:
+            yield take
+        file.seek(0, io.SEEK_END)  # as if it had been read: it may be the stdin of others too
+
+
+def _append(target: Target, lines: Buffer, unkeyed: int) -> Lines:
+    return target.append(lines, unkeyed=unkeyed)
 
 
 def label_of(name: str) -> str:
@@ -88,38 +117,6 @@ def _open(name: str) -> io.FileIO:
         raise UnknownNameError("stdin is closed; give it something to read, or name a FILE")
     widen_pipe(0)
     return io.FileIO(0, closefd=False)
-
-
-def _whole_lines(file: io.FileIO, label: str, chunk_bytes: int) -> Iterator[memoryview]:
-    buffer = bytearray(chunk_bytes)
-    view, have, searched = memoryview(buffer), 0, 0
-    while count := file.readinto(view[have:-1]):  # one byte stays free for a newline
-        have += count
-        if have < len(buffer) - 1 and _has_more(file):
-            continue
-        stop = buffer.rfind(_NEWLINE, searched, have) + 1
-        searched = have
-        if stop:
-            yield view[:stop]
-            rest = have - stop
-            view[:rest] = view[stop:have]
-            have, searched = rest, rest
-        elif have == len(buffer) - 1:
-            if have >= MAX_LINE_BYTES:
-                raise RecordTooLargeError(
-                    f"{label}: a line of {have} bytes and more; expected at most {MAX_LINE_BYTES}",
-                    have,
-                    MAX_LINE_BYTES,
-                )
-            larger = bytearray(2 * len(buffer))
-            larger[:have] = view[:have]
-            buffer = larger
-            view = memoryview(buffer)
-    if have and buffer[have - 1 : have] != _NEWLINE:
-        view[have : have + 1] = _NEWLINE
-        have += 1
-    if have:
-        yield view[:have]
 
 
 def _has_more(file: io.FileIO) -> bool:

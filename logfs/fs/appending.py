@@ -3,8 +3,10 @@
 They run in threads, one partition at a time for each client: the loop goes on meanwhile.
 """
 
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -17,8 +19,11 @@ from logfs.log.publishing.publish import concerned, publish
 from logfs.log.publishing.staging import decode_staged
 from logfs.log.store import LogStore
 from logfs.log.writing.bulk import LineForm, Lines, append_by_key, append_lines
+from logfs.log.writing.feeding import append_file, append_file_by_key
 from logfs.machine.host import Clock
 from logfs.types import View
+
+T = TypeVar("T")
 
 
 class AppendCommands:
@@ -48,19 +53,26 @@ class AppendCommands:
         if request.arguments.get("partition") is None:
             partitions = await self._partitions(request.get("topic", str))
             logs = [partition.log for partition in partitions]
-            with ExitStack() as stack:
-                for partition in partitions:
-                    stack.enter_context(partition.lane.kept_off_loop())
-                call = partial(append_by_key, logs, data, form, unkeyed, now_ms)
-                done: Lines = await trio.to_thread.run_sync(call)
+            call = partial(append_by_key, logs, data, form, unkeyed, now_ms)
+            done = await _beside(partitions, call)
         else:
             partitions = [await find_partition(self._operations, request)]
             (partition,) = partitions
             done = await partition.lane.alone(append_lines, partition.log, data, form, now_ms)
-        for partition in partitions:
-            await self._finish(partition, is_durable=is_durable)
-        refusal = None if done.refusal is None else control.encode_error(done.refusal)
-        return {"appended": done.appended, "accepted": done.accepted, "refusal": refusal}
+        return await self._answer(partitions, done, is_durable=is_durable)
+
+    async def file(self, request: Request) -> object:
+        """Append lines of a file in the same way. Others may append between two pieces of it."""
+        form, position, now_ms = _form(request), request.get("position", int), self._clock.now_ms()
+        descriptor, unkeyed = request.file(), request.get("unkeyed", int)
+        if request.arguments.get("partition") is None:
+            partitions = await self._partitions(request.get("topic", str))
+            logs = [partition.log for partition in partitions]
+            call = partial(append_file_by_key, logs, descriptor, position, form, unkeyed, now_ms)
+        else:
+            partitions = [await find_partition(self._operations, request)]
+            call = partial(append_file, partitions[0].log, descriptor, position, form, now_ms)
+        return await self._answer(partitions, await _beside(partitions, call), is_durable=False)
 
     async def publish(self, request: Request) -> object:
         """Append what a job has staged."""
@@ -73,11 +85,8 @@ class AppendCommands:
                 partitions.append(self._operations.tree.partition(*topic_partition))
         for partition in partitions:
             await self._operations.files.reload_if_offline(partition)
-        with ExitStack() as stack:
-            for partition in partitions:
-                stack.enter_context(partition.lane.kept_off_loop())
-            call = partial(publish, self._store, query, batch, staged, now_ms)
-            was_first: bool = await trio.to_thread.run_sync(call)
+        call = partial(publish, self._store, query, batch, staged, now_ms)
+        was_first = await _beside(partitions, call)
         for partition in partitions:
             await self._finish(partition, is_durable=False)
         return was_first
@@ -104,6 +113,14 @@ class AppendCommands:
         await partition.lane.sync(partition.log.flush)
         return None
 
+    async def _answer(
+        self, partitions: Sequence[Partition], done: Lines, *, is_durable: bool
+    ) -> object:
+        for partition in partitions:
+            await self._finish(partition, is_durable=is_durable)
+        refusal = None if done.refusal is None else control.encode_error(done.refusal)
+        return {"appended": done.appended, "accepted": done.accepted, "refusal": refusal}
+
     async def _finish(self, partition: Partition, *, is_durable: bool) -> None:
         log = partition.log
         if is_durable:
@@ -116,6 +133,14 @@ class AppendCommands:
         for partition in found:
             await self._operations.files.reload_if_offline(partition)
         return found
+
+
+async def _beside(partitions: Sequence[Partition], call: Callable[[], T]) -> T:
+    """Run a change of partitions in a thread, beside other changes; it takes their locks itself."""
+    with ExitStack() as stack:
+        for partition in partitions:
+            stack.enter_context(partition.lane.kept_off_loop())
+        return await trio.to_thread.run_sync(call)
 
 
 async def find_partition(operations: Operations, request: Request) -> Partition:

@@ -20,6 +20,9 @@
     lines         topic partition view         appended, accepted, refusal, as in ``Lines``; the
                   key_delimiter headers        payload is lines; partition null: by their keys
                   unkeyed is_durable
+    file          topic partition view         the same, of the lines that stand at ``position`` of
+                  key_delimiter headers        the file that comes with the request: some of them,
+                  unkeyed position             none only at its end
     publish       query batch                  whether it was not over before; the payload is what
                                                ``encode_staged`` makes of the staged files
     end           topic partition producer_id  the offset of the marker
@@ -110,12 +113,19 @@ class Commands:
             "overview": looking.overview,
             "append": appends.append,
             "lines": appends.lines,
+            "file": appends.file,
             "publish": appends.publish,
             "end": appends.end,
             "flush": appends.flush,
         }
 
-    async def run(self, header: Mapping[str, Any], payload: bytes | bytearray, say: Say) -> object:
+    async def run(
+        self,
+        header: Mapping[str, Any],
+        payload: bytes | bytearray,
+        say: Say,
+        descriptor: int | None = None,
+    ) -> object:
         """Carry out a request; returns what JSON can say of it, or bytes: a payload.
 
         Raises:
@@ -129,7 +139,7 @@ class Commands:
                 f"{name!r} is no request that this daemon knows: it may be of another version; "
                 f"expected one of {', '.join(self._commands)}"
             )
-        return await command(Request(header, payload, say))
+        return await command(Request(header, payload, say, descriptor))
 
     async def _status(self, _request: Request) -> object:
         return dict(self._facts)

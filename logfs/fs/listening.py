@@ -10,8 +10,9 @@ import logging
 import os
 import socket
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any
+from array import array
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import trio
 
@@ -31,6 +32,8 @@ PATIENCE_S = 30.0
 _BACKLOG = 16
 _CREDENTIALS = struct.Struct("iII")
 _PROGRESS_LINES = 64
+_ROOM = socket.CMSG_SPACE(array("i").itemsize)
+"""For one descriptor; the kernel closes those for which there is none."""
 
 
 def listen(data: str, disk: Disk) -> socket.socket | None:
@@ -80,8 +83,8 @@ class ControlServer:
         try:
             async with stream:
                 self._check_client(stream)
-                while (request := await _receive(stream)) is not None:
-                    await self._answer(stream, *request)
+                while await self._serve_request(stream):
+                    pass
         except (LogfsError, OSError) as error:
             logger.warning("control socket: %s", error)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
@@ -97,9 +100,15 @@ class ControlServer:
         if self._clients > MAX_CLIENTS:
             raise ControlError(f"more than {MAX_CLIENTS} clients; process {pid} was turned away")
 
-    async def _answer(
-        self, stream: trio.SocketStream, header: Mapping[str, Any], payload: bytearray
-    ) -> None:
+    async def _serve_request(self, stream: trio.SocketStream) -> bool:
+        """Answer the next request; False if there is none any more."""
+        with contextlib.ExitStack() as files:
+            request = await _receive(stream, files)
+            if request is not None:
+                await self._answer(stream, request)
+            return request is not None
+
+    async def _answer(self, stream: trio.SocketStream, request: "_Received") -> None:
         progress, lines = trio.open_memory_channel[str](_PROGRESS_LINES)
 
         def say(text: str) -> None:
@@ -111,18 +120,17 @@ class ControlServer:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_forward, lines, stream)
             with progress:
-                answer = await self._answer_to(header, payload, say)
+                answer = await self._answer_to(request, say)
         data = answer.get("result")
         if isinstance(data, bytes):
             await _send(stream, {"result": None}, data)
         else:
             await _send(stream, answer)
 
-    async def _answer_to(
-        self, header: Mapping[str, Any], payload: bytearray, say: Callable[[str], None]
-    ) -> dict[str, Any]:
+    async def _answer_to(self, request: "_Received", say: Callable[[str], None]) -> dict[str, Any]:
+        header, payload, descriptor = request
         try:
-            return {"result": await self._commands.run(header, payload, say)}
+            return {"result": await self._commands.run(header, payload, say, descriptor)}
         except (LogfsError, OSError) as error:
             return {"error": control.encode_error(error)}
         except Exception:
@@ -147,19 +155,40 @@ async def _send(stream: trio.SocketStream, header: Mapping[str, Any], payload: b
         await stream.send_all(frame)
 
 
-async def _receive(stream: trio.SocketStream) -> tuple[dict[str, Any], bytearray] | None:
-    """Receive a request; None if there is none any more."""
-    first = await stream.receive_some(1)
+class _Received(NamedTuple):
+    header: Mapping[str, Any]
+    payload: bytearray
+    descriptor: int | None
+
+
+async def _receive(stream: trio.SocketStream, files: contextlib.ExitStack) -> _Received | None:
+    """Receive a request; None if there is none any more. ``files`` closes what came with it."""
+    try:
+        first, ancillary, _, _ = await stream.socket.recvmsg(1, _ROOM, socket.MSG_CMSG_CLOEXEC)
+    except OSError as error:
+        raise trio.BrokenResourceError from error
+    descriptors = _descriptors_in(ancillary)
+    for descriptor in descriptors:
+        files.callback(os.close, descriptor)
     if not first:
         return None
     try:
         with trio.fail_after(PATIENCE_S):
             head = control.decode_head(first + await _exactly(stream, control.HEAD_BYTES - 1))
             header = control.decode_header(bytes(await _exactly(stream, head.header_bytes)))
-            return header, await _exactly(stream, head.payload_bytes)
+            payload = await _exactly(stream, head.payload_bytes)
+            return _Received(header, payload, descriptors[0] if descriptors else None)
     except ControlError as error:
         await _send(stream, {"error": control.encode_error(error)})
         raise
+
+
+def _descriptors_in(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
+    found = array("i")
+    for level, kind, data in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            found.frombytes(data[: len(data) // found.itemsize * found.itemsize])
+    return found.tolist()
 
 
 async def _exactly(stream: trio.SocketStream, size: int) -> bytearray:

@@ -1,5 +1,7 @@
 """A request that came through the control socket, its arguments of the kinds that are expected."""
 
+import os
+import stat
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,11 +14,19 @@ Say = Callable[[str], None]
 
 
 class Request(NamedTuple):
-    """A request: its arguments, its payload, and where lines about its progress go."""
+    """A request.
+
+    Attributes:
+        arguments: By name.
+        payload: What came behind them.
+        say: Where lines about its progress go.
+        descriptor: Of the file that came with it, open until it is answered; None: there is none.
+    """
 
     arguments: Mapping[str, Any]
     payload: bytes | bytearray
     say: Say
+    descriptor: int | None = None
 
     def get(self, name: str, kind: type[T]) -> T:
         """Return an argument.
@@ -32,6 +42,16 @@ class Request(NamedTuple):
     def get_optional(self, name: str, kind: type[T]) -> T | None:
         """Return an argument that may be null or missing."""
         return None if self.arguments.get(name) is None else self.get(name, kind)
+
+    def file(self) -> int:
+        """Return the descriptor of the regular file that came with it.
+
+        Raises:
+            ControlError: There is none, or it is no regular file.
+        """
+        if self.descriptor is None or not stat.S_ISREG(os.fstat(self.descriptor).st_mode):
+            raise ControlError("expected a regular file with the request")
+        return self.descriptor
 
     def changed_settings(self, name: str) -> dict[str, str | None]:
         """Return settings by their keys; null takes one back."""

@@ -16,6 +16,10 @@ from logfs.errors import MountError
 SUBTYPE = "logfs"
 KIND = f"fuse.{SUBTYPE}"
 _MOUNTINFO = Path("/proc/self/mountinfo")
+_UNKNOWN = ""
+_REMOTE = frozenset(
+    {_UNKNOWN, "fuse", "fuseblk", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "virtiofs"}
+)
 
 
 class Mount(NamedTuple):
@@ -53,6 +57,20 @@ def mounts_in(point: str) -> list[str]:
     """Return what is mounted below a mount point."""
     mounts = parse_mountinfo(_MOUNTINFO.read_text())
     return sorted({mount.point for mount in mounts if mount.point.startswith(f"{point}/")})
+
+
+def is_local(descriptor: int) -> bool:
+    """Tell whether an open file is the kernel's own: no program and no other machine answers reads.
+
+    What cannot be found out counts as no.
+    """
+    facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    found = re.search(r"^mnt_id:\s*(\d+)$", facts, re.MULTILINE)
+    if found is None:
+        return False
+    mounts = parse_mountinfo(_MOUNTINFO.read_text())
+    kind = next((mount.kind for mount in mounts if mount.id == int(found[1])), _UNKNOWN)
+    return kind.partition(".")[0] not in _REMOTE
 
 
 def is_dead(point: str) -> bool:

@@ -36,8 +36,7 @@ async def append(
 ) -> Lines:
     def ask() -> Lines:
         with served.daemon() as daemon:
-            daemon.begin_lines(place, data, form, unkeyed=unkeyed, is_durable=is_durable)
-            return daemon.finish_lines()
+            return daemon.append_lines(place, data, form, unkeyed=unkeyed, is_durable=is_durable)
 
     return await run(ask)
 

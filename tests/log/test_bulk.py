@@ -1,7 +1,6 @@
 """Many lines at once, into a partition or over those of a topic; batches that others encoded."""
 
 import errno
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -13,7 +12,6 @@ from logfs.errors import (
     UnparsableLineError,
 )
 from logfs.log.partition import PartitionLog
-from logfs.log.writing import bulk
 from logfs.log.writing.bulk import AppendedLines, LineForm, Lines, append_by_key, append_lines
 from logfs.log.writing.produced import Appended
 from logfs.records._native import encode_records
@@ -107,53 +105,6 @@ def test_a_log_that_is_offline(bench: Bench) -> None:
         append(bench, b"a\n")
     with pytest.raises(LogOfflineError):
         append(bench, b"a\n")
-
-
-MANY = b"".join(b"line %04d\n" % n for n in range(1000))
-
-
-@pytest.mark.parametrize("piece_bytes", [10, 64, 333, 5000, 20_000])
-@pytest.mark.parametrize("bad", [None, 0, 1, 499, 998, 999])
-def test_lines_that_become_batches_ahead(
-    monkeypatch: pytest.MonkeyPatch, piece_bytes: int, bad: int | None
-) -> None:
-    """The log is the same, whatever piece a line that is refused stands in."""
-    monkeypatch.setattr(bulk, "PIECE_BYTES", piece_bytes)
-    lines = MANY.splitlines(keepends=True)
-    if bad is not None:
-        lines[bad] = b"two\ttabs\there\n"
-    data, form = b"".join(lines), LineForm(View.TSV)
-    ours, theirs = Bench(), Bench()
-    for bench in (ours, theirs):
-        bench.write(b"before")
-    with ThreadPoolExecutor(1) as pool:
-        done = append_lines(ours.log, memoryview(data), form, ours.now_ms, pool)
-    expected = append(theirs, data, form)
-    assert done[:2] == expected[:2]
-    assert str(done.refusal) == str(expected.refusal)
-    assert done.accepted == 10 * (1000 if bad is None else bad)
-    for view in View:
-        assert text_of(ours.log, view) == text_of(theirs.log, view)
-
-
-@pytest.mark.parametrize("space_bytes", [0, 700, 1500])
-def test_a_disk_that_fills_up_while_lines_become_batches_ahead(
-    monkeypatch: pytest.MonkeyPatch, space_bytes: int
-) -> None:
-    monkeypatch.setattr(bulk, "PIECE_BYTES", 100)
-    bench = Bench()
-    bench.write(b"first")
-    bench.disk.space_bytes = bench.disk.used_bytes + space_bytes
-    with ThreadPoolExecutor(1) as pool:
-        if not space_bytes:
-            with pytest.raises(OSError, match="No space left"):
-                append_lines(bench.log, MANY, LineForm(), bench.now_ms, pool)
-            return
-        done = append_lines(bench.log, MANY, LineForm(), bench.now_ms, pool)
-    assert isinstance(done.refusal, OSError)
-    assert 0 < done.accepted < len(MANY)
-    assert text_of(bench.log) == b"first\n" + MANY[: done.accepted]
-    assert done.records == done.accepted // 10
 
 
 # Over the partitions of a topic

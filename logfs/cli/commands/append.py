@@ -15,6 +15,7 @@ from logfs.library.places import Place, locate
 
 if TYPE_CHECKING:
     from logfs.cli.appending import Summary
+    from logfs.cli.lines import Target
     from logfs.cli.targets import LineTarget
     from logfs.records.record import Header
 
@@ -125,7 +126,7 @@ def _append(
     summary = appending.Summary()
     is_durable = options.flush_every is not None
 
-    def run(to: appending.Target) -> None:
+    def run(to: "Target") -> None:
         with _progress(options.total) as told:
             appending.append_files(names, to, summary, interrupts, told, options.flush_every)
 

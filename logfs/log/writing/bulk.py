@@ -5,23 +5,20 @@ delimiter, every record may get headers, and the lines of a topic can be spread 
 by their keys, as Kafka's default partitioner does it.
 """
 
-from collections.abc import Generator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import closing
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from logfs.errors import LogfsError
+from logfs.errors import LogfsError, RecordTooLargeError, UnparsableLineError
 from logfs.log.partition import PartitionLog
 from logfs.records._native import encode_lines, spread_lines
 from logfs.records.compression import Buffer, Compression
-from logfs.records.encoded import Encoded, EncodeOptions
+from logfs.records.encoded import Encoded, EncodedBatch, EncodeOptions
 from logfs.records.record import Header
 from logfs.types import View
 
-PIECE_BYTES = 4 << 20
-"""What becomes batches at once, ahead of being written: four of them by default, and some more."""
-_NEAR_BYTES = 1 << 16
+_NUMBER = re.compile(r"^(line|record) \d+: ")
 
 
 class LineForm(NamedTuple):
@@ -78,13 +75,7 @@ class Lines(NamedTuple):
         return sum(row.records for row in self.appended)
 
 
-def append_lines(
-    log: PartitionLog,
-    data: Buffer,
-    form: LineForm,
-    now_ms: int,
-    ahead: ThreadPoolExecutor | None = None,
-) -> Lines:
+def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -> Lines:
     """Append complete lines to a partition, up to the first one that is refused.
 
     Readers see them when this returns, and a kill of the process loses nothing.
@@ -94,7 +85,6 @@ def append_lines(
         data: The lines; the last byte is a LF, or there is none.
         form: What they are.
         now_ms: Timestamp of records whose lines give none.
-        ahead: Where lines become batches while those before them are written.
 
     Returns:
         What became of them; a refusal names its line by its number in ``data``, from 1.
@@ -102,89 +92,87 @@ def append_lines(
     Raises:
         LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was appended.
     """
+    writing = EncodedWriter(log, form, now_ms)
     with log.exclusive():
-        base_offset, accepted = log.log_end_offset, 0
-        refusal: Exception | None = None
-        with closing(_encoded_pieces(log, data, form, now_ms, ahead)) as pieces:
-            for encoded in pieces:
-                done, refusal = 0, encoded.refusal
-                while done < len(encoded.batches):
-                    try:
-                        # Fewer than all: the disk filled up; the rest says so.
-                        done += log.append(encoded.batches[done:], now_ms)
-                    except (OSError, LogfsError) as error:
-                        if log.log_end_offset == base_offset:
-                            raise
-                        refusal = error
-                        break
-                    accepted = encoded.ends[done - 1]
-                if refusal is not None:
-                    break
-        records = log.log_end_offset - base_offset
-    number = log.topic_partition.partition
-    row = AppendedLines(number, records, base_offset, base_offset + records - 1)
-    return Lines([row] if records else [], accepted, refusal)
+        writing.write(writing.encode(data, log.log_end_offset))
+    return writing.lines()
 
 
-def _encoded_pieces(
-    log: PartitionLog,
-    data: Buffer,
-    form: LineForm,
-    now_ms: int,
-    ahead: ThreadPoolExecutor | None,
-) -> Generator[Encoded]:
-    """Encode lines for where the log ends; with ``ahead`` piece by piece, one before it is wanted.
+class EncodedWriter:
+    """Writes lines that have become batches, piece by piece, and knows what became of them all.
 
-    Ends count in ``data``, and so does the number of a line that is refused.
+    Attributes:
+        records: How many are in the log.
+        refusal: Why the next ones are not; nothing may be written any more then.
     """
-    base_offset, options = log.log_end_offset, form.options(log)
 
-    def encode(start: int, stop: int, offset: int) -> Encoded:
-        return encode_lines(form.view, b"", data, start, stop, offset, now_ms, options)
+    def __init__(self, log: PartitionLog, form: LineForm, now_ms: int) -> None:
+        self._log = log
+        self._form = form
+        self._now_ms = now_ms
+        self._options = form.options(log)
+        self._offsets: tuple[int, int] | None = None
+        self._accepted = 0
+        self.records = 0
+        self.refusal: Exception | None = None
 
-    size = memoryview(data).nbytes
-    if ahead is None:
-        yield encode(0, size, base_offset)
-        return
-    offset, pieces = base_offset, _pieces(data, size)
-    coming: Future[Encoded] | None = ahead.submit(encode, *pieces[0], offset)
-    try:
-        for number in range(1, len(pieces) + 1):
-            if coming is None:
-                return
-            encoded, coming = coming.result(), None
-            first, offset = (
-                offset,
-                encoded.batches[-1].last_offset + 1 if encoded.batches else offset,
-            )
-            if encoded.refusal is not None:
-                _renumber(encoded.refusal, offset - first, offset - base_offset)
-            elif number < len(pieces):
-                coming = ahead.submit(encode, *pieces[number], offset)
-            yield encoded
-    finally:
-        if coming is not None:
-            wait([coming])  # it reads what the caller may change once this ends
+    def encode(self, data: Buffer, base_offset: int) -> Encoded:
+        """Make batches of a piece; any thread."""
+        size = memoryview(data).nbytes
+        return encode_lines(
+            self._form.view, b"", data, 0, size, base_offset, self._now_ms, self._options
+        )
 
+    def write(self, encoded: Encoded) -> None:
+        """Append the batches of the next piece.
 
-def _pieces(data: Buffer, size: int) -> list[tuple[int, int]]:
-    """Cut lines into pieces of about ``PIECE_BYTES``, at newlines."""
-    view, pieces, start = memoryview(data), [], 0
-    while start + PIECE_BYTES < size:
-        end = start + PIECE_BYTES
-        newline = bytes(view[max(start, end - _NEAR_BYTES) : end]).rfind(b"\n")
-        if newline < 0:
-            break
-        stop = max(start, end - _NEAR_BYTES) + newline + 1
-        pieces.append((start, stop))
-        start = stop
-    return [*pieces, (start, size)]
+        Raises:
+            LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing of all pieces is in the
+                log.
+        """
+        done, ends, before = 0, encoded.ends, self._accepted
+        try:
+            while done < len(encoded.batches):
+                # Fewer than all: the disk filled up; the rest says so.
+                done += self._append(encoded.batches[done:])
+                self._accepted = before + ends[done - 1]
+        except (OSError, LogfsError) as error:
+            self.refuse(error)
+            return
+        if encoded.refusal is not None:
+            self.refuse(encoded.refusal)
 
+    def refuse(self, error: Exception) -> None:
+        """Note why no more lines get in; raises it if none did and it is not about a line."""
+        if isinstance(error, RecordTooLargeError | UnparsableLineError):
+            text = _NUMBER.sub("", str(error))
+            error.args = (f"line {self.records + 1}: {text}",)
+        elif not self.records:
+            raise error
+        self.refusal = error
 
-def _renumber(refusal: LogfsError, in_piece: int, in_data: int) -> None:
-    """Let a refusal name its line by its number in all the data."""
-    text = str(refusal).removeprefix(f"line {in_piece + 1}: ")
-    refusal.args = (f"line {in_data + 1}: {text}",)
+    def lines(self) -> Lines:
+        """Return what became of all pieces."""
+        if self._offsets is None:
+            return Lines([], self._accepted, self.refusal)
+        row = AppendedLines(self._log.topic_partition.partition, self.records, *self._offsets)
+        return Lines([row], self._accepted, self.refusal)
+
+    def _append(self, batches: Sequence[EncodedBatch]) -> int:
+        """Append batches where the log ends; returns how many were, at least one."""
+        log = self._log
+        with log.exclusive():
+            base_offset = log.log_end_offset
+            if batches[0].base_offset == base_offset and self._form.options(log) == self._options:
+                done = log.append(batches, self._now_ms)
+            else:  # others have appended, or the topic was altered, since they were made
+                log.append_encoded(batches[0].data, self._now_ms)
+                done = 1
+            last_offset = log.log_end_offset - 1
+        self.records += last_offset - base_offset + 1
+        first = base_offset if self._offsets is None else self._offsets[0]
+        self._offsets = (first, last_offset)
+        return done
 
 
 def append_by_key(

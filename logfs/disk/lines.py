@@ -1,0 +1,81 @@
+"""Whole lines out of what is read, about so many bytes at a time, in one buffer for all of them.
+
+The last line may lack its newline: it ends where the file ends.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+
+from logfs.errors import UnparsableLineError
+
+MAX_LINE_BYTES = 60 << 20
+"""More does not go through a control socket at once; Kafka's own limit for requests is 100 MiB."""
+
+_NEWLINE = b"\n"
+
+
+def lines_at(descriptor: int, position: int, size_bytes: int) -> Iterator[memoryview]:
+    """Read the lines of a regular file from a position on; see ``whole_lines``.
+
+    The position of the descriptor does not matter, and stays.
+
+    Raises:
+        OSError: It cannot be read; the error names the file.
+    """
+
+    def fill(room: memoryview) -> int:
+        nonlocal position
+        try:
+            count = os.preadv(descriptor, (room,), position)
+        except OSError as error:
+            name = os.readlink(f"/proc/self/fd/{descriptor}")
+            raise OSError(error.errno, error.strerror, name) from None
+        position += count
+        return count
+
+    return whole_lines(fill, size_bytes, lambda: True)
+
+
+def whole_lines(
+    fill: Callable[[memoryview], int | None], size_bytes: int, has_more: Callable[[], bool]
+) -> Iterator[memoryview]:
+    """Cut what is read behind newlines.
+
+    Args:
+        fill: Reads into a buffer and returns how much; nothing only at the end.
+        size_bytes: So much of lines comes at once; more only if a line is longer.
+        has_more: Tells whether ``fill`` would return at once; if not, what is there comes first.
+
+    Yields:
+        Lines, each with a newline; valid until the next are asked for.
+
+    Raises:
+        UnparsableLineError: A line is longer than ``MAX_LINE_BYTES``.
+    """
+    buffer = bytearray(size_bytes)
+    view, have, searched = memoryview(buffer), 0, 0
+    while count := fill(view[have:-1]):  # one byte stays free for a newline
+        have += count
+        if have < len(buffer) - 1 and has_more():
+            continue
+        stop = buffer.rfind(_NEWLINE, searched, have) + 1
+        searched = have
+        if stop:
+            yield view[:stop]
+            rest = have - stop
+            view[:rest] = view[stop:have]
+            have, searched = rest, rest
+        elif have == len(buffer) - 1:
+            if have >= MAX_LINE_BYTES:
+                raise UnparsableLineError(
+                    f"a line of {have} bytes and more; expected at most {MAX_LINE_BYTES}"
+                )
+            larger = bytearray(2 * len(buffer))
+            larger[:have] = view[:have]
+            buffer = larger
+            view = memoryview(buffer)
+    if have and buffer[have - 1 : have] != _NEWLINE:
+        view[have : have + 1] = _NEWLINE
+        have += 1
+    if have:
+        yield view[:have]
