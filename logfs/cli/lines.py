@@ -96,7 +96,8 @@ def appending_steps(name: str, target: Target) -> Iterator[Step]:
 
         while not is_over:
             yield take
-        file.seek(0, io.SEEK_END)  # as if it had been read: it may be the stdin of others too
+        # As if it had been read: it may be the stdin of others too.
+        file.seek(min(position, file.seek(0, io.SEEK_END)))
 
 
 def _append(target: Target, lines: Buffer, unkeyed: int) -> Lines:

@@ -1,5 +1,6 @@
 """The entry point: which commands there are, and where every error ends."""
 
+import gc
 import importlib
 import logging
 import os
@@ -14,6 +15,8 @@ from logfs.cli import failures
 from logfs.cli.meanings import MEANINGS
 from logfs.cli.terminal import logs, streams
 
+_GC_THRESHOLD = 10_000
+"""Modules that are imported are no garbage: looking for some takes a tenth of a short command."""
 _COMMANDS = {
     "mount": "mount",
     "umount": "mount",
@@ -109,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Args:
         arguments: Those behind the name of the program; None for those of the process.
     """
+    gc.set_threshold(_GC_THRESHOLD)
     if arguments is None:
         streams.prepare()
     logs.show_warnings()

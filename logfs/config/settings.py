@@ -6,7 +6,6 @@ underscores for dots. Nothing else in logfs lists the keys.
 """
 
 import dataclasses
-import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeVar
@@ -159,6 +158,8 @@ class Settings:
     @classmethod
     def _unknown(cls, key: str) -> InvalidConfigError:
         """Return the error for a key that is not in the table, with the likeliest one that is."""
+        import difflib  # only for mistakes
+
         hint = cls._hints().get(key)
         if hint is None:
             close = difflib.get_close_matches(key, cls._names(), n=1)

@@ -7,7 +7,6 @@ of FUSE, at exactly the place in question, is looked at to see whether it is dea
 import errno
 import os
 import re
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -119,6 +118,8 @@ def take_away(point: str, *, lazy: bool = False) -> None:
     Raises:
         MountError: It cannot be unmounted; the message is the system's.
     """
+    import subprocess  # only for those who unmount
+
     flags = ["-l"] if lazy else []
     command = ["umount", *flags, "--", point]
     if os.geteuid() != 0:

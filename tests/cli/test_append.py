@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from logfs.machine.mountpoints import is_local
 from logfs.types import View
 from tests.cli.conftest import Call, Mounted, command, environment, fill, open_store, run
 
@@ -83,6 +84,21 @@ def test_stdin_and_what_was_appended_as_json(data: Path) -> None:
         ],
     }
     assert run("cat", data / "orders" / "0").out == b"first\n" + NUMBERED
+
+
+def test_stdin_that_is_a_file_is_read_from_where_it_stands(data: Path, tmp_path: Path) -> None:
+    """And is read when it ends, as by any other program that shares it."""
+    script = 'read first; "$@"; cat'
+    with put(tmp_path, "in", b"a\nb\nc\n").open("rb") as file:
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", *command("append", data / "orders" / "0")],
+            check=True,
+            capture_output=True,
+            stdin=file,
+            env=environment(),
+        )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert run("cat", data / "orders" / "0").out == b"first\nb\nc\n"
 
 
 def test_nothing_is_nothing(logfs: Call, data: Path, tmp_path: Path) -> None:
@@ -326,6 +342,20 @@ def test_by_a_daemon(mounted: Mounted, tmp_path: Path) -> None:
         "logfs: stdin, line 2: unknown field 'vlaue'; "
         f"1 record appended (14B, offsets {sizes[0]} to {sizes[0]})"
     ]
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_a_file_of_the_mount_by_its_daemon(mounted: Mounted, tmp_path: Path) -> None:
+    """The daemon does not wait for itself: the command reads what the mount shows."""
+    file = put(tmp_path, "in", NUMBERED)
+    assert run("append", "--create", mounted.data / "orders" / "1", file).status == 0
+    shown = mounted.point / "orders" / "1@earliest..latest"
+    assert run("append", mounted.data / "orders" / "0", shown, shown) == (0, b"", [])
+    assert (mounted.point / "orders" / "0").read_bytes() == NUMBERED * 2
+    with shown.open("rb") as open_there, file.open("rb") as open_here:
+        assert not is_local(open_there.fileno())
+        assert is_local(open_here.fileno())
 
 
 def test_views_are_copied_from_one_directory_to_another(

@@ -1,10 +1,14 @@
 """Lines and batches in bulk through the control socket."""
 
+import os
+import socket
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
+from logfs import control
 from logfs.errors import (
     ControlError,
     NoSuchPartitionError,
@@ -18,6 +22,15 @@ from tests.fs.served import Served
 from tests.fs.world import World
 
 run = trio.to_thread.run_sync
+PLAIN = LineForm()
+ARGUMENTS = {
+    "topic": "orders",
+    "partition": 0,
+    "view": 0,
+    "key_delimiter": "",
+    "headers": [],
+    "unkeyed": 0,
+}
 
 
 @pytest.fixture
@@ -29,7 +42,7 @@ async def append(
     served: Served,
     place: tuple[str, int | None],
     data: bytes,
-    form: LineForm = LineForm(),  # noqa: B008
+    form: LineForm = PLAIN,
     *,
     unkeyed: int = 0,
     is_durable: bool = False,
@@ -106,17 +119,8 @@ async def test_places_that_are_not_there(
 async def test_requests_that_are_none(
     served: Served, payload: bytes, changes: dict[str, object]
 ) -> None:
-    arguments = {
-        "topic": "orders",
-        "partition": 0,
-        "view": 0,
-        "key_delimiter": "",
-        "headers": [],
-        "unkeyed": 0,
-        "is_durable": False,
-    }
     with pytest.raises(ControlError):
-        await served.ask("lines", payload, **{**arguments, **changes})
+        await served.ask("lines", payload, **{**ARGUMENTS, "is_durable": False, **changes})
     assert served.world.store.partition("orders", 0).log_end_offset == 0
 
 
@@ -137,3 +141,96 @@ async def test_writers_of_the_mount_go_on_meanwhile(served: Served) -> None:
     runs = [n for n, line in enumerate(lines) if line.startswith(b"bulk")]
     # The lines of one request stand together.
     assert all(len(set(lines[i : i + 500])) == 1 for i in runs if lines[i] != lines[i - 1])
+
+
+# Lines of a file that the daemon reads itself
+
+
+async def append_file(
+    served: Served, place: tuple[str, int | None], path: Path, form: LineForm = PLAIN
+) -> list[Lines]:
+    """Append a file to its end; returns what became of its lines step by step."""
+
+    def ask() -> list[Lines]:
+        found: list[Lines] = []
+        with served.daemon() as daemon, path.open("rb") as file:
+            while not found or (found[-1].accepted and found[-1].refusal is None):
+                source = (file.fileno(), sum(done.accepted for done in found))
+                found.append(daemon.append_file(place, source, form))
+        return found
+
+    return await run(ask)
+
+
+async def test_a_file(served: Served, tmp_path: Path) -> None:
+    path, lines = tmp_path / "in", [b"line %06d" % n for n in range(5000)]
+    path.write_bytes(b"\n".join(lines))
+    before = len(os.listdir("/proc/self/fd"))
+    done, end = await append_file(served, ("orders", 0), path)
+    assert done == Lines([AppendedLines(0, 5000, 0, 4999)], 60_000, None)
+    assert end == Lines([], 0, None)
+    assert await served.world.cat("orders/0") == path.read_bytes() + b"\n"
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_line_of_a_file_that_is_refused(served: Served, tmp_path: Path) -> None:
+    path = tmp_path / "in"
+    path.write_bytes(b"a\tb\nc\td\te\nf\n")
+    (done,) = await append_file(served, ("orders", 0), path, LineForm(View.TSV))
+    assert (done.records, done.accepted) == (1, 4)
+    assert str(done.refusal).startswith("line 2: more than one TAB")
+
+
+async def test_a_file_by_its_keys(served: Served, tmp_path: Path) -> None:
+    await served.ask("create", topic="many", partitions=3, config={})
+    path = tmp_path / "in"
+    path.write_bytes(b"".join(b"%d\tv\n" % n for n in range(30)))
+    done, _ = await append_file(served, ("many", None), path, LineForm(View.TSV))
+    assert done.records == 30
+    assert [row.partition for row in done.appended] == [0, 1, 2]
+
+
+async def test_what_is_no_file(served: Served) -> None:
+    reader, writer = os.pipe()
+    os.close(writer)
+
+    def ask(descriptor: int) -> None:
+        with served.daemon() as daemon:
+            daemon.append_file(("orders", 0), (descriptor, 0), PLAIN)
+
+    with pytest.raises(ControlError, match="expected a regular file"):
+        await run(ask, reader)
+    with pytest.raises(ControlError, match="expected a regular file"):
+        await served.ask("file", b"", **ARGUMENTS, position=0)
+    os.close(reader)
+
+
+async def test_a_file_that_comes_with_what_needs_none_is_closed(
+    served: Served, tmp_path: Path
+) -> None:
+    frame = control.encode_frame({"request": "status"})
+    with socket.socket(socket.AF_UNIX) as connection, (tmp_path / "in").open("w") as file:
+        connection.connect(str(served.data / "logfs.socket"))
+        counts = []
+        for descriptors in [], [file.fileno(), file.fileno()]:
+            await run(socket.send_fds, connection, [frame], descriptors)
+            assert await run(connection.recv, 1 << 16)
+            await trio.testing.wait_all_tasks_blocked()
+            counts.append(len(os.listdir("/proc/self/fd")))
+    assert counts[0] == counts[1]
+
+
+async def test_writers_of_the_mount_go_on_while_a_file_is_read(
+    served: Served, tmp_path: Path
+) -> None:
+    path, lines = tmp_path / "in", [b"line %06d" % n for n in range(500_000)]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(append_file, served, ("orders", 0), path)
+        for n in range(50):
+            await served.world.append("orders/0", b"write %d\n" % n)
+    found = (await served.world.cat("orders/0")).splitlines()
+    assert [line for line in found if line.startswith(b"write")] == [
+        b"write %d" % n for n in range(50)
+    ]
+    assert [line for line in found if line.startswith(b"line")] == lines

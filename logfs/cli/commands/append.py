@@ -47,7 +47,7 @@ _NEVER = 2**63 - 1
     "--flush-every",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Make it durable (fsync) after every N records or a few more, and at the end.",
+    help="Make it durable (fsync) after every N records or some megabytes more, and at the end.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was appended as a JSON object.")
 def append(  # noqa: PLR0913 - options
