@@ -317,7 +317,7 @@ class TopicConfig(Settings):
         """Whether the cleanup policy contains compact."""
         return CleanupPolicy.COMPACT in self.cleanup_policy
 
-    @property
+    @cached_property  # asked for by every append
     def effective_segment_bytes(self) -> int:
         """Size at which the active segment is rolled. Source: Kafka LogConfig.segmentSize."""
         internal = self.internal_segment_bytes

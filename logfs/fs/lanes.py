@@ -65,16 +65,35 @@ class Lane:
         self.always_in_thread = False
         self.releasing: trio.Event | None = None
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a change may run at once, on the loop: with ``run``, before anything awaits."""
+        return not (
+            self._quick_calls_missing
+            or self._threads
+            or self.always_in_thread
+            or self._queue.locked()
+        )
+
+    def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a change of a lane that is free: ``change`` without an await."""
+        started_s = self._clock()
+        try:
+            return call(*args)
+        finally:
+            if self._clock() - started_s > SLOW_S:
+                self._quick_calls_missing = CALM_CALLS
+
     async def change(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a call that changes the partition when its turn comes."""
-        if self._needs_thread() or self._queue.locked():
+        if not self.is_free:
             return await self._change_in_turn(call, *args)
-        return self._run(call, *args)
+        return self.run(call, *args)
 
     async def release(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run the end of an open file when its turn comes; later look-ups wait for it."""
-        if not (self._needs_thread() or self._queue.locked()):
-            return self._run(call, *args)
+        if self.is_free:
+            return self.run(call, *args)
         mine = self.releasing = trio.Event()
         try:
             return await self._change_in_turn(call, *args)
@@ -86,9 +105,9 @@ class Lane:
 
     async def look(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a call that reads a little, or takes the partition's lock; it takes no turn."""
-        if self._needs_thread() or self._queue.locked():
+        if not self.is_free:
             return await self._run_in_thread(self._reader_limit(), call, *args)
-        return self._run(call, *args)
+        return self.run(call, *args)
 
     @property
     def is_slow(self) -> bool:
@@ -153,19 +172,11 @@ class Lane:
     async def _change_in_turn(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         async with self._queue:
             if not self._needs_thread():
-                return self._run(call, *args)
+                return self.run(call, *args)
             return await self._run_in_thread(_UNLIMITED, call, *args)
 
     def _needs_thread(self) -> bool:
         return bool(self._quick_calls_missing or self._threads or self.always_in_thread)
-
-    def _run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        started_s = self._clock()
-        try:
-            return call(*args)
-        finally:
-            if self._clock() - started_s > SLOW_S:
-                self._quick_calls_missing = CALM_CALLS
 
     async def _run_in_thread(
         self, limiter: trio.CapacityLimiter, call: Callable[[*Ts], T], *args: *Ts

@@ -154,9 +154,13 @@ class OpenFiles:
         """Append lines; returns the bytes accepted, see ``LineWriter.write``."""
         file = self._files[number]
         partition = file.partition
-        accepted = await partition.lane.change(file.append, data, self._now_ms())
+        lane = partition.lane
+        if lane.is_free:  # nearly always, and a coroutine less
+            accepted = lane.run(file.append, data, self._now_ms())
+        else:
+            accepted = await lane.change(file.append, data, self._now_ms())
         if file.syncs:
-            await partition.lane.sync(file.sync)
+            await lane.sync(file.sync)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
         return accepted

@@ -33,8 +33,12 @@ class PartitionLog(AppendableLog):
     @property
     def maintenance_due(self) -> bool:
         """Whether ``maintain`` has something to do."""
-        is_dirty = self._losses.is_dirty or self._has_new_epochs
-        return self._flusher.has_sealed or self._is_lease_low or is_dirty
+        return (  # asked by every append
+            self._is_lease_low
+            or self._flusher.has_sealed
+            or self._losses.is_dirty
+            or self._has_new_epochs
+        )
 
     def maintain(self) -> None:
         """Do what others leave for later: sync sealed segments, move the lease on, save losses.

@@ -16,7 +16,7 @@ from logfs.log.producers.txnindex import AbortedTransaction, append_aborted
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles, active_indexes
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.log.writing.roll import SegmentFill, should_roll
+from logfs.log.writing.roll import should_roll
 from logfs.records._native import IndexBuilder
 from logfs.records.compression import decompress
 from logfs.records.encoded import EncodedBatch
@@ -118,17 +118,24 @@ class ActiveSegment:
         builder, bases = self.builder, self.segment.bases
         return Positions(bases[0] + builder.text, bases[1] + builder.tsv, bases[2] + builder.jsonl)
 
+    @property
+    def log_end(self) -> LogEnd:
+        """Where the next record will stand."""
+        builder, (text, tsv, jsonl) = self.builder, self.segment.bases
+        ends = Positions(text + builder.text, tsv + builder.tsv, jsonl + builder.jsonl)
+        return LogEnd(builder.next_offset, ends, builder.file_position, builder.max_timestamp)
+
     def should_roll(
         self, batch: EncodedBatch, config: TopicConfig, jitter_ms: int, now_ms: int
     ) -> bool:
         """Decide whether a batch begins a new segment. Source: Kafka LogSegment.shouldRoll."""
-        builder = self.builder
-        fill = SegmentFill(
-            self.segment.base_offset,
+        builder, indexes = self.builder, self._indexes
+        fill = (
+            builder.base_offset,
             builder.file_position,
             builder.first_timestamp,
             self._created_ms,
-            self._indexes.offset.is_full() or self._indexes.time.is_full(reserve=1),
+            indexes.offset.is_full() or indexes.time.is_full(reserve=1),
         )
         size = (len(batch.data), batch.last_offset, batch.max_timestamp)
         return should_roll(fill, config, jitter_ms, size, now_ms)

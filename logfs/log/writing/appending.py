@@ -301,13 +301,12 @@ class AppendableLog(ReplaceableLog):
     def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
         """Make sure that the lease covers what is about to be shown."""
         text, tsv, jsonl = self.snapshot.end.positions
-        for batch in batches:
-            text += batch.text_bytes
-            tsv += batch.tsv_bytes
-            jsonl += batch.jsonl_bytes
-        ends = Positions(text, tsv, jsonl)
-        if not self.lease.covers(ends):
-            self._sync_lease(self._note_lease(active.segment, ends))
+        for *_, text_bytes, tsv_bytes, jsonl_bytes in batches:
+            text += text_bytes
+            tsv += tsv_bytes
+            jsonl += jsonl_bytes
+        if not self.lease.covers((text, tsv, jsonl)):
+            self._sync_lease(self._note_lease(active.segment, Positions(text, tsv, jsonl)))
 
     @property
     def _is_lease_low(self) -> bool:
@@ -317,14 +316,13 @@ class AppendableLog(ReplaceableLog):
         self, active: ActiveSegment, now_ms: int, aborted: AbortedTransaction | None = None
     ) -> None:
         old = self.snapshot
-        builder = active.builder
-        end = LogEnd(builder.next_offset, active.ends, builder.file_position, builder.max_timestamp)
+        end = active.log_end
         unstable = self._producers.unstable
         if aborted is None and unstable == old.unstable:
-            self.snapshot = old._replace(end=end)
+            self.snapshot = old.moved(end)
         else:
             known = old.aborted if aborted is None else (*old.aborted, aborted)
-            self.snapshot = old._replace(end=end).with_transactions(known, unstable)
+            self.snapshot = old.moved(end).with_transactions(known, unstable)
         self.last_modified_ms = now_ms
         if self.unflushed_since_ms is None:
             self.unflushed_since_ms = now_ms

@@ -11,6 +11,7 @@ from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.types import Positions
 
 LEASE_BYTES = 256 * 1024 * 1024
+_LOW_BYTES = LEASE_BYTES // 2
 NO_BOOT = bytes(8)
 """In place of a boot id: whatever the machine did since, bytes that were shown may be lost."""
 
@@ -26,16 +27,18 @@ class Lease:
         self._table = table
         self._boot = boot
         self._noted = bound
+        self._low = _moved(bound, -_LOW_BYTES)
         self.bound = bound
 
-    def covers(self, ends: Positions) -> bool:
+    def covers(self, ends: Positions | tuple[int, int, int]) -> bool:
         """Whether positions up to ``ends`` may be shown."""
         bound = self.bound
         return ends[0] <= bound[0] and ends[1] <= bound[1] and ends[2] <= bound[2]
 
     def is_low(self, ends: Positions) -> bool:
         """Whether it is time to move it on, before an append has to wait for that."""
-        return not self.covers(_moved(ends, LEASE_BYTES // 2))
+        low = self._low
+        return ends[0] > low[0] or ends[1] > low[1] or ends[2] > low[2]
 
     def open_entry(self, segment: Segment) -> TableEntry:
         """Return the table entry of the segment that is appended to."""
@@ -67,6 +70,7 @@ class Lease:
         """Make a bound that was noted durable, from then on it counts."""
         self._table.sync()
         self.bound = noted
+        self._low = _moved(noted, -_LOW_BYTES)
 
 
 def _moved(ends: Positions, length: int) -> Positions:

@@ -122,13 +122,16 @@ class LineWriter:
         if not encoded.batches:
             return 0, encoded.refusal
         try:
-            appended = self._append_encoded(file, encoded, now_ms)
+            if file is None:
+                appended = self._log.append(encoded.batches, now_ms)
+            else:
+                appended = self._append_encoded(file, encoded, now_ms)
         except OSError as error:
             return 0, error
         return encoded.ends[appended - 1], encoded.refusal
 
-    def _append_encoded(self, file: UnfinishedFile | None, encoded: Encoded, now_ms: int) -> int:
-        if file is None or not file.line:
+    def _append_encoded(self, file: UnfinishedFile, encoded: Encoded, now_ms: int) -> int:
+        if not file.line:
             return self._log.append(encoded.batches, now_ms)
         first = encoded.batches[0]
         self._log.check_writable()

@@ -22,7 +22,7 @@ class SegmentFill(NamedTuple):
 
 
 def should_roll(
-    fill: SegmentFill,
+    fill: SegmentFill | tuple[int, int, int, int, bool],
     config: TopicConfig,
     jitter_ms: int,
     batch: tuple[int, int, int],
@@ -31,7 +31,7 @@ def should_roll(
     """Decide whether a batch begins a new segment; an empty segment always takes it (KAFKA-6388).
 
     Args:
-        fill: The active segment.
+        fill: The active segment; every append asks, and a plain tuple is made in no time.
         config: The topic's configuration.
         jitter_ms: Taken off ``segment.ms``, so that the segments of many partitions do not roll at
             the same moment; drawn once per segment.
@@ -39,14 +39,15 @@ def should_roll(
         now_ms: The clock, for segments whose records have no timestamps.
     """
     size_bytes, last_offset, max_timestamp = batch
-    if fill.size_bytes == 0:
+    base_offset, filled_bytes, first_timestamp, created_ms, is_index_full = fill
+    if filled_bytes == 0:
         return False
-    if fill.size_bytes > config.effective_segment_bytes - size_bytes:
+    if filled_bytes > config.effective_segment_bytes - size_bytes:
         return True
-    if fill.first_timestamp >= 0:
-        waited_ms = max_timestamp - fill.first_timestamp
+    if first_timestamp >= 0:
+        waited_ms = max_timestamp - first_timestamp
     else:
-        waited_ms = now_ms - fill.created_ms
+        waited_ms = now_ms - created_ms
     if waited_ms > config.max_segment_ms - jitter_ms:
         return True
-    return fill.is_index_full or not 0 <= last_offset - fill.base_offset <= MAX_RELATIVE_OFFSET
+    return is_index_full or not 0 <= last_offset - base_offset <= MAX_RELATIVE_OFFSET
