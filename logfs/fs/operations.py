@@ -228,7 +228,8 @@ class Operations(pyfuse3.Operations):
     @answered
     async def write(self, fh: int, off: int, buf: bytes) -> int:
         """Append; the offset says where the file ended when the kernel last looked."""
-        return await self.files.write(fh, buf)
+        accepted = self.files.write_now(fh, buf)
+        return await self.files.write(fh, buf) if accepted is None else accepted
 
     @answered
     async def flush(self, fh: int) -> None:

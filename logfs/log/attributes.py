@@ -27,6 +27,9 @@ class Ownership(NamedTuple):
     gid: int | None = None
 
 
+_NOTHING_SET = Ownership()
+
+
 class Attributes:
     """The remembered attributes of all topics and partitions. One owner."""
 
@@ -36,7 +39,9 @@ class Attributes:
 
     def get(self, topic: str, partition: int | None) -> Ownership:
         """Return what was set for a topic, or for one of its partitions."""
-        return self._entries.get(_key(topic, partition), Ownership())
+        if not self._entries:  # asked by every stat(2)
+            return _NOTHING_SET
+        return self._entries.get(_key(topic, partition), _NOTHING_SET)
 
     def all(self) -> list[tuple[str, int | None, Ownership]]:
         """Return what was set: topic, partition or None, attributes."""

@@ -11,7 +11,6 @@ from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.types import Positions
 
 LEASE_BYTES = 256 * 1024 * 1024
-_LOW_BYTES = LEASE_BYTES // 2
 NO_BOOT = bytes(8)
 """In place of a boot id: whatever the machine did since, bytes that were shown may be lost."""
 
@@ -27,8 +26,7 @@ class Lease:
         self._table = table
         self._boot = boot
         self._noted = bound
-        self._low = _moved(bound, -_LOW_BYTES)
-        self.bound = bound
+        self._set_bound(bound)
 
     def covers(self, ends: Positions | tuple[int, int, int]) -> bool:
         """Whether positions up to ``ends`` may be shown."""
@@ -69,8 +67,11 @@ class Lease:
     def sync(self, noted: Positions) -> None:
         """Make a bound that was noted durable, from then on it counts."""
         self._table.sync()
-        self.bound = noted
-        self._low = _moved(noted, -_LOW_BYTES)
+        self._set_bound(noted)
+
+    def _set_bound(self, bound: Positions) -> None:
+        self.bound = bound
+        self._low = _moved(bound, -LEASE_BYTES // 2)  # every append asks whether it is there
 
 
 def _moved(ends: Positions, length: int) -> Positions:

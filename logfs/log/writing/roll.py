@@ -44,10 +44,7 @@ def should_roll(
         return False
     if filled_bytes > config.effective_segment_bytes - size_bytes:
         return True
-    if first_timestamp >= 0:
-        waited_ms = max_timestamp - first_timestamp
-    else:
-        waited_ms = now_ms - created_ms
+    waited_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - created_ms
     if waited_ms > config.max_segment_ms - jitter_ms:
         return True
     return is_index_full or not 0 <= last_offset - base_offset <= MAX_RELATIVE_OFFSET
