@@ -12,7 +12,7 @@ WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 ARGS :=
 
 .PHONY: help demo test test-fast check format bench bench-peers bench-record plot install uninstall clean
-.PHONY: system-packages kafka spark
+.PHONY: system-packages kafka spark connector
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -20,7 +20,7 @@ help: ## list the targets
 demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 	@$(WITH_VENV) bash examples/demo.sh
 
-test: kafka spark ## all tests, those with a Kafka broker and with Spark too
+test: connector ## all tests, those with a Kafka broker and with Spark too
 	@.ci/system-packages programs
 	@.ci/system-packages systemd
 	@$(WITH_VENV) python -m pytest $(ARGS)
@@ -40,7 +40,7 @@ format: $(VENV)/.installed ## format, and mend what lint can mend
 bench: system-packages spark $(VENV)/.installed-bench ## the budgets, measured
 	@$(WITH_VENV) python -m benchmarks $(ARGS)
 
-bench-peers: kafka spark $(VENV)/.installed-bench ## the same beside a Kafka broker, its tools and kcat
+bench-peers: connector $(VENV)/.installed-bench ## the same beside a Kafka broker, its tools and kcat
 	@.ci/system-packages peers
 	@$(WITH_VENV) python -m benchmarks --peers $(ARGS)
 
@@ -74,6 +74,10 @@ kafka: $(VENV)/.installed
 spark: $(VENV)/.installed-spark
 	@.ci/system-packages spark
 
+# Spark's own Kafka source and sink, and a broker for them.
+connector: kafka spark
+	@$(PYTHON) -m tests.spark.connector.jars
+
 # The package is installed editable: what changes in Python counts at once, these need a new build.
 $(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records/*., pyx pxi h))
 	@.ci/system-packages
@@ -92,5 +96,5 @@ $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.installed
 
 $(VENV)/.installed-spark: pyproject.toml | $(VENV)/.installed
 	@echo "logfs: installing PySpark, about a minute the first time"
-	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark,bench]'
+	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark-dev,bench]'
 	@touch $@

@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -40,9 +40,13 @@ def version() -> str:
 
 def jars_directory() -> Path:
     """Return where the jars are, or will be."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     checksum = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
-    return cache / "logfs" / f"kafka-{version()}-{checksum}"
+    return cache() / f"kafka-{version()}-{checksum}"
+
+
+def cache() -> Path:
+    """Return where jars are kept between runs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "logfs"
 
 
 def install() -> Path:
@@ -51,20 +55,38 @@ def install() -> Path:
     Raises:
         MissingError: Maven is missing or could not fetch them.
     """
-    directory = jars_directory()
+    return fill(jars_directory(), POM)
+
+
+def fill(directory: Path, pom: Path, finish: Callable[[Path], None] | None = None) -> Path:
+    """Fetch the jars that a pom names, unless they are there.
+
+    Args:
+        directory: Their folder.
+        pom: Names them.
+        finish: Gets the folder before it counts as being there, under another name.
+
+    Returns:
+        The folder.
+
+    Raises:
+        MissingError: Maven is missing or could not fetch them.
+    """
     if directory.is_dir():
         return directory
     maven = shutil.which("mvn")
     if maven is None:
         raise MissingError("mvn is missing: run .ci/system-packages kafka")
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="kafka-", dir=directory.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix="jars-", dir=directory.parent) as folder:
         filled = Path(folder) / "jars"
-        command = [maven, "--batch-mode", "--quiet", "--file", str(POM)]
+        command = [maven, "--batch-mode", "--quiet", "--file", str(pom)]
         command += ["dependency:copy-dependencies", f"-DoutputDirectory={filled}"]
         result = subprocess.run(command, check=False, stdin=subprocess.DEVNULL)
         if result.returncode:
             raise MissingError(f"{' '.join(command)} ended with {result.returncode}")
+        if finish is not None:
+            finish(filled)
         try:
             filled.rename(directory)
         except OSError:

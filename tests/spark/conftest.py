@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.spark.connector import jars
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -23,7 +25,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
-    """A session on two cores of this machine, which needs no network."""
+    """A session on two cores; it knows Spark's own Kafka source, if it is there."""
     directory = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as patch:
         # What the JVM starts with; its workers inherit it, other tests do not. A host name that
@@ -46,6 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.warehouse.dir", str(directory / "warehouse"))
             .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={directory}")
+            .config("spark.jars", jars.connector() if jars.jars_directory().is_dir() else "")
             .getOrCreate()
         )
     session.sparkContext.setLogLevel("ERROR")
