@@ -1,17 +1,49 @@
-"""The native module; everything else about the build stands in pyproject.toml."""
+"""The native modules; everything else about the build stands in pyproject.toml."""
 
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
-setup(
-    ext_modules=cythonize(
-        Extension(
-            "logfs.records._native",
-            ["logfs/records/_native.pyx"],
-            depends=[str(p) for s in ("h", "pxi") for p in Path("logfs/records").glob(f"*.{s}")],
-            extra_compile_args=["-O3"],
-        ),
-    ),
-)
+
+def fuse_flags() -> list[str] | None:
+    """Return what the compiler needs to find the headers of libfuse; None if they are not there."""
+    command = ["pkg-config", "--cflags", "fuse3"]
+    try:
+        found = subprocess.run(command, check=True, capture_output=True, text=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return shlex.split(found.stdout)
+
+
+def extensions() -> list[Extension]:
+    """Return what is to be built here."""
+    records = Extension(
+        "logfs.records._native",
+        ["logfs/records/_native.pyx"],
+        depends=[str(p) for s in ("h", "pxi") for p in Path("logfs/records").glob(f"*.{s}")],
+        extra_compile_args=["-O3"],
+    )
+    flags = fuse_flags()
+    if flags is None:
+        sys.stderr.write(
+            "logfs: no headers of libfuse (pkg-config fuse3; Debian: libfuse3-dev): built without "
+            "FUSE passthrough\n"
+        )
+        return cythonize(records)
+    # No Python module, but a library that is loaded into the process in front of pyfuse3.
+    hooks = Extension(
+        "logfs.fs._hooks",
+        [str(path) for path in sorted(Path("logfs/fs/native").glob("*.c"))],
+        depends=[str(path) for path in Path("logfs/fs/native").glob("*.h")],
+        extra_compile_args=["-O2", *flags],
+        libraries=["dl"],
+        optional=True,
+    )
+    return [*cythonize(records), hooks]
+
+
+setup(ext_modules=extensions())

@@ -297,6 +297,9 @@ class FakeFile:
     def inode(self) -> int:
         return id(self._node)
 
+    def fileno(self) -> int:
+        return -1
+
     def pread_into(self, buffer: memoryview, position: int) -> int:
         with self._using("pread", len(buffer)):
             return self._fill(buffer, position)

@@ -29,7 +29,7 @@ class Status(NamedTuple):
     Attributes:
         data: The data directory.
         daemon: What the daemon says of itself: pid, mountpoint, options, started_ms, version,
-            was_clean; of a read-only mount less. None if there is none.
+            was_clean, sealed_files; of a read-only mount less. None if there is none.
         metrics: Those of the daemon that are not of single partitions; None if it was not asked.
         is_read_only: The daemon changes nothing.
         is_foreign: Somebody else has the directory: a broker, a job, another command.

@@ -45,6 +45,10 @@ class PosixFile:
         except OSError as error:
             raise self._named(error) from None
 
+    def fileno(self) -> int:
+        """See ``vfs.File``."""
+        return self._descriptor
+
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """See ``vfs.File``."""
         size = len(buffer)

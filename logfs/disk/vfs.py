@@ -51,6 +51,10 @@ class File(Protocol):
         """Return which file is open, as ``FileStat`` has it: another one may have the name now."""
         ...
 
+    def fileno(self) -> int:
+        """Return the descriptor, for the kernel to read the file by itself; -1 if it has none."""
+        ...
+
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """Fill a buffer from a position.
 

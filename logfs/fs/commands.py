@@ -1,7 +1,8 @@
 """What can be asked of the daemon through its control socket.
 
     status                                     pid, version, data directory, mount point, options,
-                                               since when, whether the stop before was clean
+                                               since when, whether the stop before was clean,
+                                               how sealed files are read
     metrics                                    the metrics that are not of single topics, by name
     prometheus                                 all metrics; the payload is Prometheus text
     topics                                     numbers of partitions by topic
@@ -142,7 +143,7 @@ class Commands:
         return await command(Request(header, payload, say, descriptor))
 
     async def _status(self, _request: Request) -> object:
-        return dict(self._facts)
+        return {**self._facts, "sealed_files": self._operations.passthrough.describe()}
 
     async def _metrics(self, _request: Request) -> object:
         return await trio.to_thread.run_sync(self.metrics.summary)

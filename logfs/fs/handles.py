@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
-from logfs.fs.errnos import RefusedError, StaleError
+from logfs.fs.errnos import RefusedError
 from logfs.fs.nodes import (
     DirectoryNode,
     FileNode,
@@ -18,8 +18,10 @@ from logfs.fs.nodes import (
     PlainNode,
     RangeNode,
     RawNode,
+    SealedNode,
 )
 from logfs.fs.partitions import Partition
+from logfs.fs.passthrough import Passthrough
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.resolve import Resolved
@@ -107,10 +109,7 @@ def open_reader(node: FileNode) -> Reader:
         case MetaNode():
             reader = BytesFile(node.text())
         case RawNode():
-            try:
-                reader = RawFile(log.disk, node.path())
-            except FileNotFoundError as error:
-                raise StaleError(f"{node.path()} has been removed") from error
+            reader = node.open()
         case _:
             raise TypeError(f"{type(node).__name__} cannot be read")
     reader.may_block = False
@@ -129,6 +128,7 @@ class OpenFile:
         partition: Whose file it is.
         reader: Reads it; None if it is open for writing only.
         is_cached: The kernel keeps what it reads.
+        is_passed: The kernel reads it itself; see ``passthrough``.
         syncs: Every write is to be durable when it returns.
         waiting: Set when the read that waits for the disk in a thread is done; None if none does.
     """
@@ -140,6 +140,7 @@ class OpenFile:
         "_writer",
         "appends",
         "is_cached",
+        "is_passed",
         "node",
         "partition",
         "reader",
@@ -152,6 +153,7 @@ class OpenFile:
         self.node = node
         self.partition: Partition = node.partition
         self.is_cached = node.is_cached and not node.is_damaged
+        self.is_passed = False
         self.appends = mode != os.O_RDONLY and bool(flags & os.O_APPEND)
         self.syncs = syncs or bool(flags & os.O_DSYNC)
         self.reader = open_reader(node) if mode != os.O_WRONLY else None
@@ -177,6 +179,20 @@ class OpenFile:
     def ends_a_line(self) -> bool:
         """Whether closing it has to do something about an unfinished line."""
         return self._writer is not None
+
+    def pass_through(self, passthrough: Passthrough) -> None:
+        """Leave the reading to the kernel if it is a sealed file, and if it can be."""
+        node, reader = self.node, self.reader
+        if not (isinstance(node, SealedNode) and isinstance(reader, RawFile)):
+            return
+        if not self.is_cached or node.stays_cached:
+            return
+        self.is_passed = passthrough.hold(node.ino, reader.fileno())
+        if self.is_passed:
+            self.reader = None
+            reader.close()
+        else:
+            node.stays_cached = True
 
     def append(self, data: bytes, now_ms: int) -> int:
         """Append lines; see ``LineWriter.write``."""

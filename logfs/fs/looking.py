@@ -62,6 +62,7 @@ def option_words(options: MountOptions) -> list[str]:
         "ro": options.read_only,
         "allow_other": options.allow_other,
         "create": options.create,
+        "no_passthrough": options.no_passthrough,
         "sync": options.sync,
     }
     words = [word for word, is_set in flags.items() if is_set]

@@ -25,9 +25,12 @@ import trio
 
 from logfs import __version__
 from logfs.disk.posix import PosixDisk
+from logfs.disk.vfs import Disk
 from logfs.errors import LockedError, MountError
+from logfs.fs import hooks
 from logfs.fs.commands import Commands
 from logfs.fs.following import Cache, open_cache
+from logfs.fs.hooks import Hooks
 from logfs.fs.kernel import KernelCache
 from logfs.fs.listening import ControlServer, forget_socket, listen
 from logfs.fs.looking import option_words
@@ -36,6 +39,7 @@ from logfs.fs.metrics.watching import listening, shown
 from logfs.fs.nodes import Ownership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions
+from logfs.fs.passthrough import Passthrough
 from logfs.fs.supervision import Supervisor
 from logfs.fs.topics import DEFAULT_UMASK
 from logfs.fs.tree import Tree
@@ -160,7 +164,11 @@ def _open(
 
 
 def make_operations(
-    store: LogStore, options: MountOptions, clock: Clock, time_zone: tzinfo = LOCAL_ZONE
+    store: LogStore,
+    options: MountOptions,
+    clock: Clock,
+    time_zone: tzinfo = LOCAL_ZONE,
+    loaded_hooks: Hooks | None = None,
 ) -> Operations:
     """Put a file system together over a store; dates without a zone are of ``time_zone``."""
     ownership = Ownership(
@@ -170,7 +178,7 @@ def make_operations(
         DEFAULT_UMASK if options.umask is None else options.umask,
     )
     tree = Tree(store, ownership, time_zone, clock, options.isolation_level)
-    return Operations(store, tree, options, clock)
+    return Operations(store, tree, options, clock, loaded_hooks)
 
 
 def kernel_options(data: str, options: MountOptions) -> set[str]:
@@ -215,7 +223,10 @@ def _mount(
     metrics: socket.socket | None,
 ) -> int:
     data, point = where
-    operations = make_operations(store, options, clock)
+    loaded_hooks = hooks.loaded()
+    if loaded_hooks is not None:
+        loaded_hooks.want_passthrough(wanted=not options.no_passthrough)
+    operations = make_operations(store, options, clock, loaded_hooks=loaded_hooks)
     _take_place(point)
     try:
         pyfuse3.init(operations, point, kernel_options(data, options))
@@ -241,7 +252,9 @@ def _mount(
         commands = Commands(store, operations, KernelCache(), clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
         with shown(metrics, options.metrics, commands.metrics, point):
-            trio.run(_serve, operations, point, ControlServer(commands), listener, supervisor)
+            trio.run(
+                _serve, operations, store, point, ControlServer(commands), listener, supervisor
+            )
         is_served = True
     except Exception:
         logger.exception("serving %s ended; the mount stays until it is unmounted", point)
@@ -254,6 +267,7 @@ def _mount(
 
 async def _serve(
     operations: Operations,
+    store: LogStore,
     point: str,
     server: ControlServer,
     listener: socket.socket | None,
@@ -265,7 +279,7 @@ async def _serve(
         nursery.start_soon(_stop_on_signal, operations, supervisor)
         nursery.start_soon(operations.upkeep.run)
         nursery.start_soon(supervisor.beat)
-        nursery.start_soon(_announce, point, supervisor)
+        nursery.start_soon(_announce, operations, store, point, supervisor)
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
         supervisor.stopping()
         nursery.cancel_scope.cancel()
@@ -282,14 +296,31 @@ async def _stop_on_signal(operations: Operations, supervisor: Supervisor) -> Non
             pyfuse3.terminate()
 
 
-async def _announce(point: str, supervisor: Supervisor) -> None:
+async def _announce(
+    operations: Operations, store: LogStore, point: str, supervisor: Supervisor
+) -> None:
     try:
         await trio.to_thread.run_sync(_look, point, abandon_on_cancel=True)
     except OSError as error:
         logger.warning("the mount went away before it was ready: %s", error)
         return
+    _try_passthrough(operations.passthrough, store.disk)
+    how = operations.passthrough.describe()
+    logger.info("sealed files are read by: %s", how, extra={"fields": {"sealed_files": how}})
     logger.info("%s is mounted", point, extra={"fields": {"event": "mounted"}})
     supervisor.ready(f"serving {point}")
+
+
+def _try_passthrough(passthrough: Passthrough, disk: Disk) -> None:
+    """Find out with the first file that is there; if there is none, the first open will."""
+    for name in (names.LOCK_FILE, names.META_PROPERTIES):
+        try:
+            file = disk.open(name)
+        except OSError:
+            continue
+        passthrough.probe(file.fileno())
+        file.close()
+        return
 
 
 def _look(point: str) -> None:

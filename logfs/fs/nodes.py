@@ -8,6 +8,7 @@ No pyfuse3, no awaiting. ``attributes`` reads memory only, but of nodes that say
 
 import json
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
@@ -18,6 +19,7 @@ from logfs.fs.partitions import Partition
 from logfs.log.attributes import Attributes as Remembered
 from logfs.log.meta import partition_meta
 from logfs.log.reading.address import AtByte
+from logfs.log.reading.files import RawFile
 from logfs.log.reading.resolve import Resolved, growing_end
 from logfs.types import View
 
@@ -323,18 +325,24 @@ class FixedNode(FileNode):
 
 
 class MetaNode(FileNode):
-    """The facts about a partition, as JSON. Its bytes are those of the moment it is opened."""
+    """The facts about a partition, as JSON. Its bytes are those of the moment it is opened.
+
+    ``of_mount`` tells what is said of the mount as well.
+    """
 
     entry_timeout_s = NAMES_S
     asks_disk = True
     reads_log = False
 
-    def __init__(self, partition: Partition, ownership: Ownership) -> None:
+    def __init__(
+        self, partition: Partition, ownership: Ownership, of_mount: Callable[[], dict[str, object]]
+    ) -> None:
         super().__init__("meta", partition, ownership)
+        self._of_mount = of_mount
 
     def text(self) -> bytes:
         """Return the JSON."""
-        meta = partition_meta(self._partition.log, self._partition.level)
+        meta = partition_meta(self._partition.log, self._partition.level) | self._of_mount()
         return (json.dumps(meta, indent=2, ensure_ascii=False) + "\n").encode()
 
     def size(self) -> int:
@@ -360,6 +368,17 @@ class RawNode(FileNode):
         """Return where the file is now, below the data directory."""
         return f"{self._partition.log.directory}/{self.name}"
 
+    def open(self) -> RawFile:
+        """Open it.
+
+        Raises:
+            StaleError: It has been removed.
+        """
+        try:
+            return RawFile(self._partition.log.disk, self.path())
+        except FileNotFoundError as error:
+            raise StaleError(f"{self.path()} has been removed") from error
+
     def size(self) -> int:
         """Return the length in bytes; asks the disk."""
         return self._stat().size
@@ -376,7 +395,11 @@ class RawNode(FileNode):
 
 
 class SealedNode(RawNode):
-    """A file of a sealed segment."""
+    """A file of a sealed segment.
+
+    Attributes:
+        stays_cached: The kernel has been told to cache it, so it cannot be passed through any more.
+    """
 
     attr_timeout_s = CACHED_S
     asks_disk = False
@@ -390,10 +413,23 @@ class SealedNode(RawNode):
         ownership: Ownership,
         rewrites: int = 0,
     ) -> None:
-        # A file that is rewritten under its name is another inode.
+        # A file that is rewritten under its name, or replaced, is another inode.
         super().__init__(partition, name, ownership)
-        self.key += f" {found.size} {found.mtime_ms} {rewrites}"
+        self.key += f" {found.inode} {found.size} {found.mtime_ms} {rewrites}"
+        self.stays_cached = False
         self._found = found
+
+    def open(self) -> RawFile:
+        """Open the file that was found when the name was looked up.
+
+        Raises:
+            StaleError: It has been removed or replaced since.
+        """
+        file = super().open()
+        if file.inode() != self._found.inode or file.size() != self._found.size:
+            file.close()
+            raise StaleError(f"{self.path()} has been replaced")
+        return file
 
     def _stat(self) -> FileStat:
         return self._found

@@ -35,9 +35,12 @@ from logfs.fs.errnos import (
     Translator,
 )
 from logfs.fs.handles import HandleTable, OpenDirectory
+from logfs.fs.hooks import Hooks
 from logfs.fs.inodes import InodeTable
+from logfs.fs.interrupts import Interrupts
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.options import MountOptions
+from logfs.fs.passthrough import Passthrough
 from logfs.fs.replies import make_entry, make_statvfs
 from logfs.fs.rules import check_open, partition_to_make, refusal
 from logfs.fs.serving import OpenFiles
@@ -63,7 +66,14 @@ class Operations(pyfuse3.Operations):
 
     supports_dot_lookup = False
 
-    def __init__(self, store: LogStore, tree: Tree, options: MountOptions, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        tree: Tree,
+        options: MountOptions,
+        clock: Clock,
+        hooks: Hooks | None = None,
+    ) -> None:
         super().__init__()
         self.translator = Translator()
         self.requests = Requests()
@@ -77,7 +87,12 @@ class Operations(pyfuse3.Operations):
         self.directories: HandleTable[OpenDirectory] = HandleTable()
         self.upkeep = Upkeep(store, tree, self.changes.lock, clock)
         self.waiting = Waiting()
-        self.files = OpenFiles(store, tree, self.upkeep, clock, syncs=options.sync)
+        self.interrupts = Interrupts(hooks)
+        self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
+        tree.meta_of_mount = lambda: {"sealed_files": self.passthrough.describe()}
+        self.files = OpenFiles(
+            store, tree, self.upkeep, self.passthrough, clock, syncs=options.sync
+        )
 
     # Names and attributes
 
@@ -368,9 +383,11 @@ class Operations(pyfuse3.Operations):
         return entry
 
     async def _open(self, node: FileNode, flags: int) -> FileInfo:
-        number, is_cached = await self.files.open(node, flags)
+        number, file = await self.files.open(node, flags)
+        if file.is_passed:
+            self.passthrough.attach(node.ino, number)
         # keep_cache always: an open without it would drop the pages of everybody who has it open.
-        return FileInfo(fh=number, direct_io=not is_cached, keep_cache=True)
+        return FileInfo(fh=number, direct_io=not file.is_cached, keep_cache=True)
 
     async def _look(self, inode: int, call: Callable[[Node, *Ts], T], *args: *Ts) -> T:
         """Ask something about a node that may have to wait for its disk."""

@@ -13,6 +13,8 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
                        high_watermark, up to the high watermark
     metrics=ADDRESS    metrics for Prometheus: a port of this machine, HOST:PORT, or the path of a
                        socket; also whether the mount answers, under /healthz
+    no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
+                       also where the kernel could read them itself (Linux 6.9, CAP_SYS_ADMIN)
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
     config=FILE        more of these from a file, as --config-file; what stands here counts more
@@ -59,6 +61,7 @@ _REFUSED = {
 _FLAGS = {
     "allow_other": "allow_other",
     "create": "create",
+    "no_passthrough": "no_passthrough",
     "ro": "read_only",
     "sync": "sync",
 }
@@ -74,6 +77,7 @@ class MountOptions:
         gid: Group by default; None for that of whoever runs the daemon.
         umask: Bits missing in the modes by default; None for 022.
         create: ``>>`` on a missing partition makes it.
+        no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
         cache_dir: Where a read-only mount keeps what is to outlast it; None for the default.
@@ -92,6 +96,7 @@ class MountOptions:
     gid: int | None = None
     umask: int | None = None
     create: bool = False
+    no_passthrough: bool = False
     read_only: bool = False
     sync: bool = False
     cache_dir: str | None = None

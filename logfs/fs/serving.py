@@ -14,6 +14,7 @@ from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.handles import HandleTable, OpenFile, Reader
 from logfs.fs.nodes import FileNode, MetaNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
+from logfs.fs.passthrough import Passthrough
 from logfs.fs.tasks import Upkeep
 from logfs.fs.tree import Tree
 from logfs.log.following.followed import FollowedLog
@@ -40,16 +41,25 @@ class OpenFiles:
         store: Loads partitions anew.
         tree: Whose recent answers are dropped when they turn out to be stale.
         upkeep: Told of partitions that want maintenance.
+        passthrough: Has the kernel read what it can read itself.
         clock: The clocks.
         syncs: Every write is to be durable when it returns (mount option ``sync``).
     """
 
     def __init__(
-        self, store: LogStore, tree: Tree, upkeep: Upkeep, clock: Clock, *, syncs: bool
+        self,
+        store: LogStore,
+        tree: Tree,
+        upkeep: Upkeep,
+        passthrough: Passthrough,
+        clock: Clock,
+        *,
+        syncs: bool,
     ) -> None:
         self._store = store
         self._tree = tree
         self._upkeep = upkeep
+        self._passthrough = passthrough
         self._clock = clock
         self._now_ms = clock.now_ms
         self._monotonic_s = clock.monotonic_s
@@ -61,11 +71,11 @@ class OpenFiles:
         """Return the files that are open. Any thread."""
         return self._files.all()
 
-    async def open(self, node: FileNode, flags: int) -> tuple[int, bool]:
+    async def open(self, node: FileNode, flags: int) -> tuple[int, OpenFile]:
         """Open a file whose flags have been found to be allowed.
 
         Returns:
-            Its number, and whether the kernel may keep what it reads.
+            Its number, and the file.
 
         Raises:
             StaleError, DeletedError: What the name was resolved to is gone; it may be looked up
@@ -89,7 +99,8 @@ class OpenFiles:
             partition.leave(node.reads_log)
             self._tree.recent.drop(node)
             raise
-        return self._files.add(file), file.is_cached
+        file.pass_through(self._passthrough)
+        return self._files.add(file), file
 
     async def read(self, number: int, offset: int, size: int) -> bytes | bytearray | memoryview:
         """Read; the answer is good until the next await.
@@ -198,6 +209,8 @@ class OpenFiles:
             else:
                 await lane.look(file.close, 0)
         finally:
+            if file.is_passed:
+                self._passthrough.release(file.node.ino)
             file.partition.leave(file.node.reads_log)
 
     async def close_all(self) -> None:

@@ -87,6 +87,7 @@ class Tree:
         root: The directory of the topics.
         segments: The directory ``.segments``.
         time_zone: Zone of dates and times that name none.
+        meta_of_mount: Tells what ``.meta`` says of the mount; to be set before it is looked up.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Tree:
         self._store = store
         self.ownership = ownership
         self.time_zone = time_zone
+        self.meta_of_mount: Callable[[], dict[str, object]] = dict
         self._clock = clock
         self._level = level
         self._started_ms = clock.now_ms()
@@ -214,7 +216,7 @@ class Tree:
         if view is not None:
             node = PlainNode(partition, view, self.ownership)
         elif address.view is Suffix.META:
-            node = MetaNode(partition, self.ownership)
+            node = MetaNode(partition, self.ownership, self.meta_of_mount)
         else:
             raise UnknownNameError(f"{name!r}: {address.view} is not there yet")
         topic.plain[name.encode()] = node

@@ -283,6 +283,9 @@ def _check_data(wish: Wish) -> None:
 
 
 def _serve(wish: Wish, ready: "Callable[[], None] | None") -> int:
+    from logfs.fs import hooks
+
+    hooks.load()
     from logfs.fs.mount import run_mount
     from logfs.fs.supervision import Supervisor
 

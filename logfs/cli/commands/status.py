@@ -121,6 +121,8 @@ def _print_json(found: "Status") -> None:
 def _show(found: "Status", *, every: bool) -> None:
     click.echo(f"data    {found.data} ({format_bytes(found.free_bytes)} free)")
     click.echo(f"daemon  {_daemon(found)}")
+    if found.daemon is not None and "sealed_files" in found.daemon:
+        click.echo(f"        sealed files: {found.daemon['sealed_files']}")
     for word, text in describe_activity(found.metrics or {}):
         click.echo(f"        {word}: {text}")
     click.echo()

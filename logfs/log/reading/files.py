@@ -226,6 +226,14 @@ class RawFile:
         """Return its length now."""
         return self._file.size()
 
+    def inode(self) -> int:
+        """Return which file of the disk it is."""
+        return self._file.inode()
+
+    def fileno(self) -> int:
+        """Return the descriptor, for the kernel to read it by itself; -1 if it has none."""
+        return self._file.fileno()
+
     def read_into(self, out: memoryview, offset: int) -> int:
         """Read bytes from an offset; 0 at the end."""
         self.would_block = False

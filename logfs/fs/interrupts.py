@@ -1,0 +1,77 @@
+"""Signals for programs that wait for an answer.
+
+The kernel tells the daemon of them (FUSE_INTERRUPT), and a program in the kernel cannot even be
+killed until its request is answered. pyfuse3 does not pass this on; the hooks do.
+
+    with interrupts.watched() as interrupted:   # in a handler, before its first await
+        ...                                     # wait for what was asked for or interrupted.wait()
+
+A handler that is interrupted answers EINTR (``InterruptedWaitError``); another answer is allowed as
+well. Without the hooks nothing is told: ``is_told`` says so, and who waits has to look for himself.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import trio
+
+
+class Kernel(Protocol):
+    """What it takes; see ``hooks.Hooks``."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the mount goes through the hooks."""
+
+    def request(self) -> int:
+        """Return the number of the request whose handler has just begun."""
+
+    def on_interrupt(self, interrupted: Callable[[int], None]) -> None:
+        """Have a function called with the number of each request that is interrupted."""
+
+
+class Interrupts:
+    """The requests that wait, by their numbers. Event loop only.
+
+    Args:
+        kernel: The hooks; None where they were not built.
+    """
+
+    def __init__(self, kernel: Kernel | None) -> None:
+        self._kernel = kernel
+        self._waiting: dict[int, trio.Event] = {}
+        if kernel is not None:
+            kernel.on_interrupt(self._interrupted)
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether a watched request learns of signals."""
+        return self._kernel is not None and self._kernel.is_active
+
+    @contextmanager
+    def watched(self) -> Iterator[trio.Event]:
+        """Watch the request whose handler has just begun, before its first await.
+
+        Returns:
+            An event that is set when a signal came for the program that waits for the answer.
+        """
+        event = trio.Event()
+        if self._kernel is None or not self._kernel.is_active:
+            yield event
+            return
+        number = self._kernel.request()
+        self._waiting[number] = event
+        try:
+            yield event
+        finally:
+            del self._waiting[number]
+
+    def _interrupted(self, number: int) -> None:
+        """Called by the hooks while the loop reads requests."""
+        event = self._waiting.get(number)
+        if event is not None:
+            event.set()

@@ -1,0 +1,299 @@
+/* The hooks between pyfuse3 and libfuse; what they are for is said in hooks.h.
+
+   The session. fuse_session_mount() is where a session becomes known. It is given functions that
+   read requests and write replies (fuse_session_custom_io); they see every byte on its way.
+
+   Passthrough. It has to be agreed on in the reply to INIT, and the reply to OPEN names the backing
+   file. libfuse knows neither before 3.17, where the bytes are changed on their way out:
+
+     fuse_init_out   flags |= FUSE_INIT_EXT, flags2 |= FUSE_PASSTHROUGH >> 32, max_stack_depth = 1
+     fuse_open_out   open_flags = FOPEN_PASSTHROUGH, the word behind it is the number
+
+   From 3.17 on the same is asked for in libfuse's own way: a flag that the function for INIT sets
+   (it is wrapped where the session is made), and a field of what fuse_reply_open() is given.
+
+   Sources: include/uapi/linux/fuse.h, fs/fuse/{inode,iomode,passthrough,backing}.c of Linux 6.18;
+   lib/fuse_lowlevel.c of libfuse 3.14 and 3.17. */
+
+#define _GNU_SOURCE
+#define FUSE_USE_VERSION 312
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fuse_lowlevel.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "hooks.h"
+
+/* --- The kernel's side; the headers of Debian 12 are older than passthrough -------------------- */
+
+enum { FUSE_OPCODE_INIT = 26, FUSE_OPCODE_INTERRUPT = 36 };
+
+#define INIT_EXT (1u << 30)
+#define INIT2_PASSTHROUGH (1u << 5) /* bit 37 of the flags */
+#define OPEN_PASSTHROUGH (1u << 7)
+
+struct request_header {
+    uint32_t length, opcode;
+    uint64_t unique, node;
+    uint32_t uid, gid, pid, padding;
+};
+
+struct reply_header {
+    uint32_t length;
+    int32_t error;
+    uint64_t unique;
+};
+
+struct init_request {
+    uint32_t major, minor, max_readahead, flags, flags2;
+};
+
+struct init_reply { /* up to what is changed here */
+    uint32_t major, minor, max_readahead, flags;
+    uint16_t max_background, congestion_threshold;
+    uint32_t max_write, time_granularity;
+    uint16_t max_pages, map_alignment;
+    uint32_t flags2, max_stack_depth;
+};
+
+struct open_reply {
+    uint64_t fh;
+    uint32_t open_flags;
+    int32_t backing_id;
+};
+
+struct backing_map {
+    int32_t fd;
+    uint32_t flags;
+    uint64_t padding;
+};
+
+#define BACKING_OPEN _IOW(229, 1, struct backing_map)
+#define BACKING_CLOSE _IOW(229, 2, uint32_t)
+
+_Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
+_Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
+_Static_assert(sizeof(struct init_reply) == 40, "fuse_init_out, its first 40 bytes");
+_Static_assert(sizeof(struct open_reply) == 16, "fuse_open_out");
+
+/* --- State, of the one session that pyfuse3 has ------------------------------------------------ */
+
+static int session_fd = -1;
+static int is_wanted = 1;
+static int is_agreed; /* see logfs_has_passthrough */
+static int has_own_way;
+static uint64_t init_request_number;
+static uint64_t last_request;
+static void (*on_interrupt)(uint64_t);
+static struct {
+    uint64_t fh;
+    int id;
+} next_open;         /* see logfs_pass_through; id 0: none */
+static int patch_id; /* the number for the reply that is being sent, where bytes are changed */
+
+int logfs_version(void) { return LOGFS_HOOKS_VERSION; }
+
+int logfs_session(void) { return session_fd; }
+
+void logfs_want_passthrough(int wanted) { is_wanted = wanted; }
+
+int logfs_has_passthrough(void) { return is_agreed; }
+
+int logfs_uses_own_way(void) { return has_own_way; }
+
+uint64_t logfs_request(void) { return last_request; }
+
+void logfs_on_interrupt(void (*interrupted)(uint64_t)) { on_interrupt = interrupted; }
+
+int logfs_backing_open(int fd) {
+    struct backing_map map = {.fd = fd};
+    int id;
+
+    if (session_fd < 0 || is_agreed != 1)
+        return -EOPNOTSUPP;
+    id = ioctl(session_fd, BACKING_OPEN, &map);
+    return id < 0 ? -errno : id;
+}
+
+int logfs_backing_close(int backing_id) {
+    uint32_t id = (uint32_t)backing_id;
+
+    return ioctl(session_fd, BACKING_CLOSE, &id) < 0 ? -errno : 0;
+}
+
+void logfs_pass_through(uint64_t fh, int backing_id) {
+    next_open.fh = fh;
+    next_open.id = backing_id;
+}
+
+/* --- The real functions ------------------------------------------------------------------------ */
+
+/* Find a function of the libfuse that the caller uses: not of any libfuse that is loaded, and the
+   caller is not in the global scope, so RTLD_NEXT would not find its libraries. */
+static void *find(void *caller, const char *name, const char *version) {
+    static void *scope;
+
+    if (scope == NULL) {
+        Dl_info info;
+
+        if (dladdr(caller, &info))
+            scope = dlopen(info.dli_fname, RTLD_NOW | RTLD_NOLOAD);
+        if (scope == NULL)
+            return NULL;
+    }
+    return version == NULL ? dlsym(scope, name) : dlvsym(scope, name, version);
+}
+
+#define REAL(name) ((__typeof__(&name))find(__builtin_return_address(0), #name, NULL))
+
+/* --- On their way: requests and replies -------------------------------------------------------- */
+
+static void see_init(const struct request_header *header, size_t size) {
+    const struct init_request *init = (const void *)(header + 1);
+
+    if (size < sizeof *header + sizeof *init || !(init->flags & INIT_EXT) ||
+        !(init->flags2 & INIT2_PASSTHROUGH))
+        is_agreed = -1;
+    else if (is_wanted)
+        init_request_number = header->unique;
+}
+
+static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
+    const struct request_header *header = buffer;
+    ssize_t got = read(fd, buffer, size);
+
+    (void)userdata;
+    if (got < (ssize_t)sizeof *header)
+        return got;
+    next_open.id = 0; /* the step in which it was set is over */
+    last_request = header->unique;
+    if (header->opcode == FUSE_OPCODE_INIT)
+        see_init(header, (size_t)got);
+    else if (header->opcode == FUSE_OPCODE_INTERRUPT && on_interrupt != NULL &&
+             got >= (ssize_t)(sizeof *header + sizeof(uint64_t)))
+        on_interrupt(*(const uint64_t *)(header + 1));
+    return got;
+}
+
+static void agree(const struct iovec *reply) {
+    struct init_reply *init = reply->iov_base;
+
+    if (reply->iov_len < sizeof *init)
+        return;
+    if (!has_own_way) {
+        init->flags |= INIT_EXT;
+        init->flags2 |= INIT2_PASSTHROUGH;
+        init->max_stack_depth = 1; /* files of file systems that are not stacked themselves */
+    }
+    if (init->flags2 & INIT2_PASSTHROUGH)
+        is_agreed = 1;
+}
+
+static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdata) {
+    const struct reply_header *header = parts[0].iov_base;
+
+    (void)userdata;
+    /* A notification has no number, and may come from any thread. */
+    if (count >= 2 && header->unique != 0 && header->error == 0) {
+        if (header->unique == init_request_number) {
+            agree(&parts[1]);
+            init_request_number = 0;
+        } else if (patch_id != 0 && parts[1].iov_len == sizeof(struct open_reply)) {
+            struct open_reply *open = parts[1].iov_base;
+
+            open->open_flags = OPEN_PASSTHROUGH;
+            open->backing_id = patch_id;
+        }
+    }
+    return writev(fd, parts, count);
+}
+
+/* --- What pyfuse3 calls in the place of libfuse's ---------------------------------------------- */
+
+int fuse_session_mount(struct fuse_session *session, const char *mountpoint) {
+    /* The custom I/O as libfuse 3.14 has it; newer ones still have that, under its version. */
+    static const struct fuse_custom_io io = {.writev = write_reply, .read = read_request};
+    int (*give_io)(struct fuse_session *, const struct fuse_custom_io *, int) =
+        find(__builtin_return_address(0), "fuse_session_custom_io", "FUSE_3.0");
+    int (*get_fd)(struct fuse_session *) = REAL(fuse_session_fd);
+    int (*mount)(struct fuse_session *, const char *) = REAL(fuse_session_mount);
+    int status, fd;
+
+    if (mount == NULL)
+        return -1;
+    status = mount(session, mountpoint);
+    if (status != 0 || give_io == NULL || get_fd == NULL)
+        return status;
+    fd = get_fd(session);
+    is_agreed = 0;
+    if (give_io(session, &io, fd) == 0)
+        session_fd = fd;
+    return 0;
+}
+
+int fuse_reply_open(fuse_req_t request, const struct fuse_file_info *file) {
+    static int (*reply)(fuse_req_t, const struct fuse_file_info *);
+    int id = next_open.fh == file->fh ? next_open.id : 0;
+    int status;
+
+    if (reply == NULL)
+        reply = REAL(fuse_reply_open);
+    next_open.id = 0;
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+    if (id != 0 && has_own_way) {
+        struct fuse_file_info passed = *file;
+
+        passed.backing_id = id;
+        passed.direct_io = passed.keep_cache = 0; /* the kernel allows neither beside it */
+        return reply(request, &passed);
+    }
+#endif
+    patch_id = id;
+    status = reply(request, file);
+    patch_id = 0;
+    return status;
+}
+
+#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
+
+static void (*real_init)(void *, struct fuse_conn_info *);
+
+/* Ask for passthrough in the flags that the real function uses as well: libfuse does not take
+   changes of both, the old 32 bits and the new 64. */
+static void init(void *userdata, struct fuse_conn_info *connection) {
+    uint64_t before = connection->want_ext;
+
+    if (real_init != NULL)
+        real_init(userdata, connection);
+    if (!is_wanted || !(connection->capable_ext & FUSE_CAP_PASSTHROUGH))
+        return;
+    if (connection->want_ext != before)
+        connection->want_ext |= FUSE_CAP_PASSTHROUGH;
+    else
+        connection->want |= FUSE_CAP_PASSTHROUGH;
+    connection->max_backing_stack_depth = FUSE_BACKING_STACKED_UNDER;
+}
+
+struct fuse_session *fuse_session_new_versioned(struct fuse_args *arguments,
+                                                const struct fuse_lowlevel_ops *operations,
+                                                size_t size, struct libfuse_version *version,
+                                                void *userdata) {
+    static struct fuse_lowlevel_ops wrapped;
+    __typeof__(&fuse_session_new_versioned) make = REAL(fuse_session_new_versioned);
+
+    if (make == NULL)
+        return NULL;
+    memset(&wrapped, 0, sizeof wrapped);
+    memcpy(&wrapped, operations, size < sizeof wrapped ? size : sizeof wrapped);
+    real_init = wrapped.init;
+    wrapped.init = init;
+    has_own_way = 1;
+    return make(arguments, &wrapped, size < sizeof wrapped ? size : sizeof wrapped, version,
+                userdata);
+}
+
+#endif

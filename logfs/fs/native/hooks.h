@@ -1,0 +1,72 @@
+/* The hooks: a small library between pyfuse3 and libfuse.
+
+   Loaded with RTLD_GLOBAL before pyfuse3, it defines functions of libfuse, so that pyfuse3 calls
+   these, and calls the real ones. With what it learns so it gives Python three things that neither
+   pyfuse3 nor the libfuse of most systems has:
+
+     passthrough   Reads of an open file go to a file of the disk, in the kernel; the daemon is not
+                   asked. (Linux 6.9 or newer, CAP_SYS_ADMIN.)
+     interrupts    A program that waits for an answer was sent a signal.
+     read-ahead    Small reads are answered from bytes that Python has rendered before; see ahead.h.
+
+   It is not linked with libfuse: it finds the one that its caller, pyfuse3, uses. Where it does not
+   find what it needs, it does nothing and says so: see logfs_session().
+
+   All functions are for the thread of the event loop, where pyfuse3 reads requests and sends
+   replies. pyfuse3 starts the handler of a request in the same step in which it has read it, and
+   sends the reply in the step in which the handler returns: logfs_request() and logfs_pass_through()
+   count on that. Other threads may send notifications meanwhile; the hooks let those pass. */
+
+#ifndef LOGFS_HOOKS_H
+#define LOGFS_HOOKS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Of the version of this interface; hooks.py has the same number. */
+#define LOGFS_HOOKS_VERSION 1
+int logfs_version(void);
+
+/* The descriptor of the session, on which requests are read; -1: nothing is mounted through these
+   hooks, because pyfuse3 was loaded before them, or its libfuse is older than 3.14. */
+int logfs_session(void);
+
+/* --- Passthrough ------------------------------------------------------------------------------ */
+
+/* Say, before the mount, that passthrough is not wanted (0). It is if nothing is said. */
+void logfs_want_passthrough(int wanted);
+
+/* Whether it was agreed on with the kernel. 0: it was not asked for, or the kernel has not said
+   anything yet; 1: yes; -1: the kernel does not know it. */
+int logfs_has_passthrough(void);
+
+/* Whether libfuse does it in its own way (1, from libfuse 3.17 on, if this library was compiled with
+   its headers); 0: the hooks change the bytes of the replies. */
+int logfs_uses_own_way(void);
+
+/* Have the kernel keep a file as one that can be read instead of an inode of the mount.
+
+   fd: open for reading; it may be closed afterwards.
+   Returns its number, > 0, until logfs_backing_close; or -errno: EPERM without CAP_SYS_ADMIN, ELOOP
+   if the file lies on a file system that is stacked on another one, as overlayfs is. */
+int logfs_backing_open(int fd);
+
+/* Have the kernel forget the number. Files that are open go on. Returns 0 or -errno. */
+int logfs_backing_close(int backing_id);
+
+/* Have the open file that gets the handle fh read from a backing file. Called in the handler of
+   OPEN, as the last thing before it returns. All open files of an inode, at any time, have to have
+   the same number, and none of them may be cached: the kernel refuses others with EIO. */
+void logfs_pass_through(uint64_t fh, int backing_id);
+
+/* --- Interrupts ------------------------------------------------------------------------------- */
+
+/* The number of the request that was read last; in a handler, before its first await, its own. */
+uint64_t logfs_request(void);
+
+/* Have a function called, in the thread that reads requests, with the number of each request for
+   whose answer a program waits that got a signal. It is answered as any other one, EINTR is usual;
+   it may have been answered already. NULL: nobody. */
+void logfs_on_interrupt(void (*interrupted)(uint64_t request));
+
+#endif

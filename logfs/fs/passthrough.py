@@ -1,0 +1,150 @@
+"""Passthrough: sealed files that the kernel reads itself, from the file on the disk.
+
+Where kernel and privileges allow it (Linux 6.9, CAP_SYS_ADMIN) an open file of a sealed segment is
+tied to the file on the disk, its *backing file*: reads, mappings and splices never reach the
+daemon, and go on when the file has been deleted. Elsewhere the kernel caches what the daemon reads.
+
+The kernel takes an inode either way, not both at once, and one backing file for all who have an
+inode open: it refuses anything else with EIO. So an inode that was cached once stays so as long as
+the kernel knows it, and the number of a backing file is closed with its last handle. No pyfuse3.
+"""
+
+import errno
+import logging
+import os
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+ON = "passthrough"
+_REASONS = {
+    errno.EPERM: "without CAP_SYS_ADMIN",
+    errno.ELOOP: "the data directory is on a stacked file system, as overlayfs is",
+}
+
+
+class Kernel(Protocol):
+    """What it takes; see ``hooks.Hooks``."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the mount goes through the hooks."""
+
+    @property
+    def has_passthrough(self) -> bool | None:
+        """Whether the kernel knows passthrough."""
+
+    def backing_open(self, descriptor: int) -> int:
+        """Have an open file kept; returns its number."""
+
+    def backing_close(self, number: int) -> None:
+        """Have a number forgotten."""
+
+    def pass_through(self, handle: int, number: int) -> None:
+        """Have a handle read from a backing file."""
+
+
+class _Backing:
+    """A backing file: its number, and how many open files read from it."""
+
+    __slots__ = ("handles", "number")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.handles = 0
+
+
+class Passthrough:
+    """The backing files of inodes that are open. Event loop only.
+
+    Args:
+        kernel: The hooks; None where they were not built.
+        wanted: Whether the mount is to have it.
+
+    Attributes:
+        opens: Files that were opened so.
+    """
+
+    def __init__(self, kernel: Kernel | None, *, wanted: bool = True) -> None:
+        self._kernel = kernel
+        self._wanted = wanted
+        self._refusal: str | None = None
+        self._backings: dict[int, _Backing] = {}
+        self.opens = 0
+
+    def __len__(self) -> int:
+        return len(self._backings)
+
+    @property
+    def why_not(self) -> str | None:
+        """Why the kernel caches sealed files instead; None if it need not, as far as is known."""
+        if not self._wanted:
+            return "mount option no_passthrough"
+        if self._kernel is None:
+            return "logfs was built without the headers of libfuse"
+        if not self._kernel.is_active:
+            return "libfuse is older than 3.14"
+        if self._kernel.has_passthrough is False:
+            return "Linux has it from 6.9 on"
+        return self._refusal
+
+    def describe(self) -> str:
+        """Say how sealed files are read."""
+        why_not = self.why_not
+        return ON if why_not is None else f"page cache ({why_not})"
+
+    def probe(self, descriptor: int) -> None:
+        """Find out, with an open file of the data directory, whether it works."""
+        number = self._open(descriptor)
+        if self._kernel is not None and number:
+            self._kernel.backing_close(number)
+
+    def hold(self, inode: int, descriptor: int) -> bool:
+        """Open a sealed inode, which is not open as one that is cached.
+
+        Args:
+            inode: Its number.
+            descriptor: The file on the disk, opened by whoever asks; it may be closed afterwards.
+
+        Returns:
+            Whether it is read from its backing file: then ``release`` is to follow. False: it is
+            to be cached, as long as the kernel knows it.
+        """
+        backing = self._backings.get(inode)
+        if backing is None:
+            number = self._open(descriptor)
+            if not number:
+                return False
+            backing = self._backings[inode] = _Backing(number)
+        backing.handles += 1
+        self.opens += 1
+        return True
+
+    def attach(self, inode: int, handle: int) -> None:
+        """Tie an open file to the backing file of its inode; the last thing before the reply."""
+        if self._kernel is not None:
+            self._kernel.pass_through(handle, self._backings[inode].number)
+
+    def release(self, inode: int) -> None:
+        """Note that an open file of an inode was closed; the last one takes the backing file."""
+        backing = self._backings[inode]
+        backing.handles -= 1
+        if not backing.handles:
+            del self._backings[inode]
+            if self._kernel is not None:
+                self._kernel.backing_close(backing.number)
+
+    def _open(self, descriptor: int) -> int:
+        """Open a backing file; 0 if that cannot be. What goes for all files is remembered."""
+        if self._kernel is None or self.why_not is not None:
+            return 0
+        try:
+            return self._kernel.backing_open(descriptor)
+        except OSError as error:
+            number = error.errno or errno.EIO
+            if number in _REASONS:
+                self._refusal = _REASONS[number]
+            else:
+                logger.warning("a sealed file is cached instead of passed through: %s",
+                               os.strerror(number))  # fmt: skip
+            return 0
