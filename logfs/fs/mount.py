@@ -312,8 +312,11 @@ async def _announce(
 
 
 def _try_passthrough(passthrough: Passthrough, disk: Disk) -> None:
-    """Find out with the first file that is there; if there is none, the first open will."""
-    for name in (names.LOCK_FILE, names.META_PROPERTIES):
+    """Find out with a file that is there; if there is none, the first open will.
+
+    Not with the lock file: who closes it, whichever descriptor he has, gives up its lock.
+    """
+    for name in (names.DAEMON, names.META_PROPERTIES):
         try:
             file = disk.open(name)
         except OSError:
