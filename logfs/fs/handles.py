@@ -10,18 +10,10 @@ import trio
 
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
 from logfs.fs.errnos import RefusedError
-from logfs.fs.nodes import (
-    DirectoryNode,
-    FileNode,
-    FixedNode,
-    MetaNode,
-    PlainNode,
-    RangeNode,
-    RawNode,
-    SealedNode,
-)
+from logfs.fs.nodes import DirectoryNode, FileNode, FixedNode, MetaNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
 from logfs.fs.passthrough import Passthrough
+from logfs.fs.rawnodes import RawNode, SealedNode
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.resolve import Resolved

@@ -8,7 +8,6 @@ pyfuse3 copies what ``read`` returns before anything else runs on the loop. ``po
 kernel, to which every file is always ready, as on any file system.
 """
 
-import errno
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
@@ -41,6 +40,7 @@ from logfs.fs.interrupts import Interrupts
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
+from logfs.fs.refusals import Refusals
 from logfs.fs.replies import make_entry, make_statvfs
 from logfs.fs.rules import check_open, partition_to_make, refusal
 from logfs.fs.serving import OpenFiles
@@ -61,7 +61,7 @@ Ts = TypeVarTuple("Ts")
 _OWN_ATTRIBUTES = PREFIX.encode()
 
 
-class Operations(pyfuse3.Operations):
+class Operations(Refusals):
     """The file system, as pyfuse3 wants it."""
 
     supports_dot_lookup = False
@@ -78,6 +78,7 @@ class Operations(pyfuse3.Operations):
         self.translator = Translator()
         self.requests = Requests()
         self._store = store
+        self.is_read_only = store.read_only
         self.tree = tree
         self._options = options
         self._clock = clock
@@ -285,56 +286,6 @@ class Operations(pyfuse3.Operations):
         """Take a topic's configuration back."""
         await self._change_attribute(inode, name, None)
 
-    # What cannot be done here
-
-    @answered
-    async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        """Refuse to remove a file."""
-        await self._refuse(parent_inode, name)
-
-    @answered
-    async def rename(
-        self,
-        parent_inode_old: int,
-        name_old: bytes,
-        parent_inode_new: int,
-        name_new: bytes,
-        flags: int,
-        ctx: RequestContext,
-    ) -> None:
-        """Refuse to rename anything."""
-        await self._refuse(parent_inode_old, name_old)
-
-    @answered
-    async def link(
-        self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext
-    ) -> EntryAttributes:
-        """Refuse to make a second name."""
-        self.inodes.node(inode)
-        raise refusal(read_only=self._store.read_only)
-
-    @answered
-    async def symlink(
-        self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext
-    ) -> EntryAttributes:
-        """Refuse to make a link."""
-        self.inodes.node(parent_inode)
-        raise refusal(read_only=self._store.read_only)
-
-    @answered
-    async def mknod(
-        self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext
-    ) -> EntryAttributes:
-        """Refuse to make a special file."""
-        self.inodes.node(parent_inode)
-        raise refusal(read_only=self._store.read_only)
-
-    @answered
-    async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
-        """Answer that this is no link; there are none."""
-        self.inodes.node(inode)
-        raise FUSEError(errno.EINVAL)
-
     # Inside
 
     async def _find_waiting(self, parent: Node, name: bytes, pid: int) -> Node:
@@ -405,10 +356,6 @@ class Operations(pyfuse3.Operations):
         await self.changes.run(change_attribute, self._store, node, name, value)
         if isinstance(node, TopicNode):
             self.tree.note_config(node)
-
-    async def _refuse(self, parent_inode: int, name: bytes) -> None:
-        await self._find(self.inodes.node(parent_inode), name)
-        raise refusal(read_only=self._store.read_only)
 
     def _check_writable(self) -> None:
         if self._store.read_only:

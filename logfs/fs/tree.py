@@ -28,13 +28,11 @@ from logfs.fs.nodes import (
     Ownership,
     PlainNode,
     RangeNode,
-    RawDirectoryNode,
-    RawNode,
     RootNode,
-    SealedNode,
     TopicNode,
 )
 from logfs.fs.partitions import Partition
+from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.fs.recent import RecentAnswers
 from logfs.log import names
 from logfs.log.following.followed import FollowedLog

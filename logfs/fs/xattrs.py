@@ -17,16 +17,8 @@ from collections.abc import Mapping
 from logfs.config import TOPIC_KEYS
 from logfs.errors import InvalidConfigError
 from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, RefusedError
-from logfs.fs.nodes import (
-    FileNode,
-    FixedNode,
-    Node,
-    PlainNode,
-    RangeNode,
-    RawNode,
-    RootNode,
-    TopicNode,
-)
+from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, RootNode, TopicNode
+from logfs.fs.rawnodes import RawNode
 from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
 
