@@ -35,6 +35,7 @@ _COMMANDS = {
     "backup": "backup",
     "restore": "backup",
     "plan": "plan",
+    "export": "export",
     "spark-job": "spark_job",
 }
 """Name -> the module of ``logfs.cli.commands`` that has it; loaded when the command is called."""

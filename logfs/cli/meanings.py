@@ -30,6 +30,9 @@ MEANINGS = {
         "Work out how much disk a topic takes; or, for the directory PATH, when its disk is full."
     ),
     "du": "Print how much of the disk topics and partitions take, in bytes.",
+    "export": (
+        "Export records to Parquet files in the directory DESTINATION, and go on with it next time."
+    ),
     "spark-job": (
         "Print the path of the file to give to spark-submit, behind which a job's command line "
         "goes."

@@ -24,17 +24,25 @@ _TYPES = {
 }
 
 
+def schema_of(columns: Sequence[Column]) -> pa.Schema:
+    """Return the schema of record batches with some columns."""
+    return pa.schema([(column.name, _TYPES[column.name]) for column in columns])
+
+
 class BatchMaker:
     """Makes record batches of one partition.
 
     Args:
         columns: Which ones, in order.
         topic_partition: The partition.
+
+    Attributes:
+        schema: Of the record batches.
     """
 
     def __init__(self, columns: Sequence[Column], topic_partition: TopicPartition) -> None:
         self._columns = columns
-        self._schema = pa.schema([(column.name, _TYPES[column.name]) for column in columns])
+        self.schema = schema_of(columns)
         topic, partition = topic_partition
         self._constants = {
             "topic": pa.scalar(topic, pa.string()),
@@ -45,7 +53,7 @@ class BatchMaker:
     def make(self, records: RecordColumns) -> pa.RecordBatch:
         """Return some records as a record batch; their buffers are not copied."""
         arrays = [self._array(column.name, records) for column in self._columns]
-        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _array(self, name: str, records: RecordColumns) -> pa.Array:
         rows = records.rows

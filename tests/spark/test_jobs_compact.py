@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from logfs.records.record import Record
+from tests.cli.conftest import Call
 from tests.mounting import Mount
-from tests.spark.jobs import call
 from tests.spark.logs import START_MS, Logs
 
 if TYPE_CHECKING:
@@ -21,31 +21,31 @@ KEYS = 700
 
 
 def test_it_leaves_what_the_local_command_leaves(
-    spark: "SparkSession", tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+    spark: "SparkSession", tmp_path: Path, logfs: Call
 ) -> None:
     ours, theirs = tmp_path / "store", tmp_path / "theirs"
     fill(ours)
     shutil.copytree(ours, theirs)
-    done = call(capsysbinary, "compact", ours / "prices", "--spark", "--json")
+    done = logfs("compact", ours / "prices", "--spark", "--json")
     assert (done.status, done.errors) == (0, [])
     first, second = json.loads(done.out)
     assert (first["rounds"], first["read_records"], first["written_records"]) == (1, 5000, KEYS)
     assert (second["rounds"], second["written_records"]) == (1, 1)
-    assert call(capsysbinary, "compact", theirs / "prices").status == 0
+    assert logfs("compact", theirs / "prices").status == 0
     assert logs_of(ours) == logs_of(theirs)
     # What is clean has keys that come again: another round knows of both.
     for data in (ours, theirs):
         more(data)
-    assert call(capsysbinary, "compact", ours / "prices" / "0", "--spark", "--roll").status == 0
-    assert call(capsysbinary, "compact", theirs / "prices" / "0", "--roll").status == 0
+    assert logfs("compact", ours / "prices" / "0", "--spark", "--roll").status == 0
+    assert logfs("compact", theirs / "prices" / "0", "--roll").status == 0
     assert logs_of(ours) == logs_of(theirs)
-    assert call(capsysbinary, "verify", ours, "-q") == (0, b"", [])
-    again = call(capsysbinary, "compact", ours / "prices" / "0", "--spark")
+    assert logfs("verify", ours, "-q") == (0, b"", [])
+    again = logfs("compact", ours / "prices" / "0", "--spark")
     assert (again.status, b"records became" in again.out) == (0, True)
 
 
 def test_a_damaged_batch_is_a_line_and_nothing_changes(
-    spark: "SparkSession", tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+    spark: "SparkSession", tmp_path: Path, logfs: Call
 ) -> None:
     data = tmp_path / "store"
     fill(data)
@@ -54,7 +54,7 @@ def test_a_damaged_batch_is_a_line_and_nothing_changes(
     content[100] ^= 1
     log.write_bytes(content)
     before = logs_of(data)
-    done = call(capsysbinary, "compact", data / "prices" / "0", "--spark")
+    done = logfs("compact", data / "prices" / "0", "--spark")
     assert (done.status, done.out) == (1, b"")
     (line,) = done.errors
     assert line.startswith(f"logfs: {data}/prices/0: prices-0/{log.name} at byte 0: batch at")
@@ -62,14 +62,12 @@ def test_a_damaged_batch_is_a_line_and_nothing_changes(
 
 
 @pytest.mark.fuse
-def test_beside_a_daemon_it_says_what_to_do(
-    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_beside_a_daemon_it_says_what_to_do(tmp_path: Path, logfs: Call) -> None:
     mount = Mount(tmp_path / "data", tmp_path / "mnt")
     mount.start()
     try:
         (mount.point / "prices").mkdir()
-        done = call(capsysbinary, "compact", mount.data / "prices", "--spark")
+        done = logfs("compact", mount.data / "prices", "--spark")
     finally:
         mount.stop()
     assert done.status == 1

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cli.conftest import Outcome
-from tests.spark.jobs import call
+from tests.cli.conftest import Call, Outcome
 from tests.spark.logs import Logs
 
 if TYPE_CHECKING:
@@ -42,28 +41,26 @@ def without_time(outcome: Outcome) -> tuple[int, list[str], list[str]]:
 
 
 def test_it_says_what_the_local_command_says(
-    spark: "SparkSession", data: Path, capsysbinary: pytest.CaptureFixture[bytes]
+    spark: "SparkSession", data: Path, logfs: Call
 ) -> None:
     assert len(list(data.glob("orders-0/*.log"))) > 2
-    whole = call(capsysbinary, "verify", data, "--spark")
+    whole = logfs("verify", data, "--spark")
     assert whole.status == 0
-    assert without_time(whole) == without_time(call(capsysbinary, "verify", data))
+    assert without_time(whole) == without_time(logfs("verify", data))
     flip(sorted(data.glob("orders-1/*.log"))[1], 70)
     min(data.glob("orders-0/*.index")).write_bytes(bytes(7) + b"9")
-    damaged = call(capsysbinary, "verify", data, "--spark", "--json")
+    damaged = logfs("verify", data, "--spark", "--json")
     assert damaged.status == 1
-    assert json.loads(damaged.out) == json.loads(call(capsysbinary, "verify", data, "--json").out)
+    assert json.loads(damaged.out) == json.loads(logfs("verify", data, "--json").out)
     assert json.loads(damaged.out)[0]["damages"] == 2
-    some = call(capsysbinary, "verify", data / "orders" / "0", data / "other", "--spark", "-q")
+    some = logfs("verify", data / "orders" / "0", data / "other", "--spark", "-q")
     assert (some.status, len(some.out.splitlines())) == (1, 1)
 
 
-def test_what_is_wrong_is_a_line(
-    spark: "SparkSession", data: Path, capsysbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    missing = call(capsysbinary, "verify", data / "gone", "--spark")
+def test_what_is_wrong_is_a_line(spark: "SparkSession", data: Path, logfs: Call) -> None:
+    missing = logfs("verify", data / "gone", "--spark")
     assert (missing.status, missing.out) == (2, b"")
     assert missing.errors == [f"logfs: {data}/gone: no topic gone"]
-    both = call(capsysbinary, "verify", data, "--spark", "--jobs", "2")
+    both = logfs("verify", data, "--spark", "--jobs", "2")
     assert both.status == 2
     assert "with --spark the master says how many" in both.errors[0]

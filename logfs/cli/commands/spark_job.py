@@ -9,7 +9,7 @@ import click
 def spark_job() -> None:
     """Print the path of the file to give to spark-submit, behind which a job's command line goes.
 
-    verify and compact can be Spark jobs. 'logfs COMMAND --spark' starts one from
+    verify, compact and export can be Spark jobs. 'logfs COMMAND --spark' starts one from
     here; spark-submit does where a cluster is used that way, with its own options for the size of
     executors and what they are given. Every machine needs logfs and, at the same path, the data
     directory.
@@ -17,6 +17,6 @@ def spark_job() -> None:
     \b
     Examples:
         spark-submit --master yarn --num-executors 20 $(logfs spark-job) verify /shared/logs
-        spark-submit $(logfs spark-job) compact /var/lib/logfs/prices
+        spark-submit $(logfs spark-job) export /var/lib/logfs/orders /srv/lake
     """  # noqa: D301 - click's mark for text it does not fill
     click.echo(Path(__file__).parents[1] / "submit.py")

@@ -1,0 +1,112 @@
+"""``logfs export``: records as Parquet, a directory a day, and into an Iceberg table."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logfs.cli import failures
+from logfs.cli.parameters import DIRECTORY
+from logfs.cli.sparking import SparkWish, chosen_session, spark_options
+from logfs.cli.terminal import tables
+from logfs.cli.terminal.progress import ProgressLine
+from logfs.library.places import locate
+
+if TYPE_CHECKING:
+    from logfs.cli.exporting import Exported
+
+
+@click.command()
+@click.argument("path")
+@click.argument("destination", type=DIRECTORY)
+@click.option(
+    "--iceberg",
+    metavar="CATALOG.NAMESPACE.TABLE",
+    help="Add the files to this Iceberg table, which is made if it is missing.",
+)
+@click.option(
+    "-j",
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Write N files at the same time; without it, one a core.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@spark_options
+def export(
+    path: str,
+    destination: str,
+    iceberg: str | None,
+    jobs: int | None,
+    *,
+    spark: SparkWish,
+    as_json: bool,
+) -> None:
+    """Export records to Parquet files in the directory DESTINATION, and go on with it next time.
+
+    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION; a mount point will do in its
+    place. A file has the records of one day (UTC, of their timestamps) out of some 128 MB of a
+    partition: DESTINATION/topic=orders/day=2026-11-20/orders-0-START-END.parquet, from offset START
+    up to END. Its columns are those of Spark's Kafka source: key, value, topic, partition, offset,
+    timestamp, timestampType, headers.
+
+    The first time all that is kept is exported, then what has come since. A run that was killed
+    goes on with the next one: nothing is missing and nothing there twice, whatever the moment.
+    DESTINATION/_logfs says how far it is. Records of open and of aborted transactions are not
+    exported.
+
+    Nothing is locked or changed in the data directory: a daemon or a broker may be writing to it.
+    Takes pyarrow: pip install 'logfs[export]'.
+
+    With --iceberg the files are added to a table, each once; it says itself how far it has them.
+    The catalog is one of pyiceberg's configuration: ~/.pyiceberg.yaml, or in the environment
+    PYICEBERG_CATALOG__PROD__URI. Takes pip install 'logfs[iceberg]'. The files must stay.
+
+    With --spark the files are written by the machines of a cluster, which have PATH and DESTINATION
+    at the same paths; 'spark-submit $(logfs spark-job) export PATH DESTINATION' is the same job.
+
+    \b
+    Examples:
+        logfs export /var/lib/logfs/orders /srv/lake
+        logfs export --json /var/lib/logfs /srv/lake
+    """  # noqa: D301 - click's mark for text it does not fill
+    if jobs is not None and spark.is_wanted:
+        raise click.UsageError("--jobs is of this machine; with --spark the master says how many")
+    from logfs.cli.exporting import export_to
+    from logfs.cli.topics.named import data_and_partitions
+
+    with failures.about(path):
+        data, only = data_and_partitions(locate(path))
+    with (
+        chosen_session(spark, "logfs export") as session,
+        ProgressLine("exported") as shown,
+        failures.about(data),
+    ):
+        done = export_to(data, only, destination, session or jobs, shown.show, iceberg)
+    for one, first, behind in done.lost:
+        failures.warn(f"{one}: offsets {first} to {behind - 1} were gone before they were exported")
+    if as_json:
+        click.echo(json.dumps(_as_json(destination, done), indent=2))
+        return
+    size = tables.format_bytes(done.size_bytes)
+    what = f"{done.records} records in {done.files} files, {size}" if done.files else "nothing new"
+    added = "" if iceberg is None else f"; {done.added} files added to {iceberg}"
+    click.echo(f"{destination}: {what}{added}")
+
+
+def _as_json(destination: str, done: "Exported") -> dict[str, Any]:
+    return {
+        "destination": destination,
+        "records": done.records,
+        "files": done.files,
+        "bytes": done.size_bytes,
+        "added": done.added,
+        "partitions": [
+            {"topic": one.topic, "partition": one.partition, "end": end}
+            for one, end in sorted(done.ends.items())
+        ],
+        "lost": [
+            {"topic": one.topic, "partition": one.partition, "start": first, "end": behind}
+            for one, first, behind in done.lost
+        ],
+    }

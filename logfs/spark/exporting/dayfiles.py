@@ -1,0 +1,98 @@
+"""Records to Parquet, a file for each day (UTC) of their timestamps.
+
+A row group is what of a day comes together in some tens of megabytes, so that a file is read as
+quickly as Parquet can be. A range may have records of any number of days: what waits is bounded in
+all, and so is the number of open files, of which the one that was used least recently is closed.
+"""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+GROUP_BYTES = 64 << 20
+"""Of Arrow's columns; in Parquet it is less."""
+WAITING_BYTES = 256 << 20
+OPEN_FILES = 64
+_DAY_US = 86_400_000_000
+
+
+class _Day:
+    def __init__(self) -> None:
+        self.writer: pq.ParquetWriter | None = None
+        self.waiting: list[pa.RecordBatch] = []
+        self.waiting_bytes = 0
+        self.files = 0
+
+
+class DayFiles:
+    """Writes records, day by day.
+
+    Args:
+        open_file: Given a day and the number of its file, from 0, returns the path to write to.
+        schema: Of the records; ``timestamp`` is one of its columns.
+    """
+
+    def __init__(self, open_file: Callable[[str, int], str], schema: pa.Schema) -> None:
+        self._open_file = open_file
+        self._schema = schema
+        self._days: dict[int, _Day] = {}
+        self._waiting_bytes = 0
+
+    def write(self, records: pa.RecordBatch) -> None:
+        """Write some records."""
+        for number, part in by_day(records):
+            day = self._days.pop(number, None) or _Day()
+            self._days[number] = day  # the last one is the one used last
+            day.waiting.append(part)
+            day.waiting_bytes += part.nbytes
+            self._waiting_bytes += part.nbytes
+            if day.waiting_bytes >= GROUP_BYTES:
+                self._flush(number)
+        while self._waiting_bytes > WAITING_BYTES:
+            self._flush(max(self._days, key=lambda number: self._days[number].waiting_bytes))
+
+    def close(self) -> None:
+        """Write the rest; the files are whole then."""
+        for number in sorted(self._days):
+            self._flush(number)
+            self._close(self._days[number])
+
+    def _flush(self, number: int) -> None:
+        """Write what waits of a day as a row group."""
+        day = self._days[number]
+        if not day.waiting:
+            return
+        if day.writer is None:
+            self._make_room()
+            path = self._open_file(str(np.datetime64(number, "D")), day.files)
+            day.writer = pq.ParquetWriter(path, self._schema, compression="zstd")
+            day.files += 1
+        # Rows of one group are together: none is larger than what waited.
+        day.writer.write_table(pa.Table.from_batches(day.waiting), row_group_size=1 << 30)
+        self._waiting_bytes -= day.waiting_bytes
+        day.waiting, day.waiting_bytes = [], 0
+
+    def _make_room(self) -> None:
+        is_open = [day for day in self._days.values() if day.writer is not None]
+        for day in is_open[: len(is_open) - OPEN_FILES + 1]:
+            self._close(day)
+
+    def _close(self, day: _Day) -> None:
+        if day.writer is not None:
+            day.writer.close()
+            day.writer = None
+
+
+def by_day(records: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Divide records by the day of their timestamps, counted from 1970; rows keep their order."""
+    times = records.column("timestamp").view(pa.int64()).to_numpy(zero_copy_only=False)
+    days = times // _DAY_US
+    if not len(days):
+        return
+    if (days == days[0]).all():
+        yield int(days[0]), records
+        return
+    for number in np.unique(days):
+        yield int(number), records.take(pa.array(np.flatnonzero(days == number)))

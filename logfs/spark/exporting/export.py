@@ -1,0 +1,155 @@
+"""A run of an export: what was interrupted, then what is new.
+
+Only committed records are written, up to the last stable offset: what is in a table stays true. A
+record that compaction removes later stays there, one that it removed before is not there.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from logfs.disk.posix import PosixDisk
+from logfs.errors import ExportError
+from logfs.log.checkpoints import read_partition_metadata
+from logfs.spark.directories import Directories, SeenLog
+from logfs.spark.exporting.manifest import (
+    DONE,
+    FOLDER,
+    LOCK,
+    WRITING,
+    ExportRange,
+    Manifest,
+    Written,
+    forget_written,
+    read_manifest,
+    read_written,
+    write_manifest,
+)
+from logfs.spark.exporting.ranges import make_folder
+from logfs.spark.planning import SizedRange
+from logfs.types import IsolationLevel, TopicPartition
+
+RANGE_BYTES = 128 << 20
+"""Of ``.log``, about: as much as a task should do, and a file of Parquet should have."""
+
+Run = Callable[[Sequence[ExportRange], Sequence[int]], Iterable[Written]]
+"""Writes ranges of about these sizes, in whatever way."""
+
+
+class Exporter:
+    """Exports partitions of a data directory.
+
+    Args:
+        root: The data directory.
+        destination: A directory; made if it is missing.
+        run: Writes ranges.
+
+    Attributes:
+        lost: What was gone before a run came to it: partition, first offset, offset behind.
+    """
+
+    def __init__(self, root: str, destination: str, run: Run) -> None:
+        self._root = root
+        self._destination = destination
+        self._run = run
+        self._source = PosixDisk(root)
+        self._disk = PosixDisk(destination)
+        self.lost: list[tuple[TopicPartition, int, int]] = []
+
+    @contextmanager
+    def owned(self) -> Iterator[None]:
+        """Own the destination.
+
+        Raises:
+            LockedError: Another run is under way.
+        """
+        for folder in (FOLDER, DONE, WRITING):
+            make_folder(self._disk, folder)
+        self._disk.sync_directory("")
+        lock = self._disk.lock(LOCK)
+        try:
+            yield
+        finally:
+            lock.close()
+
+    def export(self, wanted: Collection[TopicPartition]) -> list[Written]:
+        """Write what is new in some partitions, and what an interrupted run was to write.
+
+        Args:
+            wanted: The partitions.
+
+        Returns:
+            What was written, range after range.
+
+        Raises:
+            ExportError: The destination holds another topic of that name, or more than there is.
+            SparkJobError, LogfsError, OSError: A range could not be written; the next run goes on.
+        """
+        manifest = read_manifest(self._disk)
+        self._remove_unfinished()
+        done = self._write(manifest) if manifest.ranges else []
+        logs = Directories([self._root], IsolationLevel.READ_COMMITTED).look(wanted)
+        for one, log in logs.items():
+            self._check(manifest, one, log)
+        sized = [piece for one, log in logs.items() for piece in self._new(manifest, one, log)]
+        if sized:
+            sizes = {_range(piece): piece.size_bytes for piece in sized}
+            manifest.ranges = list(sizes)
+            write_manifest(self._disk, manifest)
+            done += self._write(manifest, sizes)
+        return done
+
+    def _write(
+        self, manifest: Manifest, sizes: dict[ExportRange, int] | None = None
+    ) -> list[Written]:
+        """Write the ranges of a manifest that are not written yet."""
+        written = read_written(self._disk)
+        left = [one for one in manifest.ranges if one not in written]
+        sizes = sizes or {one: self._size_of(one) for one in left}
+        for found in self._run(left, [sizes[one] for one in left]):
+            written[found.range] = found
+        ranges = manifest.ranges
+        manifest.finish()
+        write_manifest(self._disk, manifest)
+        forget_written(self._disk)
+        self.lost += [
+            (one.range.topic_partition, first, behind)
+            for one in map(written.__getitem__, ranges)
+            for first, behind in one.lost
+        ]
+        return [written[one] for one in ranges]
+
+    def _size_of(self, one: ExportRange) -> int:
+        seen = Directories([self._root], IsolationLevel.READ_COMMITTED)
+        log = seen.look([one.topic_partition]).get(one.topic_partition)
+        return 0 if log is None else log.size_of(one.start, one.end)
+
+    def _check(self, manifest: Manifest, one: TopicPartition, log: SeenLog) -> None:
+        """Refuse to go on where another log was exported."""
+        found = read_partition_metadata(self._source, one.directory)
+        topic_id = None if found is None else str(found)
+        known = manifest.topics.setdefault(one.topic, topic_id)
+        if known != topic_id:
+            raise ExportError(
+                f"{one.topic} is another topic (id {topic_id}) than the one exported to "
+                f"{self._destination} before (id {known}): export to another directory"
+            )
+        end = manifest.ends.get(one, 0)
+        if end > log.latest():
+            raise ExportError(
+                f"{one} ends at offset {log.latest()}, but {self._destination} has it up "
+                f"to {end}: is it the same data directory?"
+            )
+
+    def _new(self, manifest: Manifest, one: TopicPartition, log: SeenLog) -> list[SizedRange]:
+        start, earliest = manifest.ends.get(one), log.earliest()
+        if start is not None and start < earliest:
+            self.lost.append((one, start, earliest))
+        return log.pieces(max(start or 0, earliest), log.latest(), RANGE_BYTES)
+
+    def _remove_unfinished(self) -> None:
+        for name, _ in self._disk.list(WRITING):
+            self._disk.remove_tree(f"{WRITING}/{name}")
+
+
+def _range(piece: SizedRange) -> ExportRange:
+    return ExportRange(*piece.topic_partition, piece.start, piece.end)

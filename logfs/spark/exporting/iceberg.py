@@ -1,0 +1,124 @@
+"""The files of an export into an Iceberg table, each exactly once.
+
+The table says itself how far it has them, in a property that is set by the very commit that adds
+files (and in the summary of its snapshot): so a run that was killed in between adds just what is
+missing, whatever has happened to older snapshots since. Files are added as they are, where they
+are: they must not be removed while the table has them.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from logfs.disk.posix import PosixDisk
+from logfs.errors import ExportError
+from logfs.spark.arrow import schema_of
+from logfs.spark.exporting.manifest import ExportRange, Manifest, parse_file, read_manifest
+from logfs.spark.exporting.ranges import COLUMNS
+
+OFFSETS = "logfs.offsets"
+"""Property of the table and of its snapshots: up to which offset each partition is in it."""
+TOPICS = "logfs.topics"
+"""Property of the table: the id of each topic in it."""
+
+
+class IcebergTable:
+    """A table that takes what is exported; made if it is missing, a partition a day.
+
+    Args:
+        name: ``CATALOG.NAMESPACE.TABLE``; the catalog as pyiceberg's configuration names it.
+
+    Raises:
+        ExportError: There is no such catalog, it does not answer, or the table is another one.
+    """
+
+    def __init__(self, name: str) -> None:
+        catalog, _, identifier = name.partition(".")
+        if not identifier or "." not in identifier:
+            raise ExportError(f"{name}: expected CATALOG.NAMESPACE.TABLE, as prod.logs.orders")
+        self._name = name
+        try:
+            from pyiceberg.catalog import load_catalog
+        except ImportError as error:
+            raise ExportError(
+                f"--iceberg takes pyiceberg, which is not there ({error}): "
+                "pip install 'logfs[iceberg]'"
+            ) from error
+        with _told(name):
+            self._table = _load_or_make(load_catalog(catalog), identifier)
+
+    def add(self, destination: str) -> int:
+        """Add the files of a destination that the table does not have yet; returns how many.
+
+        Raises:
+            ExportError: The table holds another topic of that name, or the commit failed.
+        """
+        disk = PosixDisk(destination)
+        manifest = read_manifest(disk)
+        ends = self._property(OFFSETS)
+        topics = self._property(TOPICS)
+        for topic, known in manifest.topics.items():
+            if topics.setdefault(topic, known) != known:
+                raise ExportError(
+                    f"{self._name} has another topic {topic} (id {topics[topic]}) than "
+                    f"{destination} (id {known}): give another table"
+                )
+        files = [
+            f"{destination}/{name}"
+            for one, name in sorted(written_files(disk, manifest))
+            if one.start >= ends.get(one.topic_partition.directory, 0)
+        ]
+        offsets = ends | {one.directory: end for one, end in manifest.ends.items()}
+        if not files and offsets == ends:
+            return 0
+        properties = {OFFSETS: json.dumps(offsets), TOPICS: json.dumps(topics)}
+        with _told(self._name), self._table.transaction() as transaction:
+            transaction.set_properties(properties)
+            if files:
+                summary = {OFFSETS: properties[OFFSETS]}
+                transaction.add_files(files, snapshot_properties=summary)
+        return len(files)
+
+    def _property(self, name: str) -> dict[str, Any]:
+        found: Mapping[str, str] = self._table.properties
+        try:
+            return dict(json.loads(found.get(name, "{}")))
+        except ValueError as error:
+            raise ExportError(f"{self._name}: its property {name} does not parse") from error
+
+
+def written_files(disk: PosixDisk, manifest: Manifest) -> list[tuple[ExportRange, str]]:
+    """Return the files of the ranges that are whole, each with its range."""
+    found = []
+    for topic, is_directory in disk.list(""):
+        if not is_directory or not topic.startswith("topic="):
+            continue
+        for day, _ in disk.list(topic):
+            for name, _ in disk.list(f"{topic}/{day}"):
+                one = parse_file(name)
+                if one is not None and one.end <= manifest.ends.get(one.topic_partition, 0):
+                    found.append((one, f"{topic}/{day}/{name}"))
+    return found
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Tell what goes wrong with a table in one line."""
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, ExportError):
+            raise
+        raise ExportError(f"Iceberg table {name}: {type(error).__name__}: {error}") from error
+
+
+def _load_or_make(catalog: Any, identifier: str) -> Any:  # noqa: ANN401 - pyiceberg's
+    from pyiceberg.transforms import DayTransform
+
+    if not catalog.table_exists(identifier):
+        catalog.create_namespace_if_not_exists(identifier.rpartition(".")[0])
+        making = catalog.create_table_transaction(identifier, schema_of(COLUMNS))
+        with making, making.update_spec() as spec:
+            spec.add_field("timestamp", DayTransform(), "day")
+    return catalog.load_table(identifier)

@@ -1,0 +1,179 @@
+"""What an export keeps of itself in its destination, so that the next run can go on.
+
+``manifest.json``, replaced as a whole:
+
+    {"version": 1,
+     "topics": {"orders": "the topic id, or null"},
+     "ends": {"orders-0": 1500},
+     "ranges": [["orders", 0, 1500, 2300]]}
+
+``ends`` is the offset up to which everything is written; ``ranges`` are about to be, by a run that
+is under way or was killed.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from logfs.disk.posix import PosixDisk
+from logfs.errors import ExportError
+from logfs.log.names import parse_partition_directory
+from logfs.types import TopicPartition
+
+FOLDER = "_logfs"
+MANIFEST = f"{FOLDER}/manifest.json"
+DONE = f"{FOLDER}/done"
+WRITING = f"{FOLDER}/writing"
+LOCK = f"{FOLDER}/.lock"
+_VERSION = 1
+_SUFFIX = ".parquet"
+_DIGITS = 20
+
+
+class ExportRange(NamedTuple):
+    """Offsets ``[start, end)`` of a partition, which become a file for each day."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+        return TopicPartition(self.topic, self.partition)
+
+    @property
+    def name(self) -> str:
+        """What its files are called, without suffix; the same whenever it is written."""
+        return f"{self.topic}-{self.partition}-{self.start:0{_DIGITS}}-{self.end:0{_DIGITS}}"
+
+
+class Written(NamedTuple):
+    """What became of a range.
+
+    Attributes:
+        records: How many records it has.
+        size_bytes: Of its files.
+        files: Relative to the destination.
+        lost: Ranges of offsets that retention has removed meanwhile.
+    """
+
+    range: ExportRange
+    records: int
+    size_bytes: int
+    files: tuple[str, ...]
+    lost: tuple[tuple[int, int], ...]
+
+
+@dataclass(slots=True)
+class Manifest:
+    """Where an export stands.
+
+    Attributes:
+        topics: The id of each topic, by which another one of the same name is known.
+        ends: By partition, up to which offset everything is written.
+        ranges: What a run is about to write.
+    """
+
+    topics: dict[str, str | None] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    ranges: list[ExportRange] = field(default_factory=list)
+
+    def finish(self) -> None:
+        """Take it that all ranges are written."""
+        for one in self.ranges:
+            before = self.ends.get(one.topic_partition, 0)
+            self.ends[one.topic_partition] = max(before, one.end)
+        self.ranges = []
+
+
+def read_manifest(disk: PosixDisk) -> Manifest:
+    """Read the manifest of a destination; a new one if there is none.
+
+    Raises:
+        ExportError: It does not parse, or a newer logfs wrote it.
+    """
+    try:
+        text = disk.read(MANIFEST)
+    except FileNotFoundError:
+        return Manifest()
+    try:
+        found = json.loads(text)
+        version = found["version"]
+        if version == _VERSION:
+            ends = {_partition(name): int(end) for name, end in found["ends"].items()}
+            ranges = [ExportRange(*row) for row in found["ranges"]]
+            return Manifest(dict(found["topics"]), ends, ranges)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ExportError(
+            f"{MANIFEST}: it does not parse ({error}); restore it, or export to another directory"
+        ) from error
+    raise ExportError(
+        f"{MANIFEST}: version {version}, expected {_VERSION}: logfs is too old for it"
+    )
+
+
+def write_manifest(disk: PosixDisk, manifest: Manifest) -> None:
+    """Put a manifest in the place of the one that is there; durable on return."""
+    found = {
+        "version": _VERSION,
+        "topics": manifest.topics,
+        "ends": {one.directory: end for one, end in sorted(manifest.ends.items())},
+        "ranges": manifest.ranges,
+    }
+    disk.replace(MANIFEST, json.dumps(found, indent=1).encode())
+
+
+def note_written(disk: PosixDisk, written: Written) -> None:
+    """Note that a range is written; durable on return."""
+    disk.replace(f"{DONE}/{written.range.name}.json", json.dumps(written).encode())
+
+
+def read_written(disk: PosixDisk) -> dict[ExportRange, Written]:
+    """Return the ranges that are noted as written."""
+    found = {}
+    for name, is_directory in disk.list(DONE):
+        if is_directory or not name.endswith(".json"):
+            continue
+        row, records, size_bytes, files, lost = json.loads(disk.read(f"{DONE}/{name}"))
+        one = ExportRange(*row)
+        lost = tuple((first, behind) for first, behind in lost)
+        found[one] = Written(one, records, size_bytes, tuple(files), lost)
+    return found
+
+
+def forget_written(disk: PosixDisk) -> None:
+    """Remove the notes: the manifest says it now."""
+    for name, _ in disk.list(DONE):
+        disk.remove(f"{DONE}/{name}")
+
+
+def parse_file(name: str) -> ExportRange | None:
+    """Return the range that a file of Parquet is of; None if it is not one of an export."""
+    stem = name.removesuffix(_SUFFIX)
+    directory, _, end = stem.partition("+")[0].rpartition("-")
+    directory, _, start = directory.rpartition("-")
+    parsed = parse_partition_directory(directory)
+    if stem == name or parsed is None or not (start.isdecimal() and end.isdecimal()):
+        return None
+    return ExportRange(parsed.topic, parsed.partition, int(start), int(end))
+
+
+def file_name(one: ExportRange, day: str, number: int) -> str:
+    """Return where a range's records of a day go, relative to the destination.
+
+    Args:
+        one: The range.
+        day: As in ``2026-11-20``.
+        number: 0; more where a day comes again after its file had to be closed.
+    """
+    more = f"+{number}" if number else ""
+    return f"topic={one.topic}/day={day}/{one.name}{more}{_SUFFIX}"
+
+
+def _partition(name: str) -> TopicPartition:
+    parsed = parse_partition_directory(name)
+    if parsed is None:
+        raise ValueError(f"{name!r} is no partition")
+    return TopicPartition(parsed.topic, parsed.partition)

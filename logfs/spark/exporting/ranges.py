@@ -1,0 +1,79 @@
+"""One range of offsets to Parquet: what a process, a thread or an executor does at a time."""
+
+import contextlib
+import os
+
+from logfs.disk.posix import PosixDisk
+from logfs.log.scanning.ranges import OffsetRange, RangeReader
+from logfs.spark.arrow import BatchMaker
+from logfs.spark.exporting.dayfiles import DayFiles
+from logfs.spark.exporting.manifest import WRITING, ExportRange, Written, file_name, note_written
+from logfs.spark.schema import HEADERS, PLAIN, taken
+
+COLUMNS = (*PLAIN, HEADERS)
+"""Those of Spark's Kafka source, as ``spark.read.format("logfs")`` has them."""
+
+
+def export_range(root: str, destination: str, one: ExportRange) -> Written:
+    """Write the records of a range that are committed; a second time it replaces the first.
+
+    Args:
+        root: The data directory.
+        destination: Where to; the files are whole and durable, and noted, on return.
+        one: The range.
+
+    Raises:
+        CorruptRecordError: A batch in it is damaged.
+        OSError: A disk failed.
+    """
+    disk, lost = PosixDisk(destination), list[tuple[int, int]]()
+    # Of this attempt alone: Spark may begin another one before this one has ended.
+    folder = f"{WRITING}/{one.name}.{os.urandom(8).hex()}"
+    disk.make_directory(folder)
+    names: list[tuple[str, str]] = []
+
+    def open_file(day: str, number: int) -> str:
+        written = f"{folder}/{len(names)}"
+        names.append((written, file_name(one, day, number)))
+        return f"{destination}/{written}"
+
+    maker = BatchMaker(COLUMNS, one.topic_partition)
+    files, records = DayFiles(open_file, maker.schema), 0
+    reader = RangeReader(
+        PosixDisk(root),
+        OffsetRange(one.topic_partition, one.start, one.end),
+        taken(COLUMNS),
+        hides_aborted=True,
+        on_loss=lambda first, behind: lost.append((first, behind)),
+    )
+    for columns in reader.columns():
+        files.write(maker.make(columns))
+        records += columns.rows
+    files.close()
+    size_bytes = sum(_put_in_place(disk, written, name) for written, name in names)
+    disk.remove_tree(folder)
+    done = Written(one, records, size_bytes, tuple(name for _, name in names), tuple(lost))
+    note_written(disk, done)
+    return done
+
+
+def _put_in_place(disk: PosixDisk, written: str, name: str) -> int:
+    """Make a file durable and rename it; returns its size."""
+    file = disk.open(written, write=True)
+    file.sync()
+    size = file.size()
+    file.close()
+    topic, day, _ = name.split("/")
+    for folder, above in ((topic, ""), (f"{topic}/{day}", topic)):
+        if not disk.exists(folder):
+            make_folder(disk, folder)
+            disk.sync_directory(above)
+    disk.rename(written, name)
+    disk.sync_directory(f"{topic}/{day}")
+    return size
+
+
+def make_folder(disk: PosixDisk, name: str) -> None:
+    """Make a directory, unless somebody else just has."""
+    with contextlib.suppress(FileExistsError):
+        disk.make_directory(name)

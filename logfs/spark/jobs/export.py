@@ -1,0 +1,37 @@
+"""``logfs export --spark``: every range of offsets is written by whoever is free.
+
+The plan, the notes of what is written and what comes of them are ``logfs.spark.exporting``'s.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from logfs.spark.exporting.manifest import ExportRange, Written
+from logfs.spark.exporting.ranges import export_range
+from logfs.spark.jobs.running import Progress, SparkJob
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkExporter:
+    """Writes ranges of a data directory.
+
+    Args:
+        spark: The session.
+        root: The data directory, where every machine has it.
+        destination: The same of where to.
+        progress: Told how many bytes of logs are written, and how many there are.
+    """
+
+    def __init__(
+        self, spark: "SparkSession", root: str, destination: str, progress: Progress
+    ) -> None:
+        self._job = SparkJob(spark, f"logfs export {root} {destination}", progress)
+        self._root = root
+        self._destination = destination
+
+    def run(self, ranges: Sequence[ExportRange], sizes: Sequence[int]) -> list[Written]:
+        """Write ranges: a ``logfs.spark.exporting.export.Run``."""
+        return self._job.map(partial(export_range, self._root, self._destination), ranges, sizes)

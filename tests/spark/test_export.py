@@ -1,0 +1,241 @@
+"""Records to Parquet, run after run, whatever stops one in between.
+
+Without Spark, but with pyarrow, which comes with it.
+"""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logfs.records.record import Record
+from logfs.types import TopicPartition
+from tests.cli.conftest import Call, command, environment, run
+from tests.spark.logs import START_MS, Logs
+
+pytestmark = pytest.mark.spark
+
+DAY_MS = 86_400_000
+NOW_MS = START_MS + 3 * DAY_MS
+DAYS = ("2023-11-14", "2023-11-15", "2023-11-16")
+Row = tuple[str, int, int, int, bytes | None, bytes | None]
+
+
+def three_days(first: int, count: int) -> list[Record]:
+    """Records of three days, in no order, with whatever a record may have."""
+    return [
+        Record(
+            0,
+            START_MS + (n % 3) * DAY_MS + n,
+            None if n % 5 == 0 else b"key %d" % n,
+            None if n % 7 == 0 else b"value \xff %d" % n,
+            ((b"h", b"\x00"), (b"h", None)) if n % 4 == 0 else (),
+        )
+        for n in range(first, first + count)
+    ]
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    logs = Logs(tmp_path / "store", NOW_MS)
+    logs.topic("orders", 2)
+    logs.topic("__internal")
+    logs.topic("clicks")
+    logs.append("orders", 0, three_days(0, 100))
+    logs.append("orders", 1, three_days(7, 30))
+    logs.append("clicks", 0, three_days(0, 10))
+    logs.append("__internal", 0, three_days(0, 10))
+    yield logs
+    logs.close()
+
+
+def rows_in(destination: Path) -> list[Row]:
+    """What a reader finds; each file has the records of its directories alone, in order."""
+    import pyarrow.parquet as pq
+
+    rows = []
+    for file in sorted(destination.glob("**/*.parquet")):
+        table = pq.read_table(file, partitioning=None)
+        topic, day = file.parts[-3].removeprefix("topic="), file.parts[-2].removeprefix("day=")
+        offsets = table.column("offset").to_pylist()
+        assert offsets == sorted(offsets)
+        assert {str(time.date()) for time in table.column("timestamp").to_pylist()} == {day}
+        assert set(table.column("topic").to_pylist()) == {topic}
+        rows += rows_of(table)
+    return sorted(rows)
+
+
+def rows_of(table: Any) -> list[Row]:  # noqa: ANN401 - pyarrow's
+    names = ("topic", "partition", "offset", "timestamp", "key", "value")
+    columns = [table.column(name) for name in names]
+    columns[3] = columns[3].cast("int64")
+    return list(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+def written(logs: Logs, *partitions: tuple[str, int]) -> list[Row]:
+    return sorted(
+        (*one, r.offset, r.timestamp * 1000, r.key, r.value)
+        for one in partitions or [("orders", 0), ("orders", 1), ("clicks", 0)]
+        for r in logs.records(*one)
+    )
+
+
+def test_a_directory_a_day_and_the_next_run_goes_on(
+    logfs: Call, logs: Logs, tmp_path: Path
+) -> None:
+    out = tmp_path / "lake" / "kafka"
+    status, printed, errors = logfs("export", logs.path, out)
+    assert (status, errors) == (0, [])
+    assert printed.decode().startswith(f"{out}: 140 records in 9 files, ")
+    assert sorted(path.name for path in (out / "topic=orders").iterdir()) == [
+        f"day={day}" for day in DAYS
+    ]
+    assert (
+        out / "topic=orders" / "day=2023-11-15" / f"orders-0-{0:020}-{100:020}.parquet"
+    ).is_file()
+    assert rows_in(out) == written(logs)
+    assert logfs("export", logs.path, out) == (0, f"{out}: nothing new\n".encode(), [])
+    logs.append("orders", 0, three_days(100, 20))
+    status, printed, _ = logfs("export", logs.path / "orders" / "0", out, "--json", "--jobs", "1")
+    told = json.loads(printed)
+    assert (status, told["records"], told["files"], told["lost"]) == (0, 20, 3, [])
+    assert {"topic": "orders", "partition": 0, "end": 120} in told["partitions"]
+    assert rows_in(out) == written(logs)
+    assert not list((out / "_logfs" / "writing").iterdir())
+
+
+def test_headers_and_types_are_those_of_the_source(logfs: Call, logs: Logs, tmp_path: Path) -> None:
+    import pyarrow.dataset as ds
+
+    assert logfs("export", logs.path / "clicks", tmp_path / "out").status == 0
+    table = ds.dataset(tmp_path / "out", partitioning="hive").to_table().sort_by("offset")
+    assert [field.name for field in table.schema] == [
+        *("key", "value", "topic", "partition", "offset", "timestamp", "timestampType"),
+        *("headers", "day"),
+    ]  # fmt: skip
+    assert str(table.schema.field("timestamp").type) == "timestamp[us, tz=UTC]"
+    pairs = [{"key": "h", "value": b"\x00"}, {"key": "h", "value": None}]
+    assert table.column("headers").to_pylist()[:2] == [pairs, None]
+    assert table.column("day").to_pylist()[:2] == list(DAYS[:2])
+
+
+def test_a_killed_run_goes_on_with_the_next_one(tmp_path: Path) -> None:
+    """Killed after some ranges, over and over: in the end everything is there once."""
+    logs, out = Logs(tmp_path / "store", NOW_MS), tmp_path / "out"
+    logs.topic("orders", 24)
+    for number in range(24):
+        logs.append("orders", number, three_days(number, 50))
+    logs.close()
+    killed = 0
+    for wanted in (1, 6, 14):
+        process = subprocess.Popen(command("export", logs.path, out, "-j", "2"), env=environment())
+        while process.poll() is None:
+            notes = list(out.glob("_logfs/done/*.json"))
+            if len(notes) >= wanted:
+                process.send_signal(signal.SIGKILL)
+                killed += 1
+                break
+            time.sleep(0.0005)
+        process.wait()
+        found = rows_in(out)
+        assert len(found) == len(set(found))
+    assert killed
+    done = run("export", logs.path, out)
+    assert (done.status, done.errors) == (0, [])
+    assert rows_in(out) == written(logs, *(("orders", n) for n in range(24)))
+    assert not list((out / "_logfs" / "writing").iterdir())
+
+
+@pytest.mark.parametrize("is_noted", [True, False])
+@pytest.mark.parametrize("stop", range(4))
+def test_what_was_interrupted_is_written_first_and_once(
+    logs: Logs, tmp_path: Path, stop: int, is_noted: bool
+) -> None:
+    """Stopped before the range ``stop``, or behind its files and in front of its note."""
+    from logfs.spark.exporting.export import Exporter
+    from logfs.spark.exporting.manifest import DONE, ExportRange, Written
+    from logfs.spark.exporting.ranges import export_range
+
+    out = tmp_path / "out"
+    out.mkdir()
+    partitions = [TopicPartition(*one) for one in (("orders", 0), ("orders", 1), ("clicks", 0))]
+
+    def write(ranges: Sequence[ExportRange], _sizes: Sequence[int]) -> Iterator[Written]:
+        for one in ranges:
+            yield export_range(str(logs.path), str(out), one)
+
+    def stopping(ranges: Sequence[ExportRange], _sizes: Sequence[int]) -> Iterator[Written]:
+        for number, one in enumerate(ranges):
+            if number == stop and is_noted:
+                raise KeyboardInterrupt
+            yield export_range(str(logs.path), str(out), one)
+            if number == stop:
+                (out / DONE / f"{one.name}.json").unlink()
+                raise KeyboardInterrupt
+
+    first = Exporter(str(logs.path), str(out), stopping)
+    with first.owned():
+        if stop < len(partitions):
+            with pytest.raises(KeyboardInterrupt):
+                first.export(partitions)
+        else:
+            first.export(partitions)
+    logs.append("orders", 0, three_days(100, 50))  # what was planned goes on as it was planned
+    again = Exporter(str(logs.path), str(out), write)
+    with again.owned():
+        again.export(partitions)
+    assert rows_in(out) == written(logs)
+
+
+def test_what_retention_took_is_told(logfs: Call, logs: Logs, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert logfs("export", logs.path / "clicks", out).status == 0
+    logs.append("clicks", 0, three_days(10, 20))
+    logs.close()
+    assert logfs("trim", f"{logs.path}/clicks/0@offset=15").status == 0
+    status, printed, errors = logfs("export", logs.path / "clicks", out)
+    assert status == 0
+    assert errors == ["logfs: clicks/0: offsets 10 to 14 were gone before they were exported"]
+    assert printed.startswith(f"{out}: 15 records in 3 files".encode())
+
+
+def test_another_topic_of_that_name_is_refused(logfs: Call, logs: Logs, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert logfs("export", logs.path / "clicks", out).status == 0
+    other = Logs(tmp_path / "other", NOW_MS)
+    other.topic("clicks")
+    other.append("clicks", 0, three_days(0, 20))
+    other.close()
+    status, _, errors = logfs("export", other.path, out)
+    assert status == 1
+    assert "clicks is another topic (id " in errors[0]
+    assert "export to another directory" in errors[0]
+    (out / "_logfs" / "manifest.json").write_text('{"version": 2}')
+    status, _, errors = logfs("export", logs.path, out)
+    assert (status, "version 2, expected 1" in errors[0]) == (1, True)
+    (out / "_logfs" / "manifest.json").write_text("{")
+    status, _, errors = logfs("export", logs.path, out)
+    assert (status, "it does not parse" in errors[0]) == (1, True)
+
+
+def test_a_damaged_batch_is_a_line_and_the_rest_is_written(
+    logfs: Call, logs: Logs, tmp_path: Path
+) -> None:
+    logs.log("orders").roll(NOW_MS)
+    logs.close()
+    log = logs.path / "orders-0" / f"{0:020}.log"
+    content = bytearray(log.read_bytes())
+    content[100] ^= 1
+    log.write_bytes(content)
+    status, printed, errors = logfs("export", logs.path, tmp_path / "out", "-j", "1")
+    assert (status, printed) == (1, b"")
+    assert errors[0].startswith(f"logfs: {logs.path}: orders-0/{log.name} at byte 0: ")
+    content[100] ^= 1
+    log.write_bytes(content)
+    assert logfs("export", logs.path, tmp_path / "out").status == 0
+    assert rows_in(tmp_path / "out") == written(logs)

@@ -1,0 +1,113 @@
+"""The files of an export in an Iceberg table: each once, whatever stops a run in between.
+
+Without Spark, but with pyarrow, which comes with it. The catalog is a file of SQLite.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Call
+from tests.spark.logs import START_MS, Logs
+from tests.spark.test_export import DAY_MS, NOW_MS, Row, rows_of, three_days, written
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+]
+
+ORDERS = ("orders", 0)
+Catalog = Any  # pyiceberg's, which is an extra
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> Iterator[Logs]:
+    logs = Logs(tmp_path / "store", NOW_MS)
+    logs.topic("orders")
+    logs.append("orders", 0, three_days(0, 50))
+    yield logs
+    logs.close()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
+    """A catalog ``lake``, as the environment may configure one."""
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.utils.config import Config
+
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setenv("PYICEBERG_CATALOG__LAKE__WAREHOUSE", f"file://{tmp_path}/warehouse")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # read once, at its import
+    catalog = load_catalog("lake")
+    yield catalog
+    catalog.close()
+
+
+def rows_in(catalog: Catalog, **selection: str) -> list[Row]:
+    return sorted(rows_of(catalog.load_table("logs.orders").scan(**selection).to_arrow()))
+
+
+def test_each_file_is_added_once(
+    logfs: Call,
+    logs: Logs,
+    catalog: Catalog,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    command = ("export", logs.path / "orders", out, "--iceberg", "lake.logs.orders")
+    status, printed, errors = logfs(*command)
+    assert (status, errors) == (0, [])
+    assert printed.decode().endswith("; 3 files added to lake.logs.orders\n")
+    assert rows_in(catalog) == written(logs, ORDERS)
+    assert logfs(*command).out.decode() == (
+        f"{out}: nothing new; 0 files added to lake.logs.orders\n"
+    )
+    # Written without the table, or killed in front of its commit: the next run adds it.
+    logs.append("orders", 0, three_days(50, 20))
+    assert logfs(*command[:3]).status == 0
+    logs.append("orders", 0, three_days(70, 20))
+    assert logfs(*command, "--json").status == 0
+    assert rows_in(catalog) == written(logs, ORDERS)
+    table = catalog.load_table("logs.orders")
+    assert json.loads(table.properties["logfs.offsets"]) == {"orders-0": 90}
+    snapshot = table.current_snapshot()
+    assert json.loads(snapshot.summary["logfs.offsets"]) == {"orders-0": 90}
+    assert len(table.snapshots()) == 2
+    # Its files are pruned by day, and by what is known of their offsets.
+    second = f"timestamp >= '{iso(DAY_MS)}' and timestamp < '{iso(2 * DAY_MS)}'"
+    assert len(list(table.scan(row_filter=second).plan_files())) < 9
+    assert [row[2] for row in rows_in(catalog, row_filter="offset >= 85")] == list(range(85, 90))
+
+
+def iso(after_ms: int) -> str:
+    from datetime import UTC, datetime
+
+    midnight = (START_MS + after_ms) // DAY_MS * DAY_MS
+    return datetime.fromtimestamp(midnight / 1000, UTC).isoformat()
+
+
+def test_what_is_wrong_is_a_line(
+    logfs: Call,
+    logs: Logs,
+    catalog: Catalog,
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "out"
+    status, _, errors = logfs("export", logs.path, out, "--iceberg", "lake")
+    assert (status, "expected CATALOG.NAMESPACE.TABLE" in errors[0]) == (1, True)
+    assert not out.exists()
+    status, _, errors = logfs("export", logs.path, out, "--iceberg", "nowhere.logs.orders")
+    assert (status, len(errors)) == (1, 1)
+    assert "Iceberg table nowhere.logs.orders: " in errors[0]
+    assert logfs("export", logs.path, out, "--iceberg", "lake.logs.orders").status == 0
+    other = Logs(tmp_path / "other", NOW_MS)
+    other.topic("orders")
+    other.append("orders", 0, three_days(0, 90))
+    other.close()
+    command = ("export", other.path, tmp_path / "out2", "--iceberg", "lake.logs.orders")
+    status, _, errors = logfs(*command)
+    assert (status, "has another topic orders (id " in errors[0]) == (1, True)
+    assert rows_in(catalog) == written(logs, ORDERS)
