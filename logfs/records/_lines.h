@@ -1,22 +1,18 @@
-/* Many lines of text at once, for logfs.records._native: counted, and turned into records.
-
-   Both are compiled twice where the compiler can do that, for any processor and for those with
-   vectors of 32 bytes; the loader takes what fits the machine. */
+/* Many lines of text at once, for logfs.records._native: counted, and turned into records. */
 
 #ifndef LOGFS_LINES_H
 #define LOGFS_LINES_H
 
 #include "_bytes.h"
 
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__)
-#define LF_WIDE __attribute__((target_clones("avx2", "default")))
-#else
-#define LF_WIDE
-#endif
+/* ---- counting ------------------------------------------------------------------------------ */
+
+LF_DEFINE_COUNT(lf_count_lines_16, lf_count_any)
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#define LF_HAS_32
 
 typedef uint8_t lf_v32 __attribute__((vector_size(32)));
-
-/* ---- counting ------------------------------------------------------------------------------ */
 
 static inline void lf_split32(const lf_v32 *v, lf_v16 halves[2]) { memcpy(halves, v, 32); }
 
@@ -32,8 +28,9 @@ static inline int64_t lf_sum32(const lf_v32 *v) {
     return lf_sum16(halves[0]) + lf_sum16(halves[1]);
 }
 
-/* Count many lines with their LFs; what is looked for is the same as in lf_count_lanes. */
-LF_WIDE static lf_counts lf_count_lines(const uint8_t *p, size_t n) {
+/* The same with vectors of 32 bytes, for processors that have them: elsewhere compilers take such
+   vectors apart, byte by byte. What is looked for is what lf_count_lanes looks for. */
+__attribute__((target("avx2"))) static lf_counts lf_count_lines_32(const uint8_t *p, size_t n) {
     lf_counts counts = {0, 0, 0};
     while (n >= 32) {
         size_t size = n < LF_BLOCK ? n & ~(size_t)31 : LF_BLOCK, i;
@@ -44,7 +41,7 @@ LF_WIDE static lf_counts lf_count_lines(const uint8_t *p, size_t n) {
             white = (lf_v32)((v == '\t') | (v == '\n') | (v == '\r'));
             both -= white | (lf_v32)(v == '\\');
             quote -= (lf_v32)(v == '"');
-            rare |= (lf_v32)((v & 0xe0) == 0) ^ white;
+            rare |= (lf_v32)(v < 0x20) ^ white;
             seen |= v;
         }
         if (LF_UNLIKELY(lf_any32(&rare))) {
@@ -61,6 +58,17 @@ LF_WIDE static lf_counts lf_count_lines(const uint8_t *p, size_t n) {
     }
     lf_count_scalar(p, n, &counts);
     return counts;
+}
+#endif
+
+/* Count many lines with their LFs. */
+static inline lf_counts lf_count_lines(const uint8_t *p, size_t n) {
+#ifdef LF_HAS_32
+    if (__builtin_cpu_supports("avx2")) {
+        return lf_count_lines_32(p, n);
+    }
+#endif
+    return lf_count_lines_16(p, n);
 }
 
 /* ---- lines to records ---------------------------------------------------------------------- */
@@ -81,7 +89,7 @@ static inline uint8_t *lf_put_short(uint8_t *out, uint32_t value) {
  * usual length and fit with room to spare, and until some bytes of them are taken; the caller's slow
  * path takes the one it stops at. at moves behind the last line taken, count is the offset delta of
  * the next record. Returns the bytes written. */
-LF_WIDE static int64_t lf_line_run(
+static int64_t lf_line_run(
     const uint8_t **at, const uint8_t *end, int64_t some, uint8_t *out, int64_t room,
     int64_t *count) {
     const uint8_t *p = *at, *until = end - p > some ? p + some : end;
