@@ -6,16 +6,20 @@ piece each, none of them needs the interpreter.
 
 import os
 from collections import deque
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from itertools import pairwise
 from queue import SimpleQueue
 from typing import BinaryIO, NamedTuple, Protocol
 
-from logfs.errors import CorruptRecordError
+from logfs.errors import CorruptRecordError, LogfsError
 from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.resolve import Resolved, fixed_now
 
-PIECE_BYTES = 8 << 20
-"""Finding the place where a piece begins costs about as much as rendering half a megabyte."""
+PIECE_BYTES = 4 << 20
+"""At most. The more, the less often threads wait for each other; but what is rendered should be in a
+cache still when it is written."""
 
 _BUFFER_BYTES = 1 << 20
 _WORKERS = 2
@@ -84,16 +88,28 @@ def _copy_pieces(resolved: Resolved, out: BinaryIO) -> None:
 
     pieces: deque[Future[_Piece]] = deque()
     with ThreadPoolExecutor(_WORKERS) as pool:
-        for offset in range(0, resolved.size, PIECE_BYTES):
+        for offset, stop in pairwise(_borders(FixedFile(resolved))):
             if len(pieces) == _AHEAD:
                 buffers.put(_write(pieces.popleft(), out))
-            size = min(PIECE_BYTES, resolved.size - offset)
             buffer = memoryview(bytearray(PIECE_BYTES)) if buffers.empty() else buffers.get()
-            pieces.append(pool.submit(render, offset, buffer[:size]))
+            pieces.append(pool.submit(render, offset, buffer[: stop - offset]))
         while pieces:
             _write(pieces.popleft(), out)
     while not files.empty():
         files.get().close()
+
+
+def _borders(file: FixedFile) -> Iterator[int]:
+    """Give where the pieces begin and end: where a batch does, or two threads would read it."""
+    border = 0
+    while border < file.size():
+        yield border
+        begin, border = border, border + PIECE_BYTES
+        if border < file.size():
+            with suppress(OSError, LogfsError):  # who reads there says so, behind what is before
+                begin_near = file.begin_near(border)
+                border = begin_near if begin_near > begin else border
+    yield file.size()
 
 
 def _write(future: "Future[_Piece]", out: BinaryIO) -> memoryview:

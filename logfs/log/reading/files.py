@@ -189,9 +189,7 @@ class FixedFile(_RenderedFile):
         done, reader = 0, self._reader
         self.would_block = False
         while done < len(out) and offset + done < self.size():
-            number = bisect_right(self._ends, offset + done)
-            start, end = self._runs[number]
-            position = end - (self._ends[number] - offset - done)
+            start, position, end = self._place(offset + done)
             if reader.position != position or position == start:
                 reader.seek(position)
             got = _read_good(reader, out, done, end)
@@ -202,6 +200,17 @@ class FixedFile(_RenderedFile):
             if got == 0:
                 break
         return done
+
+    def begin_near(self, offset: int) -> int:
+        """Return an offset at or before one, inside the file, at which reading begins at once."""
+        start, position, _ = self._place(offset)
+        return offset - position + max(start, self._reader.begin_near(position))
+
+    def _place(self, offset: int) -> tuple[int, int, int]:
+        """Return the position of a byte of the file, between begin and end of its run."""
+        number = bisect_right(self._ends, offset)
+        start, end = self._runs[number]
+        return start, end - (self._ends[number] - offset), end
 
 
 def _read_good(reader: TextReader, out: memoryview, done: int, end: int) -> int:

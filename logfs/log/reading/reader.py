@@ -114,6 +114,18 @@ class TextReader:
                 return position
             position = base + gap.next_start
 
+    def begin_near(self, position: int) -> int:
+        """Return a position at or before one, inside the log, that is found at least cost.
+
+        There a batch begins, as far as the index knows: elsewhere it is checked and passed through
+        up to the position.
+        """
+        snapshot, view = self._snapshot(), self._view
+        segment = snapshot.segments[snapshot.index_of_position(view, position)]
+        length = position - segment.bases[view]
+        entry = textindex.lookup_position(segment.files().text_entries(), view, length)
+        return segment.bases[view] + min(entry.lengths[view], length)
+
     def read_into(self, out: memoryview, stop: int) -> int:
         """Read consecutive bytes from ``self.position`` on.
 
