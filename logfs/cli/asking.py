@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from logfs.cli.topics.stored import open_for_reading
 from logfs.errors import (
     BadSelectorError,
     CorruptRecordError,
@@ -13,9 +12,9 @@ from logfs.errors import (
     NoSuchTopicError,
     UnknownNameError,
 )
+from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.owner import data_directory, shown_level
 from logfs.library.places import Place
-from logfs.library.source import partitions_of
 from logfs.log.partition import PartitionLog
 from logfs.log.reading import kafkaoffsets
 from logfs.log.reading.address import (

@@ -18,8 +18,8 @@ from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.resolve import Resolved, fixed_now
 
 PIECE_BYTES = 4 << 20
-"""At most. The more, the less often threads wait for each other; but what is rendered should be in a
-cache still when it is written."""
+"""At most. The more, the less often threads wait for each other; but what is rendered should be in
+a cache still when it is written."""
 
 _BUFFER_BYTES = 1 << 20
 _WORKERS = 2

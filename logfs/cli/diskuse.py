@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logfs.cli.topics.stored import open_for_reading
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
+from logfs.library.directory import open_for_reading
 from logfs.library.places import served_at
 from logfs.log.names import FileKind, FileSuffix, parse_partition_directory, parse_segment_file
 from logfs.log.segments.table import SegmentState, SegmentTable

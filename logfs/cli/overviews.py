@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logfs.cli.topics.named import data_and_partitions
-from logfs.cli.topics.stored import open_for_reading
 from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError
+from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.places import Place, served_at
-from logfs.library.source import partitions_of
 from logfs.log import names
 from logfs.log.closing import last_stop
 from logfs.log.loading.loader import list_partitions

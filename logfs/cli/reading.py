@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from logfs.cli.copying import copy_file, copy_resolved
-from logfs.cli.topics.stored import open_for_reading
 from logfs.errors import (
     LogfsError,
     LogOfflineError,
@@ -14,8 +13,8 @@ from logfs.errors import (
     NoSuchTopicError,
     UnknownNameError,
 )
+from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.places import Place, served_at
-from logfs.library.source import partitions_of
 from logfs.log import names
 from logfs.log.meta import partition_meta
 from logfs.log.partition import PartitionLog

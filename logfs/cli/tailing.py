@@ -19,11 +19,12 @@ from logfs.cli import failures
 from logfs.cli.printing import Followed, Printed
 from logfs.disk.watching import Watch
 from logfs.errors import DeletedError, LogfsError, NoSuchTopicError, UnknownNameError
+from logfs.library.directory import check_exists, partitions_of
 from logfs.library.owner import data_directory, shown_level
 from logfs.library.places import Place, locate
 from logfs.library.points import point_of
 from logfs.library.reading import LOOK_S, Cursor
-from logfs.library.source import SETTLING_S, Source, check_exists, partitions_of
+from logfs.library.source import SETTLING_S, Source
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
     AtOffset,

@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
-from logfs.errors import LogOfflineError, NoSuchPartitionError, NoSuchTopicError
+from logfs.errors import LogOfflineError, NoSuchPartitionError
+from logfs.library.directory import check_exists
 from logfs.library.points import offset_of, reached
 from logfs.log.following.followed import STEP_BYTES, FollowedLog
 from logfs.log.following.store import FollowedStore
-from logfs.log.loading.loader import list_partitions
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtByte, Earliest, PartitionAddress, Point
 from logfs.machine.host import current_host, system_clock
@@ -148,25 +148,3 @@ class Source:
             found = self._store.parts.for_range(log, address, now_ms)
         part, where = (log, address) if found is None else found
         return part, offset_of(part.snapshot, where.start or point, now_ms, level)
-
-
-def partitions_of(data: str) -> dict[str, list[int]]:
-    """Return the partition numbers of every topic of a data directory, by name; loads nothing."""
-    found: dict[str, list[int]] = {}
-    for topic, number in list_partitions(PosixDisk(data), read_only=True):
-        found.setdefault(topic, []).append(number)
-    return {topic: sorted(found[topic]) for topic in sorted(found)}
-
-
-def check_exists(data: str, topic_partition: TopicPartition) -> None:
-    """Refuse a partition that does not exist.
-
-    Raises:
-        NoSuchTopicError, NoSuchPartitionError: There is no such topic; or no such partition of it.
-    """
-    present = partitions_of(data)
-    topic, number = topic_partition
-    if topic not in present:
-        raise NoSuchTopicError(f"no topic {topic}")
-    if number not in present[topic]:
-        raise NoSuchPartitionError(f"topic {topic} has no partition {number}")

@@ -7,10 +7,11 @@ from types import TracebackType
 from typing import Self
 
 from logfs.errors import NoDataDirectoryError, UnknownNameError
+from logfs.library.directory import check_exists, partitions_of
 from logfs.library.owner import data_directory, shown_level
 from logfs.library.partition import Partition
 from logfs.library.places import Kind, Place, kind_of, locate
-from logfs.library.source import Source, check_exists, partitions_of
+from logfs.library.source import Source
 from logfs.library.writing import Writer
 from logfs.log import administration
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from logfs.errors import NoSuchPartitionError, NoSuchTopicError, UnknownNameError
+from logfs.library.directory import partitions_of
 from logfs.library.owner import data_directory
 from logfs.library.places import Place
-from logfs.library.source import partitions_of
 from logfs.log.names import parse_partition_directory
 from logfs.types import TopicPartition
 

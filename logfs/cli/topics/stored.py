@@ -4,31 +4,17 @@ Reading takes no lock and writes nothing. A change takes the lock, loads the sto
 need be, and closes it cleanly.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from logfs.cli import failures
-from logfs.config import StoreConfig, TopicConfig
-from logfs.disk.posix import PosixDisk
+from logfs.config import TopicConfig
 from logfs.errors import NoSuchTopicError
+from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.owner import opened_store
-from logfs.library.source import partitions_of
 from logfs.log import administration
 from logfs.log.administration import TopicFacts
-from logfs.log.store import LogStore
-from logfs.machine.host import current_host, system_clock
+from logfs.machine.host import system_clock
 from logfs.types import TopicPartition
-
-
-def open_for_reading(data: str, only: Collection[TopicPartition]) -> LogStore:
-    """Open some partitions of a data directory, read-only and without its lock."""
-    return LogStore.open(
-        PosixDisk(data),
-        StoreConfig.from_properties({}),
-        current_host(),
-        now_ms=system_clock().now_ms(),
-        read_only=True,
-        only=only,
-    )
 
 
 class StoredTopics:

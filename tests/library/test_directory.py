@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli.topics import stored
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchPartitionError
-from logfs.library.source import partitions_of
+from logfs.library.directory import open_for_reading, partitions_of
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition
@@ -18,7 +17,7 @@ from tests.cli.conftest import fill
 def test_only_some_partitions_are_loaded(tmp_path: Path) -> None:
     fill(tmp_path, {"a/0": b"", "b/2": b"x\n"})
     assert partitions_of(str(tmp_path)) == {"a": [0], "b": [0, 1, 2]}
-    store = stored.open_for_reading(str(tmp_path), [TopicPartition("b", 2)])
+    store = open_for_reading(str(tmp_path), [TopicPartition("b", 2)])
     assert store.topics() == ["b"]
     assert store.partition("b", 2).log_end_offset == 1
     with pytest.raises(NoSuchPartitionError):
