@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
+from itertools import accumulate
 
 import pytest
 from hypothesis import example, given
@@ -253,6 +254,7 @@ def check_fixed(resolved: Resolved, expected: bytes) -> None:
         out = bytearray(50)
         got = file.read_into(memoryview(out), offset)
         assert out[:got] == expected[offset : offset + 50]
+        assert offset >= len(expected) or 0 <= file.begin_near(offset) <= offset
     file.close()
 
 
@@ -276,6 +278,19 @@ def test_a_fixed_file_begins_and_ends_anywhere(view: View) -> None:
             address = PartitionAddress(0, AtByte(start), AtByte(stop), SUFFIXES[view])
             expected = rule.text(rule.kept(start, stop))
             assert read_all(FixedFile(resolve(log.log, address, START_MS))) == expected
+
+
+@each_view
+def test_reading_begins_at_once_where_a_batch_does(view: View) -> None:
+    """Not at the begin of the segment, or wherever else it is right but takes long."""
+    log = filled(60)
+    lines = lines_of(log, view)
+    batches = {0, *accumulate(len(b"".join(lines[n : n + 3])) for n in range(0, 60, 3))}
+    file = FixedFile(everything(log, view))
+    begins = [file.begin_near(offset) for offset in range(file.size())]
+    assert set(begins) <= batches
+    assert len(set(begins)) > len(batches) // 3
+    assert begins == sorted(begins)
 
 
 @each_view
