@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
-from logfs.library.source import partitions_of
+from logfs.library.directory import partitions_of
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
