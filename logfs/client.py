@@ -218,14 +218,24 @@ class Daemon:
         self._begin("file", arguments, b"", descriptor)
         return _lines(self._finish()[0])
 
-    def publish(self, query: str, batch: int, staged: Sequence[StagedFile]) -> bool:
+    def publish(
+        self, query: str, batch: int, staged: Sequence[StagedFile], *, is_single: bool = False
+    ) -> bool:
         """Append what was staged for a batch of a query; see ``logfs.log.publishing.publish``.
 
         Raises:
             LogfsError, OSError: See there, and ``ask``.
         """
-        arguments = {"query": query, "batch": batch}
+        arguments = {"query": query, "batch": batch, "is_single": is_single}
         return bool(self.ask("publish", arguments, payload=encode_staged(staged)))
+
+    def forget(self, query: str) -> None:
+        """Remove what is known of a query; see ``logfs.log.publishing.publish``.
+
+        Raises:
+            LogfsError, OSError: See there, and ``ask``.
+        """
+        self.ask("forget", {"query": query})
 
     def end_transaction(
         self,

@@ -15,7 +15,7 @@ from logfs.errors import ControlError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import Partition
 from logfs.fs.requests import Request
-from logfs.log.publishing.publish import concerned, publish
+from logfs.log.publishing.publish import concerned, forget, publish
 from logfs.log.publishing.staging import decode_staged
 from logfs.log.store import LogStore
 from logfs.log.writing.bulk import LineForm, Lines, append_by_key, append_lines
@@ -85,11 +85,17 @@ class AppendCommands:
                 partitions.append(self._operations.tree.partition(*topic_partition))
         for partition in partitions:
             await self._operations.files.reload_if_offline(partition)
-        call = partial(publish, self._store, query, batch, staged, now_ms)
+        is_single = request.get("is_single", bool)
+        call = partial(publish, self._store, query, batch, staged, now_ms, is_single=is_single)
         was_first = await _beside(partitions, call)
         for partition in partitions:
             await self._finish(partition, is_durable=False)
         return was_first
+
+    async def forget(self, request: Request) -> object:
+        """Remove what is known of a query that will not come back."""
+        await trio.to_thread.run_sync(forget, self._store, request.get("query", str))
+        return None
 
     async def end(self, request: Request) -> object:
         """Write the marker that ends a transaction."""

@@ -24,8 +24,9 @@
     file          topic partition view         the same, of the lines that stand at ``position`` of
                   key_delimiter headers        the file that comes with the request: some of them,
                   unkeyed position             none only at its end
-    publish       query batch                  whether it was not over before; the payload is what
+    publish       query batch is_single        whether it was not over before; the payload is what
                                                ``encode_staged`` makes of the staged files
+    forget        query                        its ledger is gone
     end           topic partition producer_id  the offset of the marker
                   epoch commit
     flush         topic partition              what was appended before is durable
@@ -116,6 +117,7 @@ class Commands:
             "lines": appends.lines,
             "file": appends.file,
             "publish": appends.publish,
+            "forget": appends.forget,
             "end": appends.end,
             "flush": appends.flush,
         }

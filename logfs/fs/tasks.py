@@ -131,3 +131,4 @@ class Upkeep:
     def _remove_what_is_due(self) -> None:
         self._store.remove_due_files(self._clock.now_ms())
         self._store.expire_producers(self._clock.now_ms())
+        self._store.tidy(self._clock.now_ms())

@@ -5,6 +5,7 @@ answers at was left by a daemon that died, and the lock decides.
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -12,7 +13,7 @@ from typing import TypeVar
 from logfs.client import Daemon
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
-from logfs.errors import LockedError, ReadOnlyError
+from logfs.errors import ControlError, LockedError, ReadOnlyError
 from logfs.library.places import Place, noted_daemon, served_at
 from logfs.log.store import LogStore, Progress
 from logfs.machine.host import current_host, system_clock
@@ -20,6 +21,8 @@ from logfs.types import IsolationLevel
 
 T = TypeVar("T")
 
+PATIENCE_S = 60.0
+_TRY_AGAIN_S = 0.1
 _DATA = "user.logfs.data"
 _LEVEL = "user.logfs.isolation_level"
 
@@ -81,6 +84,25 @@ def act(
             if found is None:
                 raise owned(place.root, error) from error
     return found[0]
+
+
+def act_patiently(
+    place: Place, ask: Callable[[Daemon], T], do: Callable[[LogStore], T], *, is_durable: bool
+) -> T:
+    """Have something done that may be done twice, whoever comes to own the directory; see ``act``.
+
+    Tries again if a daemon has gone before it answered, and while somebody else has the lock: one
+    who does something short, or a daemon that is starting. Gives up after ``PATIENCE_S``.
+    """
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return act(place, ask, do, is_durable=is_durable)
+        except (ControlError, LockedError) as error:
+            is_answer = isinstance(error, ControlError) and error.__cause__ is None
+            if is_answer or time.monotonic() > deadline_s:
+                raise
+        time.sleep(_TRY_AGAIN_S)
 
 
 def _asked(place: Place, ask: Callable[[Daemon], T]) -> tuple[T] | None:

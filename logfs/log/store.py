@@ -23,11 +23,7 @@ from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.vfs import Disk, Lock
-from logfs.errors import (
-    InvalidConfigError,
-    LogfsError,
-    TopicExistsError,
-)
+from logfs.errors import InvalidConfigError, LogfsError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import Attributes
 from logfs.log.backup.manifest import check_whole
@@ -38,9 +34,10 @@ from logfs.log.closing import last_stop, leave, remove_note
 from logfs.log.counters import LogCounters
 from logfs.log.host import Host
 from logfs.log.loading.given import Loading
-from logfs.log.loading.loader import list_partitions, load_partition
+from logfs.log.loading.loader import list_partitions, load_partition, say_recovered
 from logfs.log.offline import offline_partition
 from logfs.log.partition import PartitionLog
+from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, tidy
 from logfs.log.reading.address import parse_topic_name
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.writing.lines import adopt_unfinished
@@ -77,6 +74,7 @@ class LogStore(Catalog):
         self._changes = threading.RLock()
         self._deleted: list[tuple[int, PartitionLog]] = []
         self._expiry_due_ms = 0
+        self._tidy_due_ms = 0
 
     @classmethod
     def open(  # noqa: PLR0913 - three of them are rarely given
@@ -245,6 +243,11 @@ class LogStore(Catalog):
             for log in self.all_partitions():
                 log.expire_producers(now_ms)
 
+    def tidy(self, now_ms: int) -> None:
+        """Remove what jobs have left; to be called often, it looks rarely."""
+        if now_ms >= self._tidy_due_ms and tidy(self, now_ms):
+            self._tidy_due_ms = now_ms + LOOK_INTERVAL_MS
+
     def close(self, now_ms: int, *, is_durable: bool = True) -> None:
         """Clean stop: flush everything, trim indexes, write checkpoints and the marker, unlock.
 
@@ -298,6 +301,9 @@ class LogStore(Catalog):
                 self._topics.setdefault(topic, {})[number] = log
                 if not is_clean:
                     say(f"loaded {log.topic_partition} ({done} of {len(found)})")
+        if not self.read_only:
+            complete(self, now_ms)
+            self.tidy(now_ms)
 
     def _loading(self, now_ms: int, *, is_clean: bool) -> Loading:
         return Loading(
@@ -323,7 +329,7 @@ class LogStore(Catalog):
         if not loading.is_clean:
             log.counters.recoveries += 1
             log.counters.recovery_s += self._host.clock_s() - started_s
-            _say_recovered(log)
+            say_recovered(log)
         if not self.read_only:
             try:
                 adopt_unfinished(log, loading.now_ms)
@@ -382,16 +388,3 @@ class LogStore(Catalog):
         if self._lock is not None:
             self._lock.close()
             self._lock = None
-
-
-def _say_recovered(log: PartitionLog) -> None:
-    found = log.counters
-    logger.info(
-        "%s: recovered, %d segments of %d bytes scanned in %.3f s",
-        log.topic_partition, found.recovered_segments, found.recovered_bytes, found.recovery_s,
-        extra={"fields": {
-            "event": "recovery", "segments": found.recovered_segments,
-            "bytes": found.recovered_bytes, "seconds": round(found.recovery_s, 6),
-            "offset": log.log_end_offset,
-        }},
-    )  # fmt: skip

@@ -19,6 +19,7 @@ through the module ``pyspark_logfs`` beside this package.
     arrow        columns of records to Arrow's record batches                         pyarrow
     tasks        what a task carries and what it does on a worker
     batch, streaming, source                                                          pyspark
+    target       where rows go, which columns they have
     staging      a task's rows as files in the partition directories                  pyarrow
     sink         who writes: tasks stage, the driver publishes                        pyspark
 

@@ -7,7 +7,7 @@ Source: Spark KafkaSourceProvider, and its documentation.
 """
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
 
@@ -69,9 +69,7 @@ _REFUSED = {
 }
 _OF_A_BATCH = ("to", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _KAFKAS = "kafka."
-_KNOWN = {name.lower(): name for name, _, _ in OPTIONS} | {
-    name.lower(): name for name in _WITHOUT_MEANING
-}
+_KNOWN = [*(name for name, _, _ in OPTIONS), *_WITHOUT_MEANING]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +113,7 @@ def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) 
         LogfsError: One is unknown, does not parse, or does not go with another.
         OSError: The path cannot be read.
     """
-    given = _named(options)
+    given = named(options, _KNOWN, _REFUSED)
     if is_stream:
         for name in _OF_A_BATCH:
             if name in given:
@@ -144,22 +142,33 @@ def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) 
 
 def has_headers(options: Mapping[str, str]) -> bool:
     """Return whether a column of headers is asked for."""
-    return flag(_named(options), "includeHeaders", default=False)
+    return flag(named(options, _KNOWN, _REFUSED), "includeHeaders", default=False)
 
 
-def _named(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options under the names they are documented with; refuse others."""
+def named(
+    options: Mapping[str, str], known: Iterable[str], refused: Mapping[str, str]
+) -> dict[str, str]:
+    """Return options under the names they are documented with.
+
+    Args:
+        options: As they were given.
+        known: The names that mean something, or may be given all the same; kafka.* may be too.
+        refused: Why some are not supported, by their names in lower case.
+
+    Raises:
+        InvalidConfigError: One is refused, or nobody knows it.
+    """
+    names = {name.lower(): name for name in known}
     given: dict[str, str] = {}
     for name, text in options.items():
         lower = name.lower()
-        if lower in _REFUSED:
-            raise InvalidConfigError(f"{name} is not supported: {_REFUSED[lower]}")
-        known = _KNOWN.get(lower)
-        if known is None and not lower.startswith(_KAFKAS):
-            near = difflib.get_close_matches(lower, _KNOWN, 1)
-            hint = f"; did you mean {_KNOWN[near[0]]}?" if near else ""
+        if lower in refused:
+            raise InvalidConfigError(f"{name} is not supported: {refused[lower]}")
+        if lower not in names and not lower.startswith(_KAFKAS):
+            near = difflib.get_close_matches(lower, names, 1)
+            hint = f"; did you mean {names[near[0]]}?" if near else ""
             raise InvalidConfigError(f"there is no option {name}{hint}")
-        given[known or lower] = text
+        given[names.get(lower, lower)] = text
     return given
 
 

@@ -36,12 +36,13 @@ class Source:
     address: PartitionAddress | None = None
 
 
-def parse_path(text: str | None, zone: tzinfo) -> Source:
+def parse_path(text: str | None, zone: tzinfo, example: str = '.load("/var/lib/logfs")') -> Source:
     """Take the path of a table apart.
 
     Args:
         text: As it was given to ``load``.
         zone: Of dates that name none.
+        example: How one is given.
 
     Raises:
         InvalidConfigError: There is no path.
@@ -51,9 +52,7 @@ def parse_path(text: str | None, zone: tzinfo) -> Source:
     """
     paths = [part.strip() for part in (text or "").split(",") if part.strip()]
     if not paths:
-        raise InvalidConfigError(
-            'a path is missing: expected a data directory, as in .load("/var/lib/logfs")'
-        )
+        raise InvalidConfigError(f"a path is missing: expected a data directory, as in {example}")
     places = [locate(path.removeprefix("file:")) for path in paths]
     if len(places) == 1 and places[0].address:
         return _addressed(data_directory(places[0]), places[0].address, zone)

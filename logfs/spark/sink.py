@@ -1,5 +1,10 @@
-"""Writing to logs: tasks stage, the driver publishes, exactly once for each batch of a stream."""
+"""Writing to logs: tasks stage, the driver publishes, exactly once for each batch of a stream.
 
+Spark runs ``write`` on the workers, and ``commit`` and ``abort`` in processes of the driver that
+know only what the tasks have returned. A table is a query of one batch, which leaves nothing.
+"""
+
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,18 +17,25 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError
-from logfs.library.owner import act
+from logfs.library.owner import act_patiently
 from logfs.library.places import locate
 from logfs.log.publishing.ledger import read_ledger
-from logfs.log.publishing.publish import publish
+from logfs.log.publishing.publish import forget, publish
 from logfs.log.publishing.staging import StagedFile, remove_staged
+from logfs.log.store import LogStore
 from logfs.spark.directories import now_ms
 from logfs.spark.staging import Stager
+from logfs.spark.target import Target
+
+logger = logging.getLogger(__name__)
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
+_BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NO_LIMIT = str(2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,61 +47,80 @@ class Staged(WriterCommitMessage):
 
 
 class LogfsWriter(DataSourceArrowWriter):
-    """Appends a table: a query of one batch."""
+    """Appends a table."""
 
-    def __init__(self, root: str, topic: str | None) -> None:
-        self._root, self._topic = root, topic
+    def __init__(self, target: Target) -> None:
+        self._target = target
         self._query = f"batch {os.urandom(16).hex()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
-        files = Stager(self._root, self._topic, self._query, 0).stage(iterator)
+        _advise(self._target)
+        files = Stager(self._target.root, self._target.topic, self._query, 0).stage(iterator)
         return Staged(self._query, tuple(files))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks have staged."""
-        publish_batch(self._root, self._query, 0, _files(messages))
+        publish_batch(self._target.root, self._query, 0, _files(messages), is_single=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have staged, unless it is being published."""
-        remove_batch(self._root, self._query, 0, _files(messages))
+        remove_batch(self._target.root, self._query, 0, _files(messages))
 
 
 class LogfsStreamWriter(DataSourceStreamArrowWriter):
     """Appends the batches of a stream, each exactly once."""
 
-    def __init__(self, root: str, topic: str | None) -> None:
-        self._root, self._topic = root, topic
+    def __init__(self, target: Target) -> None:
+        self._target = target
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
+        _advise(self._target)
         context = TaskContext.get()
         query = context and context.getLocalProperty(_QUERY)
         batch = context and context.getLocalProperty(_BATCH)
         if not query or batch is None:
             raise InvalidConfigError("Spark does not tell the id of the query: is it a stream?")
-        return Staged(
-            query, tuple(Stager(self._root, self._topic, query, int(batch)).stage(iterator))
-        )
+        files = Stager(self._target.root, self._target.topic, query, int(batch)).stage(iterator)
+        return Staged(query, tuple(files))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish what the tasks have staged, unless that was done before."""
         for query in _queries(messages):
-            publish_batch(self._root, query, batchId, _files(messages))
+            publish_batch(self._target.root, query, batchId, _files(messages), is_single=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove what the tasks have staged, unless it is being published."""
         for query in _queries(messages):
-            remove_batch(self._root, query, batchId, _files(messages))
+            remove_batch(self._target.root, query, batchId, _files(messages))
 
 
-def publish_batch(root: str, query: str, batch: int, files: Sequence[StagedFile]) -> None:
-    """Publish through the daemon that owns the directory, or under the lock."""
-    act(
-        locate(root),
-        lambda daemon: daemon.publish(query, batch, files),
-        lambda store: publish(store, query, batch, files, now_ms()),
-    )
+def publish_batch(
+    root: str, query: str, batch: int, files: Sequence[StagedFile], *, is_single: bool
+) -> None:
+    """Publish through the daemon that owns the directory, or under the lock.
+
+    Args:
+        root: The data directory.
+        query: Who writes.
+        batch: The number of the batch.
+        files: What its tasks have staged.
+        is_single: The query has no other batch, and is forgotten.
+    """
+
+    def ask(daemon: Daemon) -> None:
+        daemon.publish(query, batch, files, is_single=is_single)
+        if is_single:
+            daemon.forget(query)
+
+    def do(store: LogStore) -> None:
+        publish(store, query, batch, files, now_ms(), is_single=is_single)
+        if is_single:
+            forget(store, query)
+
+    # What is published is flushed.
+    act_patiently(locate(root), ask, do, is_durable=False)
 
 
 def remove_batch(root: str, query: str, batch: int, files: Sequence[StagedFile]) -> None:
@@ -100,6 +131,21 @@ def remove_batch(root: str, query: str, batch: int, files: Sequence[StagedFile])
         return
     for file in files:
         remove_staged(disk, file.path)
+
+
+def _advise(target: Target) -> None:
+    """Say which setting of Spark makes it slow; the first task says it."""
+    context = TaskContext.get()
+    if (
+        target.has_headers
+        and context is not None
+        and context.partitionId() == 0
+        and context.getLocalProperty(_BYTES_OF_A_BATCH) != _NO_LIMIT  # None: it was not set
+    ):
+        logger.warning(
+                "Spark hands rows with headers over slowly: spark.conf.set(%r, %s) before writing "
+                "makes it up to ten times as fast", _BYTES_OF_A_BATCH, _NO_LIMIT
+            )  # fmt: skip
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:

@@ -3,14 +3,13 @@
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from logfs.errors import InvalidConfigError
 from logfs.machine.host import LOCAL_ZONE
 from logfs.spark.batch import LogfsReader
 from logfs.spark.options import has_headers, parse_options
-from logfs.spark.paths import parse_path
-from logfs.spark.schema import Column, check_written, chosen, full_schema
+from logfs.spark.schema import Column, chosen, full_schema
 from logfs.spark.sink import LogfsStreamWriter, LogfsWriter
 from logfs.spark.streaming import LogfsStreamReader
+from logfs.spark.target import parse_target
 
 
 class LogfsDataSource(DataSource):
@@ -41,9 +40,8 @@ class LogfsDataSource(DataSource):
         Raises:
             InvalidConfigError: If the table is to take the place of what there is.
         """
-        if overwrite:
-            raise InvalidConfigError('a log is only appended to: .mode("append")')
-        return LogfsWriter(*self._target(schema))
+        target = parse_target(self.options, _fields(schema), LOCAL_ZONE, is_overwritten=overwrite)
+        return LogfsWriter(target)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LogfsStreamWriter:  # noqa: N802
         """Return what appends the batches of a stream.
@@ -52,16 +50,13 @@ class LogfsDataSource(DataSource):
         Source: Spark KafkaSourceProvider.createSink, which takes every mode and appends.
         """
         del overwrite
-        return LogfsStreamWriter(*self._target(schema))
-
-    def _target(self, schema: StructType) -> tuple[str, str | None]:
-        """Return the data directory, and the topic if the rows do not say it."""
-        check_written((field.name, field.dataType.simpleString()) for field in schema.fields)
-        source = parse_path(self.options.get("path"), LOCAL_ZONE)
-        if len(source.roots) != 1 or source.address is not None:
-            raise InvalidConfigError("a sink has one path: a data directory, or a topic in it")
-        return source.roots[0], source.topic or self.options.get("topic")
+        target = parse_target(self.options, _fields(schema), LOCAL_ZONE, is_overwritten=False)
+        return LogfsStreamWriter(target)
 
 
 def _columns(schema: StructType) -> tuple[Column, ...]:
-    return chosen((field.name, field.dataType.simpleString()) for field in schema.fields)
+    return chosen(_fields(schema))
+
+
+def _fields(schema: StructType) -> list[tuple[str, str]]:
+    return [(field.name, field.dataType.simpleString()) for field in schema.fields]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
-from logfs.errors import InvalidConfigError, NoSuchTopicError
+from logfs.errors import InvalidConfigError, NoSuchPartitionError, NoSuchTopicError
 from logfs.log.loading.loader import list_partitions
 from logfs.log.options import encode_options
 from logfs.log.publishing.staging import StagedFile, StagingWriter
@@ -43,7 +43,7 @@ class _Partition:
 
 
 class Stager:
-    """Stages the rows of one task; in a ``with`` block, which removes its files if it fails.
+    """Stages the rows of one task.
 
     Args:
         root: The data directory.
@@ -87,7 +87,10 @@ class Stager:
             if not partitions:
                 raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
             unkeyed = int.from_bytes(os.urandom(4), "big") % partitions
-            places = spread_rows(keys, given, rows, count, partitions, unkeyed)
+            try:
+                places = spread_rows(keys, given, rows, count, partitions, unkeyed)
+            except ValueError as error:
+                raise NoSuchPartitionError(f"topic {topic}: {error}") from None
             for number, chosen in enumerate(places):
                 if chosen:
                     one = self._partition(TopicPartition(topic, number))
@@ -103,7 +106,7 @@ class Stager:
             return
         if column is None or column.null_count:
             raise InvalidConfigError(
-                "a row has no topic: expected a column topic without nulls, or the option topic"
+                "a row has no topic: the column topic is null there, and no option topic is given"
             )
         for topic in pc.unique(column):
             rows = pc.indices_nonzero(pc.equal(column, topic)).cast(pa.int32())

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from logfs.errors import ControlError, NoSuchTopicError, ReadOnlyError
+from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS
 from logfs.log.publishing.staging import StagedFile, StagingWriter, encode_staged
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions
@@ -80,13 +81,34 @@ async def test_a_log_that_went_offline_is_loaded_anew_and_the_batch_completed(
     assert await served.world.cat("orders/0") == b"one\ntwo\n"
 
 
+async def test_a_query_of_one_batch_leaves_nothing(served: Served) -> None:
+    def ask() -> None:
+        with served.daemon() as daemon:
+            assert daemon.publish(QUERY, 0, [stage(served, [b"one"])], is_single=True)
+            daemon.forget(QUERY)
+
+    await run(ask)
+    assert await served.world.cat("orders/0") == b"one\n"
+    names = [name for name, _ in served.world.disk.list("")]
+    assert not [name for name in names if name.endswith(".ledger")]
+
+
+async def test_a_daemon_removes_what_jobs_have_left_behind_while_it_runs(served: Served) -> None:
+    slow = stage(served, [b"slow"])
+    assert await publish(served, 0, [])
+    await run(served.world.store.tidy, START_MS)
+    assert served.world.disk.exists(slow.path), "it looked when it started"
+    await run(served.world.store.tidy, START_MS + LOOK_INTERVAL_MS)
+    assert not served.world.disk.exists(slow.path)
+
+
 async def test_refusals(served: Served) -> None:
     staged = stage(served, [b"v"])
     with pytest.raises(NoSuchTopicError):
         await publish(served, 0, [staged._replace(topic="other")])
     for payload in (b"", b"{}x", b"[[1]]", encode_staged([staged._replace(name="../x")])):
         with pytest.raises(ControlError, match="staged file"):
-            await served.ask("publish", payload, query=QUERY, batch=0)
+            await served.ask("publish", payload, query=QUERY, batch=0, is_single=False)
     with pytest.raises(ControlError, match="staged file"):
         await served.ask("publish", json.dumps([[*staged[:4], "5"]]).encode(), query=QUERY, batch=0)
     with pytest.raises(ControlError, match="batch="):

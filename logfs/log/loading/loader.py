@@ -258,3 +258,17 @@ def _snapshot(loader: Loader) -> Snapshot:
 def _last_modified_ms(disk: Disk, active: Segment) -> int:
     name = active.name if disk.exists(active.name) else active.directory
     return disk.stat(name).mtime_ms
+
+
+def say_recovered(log: PartitionLog) -> None:
+    """Log what the recovery of a partition took."""
+    found = log.counters
+    logger.info(
+        "%s: recovered, %d segments of %d bytes scanned in %.3f s",
+        log.topic_partition, found.recovered_segments, found.recovered_bytes, found.recovery_s,
+        extra={"fields": {
+            "event": "recovery", "segments": found.recovered_segments,
+            "bytes": found.recovered_bytes, "seconds": round(found.recovery_s, 6),
+            "offset": log.log_end_offset,
+        }},
+    )  # fmt: skip

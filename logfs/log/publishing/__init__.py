@@ -3,6 +3,7 @@
     staging   a task's records as plain files in the partition directories
     ledger    what of a query was published and what is about to be: a plain file in the root
     publish   from the one to the other, over any stop in between
+    leftovers what was stopped half-way, and what nobody will come back for
 
 A *query* is what writes batch after batch under numbers that never go back; a batch is published
 whole or not at all, whoever tries however often. The order of things:

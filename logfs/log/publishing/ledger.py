@@ -1,23 +1,27 @@
 """What of a query was published, in the plain file ``logfs.KEY.ledger`` of the data directory.
 
-    {"version": 1, "query": "…", "done": 6,
+    {"version": 1, "query": "…", "is_single": false, "done": 6,
      "intent": {"batch": 7, "partitions": [
          {"topic": "orders", "partition": 0, "log_end_offset": 1500, "base_sequence": 200,
           "files": [{"name": "logfs.….staged", "records": 100, "size_bytes": 12345}]}]}}
 
 One JSON object; ``done`` is the last batch that is over, -1 at first; ``intent`` is null or the one
-that is being published. Replaced whole, durable on return.
+that is being published; a query that is single has but one batch. Replaced whole, durable on
+return.
 """
 
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from logfs.disk.vfs import Disk
-from logfs.errors import CorruptCheckpointError, UnsupportedFormatError
+from logfs.errors import CorruptCheckpointError, LogfsError, UnsupportedFormatError
 from logfs.log import names
 from logfs.log.publishing.staging import StagedFile, query_key
 from logfs.types import TopicPartition
+
+logger = logging.getLogger(__name__)
 
 VERSION = 1
 NONE_DONE = -1
@@ -58,6 +62,7 @@ class Ledger(NamedTuple):
     query: str
     done: int = NONE_DONE
     intent: Intent | None = None
+    is_single: bool = False
 
 
 def read_ledger(disk: Disk, query: str) -> Ledger:
@@ -67,20 +72,39 @@ def read_ledger(disk: Disk, query: str) -> Ledger:
         CorruptCheckpointError: It does not parse.
         UnsupportedFormatError: A newer logfs wrote it.
     """
-    name = _name(query)
+    name = ledger_name(query)
     try:
         data = disk.read(name)
     except FileNotFoundError:
         return Ledger(query)
+    return _decode(name, data)
+
+
+def read_ledgers(disk: Disk) -> Iterator[Ledger]:
+    """Read all ledgers of a data directory; those that cannot be read are logged and left out."""
+    for name in disk.inodes(""):
+        if names.is_ledger_file(name):
+            try:
+                yield _decode(name, disk.read(name))
+            except (LogfsError, OSError) as error:
+                logger.warning("%s", error)
+
+
+def _decode(name: str, data: bytes) -> Ledger:
     try:
         fields = json.loads(data)
         version = fields["version"]
         if version == VERSION:
-            return Ledger(str(fields["query"]), int(fields["done"]), _intent(fields["intent"]))
+            return Ledger(
+                str(fields["query"]),
+                int(fields["done"]),
+                _intent(fields["intent"]),
+                bool(fields["is_single"]),
+            )
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise CorruptCheckpointError(
-            f"{name}: it does not parse ({error}): without it nobody knows what of the query "
-            f"{query} was published; restore it, or remove it and begin the query anew",
+            f"{name}: it does not parse ({error!r}): without it nobody knows what its query has "
+            "published; restore it, or remove it and begin the query anew",
             name,
         ) from None
     raise UnsupportedFormatError(
@@ -94,11 +118,18 @@ def write_ledger(disk: Disk, ledger: Ledger) -> None:
     if ledger.intent is not None:
         shares = [_encoded(share) for share in ledger.intent.shares]
         intent = {"batch": ledger.intent.batch, "partitions": shares}
-    fields = {"version": VERSION, "query": ledger.query, "done": ledger.done, "intent": intent}
-    disk.replace(_name(ledger.query), json.dumps(fields).encode() + b"\n")
+    fields = {
+        "version": VERSION,
+        "query": ledger.query,
+        "is_single": ledger.is_single,
+        "done": ledger.done,
+        "intent": intent,
+    }
+    disk.replace(ledger_name(ledger.query), json.dumps(fields).encode() + b"\n")
 
 
-def _name(query: str) -> str:
+def ledger_name(query: str) -> str:
+    """Name the file in the root that is the ledger of a query."""
     return names.format_ledger_file(query_key(query))
 
 

@@ -18,17 +18,25 @@ from logfs.errors import (
     ReadOnlyError,
     RecordTooLargeError,
 )
+from logfs.log.catalog import Catalog
 from logfs.log.partition import PartitionLog
-from logfs.log.publishing.ledger import Intent, Ledger, Share, read_ledger, write_ledger
+from logfs.log.publishing.ledger import (
+    Intent,
+    Ledger,
+    Share,
+    ledger_name,
+    read_ledger,
+    write_ledger,
+)
 from logfs.log.publishing.staging import (
     StagedFile,
+    check_staged,
     query_key,
-    remove_orphans,
+    remove_staged_of,
     staged_batches,
 )
 from logfs.log.reading.batches import batches_from
 from logfs.log.reading.lookup import offset_hint
-from logfs.log.store import LogStore
 from logfs.log.writing.produced import decode_batches
 from logfs.records.encoded import ProducerBatch
 from logfs.records.produced import MAX_SEQUENCE, add_to_sequence
@@ -41,12 +49,18 @@ _topic_partition = attrgetter("topic_partition")
 _EPOCH = 0
 _OURS = 1 << 62
 """Producer ids from here on: brokers count theirs from 0."""
-_PUBLISHING = threading.Lock()
+PUBLISHING = threading.Lock()
 """Two who publish the same batch at once would both find that nobody has."""
 
 
 def publish(
-    store: LogStore, query: str, batch: int, staged: Sequence[StagedFile], now_ms: int
+    store: Catalog,
+    query: str,
+    batch: int,
+    staged: Sequence[StagedFile],
+    now_ms: int,
+    *,
+    is_single: bool = False,
 ) -> bool:
     """Append what was staged for a batch of a query, unless that was done before.
 
@@ -56,35 +70,49 @@ def publish(
         batch: The number of the batch; those of a query only grow.
         staged: The files of the tasks that count, in the order of their records; perhaps none.
         now_ms: The clock.
+        is_single: The query has no other batch; ``forget`` is to follow.
 
     Returns:
         Whether it was this call that brought the batch to its end. When it returns all records are
         durable and seen, and the staged files are gone.
 
     Raises:
-        DataLossError, CorruptRecordError: Staged records are gone, or damaged.
+        DataLossError: Staged records are gone; nothing was begun.
+        CorruptRecordError: They are damaged.
         ReadOnlyError: Nothing can be published here.
         LogfsError, OSError: See ``PartitionLog.append_encoded``, ``read_ledger``. Whatever it is,
             the call may be repeated.
     """
     if store.read_only:
         raise ReadOnlyError("the data directory is open read-only")
-    with _PUBLISHING:
+    with PUBLISHING:
         ledger, was_begun = read_ledger(store.disk, query), False
         if ledger.intent is not None:
-            ledger = _carry_out(store, ledger, ledger.intent, now_ms)
+            ledger = carry_out(store, ledger, ledger.intent, now_ms)
             was_begun = ledger.done == batch
         is_new = ledger.done < batch
         if is_new:
             intent = _intend(store, query, batch, staged)
-            ledger = ledger._replace(intent=intent)
+            ledger = ledger._replace(intent=intent, is_single=is_single)
             write_ledger(store.disk, ledger)
-            ledger = _carry_out(store, ledger, intent, now_ms)
+            ledger = carry_out(store, ledger, intent, now_ms)
         _clear(store, ledger, {file.topic_partition for file in staged})
         return is_new or was_begun
 
 
-def concerned(store: LogStore, query: str, staged: Sequence[StagedFile]) -> set[TopicPartition]:
+def forget(store: Catalog, query: str) -> None:
+    """Remove the ledger of a query that will not come back, unless a batch of it is unfinished.
+
+    Raises:
+        LogfsError, OSError: See ``read_ledger``.
+    """
+    with PUBLISHING:
+        if read_ledger(store.disk, query).intent is None:
+            with contextlib.suppress(FileNotFoundError):
+                store.disk.remove(ledger_name(query))
+
+
+def concerned(store: Catalog, query: str, staged: Sequence[StagedFile]) -> set[TopicPartition]:
     """Return the partitions that ``publish`` would append to, whether they exist or not.
 
     Raises:
@@ -95,12 +123,13 @@ def concerned(store: LogStore, query: str, staged: Sequence[StagedFile]) -> set[
     return found if intent is None else found | {share.topic_partition for share in intent.shares}
 
 
-def _intend(store: LogStore, query: str, batch: int, staged: Sequence[StagedFile]) -> Intent:
+def _intend(store: Catalog, query: str, batch: int, staged: Sequence[StagedFile]) -> Intent:
     """Find out where the files of a batch are to go.
 
     Raises:
         NoSuchTopicError, NoSuchPartitionError: Not there.
         PolicyViolationError: They are more records than sequence numbers.
+        DataLossError: One has gone.
     """
     shares = []
     for (topic, partition), group in groupby(sorted(staged), key=lambda file: file.topic_partition):
@@ -111,14 +140,19 @@ def _intend(store: LogStore, query: str, batch: int, staged: Sequence[StagedFile
                 f"{topic}/{partition}: {records} records in one batch, at most {MAX_SEQUENCE} can "
                 "be published at once"
             )
+        for file in files:
+            check_staged(store.disk, file)  # once they are intended it is too late to find out
         log.flush()  # a recovery must not cut in front of where the intent says
         sequence = log.next_sequence(_producer_id(query))
         shares.append(Share(topic, partition, log.log_end_offset, sequence, files))
     return Intent(batch, tuple(shares))
 
 
-def _carry_out(store: LogStore, ledger: Ledger, intent: Intent, now_ms: int) -> Ledger:
-    """Append what is missing of an intent; returns the ledger that says so."""
+def carry_out(store: Catalog, ledger: Ledger, intent: Intent, now_ms: int) -> Ledger:
+    """Append what is missing of an intent; returns the ledger that says so.
+
+    The caller holds ``PUBLISHING``.
+    """
     for share in intent.shares:
         try:
             log = store.partition(share.topic, share.partition)
@@ -129,17 +163,17 @@ def _carry_out(store: LogStore, ledger: Ledger, intent: Intent, now_ms: int) -> 
             )  # fmt: skip
             continue
         _append_share(log, share, _producer_id(ledger.query), now_ms)
-    done = Ledger(ledger.query, intent.batch)
+    done = ledger._replace(done=intent.batch, intent=None)
     write_ledger(store.disk, done)
     _clear(store, done, {share.topic_partition for share in intent.shares})
     return done
 
 
-def _clear(store: LogStore, ledger: Ledger, topic_partitions: Iterable[TopicPartition]) -> None:
+def _clear(store: Catalog, ledger: Ledger, topic_partitions: Iterable[TopicPartition]) -> None:
     """Remove what was staged for batches that are over, by whatever attempt."""
     for topic_partition in topic_partitions:
         with contextlib.suppress(FileNotFoundError):  # the topic was deleted
-            remove_orphans(store.disk, topic_partition.directory, ledger.query, ledger.done)
+            remove_staged_of(store.disk, topic_partition.directory, ledger.query, ledger.done)
 
 
 def _append_share(log: PartitionLog, share: Share, producer_id: int, now_ms: int) -> None:

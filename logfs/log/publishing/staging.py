@@ -151,6 +151,24 @@ def staged_batches(disk: Disk, staged: StagedFile) -> Iterator[tuple[memoryview,
         UnsupportedFormatError: A newer logfs wrote it.
         CorruptRecordError: It does not decode.
     """
+    data = _map(disk, staged)
+    position = _HEAD.size
+    while position < len(data):
+        header = decode_header(data, position)
+        yield data[position : position + header.size_bytes], header.last_offset_delta + 1
+        position += header.size_bytes
+
+
+def check_staged(disk: Disk, staged: StagedFile) -> None:
+    """See that a staged file is there.
+
+    Raises:
+        DataLossError, UnsupportedFormatError: See ``staged_batches``.
+    """
+    _map(disk, staged)
+
+
+def _map(disk: Disk, staged: StagedFile) -> memoryview:
     try:
         file = disk.open(staged.path)
     except FileNotFoundError:
@@ -167,11 +185,7 @@ def staged_batches(disk: Disk, staged: StagedFile) -> Iterator[tuple[memoryview,
             f"{staged.path}: {magic!r}, version {version}: this logfs reads staged files of "
             f"version {VERSION}: publish with the logfs that wrote it"
         )
-    position = _HEAD.size
-    while position < len(data):
-        header = decode_header(data, position)
-        yield data[position : position + header.size_bytes], header.last_offset_delta + 1
-        position += header.size_bytes
+    return data
 
 
 def remove_staged(disk: Disk, path: str) -> None:
@@ -180,7 +194,7 @@ def remove_staged(disk: Disk, path: str) -> None:
         disk.remove(path)
 
 
-def remove_orphans(disk: Disk, directory: str, query: str, last_batch: int) -> None:
+def remove_staged_of(disk: Disk, directory: str, query: str, last_batch: int) -> None:
     """Remove what a query staged in a partition for batches up to one that is over.
 
     They are of attempts that failed, or lost against another one.

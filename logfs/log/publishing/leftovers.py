@@ -1,0 +1,107 @@
+"""What jobs have left: batches whose publishing was stopped, files that nobody will publish.
+
+    complete   at every start, by whoever takes the lock: an intent that was begun is carried out
+    tidy       at every start, and every hour by a daemon: what is over goes
+
+A staged file is over when its query's ledger says that its batch is. One of a batch that was never
+published goes when it has not changed for ``EXPIRATION_MS``: its job has failed and was not started
+again, for a task writes to its file, or waits for other tasks. Should such a job come back, it is
+told that its records are gone before anything of the batch was published. The ledger of a query of
+one batch, which is removed at its end, goes after the same time if its job could not; that of a
+stream stays, for its checkpoint may come back.
+
+Source: Kafka ``transactional.id.expiration.ms``.
+"""
+
+import contextlib
+import logging
+
+from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
+from logfs.errors import LogfsError
+from logfs.log import names
+from logfs.log.catalog import Catalog
+from logfs.log.publishing.ledger import Ledger, ledger_name, read_ledgers
+from logfs.log.publishing.publish import PUBLISHING, carry_out
+from logfs.log.publishing.staging import query_key, remove_staged
+
+logger = logging.getLogger(__name__)
+
+EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
+LOOK_INTERVAL_MS = 60 * 60 * 1000
+
+
+def complete(store: Catalog, now_ms: int) -> None:
+    """Carry out what was being published; what cannot be is logged and waits."""
+    with PUBLISHING:
+        _remove_interrupted(store.disk)
+        for ledger in read_ledgers(store.disk):
+            if ledger.intent is None:
+                continue
+            batch, query = ledger.intent.batch, ledger.query
+            try:
+                carry_out(store, ledger, ledger.intent, now_ms)
+            except (LogfsError, OSError) as error:
+                logger.warning(
+                    "batch %d of %s is half published and waits for the next start, or for its "
+                    "job: %s", batch, query, error
+                )  # fmt: skip
+            else:
+                logger.info("batch %d of %s was half published: completed", batch, query)
+
+
+def tidy(store: Catalog, now_ms: int) -> bool:
+    """Remove what is over; returns False if somebody is publishing: try again."""
+    if not PUBLISHING.acquire(blocking=False):
+        return False
+    try:
+        ledgers = list(read_ledgers(store.disk))
+        for log in store.all_partitions():
+            with contextlib.suppress(FileNotFoundError):  # the topic was deleted
+                _tidy_directory(store.disk, log.directory, ledgers, now_ms)
+        for ledger in ledgers:
+            name = ledger_name(ledger.query)
+            if ledger.is_single and ledger.intent is None:
+                _remove_if_old(store.disk, name, now_ms)
+    except OSError as error:
+        logger.warning("what jobs have left could not be removed: %s", error)
+    finally:
+        PUBLISHING.release()
+    return True
+
+
+def _tidy_directory(disk: Disk, directory: str, ledgers: list[Ledger], now_ms: int) -> None:
+    for name in disk.inodes(directory):
+        staged = names.parse_staged_file(name)
+        if staged is None:
+            continue
+        path = f"{directory}/{name}"
+        ledger = next((x for x in ledgers if query_key(x.query) == staged.query_key), None)
+        if ledger is None:
+            # One that cannot be read may intend it.
+            if not disk.exists(names.format_ledger_file(staged.query_key)):
+                _remove_if_old(disk, path, now_ms)
+        elif staged.batch <= ledger.done:
+            remove_staged(disk, path)
+        elif not _intends(ledger, name):
+            _remove_if_old(disk, path, now_ms)
+
+
+def _intends(ledger: Ledger, name: str) -> bool:
+    shares = () if ledger.intent is None else ledger.intent.shares
+    return any(file.name == name for share in shares for file in share.files)
+
+
+def _remove_if_old(disk: Disk, path: str, now_ms: int) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        if disk.stat(path).mtime_ms < now_ms - EXPIRATION_MS:
+            disk.remove(path)
+            logger.info("%s was left by a job long ago: removed", path)
+
+
+def _remove_interrupted(disk: Disk) -> None:
+    """Remove ledgers that were not written to their end: those that hold are beside them."""
+    for name in disk.inodes(""):
+        if name.endswith(TEMPORARY_SUFFIX) and names.is_ledger_file(
+            name.removesuffix(TEMPORARY_SUFFIX)
+        ):
+            disk.remove(name)

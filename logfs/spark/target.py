@@ -1,0 +1,88 @@
+"""Where a table or stream is written: the options of a sink and the columns of its rows.
+
+Names are those of Spark's Kafka sink, whatever their case; as for sources, what only a network
+needs is accepted and does nothing, and an option that nobody knows is refused.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import tzinfo
+from typing import NamedTuple
+
+from logfs.disk.posix import PosixDisk
+from logfs.errors import InvalidConfigError, NoSuchTopicError
+from logfs.log.loading.loader import list_partitions
+from logfs.spark.options import named
+from logfs.spark.paths import parse_path
+from logfs.spark.schema import HEADERS, check_written
+
+SINK_OPTIONS: tuple[tuple[str, str, str], ...] = (
+    ("path", "(required)", "one data directory or mount point, or a topic in it"),
+    ("topic", "", "where all rows go; without it, and without a topic in the path, each says it"),
+)
+"""Rows (name, default, meaning)."""
+
+_WITHOUT_MEANING = ("includeHeaders", "checkpointLocation")
+_REFUSED = {
+    "kafka.key.serializer": "keys are written as bytes: cast them",
+    "kafka.value.serializer": "values are written as bytes: cast them",
+}
+_KNOWN = [name for name, _, _ in SINK_OPTIONS] + list(_WITHOUT_MEANING)
+
+
+class Target(NamedTuple):
+    """Where rows go.
+
+    Attributes:
+        root: The data directory.
+        topic: Where all of them go; None: each says it.
+        has_headers: They have a column of headers.
+    """
+
+    root: str
+    topic: str | None
+    has_headers: bool
+
+
+def parse_target(
+    options: Mapping[str, str],
+    fields: Sequence[tuple[str, str]],
+    zone: tzinfo,
+    *,
+    is_overwritten: bool,
+) -> Target:
+    """Find out where rows are to be written, and whether they can be.
+
+    Args:
+        options: As they were given.
+        fields: The name and type of each column, the type in Spark's short form.
+        zone: Of dates in addresses, which name no place to write to.
+        is_overwritten: What is there is to be replaced.
+
+    Raises:
+        InvalidConfigError: They cannot.
+        NoSuchTopicError: There is no such topic.
+        LogfsError, OSError: See ``parse_path``.
+    """
+    if is_overwritten:
+        raise InvalidConfigError(
+            'a log is only appended to: use .mode("append")'
+        )
+    given = named(options, _KNOWN, _REFUSED)
+    check_written(fields)
+    source = parse_path(given.get("path"), zone, example='.save("/var/lib/logfs")')
+    if len(source.roots) != 1 or source.address is not None:
+        raise InvalidConfigError("a sink has one path: a data directory, or a topic in it")
+    (root,) = source.roots
+    columns, topic = {name.lower() for name, _ in fields}, given.get("topic", source.topic)
+    if source.topic is not None and topic != source.topic:
+        raise InvalidConfigError(
+            f"the path says topic {source.topic}, the option {topic}: give one of them"
+        )
+    if topic is None and "topic" not in columns:
+        raise InvalidConfigError(
+            "nothing says the topic: expected the option topic, one in the path, or a column topic"
+        )
+    present = {one.topic for one in list_partitions(PosixDisk(root), read_only=True)}
+    if topic is not None and topic not in present:
+        raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
+    return Target(root, topic, HEADERS.name in columns)
