@@ -50,50 +50,50 @@ class LogfsWriter(DataSourceArrowWriter):
     """Appends a table."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
+        self.target = target
         self._query = f"batch {os.urandom(16).hex()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
-        _advise(self._target)
-        files = Stager(self._target.root, self._target.topic, self._query, 0).stage(iterator)
+        _advise(self.target)
+        files = Stager(self.target.root, self.target.topic, self._query, 0).stage(iterator)
         return Staged(self._query, tuple(files))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks have staged."""
-        publish_batch(self._target.root, self._query, 0, _files(messages), is_single=True)
+        publish_batch(self.target.root, self._query, 0, _files(messages), is_single=True)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have staged, unless it is being published."""
-        remove_batch(self._target.root, self._query, 0, _files(messages))
+        remove_batch(self.target.root, self._query, 0, _files(messages))
 
 
 class LogfsStreamWriter(DataSourceStreamArrowWriter):
     """Appends the batches of a stream, each exactly once."""
 
     def __init__(self, target: Target) -> None:
-        self._target = target
+        self.target = target
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Stage the rows of a task."""
-        _advise(self._target)
+        _advise(self.target)
         context = TaskContext.get()
         query = context and context.getLocalProperty(_QUERY)
         batch = context and context.getLocalProperty(_BATCH)
         if not query or batch is None:
             raise InvalidConfigError("Spark does not tell the id of the query: is it a stream?")
-        files = Stager(self._target.root, self._target.topic, query, int(batch)).stage(iterator)
+        files = Stager(self.target.root, self.target.topic, query, int(batch)).stage(iterator)
         return Staged(query, tuple(files))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Publish what the tasks have staged, unless that was done before."""
         for query in _queries(messages):
-            publish_batch(self._target.root, query, batchId, _files(messages), is_single=False)
+            publish_batch(self.target.root, query, batchId, _files(messages), is_single=False)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Remove what the tasks have staged, unless it is being published."""
         for query in _queries(messages):
-            remove_batch(self._target.root, query, batchId, _files(messages))
+            remove_batch(self.target.root, query, batchId, _files(messages))
 
 
 def publish_batch(

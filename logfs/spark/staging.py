@@ -18,7 +18,13 @@ import pyarrow.compute as pc
 
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
-from logfs.errors import InvalidConfigError, NoSuchPartitionError, NoSuchTopicError
+from logfs.errors import (
+    InvalidConfigError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    RecordTooLargeError,
+    UnparsableLineError,
+)
 from logfs.log.loading.loader import list_partitions
 from logfs.log.options import encode_options
 from logfs.log.publishing.staging import StagedFile, StagingWriter
@@ -94,7 +100,11 @@ class Stager:
             for number, chosen in enumerate(places):
                 if chosen:
                     one = self._partition(TopicPartition(topic, number))
-                    one.encoder.put(keys, values, times, headers, chosen, len(chosen) // 4)
+                    try:
+                        one.encoder.put(keys, values, times, headers, chosen, len(chosen) // 4)
+                    except (RecordTooLargeError, UnparsableLineError) as error:
+                        error.args = (f"{TopicPartition(topic, number)}: {error}",)
+                        raise
                     one.writer.write(one.encoder.take(last=False))
 
     def _topics(

@@ -1,0 +1,48 @@
+"""Processes that are killed with ``kill -9`` in front of one of their writes to a log.
+
+A program of the tests dies of itself; any other Python program by a ``sitecustomize`` in front of
+its path: ``Mount(..., variables=dying_variables(directory))``.
+"""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+from logfs.disk.posix import PosixFile
+from logfs.disk.vfs import ReadableBuffer
+
+WRITES = 3
+"""In front of which write to a log it happens."""
+
+
+def die_once(marker: Path, victim: int = 0) -> None:
+    """Kill a process, by default this one; not if the file is there, which is made before."""
+    if not marker.exists():
+        marker.touch()
+        os.kill(victim or os.getpid(), signal.SIGKILL)
+
+
+def die_while_writing(die: Callable[[], None]) -> None:
+    """Have this process die in front of a write to a log."""
+    pwrite, seen = PosixFile.pwrite, 0
+
+    def dying(self: PosixFile, data: ReadableBuffer, position: int) -> None:
+        nonlocal seen
+        seen += self._path.endswith(".log")
+        if seen == WRITES:
+            die()
+        pwrite(self, data, position)
+
+    PosixFile.pwrite = dying  # type: ignore[method-assign]
+
+
+def dying_variables(directory: Path, marker: Path) -> dict[str, str]:
+    """Return variables that have any Python program die so, once; a directory is filled for it."""
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text(
+        "from pathlib import Path\n"
+        "from tests.dying import die_once, die_while_writing\n"
+        f"die_while_writing(lambda: die_once(Path({str(marker)!r})))\n"
+    )
+    return {"PYTHONPATH": f"{directory}:{Path(__file__).parents[1]}"}
