@@ -28,14 +28,12 @@ from logfs.log.publishing.staging import StagedFile, remove_staged
 from logfs.log.store import LogStore
 from logfs.spark.directories import now_ms
 from logfs.spark.staging import Stager
-from logfs.spark.target import Target
+from logfs.spark.target import BYTES_OF_A_BATCH, Target, advice_on
 
 logger = logging.getLogger(__name__)
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
-_BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
-_NO_LIMIT = str(2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,18 +132,13 @@ def remove_batch(root: str, query: str, batch: int, files: Sequence[StagedFile])
 
 
 def _advise(target: Target) -> None:
-    """Say which setting of Spark makes it slow; the first task says it."""
+    """Log what makes it slow; the first task does."""
     context = TaskContext.get()
-    if (
-        target.has_headers
-        and context is not None
-        and context.partitionId() == 0
-        and context.getLocalProperty(_BYTES_OF_A_BATCH) != _NO_LIMIT  # None: it was not set
-    ):
-        logger.warning(
-                "Spark hands rows with headers over slowly: spark.conf.set(%r, %s) before writing "
-                "makes it up to ten times as fast", _BYTES_OF_A_BATCH, _NO_LIMIT
-            )  # fmt: skip
+    if context is not None and context.partitionId() == 0:
+        # Spark tells its tasks what was set.
+        advice = advice_on(target, context.getLocalProperty(BYTES_OF_A_BATCH))
+        if advice is not None:
+            logger.warning("%s", advice)
 
 
 def _files(messages: Sequence[WriterCommitMessage | None]) -> list[StagedFile]:

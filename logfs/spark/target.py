@@ -28,6 +28,9 @@ _REFUSED = {
 }
 _KNOWN = [name for name, _, _ in SINK_OPTIONS] + list(_WITHOUT_MEANING)
 
+BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
+_NO_LIMIT = str(2**31 - 1)
+
 
 class Target(NamedTuple):
     """Where rows go.
@@ -86,3 +89,20 @@ def parse_target(
     if topic is not None and topic not in present:
         raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
     return Target(root, topic, HEADERS.name in columns)
+
+
+def advice_on(target: Target, batch_bytes: str | None) -> str | None:
+    """Say which setting of Spark makes it slow to write somewhere; None: nothing does.
+
+    Args:
+        target: Where to.
+        batch_bytes: What ``BYTES_OF_A_BATCH`` was set to; None: it was not set.
+    """
+    # With any limit Spark measures a column of lists anew for every row of a batch.
+    if not target.has_headers or batch_bytes == _NO_LIMIT:
+        return None
+    return (
+        "Spark hands rows with headers over slowly: "
+        f'spark.conf.set("{BYTES_OF_A_BATCH}", {_NO_LIMIT}) before writing makes it several times '
+        "as fast"
+    )

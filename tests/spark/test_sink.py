@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from logfs.records._native import murmur2
-from tests.mounting import wait_until
 from tests.spark.logs import START_MS, Logs
 
 if TYPE_CHECKING:
@@ -144,24 +143,3 @@ def test_modes_that_are_not_append_are_refused(spark: "SparkSession", logs: Logs
         save("overwrite")
     with pytest.raises(PySparkException, match='Please use either the "Append"'):
         save(None)  # Spark says so before it asks
-
-
-def test_a_setting_that_makes_headers_slow_is_named_once(
-    spark: "SparkSession", logs: Logs, capfd: pytest.CaptureFixture[str]
-) -> None:
-    name = "spark.sql.execution.arrow.maxBytesPerBatch"
-    table = spark.range(4).repartition(2).selectExpr(
-        "'v' value", "array(struct('h' key, cast('x' as binary) value)) headers"
-    )  # fmt: skip
-    spark.conf.set(name, 2**31 - 1)
-    table.write.format("logfs").mode("append").save(f"{logs.path}/orders")
-    spark.conf.unset(name)
-    table.write.format("logfs").mode("append").save(f"{logs.path}/orders")
-    said: list[str] = []
-
-    def says_it() -> bool:  # Spark passes on what its workers print when it comes to it
-        said.append(capfd.readouterr().err)
-        return name in "".join(said)
-
-    wait_until(says_it, "the setting was named")
-    assert "".join(said).count(f"spark.conf.set({name!r}, {2**31 - 1})") == 1

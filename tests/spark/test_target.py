@@ -16,7 +16,7 @@ from logfs.errors import (
 from logfs.log.publishing.staging import StagedFile, staged_batches
 from logfs.records.batch import decode_records
 from logfs.records.record import Record
-from logfs.spark.target import Target, parse_target
+from logfs.spark.target import Target, advice_on, parse_target
 from tests.spark.logs import START_MS, Logs
 
 pytestmark = pytest.mark.spark
@@ -96,6 +96,15 @@ def test_columns_that_are_refused(
 def test_what_is_there_is_never_replaced(logs: Logs) -> None:
     with pytest.raises(InvalidConfigError, match=r'use \.mode\("append"\), for a stream'):
         parse_target({"path": str(logs.path)}, VALUE, UTC, is_overwritten=True)
+
+
+def test_the_setting_that_makes_headers_slow_is_named() -> None:
+    plain, headers = Target("/", "orders", has_headers=False), Target("/", None, has_headers=True)
+    assert advice_on(plain, None) is advice_on(headers, "2147483647") is None
+    for limit in (None, "67108864"):
+        advice = advice_on(headers, limit)
+        assert advice is not None
+        assert 'conf.set("spark.sql.execution.arrow.maxBytesPerBatch", 2147483647)' in advice
 
 
 Stage = Callable[..., list[StagedFile]]
