@@ -85,8 +85,10 @@ class DyingWriter(LogfsStreamWriter):
         assert context is not None
         staged = super().write(iter(rows))
         number = context.partitionId()
-        if context.attemptNumber() > 0:
+        first = self._once.with_name(f"first attempt of task {number}")
+        if first.exists():
             return staged
+        first.touch()
         if number == 0:
             raise RuntimeError("the first attempt fails when it has staged")
         if number == 1:

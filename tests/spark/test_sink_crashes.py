@@ -195,6 +195,7 @@ def test_a_driver_is_killed(spark: "SparkSession", job: Job) -> None:
         done = job.runs_as_a_program(master, moment)
         assert done.returncode != 0
         assert job.has_died(moment), done.stderr.decode()
+        assert ("Lost executor" in done.stderr.decode()) == (moment == failing)
     job.add_input()
     job.completes_in(spark)
     job.check()
