@@ -67,9 +67,7 @@ def parse_target(
         LogfsError, OSError: See ``parse_path``.
     """
     if is_overwritten:
-        raise InvalidConfigError(
-            'a log is only appended to: use .mode("append")'
-        )
+        raise InvalidConfigError('a log is only appended to: use .mode("append")')
     given = named(options, _KNOWN, _REFUSED)
     check_written(fields)
     source = parse_path(given.get("path"), zone, example='.save("/var/lib/logfs")')

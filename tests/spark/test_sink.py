@@ -101,12 +101,6 @@ def test_a_whole_result_is_appended_batch_by_batch(
     assert sorted(found[2:]) == [("a", 1), ("b", 2)]
 
 
-def test_nothing_is_overwritten(spark: "SparkSession", logs: Logs) -> None:
-    table = spark.range(1).selectExpr("'v' value", "'orders' topic")
-    with pytest.raises(Exception, match=r'a log is only appended to: .mode\("append"\)'):
-        table.write.format("logfs").mode("overwrite").save(str(logs.path))
-
-
 @pytest.mark.parametrize(
     ("columns", "options", "problem"),
     [

@@ -94,7 +94,7 @@ def test_columns_that_are_refused(
 
 
 def test_what_is_there_is_never_replaced(logs: Logs) -> None:
-    with pytest.raises(InvalidConfigError, match=r'use \.mode\("append"\), for a stream'):
+    with pytest.raises(InvalidConfigError, match=r'only appended to: use \.mode\("append"\)'):
         parse_target({"path": str(logs.path)}, VALUE, UTC, is_overwritten=True)
 
 
