@@ -238,6 +238,17 @@ def test_a_full_disk_leaves_the_log_intact_and_online(after_bytes: int) -> None:
     assert lines_of(bench.kill()) == [b"a", b"b", b"c", b"d"]
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_what_a_full_disk_refused_does_not_come_back_with_a_power_cut(seed: int) -> None:
+    bench = Bench(SMALL)
+    bench.write(b"a")
+    bench.log.flush()
+    bench.disk.fail_next_write("*.log", errno.ENOSPC, after_bytes=1000)  # all of it is written
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        bench.write(b"b")
+    assert lines_of(bench.crash(seed)) == [b"a"]
+
+
 def test_a_disk_without_room_takes_lines_again_when_there_is_some() -> None:
     bench = Bench(SMALL)
     bench.write(b"a")

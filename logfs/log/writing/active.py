@@ -168,8 +168,13 @@ class ActiveSegment:
         append_aborted(self.txn_index, entry)
 
     def cut_failed_write(self) -> None:
-        """Remove what a failed write may have left. Raises OSError if that fails as well."""
+        """Remove what a failed write may have left, for good; that is rare, and may take a while.
+
+        Raises:
+            OSError: That failed as well.
+        """
         self._log.truncate(self.builder.file_position)
+        self._log.sync()  # or whole batches of what was refused may be there after a power cut
         self.segment.is_padded = False
 
     def close(self) -> None:
