@@ -49,7 +49,9 @@ class UnsyncedDisk(PosixDisk):
 
     __slots__ = ()
 
-    def open(self, name: str, *, write: bool = False, create: bool = False) -> File:
+    def open(
+        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
+    ) -> File:
         """Open a file."""
         flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
         return UnsyncedFile(str(Path(self.root, name)), flags)

@@ -17,7 +17,7 @@ _RANGE = struct.Struct("@QQ")
 """From, length; all of the file if both are 0."""
 _ANSWER = struct.Struct("@QQQQQ")
 """Pages: cached, dirty, being written back, evicted, recently evicted."""
-_PAGE_BYTES = mmap.PAGESIZE
+PAGE_BYTES = mmap.PAGESIZE
 _PIECE_BYTES = 1 << 30
 
 
@@ -30,12 +30,34 @@ def cached_bytes(descriptor: int) -> int | None:
     return None if found is None else min(found, size)
 
 
-def by_cachestat(descriptor: int) -> int | None:
-    """Ask cachestat(2); bytes of whole pages, None where it cannot be asked."""
+def cached_pages(descriptor: int, position: int, length: int) -> int | None:
+    """Return how many pages of a range of a file are in memory; None if the kernel does not say.
+
+    Args:
+        descriptor: The open file.
+        position: Where the range begins, below the end of the file.
+        length: Of the range, > 0; it may end behind the file.
+    """
+    length = min(length, os.fstat(descriptor).st_size - position)
+    if length <= 0:
+        return 0
+    found = by_cachestat(descriptor, position, length)
+    if found is None:
+        first = position // PAGE_BYTES * PAGE_BYTES
+        return _pages_in_core(descriptor, first, position + length - first)
+    return found // PAGE_BYTES
+
+
+def by_cachestat(descriptor: int, position: int = 0, length: int = 0) -> int | None:
+    """Ask cachestat(2) for all of a file or a range; None where it cannot be asked.
+
+    Returns:
+        Bytes of whole pages.
+    """
     answer = ctypes.create_string_buffer(_ANSWER.size)
-    if _libc().syscall(_CACHESTAT, descriptor, _RANGE.pack(0, 0), answer, 0):
+    if _libc().syscall(_CACHESTAT, descriptor, _RANGE.pack(position, length), answer, 0):
         return None
-    return int(_ANSWER.unpack(answer.raw)[0]) * _PAGE_BYTES
+    return int(_ANSWER.unpack(answer.raw)[0]) * PAGE_BYTES
 
 
 def by_mincore(descriptor: int, size: int) -> int | None:
@@ -46,11 +68,11 @@ def by_mincore(descriptor: int, size: int) -> int | None:
         if found is None:
             return None
         pages += found
-    return pages * _PAGE_BYTES
+    return pages * PAGE_BYTES
 
 
 def _pages_in_core(descriptor: int, start: int, size: int) -> int | None:
-    libc, count = _libc(), -(-size // _PAGE_BYTES)
+    libc, count = _libc(), -(-size // PAGE_BYTES)
     flags = (mmap.PROT_READ, mmap.MAP_SHARED)
     address = libc.mmap(None, size, *flags, descriptor, start)
     if address in (None, ctypes.c_void_p(-1).value):

@@ -140,7 +140,9 @@ class Lock(Protocol):
 class Disk(Protocol):
     """The files below one data directory."""
 
-    def open(self, name: str, *, write: bool = False, create: bool = False) -> File:
+    def open(
+        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
+    ) -> File:
         """Open a file for reading, or for reading and writing.
 
         Args:
@@ -148,6 +150,9 @@ class Disk(Protocol):
             write: Allow ``pwrite`` and ``truncate``.
             create: Make an empty file if there is none; needs ``write``. The new name is durable
                 after ``sync_directory`` of its folder.
+            in_passing: It is read through and not again soon: where the system can do that, large
+                reads leave in the page cache what was there before, and no more. Not with
+                ``write``.
 
         A file that has another name elsewhere (a backup has it by a hard link) is copied before it
         is opened for writing: what is written is seen under this name alone.

@@ -47,7 +47,9 @@ class RawNode(FileNode):
             StaleError: It has been removed.
         """
         try:
-            return RawFile(self._partition.log.disk, self.path())
+            # What the kernel caches itself need not be in memory twice.
+            disk, is_cached = self._partition.log.disk, self.is_cached
+            return RawFile(disk, self.path(), in_passing=is_cached)
         except FileNotFoundError as error:
             raise StaleError(f"{self.path()} has been removed") from error
 

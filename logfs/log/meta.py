@@ -44,7 +44,7 @@ def partition_meta(
             "flush": log.counters.flush_s.as_json(),
         },
         "since_start": log.counters.activity_as_json(),
-        "page_cache": None if log.residency is None else log.residency._asdict(),
+        "page_cache": None if log.residency is None else log.residency.as_json(),
         "retention": log.counters.retention_as_json(),
         "cleaner": log.cleaning.as_json() if log.config.is_compacted else None,
         **({} if indexing is None else {"indexing": _progress(*indexing)}),

@@ -1,10 +1,13 @@
 """How much of a log is in the page cache, for those who tune a machine; looked at when asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.log.segments.snapshot import Snapshot
+
+MOST_SEGMENTS = 1000
+"""So many are told one by one."""
 
 
 class Residency(NamedTuple):
@@ -15,11 +18,19 @@ class Residency(NamedTuple):
         cached_bytes: Bytes in the page cache, of those that were looked at.
         looked_at_bytes: Bytes of the files that were looked at, from the newest one on: all of the
             log, unless that would have taken too long.
+        segments: Bytes in the page cache by segment (its base offset), newest first; of the newest
+            ``MOST_SEGMENTS``.
     """
 
     time_ms: int
     cached_bytes: int
     looked_at_bytes: int
+    segments: Mapping[int, int]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it for ``.meta``."""
+        segments = {str(base_offset): cached for base_offset, cached in self.segments.items()}
+        return {**self._asdict(), "segments": segments}
 
 
 def look_at_cache(
@@ -34,6 +45,7 @@ def look_at_cache(
         is_over: Says that it has taken long enough; the newest file is looked at in any case.
     """
     cached = looked_at = 0
+    segments: dict[int, int] = {}
     for number in range(len(snapshot.segments) - 1, -1, -1):
         try:
             found = disk.cached_bytes(snapshot.segments[number].name)
@@ -42,7 +54,9 @@ def look_at_cache(
         if found is None:
             return None
         cached += found
+        if len(segments) < MOST_SEGMENTS:
+            segments[snapshot.segments[number].base_offset] = found
         looked_at += max(snapshot.end_of(number)[2], found)
         if is_over():
             break
-    return Residency(now_ms, cached, looked_at)
+    return Residency(now_ms, cached, looked_at, segments)

@@ -47,10 +47,12 @@ class SteppingDisk(PosixDisk):
         super().__init__(root)
         self._steps = steps
 
-    def open(self, name: str, *, write: bool = False, create: bool = False) -> File:
+    def open(
+        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
+    ) -> File:
         if write:
             self._steps.take()
-        return super().open(name, write=write, create=create)
+        return super().open(name, write=write, create=create, in_passing=in_passing)
 
     def read(self, name: str) -> bytes:
         self._steps.take()

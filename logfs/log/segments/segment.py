@@ -52,11 +52,12 @@ class SegmentFiles:
         while True:
             name = segment.name
             try:
-                file = self._disk.open(name, write=segment.is_writable)
+                is_writable = segment.is_writable
+                file = self._disk.open(name, write=is_writable, in_passing=not is_writable)
             except FileNotFoundError:
                 # Renamed, or about to be: the topic or the segment is being deleted.
                 other = segment.file_name(FileKind.LOG, is_deleted=not segment.is_deleted)
-                return self._disk.open(other)
+                return self._disk.open(other, in_passing=True)
             if segment.name == name:
                 return file
             file.close()  # renamed meanwhile: that may have been the segment that took its place

@@ -160,7 +160,7 @@ class _Segment:
         self._disk = disk
         self._task = task
         self._log_name = task.name(FileKind.LOG)
-        self._log = disk.open(self._log_name)
+        self._log = disk.open(self._log_name, in_passing=True)
         self._report = SegmentReport(task.base_offset, self._log.inode())
         self._findings = self._report.findings
         # Before the size of the log is asked for: entries are written behind what they speak of.

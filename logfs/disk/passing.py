@@ -1,0 +1,108 @@
+"""Reading a file through without making it warm: for what somebody reads once, and nobody else.
+
+A reader of last year's log would otherwise push out of memory what everybody reads now. What was in
+the page cache before such a read stays there; what had to be fetched for it does not.
+
+    RWF_DONTCACHE        Linux 6.14 and later, where the file system has it (ext4, xfs, btrfs): the
+                         kernel drops the pages that it has read for this call alone
+    POSIX_FADV_DONTNEED  elsewhere: a piece of which nothing was in memory before is dropped behind
+                         the read; one of which a part was, stays. Without reading ahead, whose
+                         pages the next read would take for somebody else's
+
+Only large reads: a look-up reads little, and likely again.
+"""
+
+import errno
+import os
+
+from logfs.disk import residency
+from logfs.disk.posix import PosixFile
+
+PASSING_BYTES = 32 * 1024
+"""Reads that are shorter are ordinary ones."""
+
+_DONTCACHE = 0x80
+"""RWF_DONTCACHE. Source: Linux include/uapi/linux/fs.h."""
+_NOT_OFFERED = frozenset((errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS))
+_PAGE_BYTES = residency.PAGE_BYTES
+
+
+class PassingFile(PosixFile):
+    """A file that is read through in passing; see above, and ``vfs.File`` for its methods."""
+
+    __slots__ = ("_asks_kernel", "_reads_ahead", "_tells")
+
+    def __init__(self, path: str, flags: int, *, asks_kernel: bool = True) -> None:
+        super().__init__(path, flags)
+        self._asks_kernel = asks_kernel
+        self._reads_ahead = True
+        self._tells = True  # what is in memory; on top of another file system it may always be 0
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """See ``vfs.File``."""
+        if len(buffer) < PASSING_BYTES:
+            return super().pread_into(buffer, position)
+        if self._asks_kernel:
+            done = self._ask_kernel(buffer, position)
+            if done is not None:
+                return done
+        if not self._tells or not self._is_cold(position, len(buffer)):
+            return super().pread_into(buffer, position)
+        if self._reads_ahead:
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_RANDOM)
+            self._reads_ahead = False
+        done = super().pread_into(buffer, position)
+        self._drop(position, done)
+        return done
+
+    def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
+        """See ``vfs.File``; nothing is read ahead for it either."""
+        if len(buffer) < PASSING_BYTES:
+            return super().pread_nowait_into(buffer, position)
+        if self._asks_kernel:
+            try:
+                return os.preadv(self._descriptor, (buffer,), position, os.RWF_NOWAIT | _DONTCACHE)
+            except OSError as error:
+                if error.errno == errno.EAGAIN:
+                    return None
+                if error.errno not in _NOT_OFFERED:
+                    raise self._named(error) from None
+        # The kernel begins to read what it has not got, even for who does not want to wait.
+        length = min(len(buffer), self.size() - position)
+        if length <= 0:
+            return 0
+        if self._tells:
+            pages = -(-(position + length) // _PAGE_BYTES) - position // _PAGE_BYTES
+            found = residency.cached_pages(self._descriptor, position, length)
+            if found is not None and found < pages:
+                return None
+        return super().pread_nowait_into(buffer, position)
+
+    def _is_cold(self, position: int, length: int) -> bool:
+        # The page in which the piece before has ended is there because of that.
+        start = -(-position // _PAGE_BYTES) * _PAGE_BYTES
+        return residency.cached_pages(self._descriptor, start, length) == 0
+
+    def _drop(self, position: int, length: int) -> None:
+        """Drop the pages of a range that was cold; the last one only if all of it was read."""
+        if self._is_cold(position, length):
+            self._tells = False
+            return
+        start = position // _PAGE_BYTES * _PAGE_BYTES
+        os.posix_fadvise(self._descriptor, start, position + length - start, os.POSIX_FADV_DONTNEED)
+
+    def _ask_kernel(self, buffer: memoryview, position: int) -> int | None:
+        """Read with RWF_DONTCACHE; None where that is not offered, from then on."""
+        done = 0
+        try:
+            while done < len(buffer):
+                count = os.preadv(self._descriptor, (buffer[done:],), position + done, _DONTCACHE)
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            if error.errno not in _NOT_OFFERED or done:
+                raise self._named(error) from None
+            self._asks_kernel = False
+            return None
+        return done
