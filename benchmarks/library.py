@@ -24,7 +24,8 @@ from benchmarks.data import (
 )
 from logfs.cli.verifying import verify_data
 from logfs.config import StoreConfig
-from logfs.disk.posix import PosixDisk, PosixFile
+from logfs.disk.posix import PosixDisk
+from logfs.disk.posixfile import PosixFile
 from logfs.disk.vfs import File
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter

@@ -13,10 +13,10 @@ Only large reads: a look-up reads little, and likely again.
 """
 
 import errno
+import mmap
 import os
 
-from logfs.disk import residency
-from logfs.disk.posix import PosixFile
+from logfs.disk.posixfile import PosixFile
 
 PASSING_BYTES = 32 * 1024
 """Reads that are shorter are ordinary ones."""
@@ -24,7 +24,7 @@ PASSING_BYTES = 32 * 1024
 _DONTCACHE = 0x80
 """RWF_DONTCACHE. Source: Linux include/uapi/linux/fs.h."""
 _NOT_OFFERED = frozenset((errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS))
-_PAGE_BYTES = residency.PAGE_BYTES
+_PAGE_BYTES = mmap.PAGESIZE
 
 
 class PassingFile(PosixFile):
@@ -73,7 +73,7 @@ class PassingFile(PosixFile):
             return 0
         if self._tells:
             pages = -(-(position + length) // _PAGE_BYTES) - position // _PAGE_BYTES
-            found = residency.cached_pages(self._descriptor, position, length)
+            found = _cached_pages(self._descriptor, position, length)
             if found is not None and found < pages:
                 return None
         return super().pread_nowait_into(buffer, position)
@@ -81,7 +81,7 @@ class PassingFile(PosixFile):
     def _is_cold(self, position: int, length: int) -> bool:
         # The page in which the piece before has ended is there because of that.
         start = -(-position // _PAGE_BYTES) * _PAGE_BYTES
-        return residency.cached_pages(self._descriptor, start, length) == 0
+        return _cached_pages(self._descriptor, start, length) == 0
 
     def _drop(self, position: int, length: int) -> None:
         """Drop the pages of a range that was cold; the last one only if all of it was read."""
@@ -106,3 +106,9 @@ class PassingFile(PosixFile):
             self._asks_kernel = False
             return None
         return done
+
+
+def _cached_pages(descriptor: int, position: int, length: int) -> int | None:
+    from logfs.disk import residency  # ctypes: only where the kernel does not do it all
+
+    return residency.cached_pages(descriptor, position, length)

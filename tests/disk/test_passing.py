@@ -8,7 +8,8 @@ import pytest
 
 from logfs.disk import residency
 from logfs.disk.passing import PASSING_BYTES, PassingFile
-from logfs.disk.posix import PosixDisk, PosixFile
+from logfs.disk.posix import PosixDisk
+from logfs.disk.posixfile import PosixFile
 from tests.disk.cold import cached, chill, cold_place, write_cold
 
 PAGE = residency.PAGE_BYTES

@@ -1,0 +1,152 @@
+"""One open file of the operating system: ``vfs.File`` done with system calls on a descriptor."""
+
+import errno
+import mmap
+import os
+import sys
+
+from logfs.disk.vfs import ReadableBuffer
+
+_WOULD_WAIT = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS))
+"""Answers to RWF_NOWAIT: not in the page cache; not offered by this file system or kernel."""
+
+
+class PosixFile:
+    """One descriptor. See ``vfs.File`` for what its methods promise."""
+
+    __slots__ = ("_descriptor", "_path")
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._descriptor = -1
+        self._path = path
+        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"PosixFile({self._path!r})"
+
+    def size(self) -> int:
+        """See ``vfs.File``."""
+        try:
+            return os.fstat(self._descriptor).st_size
+        except OSError as error:
+            raise self._named(error) from None
+
+    def inode(self) -> int:
+        """See ``vfs.File``."""
+        try:
+            return os.fstat(self._descriptor).st_ino
+        except OSError as error:
+            raise self._named(error) from None
+
+    def fileno(self) -> int:
+        """See ``vfs.File``."""
+        return self._descriptor
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """See ``vfs.File``."""
+        size = len(buffer)
+        try:
+            done = os.preadv(self._descriptor, (buffer,), position)
+            # One preadv moves at most 2 GiB and may stop at a signal: only 0 means the end.
+            while 0 < done < size:
+                count = os.preadv(self._descriptor, (buffer[done:],), position + done)
+                if count == 0:
+                    break
+                done += count
+        except OSError as error:
+            raise self._named(error) from None
+        return done
+
+    def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
+        """See ``vfs.File``."""
+        try:
+            return os.preadv(self._descriptor, (buffer,), position, os.RWF_NOWAIT)
+        except OSError as error:
+            if error.errno in _WOULD_WAIT:
+                return None
+            raise self._named(error) from None
+
+    def pread(self, size: int, position: int) -> bytes:
+        """See ``vfs.File``."""
+        try:
+            data = os.pread(self._descriptor, size, position)
+            if len(data) == size or not data:
+                return data
+            parts = [data]
+            done = len(data)
+            while done < size and parts[-1]:
+                parts.append(os.pread(self._descriptor, size - done, position + done))
+                done += len(parts[-1])
+            return b"".join(parts)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def next_data(self, position: int) -> int:
+        """See ``vfs.File``."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return max(position, self.size())
+            if error.errno == errno.EINVAL:  # this file system cannot tell
+                return position
+            raise self._named(error) from None
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> None:
+        """See ``vfs.File``."""
+        try:
+            done = os.pwrite(self._descriptor, data, position)
+            size = memoryview(data).nbytes
+            if done == size:
+                return
+            rest = memoryview(data).cast("B")
+            while done < size:
+                done += os.pwrite(self._descriptor, rest[done:], position + done)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def truncate(self, size: int) -> None:
+        """See ``vfs.File``."""
+        try:
+            os.ftruncate(self._descriptor, size)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def sync(self) -> None:
+        """See ``vfs.File``."""
+        if self._descriptor < 0:  # fsync alone answers ValueError
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF), self._path)
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise self._named(error) from None
+
+    def map(self) -> memoryview:
+        """See ``vfs.File``."""
+        size = self.size()
+        if size == 0:
+            return memoryview(b"")  # mmap refuses length 0
+        try:
+            return memoryview(_map(self._descriptor, size))
+        except OSError as error:
+            raise self._named(error) from None
+
+    def close(self) -> None:
+        """See ``vfs.File``."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def _named(self, error: OSError) -> OSError:
+        """Put the path into an error of a call that knows only the descriptor."""
+        return OSError(error.errno, error.strerror, self._path)
+
+
+def _map(descriptor: int, size: int) -> mmap.mmap:
+    """Map without a descriptor of its own where Python offers it (there it would keep one)."""
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False)
+    return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
