@@ -130,9 +130,7 @@ class FakeDisk:
 
     # The contract.
 
-    def open(
-        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
-    ) -> File:
+    def open(self, name: str, *, write: bool = False, create: bool = False, **_: bool) -> File:
         if create and not write:
             raise ValueError("create needs write")
         self.begin("open", name)
