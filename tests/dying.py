@@ -9,7 +9,7 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from logfs.disk.posix import PosixFile
+from logfs.disk.posixfile import PosixFile
 from logfs.disk.vfs import ReadableBuffer
 
 WRITES = 3
