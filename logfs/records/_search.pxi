@@ -24,6 +24,18 @@ def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
     return (b.attributes & CODEC_MASK) <= (4 if b.magic == 2 else 3)
 
 
+def header_last_offset(buf, Py_ssize_t position):
+    """Last offset of the batch whose header stands at a position and is known to be ``header_ok``."""
+    cdef _View view = _View(buf, False)
+    cdef Batch b
+    if position < 0 or view.n - position < MESSAGE_HEADER or (
+        view.p[position + 16] == 2 and view.n - position < HEADER
+    ):
+        raise ValueError(f"no header fits at {position} into a buffer of {view.n} bytes")
+    read_header(view.p + position, &b)
+    return b.last_offset
+
+
 def next_batch(buf, Py_ssize_t position, Py_ssize_t stop):
     """Total size in bytes of the batch at a position; 0 if it is not whole before ``stop``.
 

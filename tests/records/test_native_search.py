@@ -3,7 +3,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import find_offset, find_timestamp, header_ok, measure, next_batch
+from logfs.records._native import (
+    find_offset,
+    find_timestamp,
+    header_last_offset,
+    header_ok,
+    measure,
+    next_batch,
+)
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import decompress
 from logfs.records.record import Record
@@ -106,6 +113,19 @@ def test_next_batch() -> None:
     new[16] = 3
     with pytest.raises(CorruptRecordError, match="unsupported magic 3"):
         next_batch(new, 0, 20)
+
+
+@given(log=logs)
+def test_the_last_offset_stands_in_the_header(log: list[Batch]) -> None:
+    data, position = joined(log), 0
+    for batch in log:
+        head = data[position : position + 61]
+        assert header_ok(head, 0, len(batch.data))
+        assert header_last_offset(head, 0) == batch.last_offset
+        position += len(batch.data)
+    for cut in (data[:25], data[:60] if data[16:17] == b"\x02" else b""):
+        with pytest.raises(ValueError, match="no header fits"):
+            header_last_offset(cut, 0)
 
 
 def test_header_ok() -> None:

@@ -20,6 +20,7 @@ from logfs.records._native import (
     find_offset,
     find_timestamp,
     first_offset,
+    header_last_offset,
     header_ok,
     measure,
 )
@@ -249,9 +250,8 @@ def time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> in
     """
     base = segment.base_offset
     hint = index.lookup_timestamp(segment.files().time_entries(), base, timestamp)
-    position = offset_hint(segment, start, file_end)
     if hint.offset <= max(start, base):
-        return position
+        return offset_hint(segment, start, file_end)
     behind = offset_hint(segment, hint.offset, file_end)
     window = Window()
     while behind < file_end:
@@ -260,9 +260,9 @@ def time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> in
         if at < window.stop:
             header = decode_header(window.buffer, at)
             fits = header.last_offset == hint.offset and header.max_timestamp == hint.timestamp
-            return behind + at if fits else position
+            return behind + at if fits else offset_hint(segment, start, file_end)
         behind = window.file_end
-    return position
+    return offset_hint(segment, start, file_end)
 
 
 def offset_hint(segment: Segment, offset: int, file_end: int) -> int:
@@ -285,7 +285,8 @@ def _fits(
     head = segment.files().log.pread(HEADER_BYTES, position)
     if not header_ok(head, 0, file_end - position):
         return False
-    header = decode_header(head, 0)
     if not is_first:
-        return header.last_offset == offset
+        return header_last_offset(head, 0) == offset
+    if head[_MAGIC_AT] == MAGIC:
+        return int(_BASE_OFFSET.unpack_from(head)[0]) == offset
     return _base_offset_at(segment, position, file_end) == offset

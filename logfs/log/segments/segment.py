@@ -78,9 +78,9 @@ class SegmentFiles:
         if kind in self._unusable:
             return memoryview(b"")
         try:
-            name = self._segment.file_name(kind)
+            naming = self._segment.naming
             entries = index.entries()
-            if self._segment.file_name(kind) == name:
+            if self._segment.naming == naming:
                 return entries
             # Renamed meanwhile: that may have been of the segment that took its place.
             index.reopen(self._segment.file_name(kind))
@@ -300,6 +300,11 @@ class Segment:
     def name(self) -> str:
         """The name of its ``.log`` below the data directory."""
         return self.file_name(FileKind.LOG)
+
+    @property
+    def naming(self) -> tuple[str, bool, int, frozenset[FileKind]]:
+        """What ``file_name`` depends on: as long as it is the same, so are the names."""
+        return self.directory, self.is_deleted, self.deleted_copy, self.swapped
 
     def file_name(self, kind: FileKind, *, is_deleted: bool | None = None) -> str:
         """The name of one of its files below the data directory; the present one by default."""
