@@ -39,6 +39,7 @@ class LogSpec:
         is_closed: It is left as a clean stop leaves it, else as a killed process does.
         keys: Every line has one of so many keys, and the topic is compacted; 0: no keys.
         repeats: What a line holds comes so many times in it; without keys.
+        compression: ``compression.type`` of its topic.
     """
 
     batch_lines: int
@@ -50,6 +51,7 @@ class LogSpec:
     is_closed: bool = True
     keys: int = 0
     repeats: int = 1
+    compression: str = "none"
 
     @property
     def lines(self) -> int:

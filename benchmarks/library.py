@@ -65,6 +65,8 @@ def build(data: str, spec: LogSpec) -> None:
     """Build a log and end the process."""
     store = LogStore.open(UnsyncedDisk(data), _CONFIG, current_host(), now_ms=FIRST_MS)
     settings = {"segment.bytes": _NO_LIMIT, **(COMPACTED if spec.keys else {})}
+    if spec.compression != "none":
+        settings["compression.type"] = spec.compression
     store.create_topic(spec.topic, spec.partitions, settings, FIRST_MS)
     share = spec.segments // spec.partitions
     for number in range(spec.partitions):

@@ -40,6 +40,7 @@ QUESTIONS: dict[str, Question] = {
     "feed": commands.feeding,
     "watch": watching.rows,
     "spark": spark.rows,
+    "jobs": spark.jobs,
 }
 """Name on the command line -> what answers it, in the order of the table."""
 

@@ -1,11 +1,11 @@
-"""How fast does Spark scan a log, beside its own text source on the same lines."""
+"""How fast does Spark scan a log, beside its own text source; does a job gain by a second core."""
 
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.data import LogSpec, build_log, call_with, lines_of
+from benchmarks.data import LINE_BYTES, LogSpec, build_log, call_with, lines_of
 from benchmarks.results import Row, at_least, compare, rates
 from benchmarks.runner import Bench, settle
 
@@ -27,6 +27,29 @@ def rows(bench: Bench) -> Iterator[Row]:
             repeats=repeats,
         )
         yield from _rows(bench, what, spec, line_bytes)
+
+
+def jobs(bench: Bench) -> Iterator[Row]:
+    """``logfs verify --spark`` of segments of compressed records, on one core and on two."""
+    lines, segments = 10_000, 8
+    total = bench.scaled(60_000_000, 8_000_000)
+    spec = LogSpec(
+        batch_lines=lines,
+        segment_batches=total // lines // segments,
+        segments=segments,
+        partitions=2,
+        compression="gzip",
+    )
+    data = build_log(bench, "log", spec)
+    settle(bench.directory)
+    printed = call_with("benchmarks.sparkjob", data, str(bench.pairs))
+    seconds = json.loads(printed.splitlines()[-1])
+    size = spec.lines * LINE_BYTES
+    one, two = (rates(f"{n} core{'s' * (n > 1)}", size, seconds[str(n)]) for n in (1, 2))
+    yield compare(
+        "jobs", "Spark, verify job on two cores, gzip", at_least(1.6, "x one core"), two, one
+    )
+    shutil.rmtree(data)
 
 
 def _rows(bench: Bench, what: str, spec: LogSpec, line_bytes: int) -> Iterator[Row]:

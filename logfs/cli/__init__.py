@@ -13,7 +13,7 @@
 
 and the work behind one command: append (appending, lines, targets), cat (reading, copying), tail
 (tailing, printing), status (overviews, activity), offsets (asking), du (diskuse), plan (planning),
-verify (verifying), export (exporting).
+verify (verifying), reindex (reindexing), export (exporting).
 
 Nothing heavy is imported at the top of a module: ``logfs --help`` is as quick as Python and click.
 """

@@ -31,6 +31,7 @@ _COMMANDS = {
     "dump": "dump",
     "status": "status",
     "verify": "verify",
+    "reindex": "reindex",
     "du": "du",
     "backup": "backup",
     "restore": "backup",

@@ -23,6 +23,7 @@ MEANINGS = {
     "verify": (
         "Check that everything in data directories, topics and partitions is as it was written."
     ),
+    "reindex": ("Make the indexes of a stopped data directory anew, from what its logs hold."),
     "backup": "Back up the data directory SOURCE into the directory DESTINATION.",
     "restore": "Restore the backup BACKUP into the data directory DATA.",
     "status": "Show the topics of a data directory and who serves it.",

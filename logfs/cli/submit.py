@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from logfs.cli import failures
 from logfs.cli.main import main
 
-JOBS = ("verify", "compact", "export")
+JOBS = ("verify", "reindex", "compact", "export")
 """The commands that can be a Spark job."""
 
 

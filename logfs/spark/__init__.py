@@ -28,6 +28,6 @@ compaction and retention may go on meanwhile. Readers take no lock and write not
 without one, and publishes through the daemon or under the lock (``logfs.log.publishing``). Workers
 need neither pyfuse3 nor trio.
 
-Beside it stand ``exporting``, records to Parquet and Iceberg, and ``jobs``: verify, compact and
-export on a cluster, over the code of the local commands.
+Beside it stand ``exporting``, records to Parquet and Iceberg, and ``jobs``: verify, reindex,
+compact and export on a cluster, over the code of the local commands.
 """

@@ -14,11 +14,11 @@ def test_it_is_a_file_that_takes_a_command_line(logfs: Call) -> None:
     assert path.suffix == ".py"
     assert submit(path, "cat", "x") == (
         2,
-        "logfs: spark-submit: cat: expected one of verify, compact, export",
+        "logfs: spark-submit: cat: expected one of verify, reindex, compact, export",
     )
     assert submit(path) == (
         2,
-        "logfs: spark-submit: nothing: expected one of verify, compact, export",
+        "logfs: spark-submit: nothing: expected one of verify, reindex, compact, export",
     )
     status, line = submit(path, "verify", "--jobs", "2", "/var/lib/logfs")
     assert (status, "with --spark the master says" in line) == (2, True)

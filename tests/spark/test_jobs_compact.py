@@ -2,13 +2,16 @@
 
 import json
 import shutil
+import signal
+import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from logfs.records.record import Record
-from tests.cli.conftest import Call
+from tests.cli.conftest import Call, command, environment
 from tests.mounting import Mount
 from tests.spark.logs import START_MS, Logs
 
@@ -98,3 +101,25 @@ def more(path: Path) -> None:
 def logs_of(data: Path) -> dict[str, bytes]:
     files = [*data.glob("*/*.log"), *data.glob("*/*.index"), *data.glob("*/*.timeindex")]
     return {str(file.relative_to(data)): file.read_bytes() for file in files}
+
+
+@pytest.mark.slow
+def test_a_job_that_is_killed_goes_on_with_the_next_one(
+    spark: "SparkSession", logfs: Call, tmp_path: Path
+) -> None:
+    """Killed as soon as the driver has begun to write."""
+    ours, theirs = tmp_path / "store", tmp_path / "theirs"
+    fill(ours)
+    shutil.copytree(ours, theirs)
+    process = subprocess.Popen(
+        command("compact", ours / "prices" / "0", "--master", "local[1]"), env=environment()
+    )
+    while process.poll() is None and not list(ours.glob("prices-0/*.cleaned")):
+        time.sleep(0.0005)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert logfs("cat", ours / "prices" / "0.jsonl").status == 0
+    assert logfs("compact", ours / "prices" / "0", "--spark").status == 0
+    assert logfs("compact", theirs / "prices" / "0").status == 0
+    assert logfs("cat", ours / "prices" / "0.jsonl") == logfs("cat", theirs / "prices" / "0.jsonl")
+    assert logfs("verify", ours, "-q") == (0, b"", [])

@@ -9,7 +9,7 @@ import click
 def spark_job() -> None:
     """Print the path of the file to give to spark-submit, behind which a job's command line goes.
 
-    verify, compact and export can be Spark jobs. 'logfs COMMAND --spark' starts one from
+    verify, reindex, compact and export can be Spark jobs. 'logfs COMMAND --spark' starts one from
     here; spark-submit does where a cluster is used that way, with its own options for the size of
     executors and what they are given. Every machine needs logfs and, at the same path, the data
     directory.

@@ -34,7 +34,6 @@ from logfs.spark.jobs.keys import (
     unpack,
 )
 from logfs.spark.jobs.running import Progress, SparkJob, pack
-from logfs.spark.planning import task_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,10 +78,7 @@ class SparkKeys:
     def _run(self, segments: Sequence[SegmentKeys], job: Scan) -> dict[int, bytes]:
         """Return the bits of each segment, by base offset."""
         sizes = [segment.size_bytes for segment in segments]
-        groups = [
-            [segments[n] for n in group]
-            for group in pack(sizes, task_bytes(sum(sizes), self._job.cores))
-        ]
+        groups = [[segments[n] for n in group] for group in pack(sizes, self._job.cores)]
         bases = [segment.base_offset for segment in segments]
         spans = [segment.next_base - segment.base_offset for segment in segments]
         root = self._root

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark.sql.functions import arrow_udf
 
 from logfs.errors import SparkJobError
-from logfs.spark.planning import task_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +30,9 @@ Progress = Callable[[int, int], object]
 
 _LOOK_EVERY_S = 0.2
 _REASON = re.compile(r"^(?:[\w.]*\.)?(\w+(?:Error|Exception)): (.+)$", re.MULTILINE)
+_TASKS_A_CORE = 4
+_LEAST_BYTES = 8 << 20
+_MOST_BYTES = 256 << 20
 _LEAST_TASKS = 32
 """For a cluster that does not say how many cores it has."""
 _numbers = itertools.count()
@@ -76,10 +78,7 @@ class SparkJob:
         """
         if not pieces:
             return []
-        groups = [
-            [(n, pieces[n]) for n in group]
-            for group in pack(sizes, task_bytes(sum(sizes), self.cores))
-        ]
+        groups = [[(n, pieces[n]) for n in group] for group in pack(sizes, self.cores)]
 
         def answer(numbers: Iterator[pa.Array]) -> Iterator[pa.Array]:
             for some in numbers:
@@ -104,11 +103,14 @@ class SparkJob:
 
         Raises:
             SparkJobError: A task failed, and again when Spark tried it again.
+            KeyboardInterrupt: Ctrl-C; the job is cancelled.
         """
         try:
             with self._watched(total):
                 return rows.toArrow()
         except Exception as error:
+            if _was_interrupted(error):
+                raise KeyboardInterrupt from error
             if not type(error).__module__.startswith(("pyspark", "py4j")):
                 raise
             raise SparkJobError(reason_of(error)) from error
@@ -146,13 +148,17 @@ class SparkJob:
                 self._progress(total * done // tasks, total)
 
 
-def pack(sizes: Sequence[int], most: int) -> list[list[int]]:
-    """Share out pieces, neighbours together; return the numbers of those in each group.
+def pack(sizes: Sequence[int], cores: int) -> list[list[int]]:
+    """Share out pieces to tasks, neighbours together; return the numbers of those in each.
+
+    A task costs 60 ms of a core before it does anything; a few for each core even out what takes
+    longer than its size says.
 
     Args:
-        sizes: Of the pieces.
-        most: Of a group; one that has a larger piece has only that.
+        sizes: Of the pieces, in bytes.
+        cores: How many tasks run at the same time.
     """
+    most = min(max(sum(sizes) // (_TASKS_A_CORE * cores), _LEAST_BYTES), _MOST_BYTES)
     groups: list[list[int]] = []
     held = 0
     for number, size in enumerate(sizes):
@@ -162,6 +168,15 @@ def pack(sizes: Sequence[int], most: int) -> list[list[int]]:
         groups[-1].append(number)
         held += size
     return groups
+
+
+def _was_interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C came first, which cancels the job; PySpark tells of that instead."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def reason_of(error: BaseException) -> str:

@@ -1,0 +1,97 @@
+"""``logfs reindex``: make the indexes of a stopped directory anew."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from logfs.cli import failures
+from logfs.cli.sparking import SparkWish, chosen_session, spark_options
+from logfs.cli.terminal import tables
+from logfs.cli.terminal.progress import ProgressLine
+from logfs.library.places import locate
+
+if TYPE_CHECKING:
+    from logfs.log.reindexing import Reindexed
+
+
+@click.command()
+@click.argument("path")
+@click.option(
+    "-j",
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Work on N segments at the same time; without it, one a core.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+@spark_options
+def reindex(path: str, jobs: int | None, *, spark: SparkWish, as_json: bool) -> int:
+    """Make the indexes of a stopped data directory anew, from what its logs hold.
+
+    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION. Every segment is read; its offset
+    index, time index and text index are worked out and, where they are others or missing, replaced.
+    'logfs verify' says whether that is needed: a start makes missing indexes anew by itself, and
+    look-ups pass by wrong entries.
+
+    The text index of a compacted segment stays as it is, since what was removed cannot be measured
+    any more; so does the segment table. A batch that is corrupt is passed over and named, and the
+    exit status is 1.
+
+    No daemon may serve the directory. It is recovered first if it was not stopped cleanly. Killed
+    at any moment it leaves indexes that are old or new, and whole; the same command goes on: what
+    is right already is not written again.
+
+    With --spark the segments are shared out to the machines of a cluster, which have the directory
+    at the same path; 'spark-submit $(logfs spark-job) reindex PATH' is the same job.
+
+    \b
+    Examples:
+        logfs reindex /var/lib/logfs
+        logfs reindex --json /var/lib/logfs/orders/0
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli.reindexing import reindex_data
+
+    if jobs is not None and spark.is_wanted:
+        raise click.UsageError("--jobs is of this machine; with --spark the master says how many")
+    with (
+        failures.about(path),
+        chosen_session(spark, "logfs reindex") as session,
+        ProgressLine("read") as shown,
+    ):
+        place = locate(path)
+        done = reindex_data(place, session or jobs, shown.show, failures.progress())
+    for one in done:
+        for position, size, why in one.corrupt:
+            failures.warn(
+                f"{place.root}/{one.name}: byte {position}: the batch ({size} bytes) cannot be "
+                f"used: {why}; it stays, restore the segment from a backup"
+            )
+    if as_json:
+        click.echo(json.dumps(_as_json(place.root, done), indent=2))
+    else:
+        click.echo(_sentence(path, done))
+    return failures.FAILED if any(one.corrupt for one in done) else 0
+
+
+def _sentence(path: str, done: "list[Reindexed]") -> str:
+    size = tables.format_bytes(sum(one.size_bytes for one in done))
+    written = sum(len(one.written) for one in done)
+    kept = sum(one.keeps_text for one in done)
+    text = f"{path}: {len(done)} segments, {size} read: {written} index files written anew"
+    return f"{text}; text indexes of {kept} compacted segments left alone" if kept else text
+
+
+def _as_json(data: str, done: "list[Reindexed]") -> dict[str, Any]:
+    return {
+        "data": data,
+        "segments": len(done),
+        "bytes": sum(one.size_bytes for one in done),
+        "written": [name for one in done for name in one.written],
+        "left_alone": sum(one.keeps_text for one in done),
+        "corrupt": [
+            {"file": one.name, "position": position, "bytes": size, "problem": why}
+            for one in done
+            for position, size, why in one.corrupt
+        ],
+    }
