@@ -11,9 +11,9 @@ from logfs.cli.topics.named import data_and_partitions
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LockedError
+from logfs.library.directory import partitions_of
 from logfs.library.owner import opened_store, owned
 from logfs.library.places import Place
-from logfs.library.source import partitions_of
 from logfs.log import names
 from logfs.log.reindexing import Reindexed, ReindexTask, reindex_segment, tasks_of
 from logfs.log.verifying.roots import look_at_root
