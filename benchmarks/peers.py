@@ -132,13 +132,13 @@ def create_topic(broker: Broker, name: str, **config: str) -> None:
     Client(broker.bootstrap).create_topics({name: properties})
 
 
-def install_log(broker: Peer, topic: str, source: Path) -> Path:
+def install_log(broker: Peer, topic: str, source: Path, partition: int = 0) -> Path:
     """Put the files of another partition directory in the place of a topic's; the broker is down.
 
     Returns:
         The partition directory. Its topic id stays.
     """
-    directory = broker.partition(topic)
+    directory = broker.partition(topic, partition)
     for path in directory.iterdir():
         if path.name[0].isdigit():
             path.unlink()

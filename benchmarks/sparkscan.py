@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,14 +25,19 @@ if TYPE_CHECKING:
 def main(log: str, text: str, rounds: int) -> None:
     """Run the queries in turn and print how long each took."""
     with tempfile.TemporaryDirectory() as directory:
-        spark = _session(directory)
+        spark = session(directory)
         tables = {
             "text": lambda: spark.read.text(text),
             "logfs": lambda: spark.read.format("logfs").load(log),
             "pruned": lambda: spark.read.format("logfs").schema("value binary").load(log),
         }
-        found = alternate([_run(table) for table in tables.values()], rounds)
+        scan(tables, rounds)
         spark.stop()
+
+
+def scan(tables: "Mapping[str, Callable[[], DataFrame]]", rounds: int) -> None:
+    """Add up the lengths of the values of tables in turn, and print how long each took."""
+    found = alternate([_run(table) for table in tables.values()], rounds)
     totals = {total for runs in found for _, total in runs}
     if len(totals) != 1:
         raise RuntimeError(f"the lengths add up to {sorted(totals)}")
@@ -49,23 +54,30 @@ def _run(table: "Callable[[], DataFrame]") -> Callable[[], tuple[float, int]]:
     return run
 
 
-def _session(directory: str) -> "SparkSession":
+def session(directory: str, jars: str = "") -> "SparkSession":
+    """Return a session on all cores.
+
+    Args:
+        directory: For what it leaves.
+        jars: Paths of what else it is to know, with commas in between.
+    """
     os.environ |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     from pyspark.sql import SparkSession
 
-    session = (
+    spark = (
         SparkSession.builder.master("local[*]")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.memory", "2g")
+        .config("spark.jars", jars)
         # As the guide says; it matters to sources in Python only.
         .config("spark.python.unix.domain.socket.enabled", "true")
         .config("spark.sql.warehouse.dir", str(Path(directory, "warehouse")))
         .getOrCreate()
     )
-    session.sparkContext.setLogLevel("ERROR")
-    return session
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark
 
 
 if __name__ == "__main__":

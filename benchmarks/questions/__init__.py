@@ -14,6 +14,7 @@ from benchmarks.questions import (
     peers,
     recovery,
     spark,
+    sparkpeers,
     verifying,
     watching,
 )
@@ -51,5 +52,6 @@ PEER_QUESTIONS: dict[str, Question] = {
     "rebuild": peers.rebuild,
     "compaction": peers.compaction,
     "dump": peers.dump,
+    "spark": sparkpeers.rows,
 }
 """The same for ``--peers``: what is measured beside a Kafka broker, its tools and kcat."""
