@@ -12,6 +12,7 @@ import pyfuse3
 import pytest
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields
 
+from logfs.fs.hooks import Hooks
 from logfs.fs.mount import make_operations
 from logfs.fs.operations import Operations
 from logfs.fs.options import parse_options
@@ -75,6 +76,7 @@ class World:
         disk: The disk.
         options: Mount options, as behind ``-o``.
         boot: The boot of the machine.
+        hooks: What is between pyfuse3 and libfuse.
     """
 
     disk: FakeDisk = field(default_factory=FakeDisk)
@@ -82,6 +84,7 @@ class World:
     boot: str = "boot-1"
     clock: FakeClock = field(default_factory=FakeClock)
     ids: Ids = field(default_factory=Ids)
+    hooks: Hooks | None = None
 
     def __post_init__(self) -> None:
         self.user = cast("RequestContext", SimpleNamespace(uid=0, gid=0, pid=1, umask=0o022))
@@ -96,7 +99,9 @@ class World:
             now_ms=self.clock.now_ms,
             read_only=options.read_only,
         )
-        self.operations: Operations = make_operations(self.store, options, self.clock.both(), UTC)
+        self.operations: Operations = make_operations(
+            self.store, options, self.clock.both(), UTC, self.hooks
+        )
 
     def restart(self, options: str | None = None) -> None:
         """Stop cleanly and start anew."""
