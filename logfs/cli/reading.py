@@ -72,6 +72,8 @@ def _copy_from_mount(point: str, place: Place, out: BinaryIO) -> None:
             buffer = memoryview(bytearray(_BUFFER_BYTES))
             while count := file.readinto(buffer):
                 out.write(buffer[:count])
+                if path.name.endswith(Suffix.FOLLOW):
+                    out.flush()
     except BrokenPipeError:
         raise
     except OSError as error:

@@ -58,6 +58,14 @@ class InterruptedWaitError(LogfsError):
     """A program was interrupted while it waited."""
 
 
+class NothingYetError(LogfsError):
+    """There is nothing to read yet, and the file was opened to not wait for it."""
+
+
+class StoppedError(LogfsError):
+    """The mount stops, and nobody is made to wait any longer."""
+
+
 ERRNOS: dict[type[LogfsError], int] = {
     errors.CorruptRecordError: errno.EIO,
     errors.CorruptIndexError: errno.EIO,
@@ -89,6 +97,8 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.NotThereYetError: errno.EAGAIN,
     NotIndexedYetError: errno.EAGAIN,
     InterruptedWaitError: errno.EINTR,
+    NothingYetError: errno.EAGAIN,
+    StoppedError: errno.ENOTCONN,
     RefusedError: errno.EPERM,
     NotADirectoryNodeError: errno.ENOTDIR,
     IsADirectoryNodeError: errno.EISDIR,

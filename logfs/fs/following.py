@@ -12,6 +12,7 @@ import json
 import logging
 import os
 from collections import deque
+from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -52,10 +53,14 @@ class Follower:
         store: What is followed.
         tree: Lets go of topics that are gone.
         clock: The clocks.
+        note_look: Called after each look.
     """
 
-    def __init__(self, store: FollowedStore, tree: Tree, clock: Clock) -> None:
+    def __init__(
+        self, store: FollowedStore, tree: Tree, clock: Clock, note_look: Callable[[], None]
+    ) -> None:
         self._store = store
+        self._note_look = note_look
         self._tree = tree
         self._clock = clock
         self._is_busy = False
@@ -67,6 +72,7 @@ class Follower:
         while True:
             await trio.to_thread.run_sync(self._look)
             self._tree.forget_deleted()
+            self._note_look()
             await trio.sleep(0 if self._is_busy else LOOK_S)
 
     def _look(self) -> None:

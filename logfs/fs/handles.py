@@ -95,7 +95,7 @@ def open_reader(node: FileNode) -> Reader:
             reader: Reader = GrowingFile(log, node.view, 0, level=node.partition.level)
         case RangeNode(resolved=resolved):
             start, level = resolved.start, resolved.level
-            reader = GrowingFile(resolved.log, resolved.view, start, node.limit, level)
+            reader = GrowingFile(node.log, resolved.view, start, node.limit, level)
         case FixedNode():
             reader = PinnedFile(node.resolved)
         case MetaNode():
@@ -121,6 +121,7 @@ class OpenFile:
         reader: Reads it; None if it is open for writing only.
         is_cached: The kernel keeps what it reads.
         is_passed: The kernel reads it itself; see ``passthrough``.
+        never_waits: It was opened with O_NONBLOCK.
         syncs: Every write is to be durable when it returns.
         waiting: Set when the read that waits for the disk in a thread is done; None if none does.
     """
@@ -133,6 +134,7 @@ class OpenFile:
         "appends",
         "is_cached",
         "is_passed",
+        "never_waits",
         "node",
         "partition",
         "reader",
@@ -147,10 +149,11 @@ class OpenFile:
         self.is_cached = node.is_cached and not node.is_damaged
         self.is_passed = False
         self.appends = mode != os.O_RDONLY and bool(flags & os.O_APPEND)
+        self.never_waits = bool(flags & os.O_NONBLOCK)
         self.syncs = syncs or bool(flags & os.O_DSYNC)
         self.reader = open_reader(node) if mode != os.O_WRONLY else None
         self.waiting: trio.Event | None = None
-        self._log = node.partition.log
+        self._log = node.log if isinstance(node, RangeNode) else node.partition.log
         self._writer: LineWriter | None = None
         self._has_written = False
         self._failure: Exception | None = None
@@ -159,13 +162,13 @@ class OpenFile:
     def log(self) -> PartitionLog:
         """The log it reads."""
         node = self.node
-        return node.resolved.log if isinstance(node, RangeNode | FixedNode) else self._log
+        return node.resolved.log if isinstance(node, FixedNode) else self._log
 
     @property
     def is_behind(self) -> bool:
         """Whether it grows because what is there already has not all been read yet."""
         node = self.node
-        return isinstance(node, RangeNode) and node.resolved.log.indexing is not None
+        return isinstance(node, RangeNode) and node.log.indexing is not None
 
     @property
     def ends_a_line(self) -> bool:

@@ -3,8 +3,8 @@
 The kernel tells the daemon of them (FUSE_INTERRUPT), and a program in the kernel cannot even be
 killed until its request is answered. pyfuse3 does not pass this on; the hooks do.
 
-    with interrupts.watched() as interrupted:   # in a handler, before its first await
-        ...                                     # wait for what was asked for or interrupted.wait()
+    with interrupts.watched(event.set):   # in a handler, before its first await
+        ...                               # wait for what was asked for or the event
 
 A handler that is interrupted answers EINTR (``InterruptedWaitError``); another answer is allowed as
 well. Without the hooks nothing is told: ``is_told`` says so, and who waits has to look for himself.
@@ -13,8 +13,6 @@ well. Without the hooks nothing is told: ``is_told`` says so, and who waits has 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
-
-import trio
 
 
 class Kernel(Protocol):
@@ -40,7 +38,7 @@ class Interrupts:
 
     def __init__(self, kernel: Kernel | None) -> None:
         self._kernel = kernel
-        self._waiting: dict[int, trio.Event] = {}
+        self._waiting: dict[int, Callable[[], object]] = {}
         if kernel is not None:
             kernel.on_interrupt(self._interrupted)
 
@@ -53,25 +51,24 @@ class Interrupts:
         return self._kernel is not None and self._kernel.is_active
 
     @contextmanager
-    def watched(self) -> Iterator[trio.Event]:
+    def watched(self, interrupt: Callable[[], object]) -> Iterator[None]:
         """Watch the request whose handler has just begun, before its first await.
 
-        Returns:
-            An event that is set when a signal came for the program that waits for the answer.
+        Args:
+            interrupt: Called when a signal came for the program that waits for the answer.
         """
-        event = trio.Event()
         if self._kernel is None or not self._kernel.is_active:
-            yield event
+            yield
             return
         number = self._kernel.request()
-        self._waiting[number] = event
+        self._waiting[number] = interrupt
         try:
-            yield event
+            yield
         finally:
             del self._waiting[number]
 
     def _interrupted(self, number: int) -> None:
         """Called by the hooks while the loop reads requests."""
-        event = self._waiting.get(number)
-        if event is not None:
-            event.set()
+        interrupt = self._waiting.get(number)
+        if interrupt is not None:
+            interrupt()

@@ -42,6 +42,7 @@ class Lane:
 
     Attributes:
         always_in_thread: Every change includes an fsync.
+        changed: Called after every change, and after some looks; None: nobody wants to know.
         releasing: Set when the RELEASEs that have come so far are done; None if there are none.
             Whoever looks at the partition waits for it, so that ``printf x >> f; cat f`` works.
     """
@@ -53,6 +54,7 @@ class Lane:
         "_readers",
         "_threads",
         "always_in_thread",
+        "changed",
         "releasing",
     )
 
@@ -63,6 +65,7 @@ class Lane:
         self._threads = 0
         self._readers: trio.CapacityLimiter | None = None
         self.always_in_thread = False
+        self.changed: Callable[[], None] | None = None
         self.releasing: trio.Event | None = None
 
     @property
@@ -83,6 +86,7 @@ class Lane:
         finally:
             if self._clock() - started_s > SLOW_S:
                 self._quick_calls_missing = CALM_CALLS
+            self._note_change()
 
     async def change(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a call that changes the partition when its turn comes."""
@@ -159,6 +163,7 @@ class Lane:
                 return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
         finally:
             self._threads -= 1
+            self._note_change()
 
     @contextmanager
     def kept_off_loop(self) -> Iterator[None]:
@@ -168,12 +173,20 @@ class Lane:
             yield
         finally:
             self._threads -= 1
+            self._note_change()
+
+    def _note_change(self) -> None:
+        if self.changed is not None:
+            self.changed()
 
     async def _change_in_turn(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         async with self._queue:
             if not self._needs_thread():
                 return self.run(call, *args)
-            return await self._run_in_thread(_UNLIMITED, call, *args)
+            try:
+                return await self._run_in_thread(_UNLIMITED, call, *args)
+            finally:
+                self._note_change()
 
     def _needs_thread(self) -> bool:
         return bool(self._quick_calls_missing or self._threads or self.always_in_thread)

@@ -278,6 +278,7 @@ async def _serve(
             nursery.start_soon(server.run, listener)
         nursery.start_soon(_stop_on_signal, operations, supervisor)
         nursery.start_soon(operations.upkeep.run)
+        nursery.start_soon(operations.followers.waker.run)
         nursery.start_soon(supervisor.beat)
         nursery.start_soon(_announce, operations, store, point, supervisor)
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
@@ -293,6 +294,7 @@ async def _stop_on_signal(operations: Operations, supervisor: Supervisor) -> Non
             logger.info("stopping after %s", name, extra={"fields": {"event": "stopping"}})
             supervisor.stopping()
             operations.waiting.end()
+            operations.followers.end()
             pyfuse3.terminate()
 
 

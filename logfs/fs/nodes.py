@@ -17,6 +17,7 @@ from logfs.fs.errnos import StaleError
 from logfs.fs.partitions import Partition
 from logfs.log.attributes import Attributes as Remembered
 from logfs.log.meta import partition_meta
+from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtByte
 from logfs.log.reading.resolve import Resolved, growing_end
 from logfs.types import View
@@ -255,13 +256,27 @@ class RangeNode(FileNode):
         self.resolved = resolved
         self.limit = resolved.limit
 
+    @property
+    def log(self) -> PartitionLog:
+        """Return the log it reads: that of the partition, if it was loaded anew the new one."""
+        found = self.resolved.log
+        return found if found.is_part else self._partition.log
+
     def size(self) -> int:
         """Return the distance from the start to the end, or to the limit once it is reached."""
-        resolved, snapshot = self.resolved, self.resolved.log.snapshot
+        resolved, snapshot = self.resolved, self.log.snapshot
         end = growing_end(snapshot, resolved.view, self.limit, resolved.level)
         if self.limit is not None and end < snapshot.end_position(resolved.level, resolved.view):
             self.limit = AtByte(end)
         return max(end - resolved.start, 0)
+
+
+class FollowNode(RangeNode):
+    """A name that ends in ``.follow`` and grows: a read at its end waits; see ``followers``."""
+
+    def __init__(self, partition: Partition, resolved: Resolved, ownership: Ownership) -> None:
+        super().__init__(partition, resolved, ownership)
+        self.key += " follow"
 
 
 def _part_of(resolved: Resolved) -> str:

@@ -4,8 +4,7 @@ Every handler takes its place in line before its first await: pyfuse3 starts han
 in which it reads requests, and runs each up to there before it reads the next. What a handler may
 raise is an errno; everything else is translated on the way out (``errnos``).
 
-pyfuse3 copies what ``read`` returns before anything else runs on the loop. ``poll`` is left to the
-kernel, to which every file is always ready, as on any file system.
+pyfuse3 copies what ``read`` returns before anything else runs on the loop.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,6 +32,7 @@ from logfs.fs.errnos import (
     RefusedError,
     Translator,
 )
+from logfs.fs.followers import Followers, PollHandle
 from logfs.fs.handles import HandleTable, OpenDirectory
 from logfs.fs.hooks import Hooks
 from logfs.fs.inodes import InodeTable
@@ -86,9 +86,10 @@ class Operations(Refusals):
         self._topics = TopicChanges(store, tree.ownership, options, clock)
         self.inodes: InodeTable[Node] = InodeTable(tree.root)
         self.directories: HandleTable[OpenDirectory] = HandleTable()
-        self.upkeep = Upkeep(store, tree, self.changes.lock, clock)
-        self.waiting = Waiting()
         self.interrupts = Interrupts(hooks)
+        self.followers = Followers(clock, self.interrupts)
+        self.upkeep = Upkeep(store, tree, self.changes.lock, clock, self.followers)
+        self.waiting = Waiting()
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
         tree.meta_of_mount = lambda: {"sealed_files": self.passthrough.describe()}
         self.files = OpenFiles(
@@ -240,6 +241,13 @@ class Operations(Refusals):
     async def read(self, fh: int, off: int, size: int) -> bytes:
         """Read; what is returned is good until the next await."""
         return await self.files.read(fh, off, size)  # type: ignore[return-value]  # any buffer will do
+
+    @answered
+    async def poll(
+        self, inode: int, fh: int, poll_handle: PollHandle | None, ctx: RequestContext
+    ) -> int:
+        """Say whether a read would wait; every file but a ``.follow`` is always ready."""
+        return self.files.poll(fh, poll_handle)
 
     @answered
     async def write(self, fh: int, off: int, buf: bytes) -> int:

@@ -11,8 +11,9 @@ import trio
 
 from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.errnos import RefusedError, StaleError
+from logfs.fs.followers import READY, PollHandle
 from logfs.fs.handles import HandleTable, OpenFile, Reader
-from logfs.fs.nodes import FileNode, MetaNode, PlainNode, RangeNode
+from logfs.fs.nodes import FileNode, FollowNode, MetaNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.tasks import Upkeep
@@ -63,6 +64,7 @@ class OpenFiles:
         self._clock = clock
         self._now_ms = clock.now_ms
         self._monotonic_s = clock.monotonic_s
+        self._followers = upkeep.followers
         self._syncs = syncs
         self._files: HandleTable[OpenFile] = HandleTable()
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
@@ -99,6 +101,8 @@ class OpenFiles:
             partition.leave(node.reads_log)
             self._tree.recent.drop(node)
             raise
+        if isinstance(node, FollowNode):
+            partition.lane.changed = lambda: self._followers.waker.note_change(partition.log)
         file.pass_through(self._passthrough)
         return self._files.add(file), file
 
@@ -109,21 +113,36 @@ class OpenFiles:
             CorruptRecordError: The record there does not decode.
         """
         file = self._files[number]
+        if isinstance(file.node, FollowNode):
+            return await self._followers.read(file, offset, size, self._read_unchanged)
         while True:
             was_behind = file.is_behind
-            try:
-                data = await self._read(file, offset, size)
-            except CorruptRecordError as error:
-                if not await self._is_changing(file):
-                    self._note_corrupt(file.partition, error)
-                    raise
-            else:
-                # Where it ends is not known while what is behind has not been read.
-                if len(data) or not was_behind:
-                    if file.node.reads_log:
-                        file.partition.log.counters.bytes_out += len(data)
-                    return data
+            data = await self._read_unchanged(file, offset, size)
+            # Where it ends is not known while what is behind has not been read.
+            if data is not None and (len(data) or not was_behind):
+                return data
             await trio.sleep(_NEXT_STEP_S)
+
+    def poll(self, number: int, handle: PollHandle | None) -> int:
+        """Return the events a file is ready for; the handle is told when that changes."""
+        file = self._files[number]
+        if isinstance(file.node, FollowNode):
+            return self._followers.poll(file, number, handle)
+        return READY
+
+    async def _read_unchanged(self, file: OpenFile, offset: int, size: int) -> memoryview | None:
+        """Read; None if what is there is being changed by somebody else, who will be done soon."""
+        try:
+            data = await self._read(file, offset, size)
+        except CorruptRecordError as error:
+            if not await self._is_changing(file):
+                self._note_corrupt(file.partition, error)
+                raise
+            await trio.sleep(_NEXT_STEP_S)
+            return None
+        if file.node.reads_log:
+            file.partition.log.counters.bytes_out += len(data)
+        return data
 
     async def _is_changing(self, file: OpenFile) -> bool:
         """Whether what does not decode is what somebody else has just cut: then it is read again.
@@ -137,7 +156,7 @@ class OpenFiles:
         await trio.to_thread.run_sync(log.refresh, self._now_ms())
         return log.snapshot.cuts != cuts or log.is_settling
 
-    async def _read(self, file: OpenFile, offset: int, size: int) -> bytes | bytearray | memoryview:
+    async def _read(self, file: OpenFile, offset: int, size: int) -> memoryview:
         lane = file.partition.lane
         if lane.releasing is not None:
             await lane.releasing.wait()
@@ -200,6 +219,7 @@ class OpenFiles:
     async def release(self, number: int) -> None:
         """End a file that nobody has open any more: its unfinished line becomes a record."""
         file = self._files.take(number)
+        self._followers.leave(number)
         lane = file.partition.lane
         try:
             if file.ends_a_line:

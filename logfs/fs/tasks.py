@@ -19,6 +19,7 @@ import trio
 
 from logfs.errors import LogfsError
 from logfs.fs.compaction import Compaction
+from logfs.fs.followers import Followers
 from logfs.fs.following import Follower
 from logfs.fs.partitions import Partition
 from logfs.fs.retention import Retention
@@ -43,14 +44,24 @@ class Upkeep:
         tree: Knows the lanes of its partitions.
         changes: Taken for whatever changes the store as a whole.
         clock: The clocks.
+        followers: Told when somebody else's directory has been looked at.
 
     Attributes:
+        followers: Those who wait for records.
         retention: Deletes what the rules of topics no longer keep.
         compaction: Compacts logs.
     """
 
-    def __init__(self, store: LogStore, tree: Tree, changes: trio.Lock, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: LogStore,
+        tree: Tree,
+        changes: trio.Lock,
+        clock: Clock,
+        followers: Followers,
+    ) -> None:
         self._store = store
+        self.followers = followers
         self._tree = tree
         self._changes = changes
         self._clock = clock
@@ -69,7 +80,8 @@ class Upkeep:
     async def run(self) -> None:
         """Run the tasks until cancelled."""
         if isinstance(self._store, FollowedStore):
-            await Follower(self._store, self._tree, self._clock).run()
+            note_look = self.followers.waker.note_look
+            await Follower(self._store, self._tree, self._clock, note_look).run()
         if self._store.read_only:
             await trio.sleep_forever()
         checkpoint_s = max(1.0, self._store.config.log_flush_offset_checkpoint_interval_ms / 1000)

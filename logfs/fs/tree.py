@@ -23,6 +23,7 @@ from logfs.fs.nodes import (
     DirectoryNode,
     FileNode,
     FixedNode,
+    FollowNode,
     MetaNode,
     Node,
     Ownership,
@@ -46,7 +47,7 @@ from logfs.log.reading.address import (
     Suffix,
     parse_partition_name,
 )
-from logfs.log.reading.resolve import resolve, resolve_segment
+from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 from logfs.types import IsolationLevel, View
@@ -57,6 +58,7 @@ HIDDEN_PREFIX = "__"
 """Topics whose names begin so are not listed. Source: Kafka Topic.isInternal, its convention."""
 
 VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
+"""What can be written to."""
 _DIRECTORIES = frozenset({b".", b".."})
 _SEGMENT_TEXT = re.compile(r"([0-9]{20})\.txt")
 _SEALED_KINDS = frozenset(names.FileKind) - {names.FileKind.SNAPSHOT}
@@ -205,7 +207,7 @@ class Tree:
         view = VIEWS.get(address.view)
         partition.note_config()
         if address.has_selector:
-            if view is None:
+            if address.view is Suffix.META:
                 raise UnknownNameError(f"{name!r}: {address.view} goes without a selector")
             return self.recent.get(partition.identity, name) or Question(
                 partition, self._resolve, (partition, address, name)
@@ -216,7 +218,8 @@ class Tree:
         elif address.view is Suffix.META:
             node = MetaNode(partition, self.ownership, self.meta_of_mount)
         else:
-            raise UnknownNameError(f"{name!r}: {address.view} is not there yet")
+            resolved = Resolved(partition.log, View.TEXT, 0, level=self._level)
+            node = FollowNode(partition, resolved, self.ownership)
         topic.plain[name.encode()] = node
         return node
 
@@ -248,7 +251,8 @@ class Tree:
             log, address = self._part(log, address, now_ms)
         resolved = resolve(log, address, now_ms, self._level)
         if resolved.grows:
-            return RangeNode(partition, resolved, self.ownership)
+            kind = FollowNode if address.view is Suffix.FOLLOW else RangeNode
+            return kind(partition, resolved, self.ownership)
         return FixedNode(partition, resolved, self.ownership)
 
     def _part(

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from logfs.fs.errnos import InterruptedWaitError
-from logfs.fs.nodes import FileNode, PlainNode, RangeNode
+from logfs.fs.nodes import FileNode, FollowNode, PlainNode, RangeNode
 from logfs.log.partition import PartitionLog
 
 PATIENCE_S = 0.25
@@ -34,10 +34,10 @@ class Waiting:
 
     async def for_positions(self, node: FileNode, pid: int) -> None:
         """Wait until it is known where a file ends; one that begins in the middle may go on."""
-        if isinstance(node, PlainNode):
+        if isinstance(node, PlainNode) or (isinstance(node, FollowNode) and not node.log.is_part):
             await self.for_log(node.partition.log, pid)
         elif isinstance(node, RangeNode):
-            await self.for_log(node.resolved.log, pid, PATIENCE_S)
+            await self.for_log(node.log, pid, PATIENCE_S)
 
     async def for_log(self, log: PartitionLog, pid: int, limit_s: float = math.inf) -> None:
         """Wait until the positions of a log are known."""

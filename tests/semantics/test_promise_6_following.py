@@ -46,6 +46,20 @@ def fill(broker: FakeBroker, segments: int) -> None:
         broker.roll()
 
 
+def test_who_waits_for_what_somebody_else_writes_is_woken(broker: FakeBroker, mount: Mount) -> None:
+    """A directory that a broker is writing can be mounted read-only: what it writes is seen within
+    a second, and nothing is written there."""
+    with subprocess.Popen(["cat", mount.point / "t" / "0.follow"], stdout=subprocess.PIPE) as cat:
+        assert cat.stdout is not None
+        assert cat.stdout.readline() == b"before\n"
+        for value in (b"later", b"and later"):
+            broker.append(value)
+            assert cat.stdout.readline() == value + b"\n"
+        broker.delete_topic()
+        assert cat.stdout.read() == b""
+        assert cat.wait() == 0
+
+
 def test_what_somebody_else_writes_is_seen_and_nothing_is_written(
     broker: FakeBroker, mount: Mount
 ) -> None:

@@ -105,10 +105,12 @@ def test_an_open_file_cannot_be_cut_or_written_into(topic: Path) -> None:
     assert (topic / "0").read_bytes() == b"line\nend\n"
 
 
-@pytest.mark.parametrize("name", ["0@earliest", "0@-1h.tsv", "0@earliest..latest", "0.meta"])
+@pytest.mark.parametrize(
+    "name", ["0@earliest", "0@-1h.tsv", "0@earliest..latest", "0.meta", "0.follow"]
+)
 @pytest.mark.parametrize("flags", [APPEND, APPEND | os.O_CREAT, os.O_WRONLY, os.O_RDWR])
 def test_only_plain_names_are_written_to(topic: Path, name: str, flags: int) -> None:
-    """Selectors, `.meta` and what is in `.segments` cannot be written to: EPERM."""
+    """Selectors, `.meta`, `.follow` and what is in `.segments` cannot be written to: EPERM."""
     assert errno_of(open_with(flags), topic / name) == errno.EPERM
     raw = topic.parent / ".segments" / f"{topic.name}-0"
     for path in raw.iterdir():

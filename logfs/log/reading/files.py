@@ -16,7 +16,7 @@ from itertools import accumulate
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
 from logfs.log.partition import PartitionLog
-from logfs.log.reading.address import AtByte
+from logfs.log.reading.address import AtByte, AtOffset, Moment
 from logfs.log.reading.reader import TextReader, WouldBlockError
 from logfs.log.reading.resolve import Limit, Resolved, growing_end
 from logfs.types import IsolationLevel, View
@@ -90,6 +90,38 @@ class GrowingFile(_RenderedFile):
     def size(self) -> int:
         """Return the length of the file: positions, so holes count."""
         return max(self.end() - self._start, 0)
+
+    def seen_end(self) -> int:
+        """Return the position at which what is seen of the log ends, beyond a TO as well."""
+        return self._log.snapshot.end_position(self._level, self._view)
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether nothing can come behind the end: TO has been reached, or the log is deleted."""
+        if self._log.is_deleted:
+            return True
+        match self._limit:
+            case AtByte(n):
+                return n <= self.seen_end()
+            case AtOffset(n):
+                return n <= self._log.snapshot.visible_end(self._level).offset
+            case Moment(timestamp_ms):
+                return timestamp_ms <= now_ms
+        return False
+
+    def is_over_at_ms(self) -> int | None:
+        """Return the time at which it is over in any case; None if there is none."""
+        return self._limit.timestamp_ms if isinstance(self._limit, Moment) else None
+
+    def has_more(self) -> bool:
+        """Whether a read that goes on where the last one ended would find something."""
+        try:
+            return self._reader.next_kept(self._position) < self.end()
+        except WouldBlockError:
+            return True
+
+    def rest(self) -> None:
+        """Let go of a large buffer: the next read may be a long time coming."""
+        self._reader.rest()
 
     def read_into(self, out: memoryview, offset: int) -> int:
         """Read as the rule above says.

@@ -158,6 +158,11 @@ class TextReader:
             done += got
         return done
 
+    def rest(self) -> None:
+        """Let go of a buffer that is larger than a look-up needs; the position stays."""
+        if len(self._window.buffer) > LOOKUP_BYTES:
+            self.close()
+
     def close(self) -> None:
         """Let go of files and buffers."""
         self._segment = None
