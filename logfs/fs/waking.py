@@ -80,10 +80,10 @@ class _Line:
 
     def note_change(self) -> bool:
         """Note that there may be news for all who are in it; returns whether there may be."""
-        state = next(iter(self.waiters)).state
-        if state == self._state:
+        first = next(iter(self.waiters), None)
+        if first is None or first.state == self._state:
             return False
-        self._state = state
+        self._state = first.state
         self._due = self._last
         return True
 
