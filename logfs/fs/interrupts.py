@@ -3,8 +3,8 @@
 The kernel tells the daemon of them (FUSE_INTERRUPT), and a program in the kernel cannot even be
 killed until its request is answered. pyfuse3 does not pass this on; the hooks do.
 
-    with interrupts.watched(event.set):   # in a handler, before its first await
-        ...                               # wait for what was asked for or the event
+    with interrupts.watched() as interrupted:   # in a handler, before its first await
+        ...                                     # wait for what was asked for or interrupted.wait()
 
 A handler that is interrupted answers EINTR (``InterruptedWaitError``); another answer is allowed as
 well. Without the hooks nothing is told: ``is_told`` says so, and who waits has to look for himself.
@@ -13,6 +13,8 @@ well. Without the hooks nothing is told: ``is_told`` says so, and who waits has 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
+
+import trio
 
 
 class Kernel(Protocol):
@@ -29,6 +31,10 @@ class Kernel(Protocol):
         """Have a function called with the number of each request that is interrupted."""
 
 
+def _nothing() -> None:
+    pass
+
+
 class Interrupts:
     """The requests that wait, by their numbers. Event loop only.
 
@@ -38,7 +44,7 @@ class Interrupts:
 
     def __init__(self, kernel: Kernel | None) -> None:
         self._kernel = kernel
-        self._waiting: dict[int, Callable[[], object]] = {}
+        self._waiting: dict[int, tuple[trio.Event, Callable[[], object]]] = {}
         if kernel is not None:
             kernel.on_interrupt(self._interrupted)
 
@@ -51,24 +57,29 @@ class Interrupts:
         return self._kernel is not None and self._kernel.is_active
 
     @contextmanager
-    def watched(self, interrupt: Callable[[], object]) -> Iterator[None]:
+    def watched(self, interrupt: Callable[[], object] = _nothing) -> Iterator[trio.Event]:
         """Watch the request whose handler has just begun, before its first await.
 
         Args:
-            interrupt: Called when a signal came for the program that waits for the answer.
+            interrupt: Called when a signal came, for who waits for more than that.
+
+        Returns:
+            An event that is set when a signal came for the program that waits for the answer.
         """
+        event = trio.Event()
         if self._kernel is None or not self._kernel.is_active:
-            yield
+            yield event
             return
         number = self._kernel.request()
-        self._waiting[number] = interrupt
+        self._waiting[number] = event, interrupt
         try:
-            yield
+            yield event
         finally:
             del self._waiting[number]
 
     def _interrupted(self, number: int) -> None:
         """Called by the hooks while the loop reads requests."""
-        interrupt = self._waiting.get(number)
-        if interrupt is not None:
+        if number in self._waiting:
+            event, interrupt = self._waiting[number]
+            event.set()
             interrupt()
