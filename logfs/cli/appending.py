@@ -24,6 +24,9 @@ from logfs.records.compression import Buffer
 FLUSH_AHEAD_BYTES = 64 << 20
 """So much is left to be flushed at the end, while everything before it was on its way already."""
 
+AT_THE_END = 2**63 - 1
+"""So many records never come: a flush that is due after them is due at the end."""
+
 FLUSH_RARELY_BYTES = 16 << 30
 """A segment that was sealed stays open until a flush; so much is left without one."""
 
@@ -171,7 +174,8 @@ def append_files(
         summary: Says at any moment what is in the log.
         interrupts: Held back while lines are being appended.
         told: Called after each chunk.
-        flush_every: Records after which a flush is due, and one at the end; None: none.
+        flush_every: Records after which a flush is due, and one at the end; None: none. With
+            ``AT_THE_END`` there is only that one.
 
     Raises:
         AboutError: A line was refused; all before it are in the log.
@@ -180,9 +184,10 @@ def append_files(
         OSError: A file could not be read, or lines not be appended.
     """
     flushed, turn = 0, 0
+    in_chunks = flush_every is not None and flush_every < AT_THE_END
     for name in files:
         label, line = label_of(name), 1
-        for append in appending_steps(name, target):
+        for append in appending_steps(name, target, in_chunks=in_chunks):
             with interrupts.held():
                 done = append(turn)
                 turn += 1

@@ -73,16 +73,23 @@ def check_files(names: Sequence[str]) -> int | None:
     return total
 
 
-def appending_steps(name: str, target: Target) -> Iterator[Step]:
+def appending_steps(name: str, target: Target, *, in_chunks: bool) -> Iterator[Step]:
     """Append the lines of a file step by step; each has to be taken before the next is asked for.
+
+    Args:
+        name: Of the file.
+        target: Where they go.
+        in_chunks: No step is larger than the target's ``chunk_bytes``, though that takes longer.
 
     Raises:
         OSError: The file cannot be read.
         UnparsableLineError: A line is longer than ``logfs.disk.lines.MAX_LINE_BYTES``.
     """
     with _open(name) as file:
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode) or not target.can_read(file.fileno()):
-            for lines in whole_lines(file.readinto, target.chunk_bytes, partial(_has_more, file)):
+        is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        if in_chunks or not is_regular or not target.can_read(file.fileno()):
+            buffer = bytearray(target.chunk_bytes)
+            for lines in whole_lines(file.readinto, buffer, partial(_has_more, file)):
                 yield partial(_append, target, lines)
             return
         position, is_over = file.tell(), False

@@ -1,4 +1,4 @@
-"""Whole lines out of what is read, about so many bytes at a time, in one buffer for all of them.
+"""Whole lines out of what is read, as many at a time as fit a buffer.
 
 The last line may lack its newline: it ends where the file ends.
 """
@@ -14,13 +14,17 @@ MAX_LINE_BYTES = 60 << 20
 _NEWLINE = b"\n"
 
 
-def lines_at(descriptor: int, position: int, size_bytes: int) -> Iterator[memoryview]:
-    """Read the lines of a regular file from a position on; see ``whole_lines``.
+def lines_at(descriptor: int, position: int, buffer: bytearray) -> memoryview:
+    """Read the lines that a regular file has from a position on, as many as fit a buffer.
 
     The position of the descriptor does not matter, and stays.
 
+    Returns:
+        They are in the buffer, or in a larger one if the first line is longer; none at the end.
+
     Raises:
         OSError: It cannot be read; the error names the file.
+        UnparsableLineError: A line is longer than ``MAX_LINE_BYTES``.
     """
 
     def fill(room: memoryview) -> int:
@@ -33,17 +37,17 @@ def lines_at(descriptor: int, position: int, size_bytes: int) -> Iterator[memory
         position += count
         return count
 
-    return whole_lines(fill, size_bytes, lambda: True)
+    return next(whole_lines(fill, buffer, lambda: True), memoryview(b""))
 
 
 def whole_lines(
-    fill: Callable[[memoryview], int | None], size_bytes: int, has_more: Callable[[], bool]
+    fill: Callable[[memoryview], int | None], buffer: bytearray, has_more: Callable[[], bool]
 ) -> Iterator[memoryview]:
     """Cut what is read behind newlines.
 
     Args:
         fill: Reads into a buffer and returns how much; nothing only at the end.
-        size_bytes: So much of lines comes at once; more only if a line is longer.
+        buffer: As many lines come at once as fit; more only if a line is longer.
         has_more: Tells whether ``fill`` would return at once; if not, what is there comes first.
 
     Yields:
@@ -52,7 +56,6 @@ def whole_lines(
     Raises:
         UnparsableLineError: A line is longer than ``MAX_LINE_BYTES``.
     """
-    buffer = bytearray(size_bytes)
     view, have, searched = memoryview(buffer), 0, 0
     while count := fill(view[have:-1]):  # one byte stays free for a newline
         have += count

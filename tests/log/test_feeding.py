@@ -18,12 +18,21 @@ MANY = [b"line %04d\n" % n for n in range(1000)]
 FORM = LineForm()
 
 
-def pieces(lines: list[bytes], count: int) -> Iterator[bytearray]:
-    """Yield so many lines at a time in one buffer, which is overwritten."""
-    buffer = bytearray()
+def pieces(lines: list[bytes], count: int) -> Iterator[bytes]:
+    """Yield so many lines at a time."""
     for start in range(0, len(lines), count):
-        buffer[:] = b"".join(lines[start : start + count])
-        yield buffer
+        yield b"".join(lines[start : start + count])
+
+
+def feed(bench: Bench, source: Iterator[bytes], form: LineForm = FORM) -> Lines:
+    """Append what comes piece by piece, in the buffer of whoever asks for it."""
+
+    def read(buffer: bytearray) -> memoryview:
+        piece = next(source, b"")
+        buffer[: len(piece)] = piece
+        return memoryview(buffer)[: len(piece)]
+
+    return append_pieces(bench.log, read, 10_000, form, bench.now_ms)
 
 
 # The same as all at once
@@ -38,7 +47,7 @@ def test_the_log_is_the_same_wherever_a_line_is_refused(count: int, bad: int | N
     ours, theirs = Bench(), Bench()
     for bench in (ours, theirs):
         bench.write(b"before")
-    done = append_pieces(ours.log, pieces(lines, count), form, ours.now_ms)
+    done = feed(ours, pieces(lines, count), form)
     expected = append_lines(theirs.log, b"".join(lines), form, theirs.now_ms)
     assert done[:2] == expected[:2]
     assert str(done.refusal) == str(expected.refusal)
@@ -54,13 +63,41 @@ def test_a_disk_that_fills_up(space_bytes: int) -> None:
     bench.disk.space_bytes = bench.disk.used_bytes + space_bytes
     if not space_bytes:
         with pytest.raises(OSError, match="No space left"):
-            append_pieces(bench.log, pieces(MANY, 10), FORM, bench.now_ms)
+            feed(bench, pieces(MANY, 10))
         return
-    done = append_pieces(bench.log, pieces(MANY, 10), FORM, bench.now_ms)
+    done = feed(bench, pieces(MANY, 10))
     assert isinstance(done.refusal, OSError)
     assert 0 < done.accepted < 10_000
     assert text_of(bench.log) == b"first\n" + b"".join(MANY)[: done.accepted]
     assert done.records == done.accepted // 10
+
+
+def test_nothing_gets_in_behind_what_a_full_disk_refused() -> None:
+    """Also if there is room again when the next piece is written, which is encoded already."""
+    bench, is_held, may_go_on = Bench(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with bench.log.exclusive():
+            is_held.set()
+            may_go_on.wait()
+
+    holder = threading.Thread(target=hold)
+
+    def source() -> Iterator[bytes]:
+        for number, piece in enumerate(pieces(MANY, 10)):
+            if number == 3:  # it cannot be written yet
+                holder.start()
+                is_held.wait()
+            if number == 4:
+                bench.disk.fail_next_write("*.log", errno.ENOSPC, 0)
+                may_go_on.set()
+                holder.join()
+            yield piece
+
+    done = feed(bench, source())
+    assert isinstance(done.refusal, OSError)
+    assert (done.records, done.accepted) == (30, 300)
+    assert lines_of(bench.log) == [line[:-1] for line in MANY[:30]]
 
 
 @pytest.mark.expect_log("is offline")
@@ -73,12 +110,12 @@ def test_a_log_that_goes_offline() -> None:
         bench.disk.fail_next_write("*.log", errno.EIO, 0)
         yield from MANY[3:]
 
-    done = append_pieces(bench.log, failing(), FORM, bench.now_ms)
+    done = feed(bench, failing())
     assert isinstance(done.refusal, OSError)
     assert done.refusal.errno == errno.EIO
     assert done.accepted <= 30
     with pytest.raises(LogOfflineError):
-        append_pieces(bench.log, pieces(MANY, 1), FORM, bench.now_ms)
+        feed(bench, pieces(MANY, 1))
 
 
 # Others append as well
@@ -95,9 +132,9 @@ def test_others_append_between_two_pieces() -> None:
                 other = threading.Thread(target=bench.write, args=(b"other %d" % number, b"x" * 99))
                 other.start()
                 other.join()
-            yield bytes(piece)
+            yield piece
 
-    done = append_pieces(bench.log, contended(), LineForm(View.TSV), bench.now_ms)
+    done = feed(bench, contended(), LineForm(View.TSV))
     found = lines_of(bench.log)
     others = [line for line in found if not line.startswith(b"line")]
     assert others == [b"other 3", b"x" * 99, b"other 4", b"x" * 99, b"other 11", b"x" * 99]
@@ -125,9 +162,9 @@ def test_a_topic_that_is_altered_meanwhile() -> None:
         for number, piece in enumerate(pieces(MANY, 100)):
             if number == 5:
                 bench.store.alter_topic(topic, {"max.message.bytes": "300"})
-            yield bytes(piece)
+            yield piece
 
-    assert append_pieces(bench.log, altering(), FORM, bench.now_ms).refusal is None
+    assert feed(bench, altering()).refusal is None
     assert lines_of(bench.log) == [line[:-1] for line in MANY]
     last = batches_in(bench.file(log_name(0)))[-10:]
     assert all(batch.size_bytes <= 300 for _, batch in last)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from logfs.records.record import Header
 
 FORMATS = ("text", "tsv", "jsonl")
-_NEVER = 2**63 - 1
 
 
 @click.command()
@@ -47,7 +46,7 @@ _NEVER = 2**63 - 1
     "--flush-every",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Make it durable (fsync) after every N records or some megabytes more, and at the end.",
+    help="Make it durable (fsync) after every N records or a few more, and at the end.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print what was appended as a JSON object.")
 def append(  # noqa: PLR0913 - options
@@ -84,6 +83,7 @@ def append(  # noqa: PLR0913 - options
         logfs append /mnt/logs/users --key-delimiter : /etc/passwd
         logfs cat /mnt/logs/orders/0@-1d.jsonl | logfs append /srv/copy/orders/0.jsonl --create
     """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli.appending import AT_THE_END
     from logfs.cli.lines import STDIN, check_files
     from logfs.cli.targets import parse_target
 
@@ -92,7 +92,7 @@ def append(  # noqa: PLR0913 - options
         target = parse_target(place, form, key_delimiter, headers)
     names = files or (STDIN,)
     total = check_files(names)
-    flush_every = flush_every or (_NEVER if durable else None)
+    flush_every = flush_every or (AT_THE_END if durable else None)
     summary = _append(path, place, target, names, _Options(create, flush_every, total))
     if as_json:
         click.echo(json.dumps(_as_json(target.topic, summary), indent=2))

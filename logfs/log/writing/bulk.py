@@ -124,12 +124,7 @@ class EncodedWriter:
         )
 
     def write(self, encoded: Encoded) -> None:
-        """Append the batches of the next piece.
-
-        Raises:
-            LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing of all pieces is in the
-                log.
-        """
+        """Append the batches of the next piece; what goes wrong is kept for ``lines``."""
         done, ends, before = 0, encoded.ends, self._accepted
         try:
             while done < len(encoded.batches):
@@ -143,17 +138,21 @@ class EncodedWriter:
             self.refuse(encoded.refusal)
 
     def refuse(self, error: Exception) -> None:
-        """Note why no more lines get in; raises it if none did and it is not about a line."""
-        if isinstance(error, RecordTooLargeError | UnparsableLineError):
+        """Note why no more lines get in."""
+        if _is_about_a_line(error):
             text = _NUMBER.sub("", str(error))
             error.args = (f"line {self.records + 1}: {text}",)
-        elif not self.records:
-            raise error
         self.refusal = error
 
     def lines(self) -> Lines:
-        """Return what became of all pieces."""
+        """Return what became of all pieces.
+
+        Raises:
+            LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was appended.
+        """
         if self._offsets is None:
+            if self.refusal is not None and not _is_about_a_line(self.refusal):
+                raise self.refusal
             return Lines([], self._accepted, self.refusal)
         row = AppendedLines(self._log.topic_partition.partition, self.records, *self._offsets)
         return Lines([row], self._accepted, self.refusal)
@@ -173,6 +172,10 @@ class EncodedWriter:
         first = base_offset if self._offsets is None else self._offsets[0]
         self._offsets = (first, last_offset)
         return done
+
+
+def _is_about_a_line(error: Exception) -> bool:
+    return isinstance(error, RecordTooLargeError | UnparsableLineError)
 
 
 def append_by_key(

@@ -1,14 +1,16 @@
-"""Lines of a regular file into the log: some are read and made batches while others are written.
+"""Lines of a regular file into the log: a piece is read and encoded while another one is written.
 
-Reading and encoding run in a thread of their own, ahead of the caller, who writes. Nothing is
-copied in between, and a piece is about as large as a batch: what was read is still in the cache of
-the processor when it is encoded. Only a write takes the lock of the partition, so a file on a slow
-disk keeps nobody waiting; what others append meanwhile stands between two pieces.
+Two threads take turns, and what one has read it encodes and writes itself: a piece is about as
+large as a batch, so it stays in the cache of one processor. Had one thread encoded what the other
+one writes, each would wait for the cache of the other, which costs more than the rest together.
+
+Only a write takes the lock of the partition, so a file on a slow disk keeps nobody waiting; what
+others append meanwhile stands between two pieces.
 """
 
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 
 from logfs.disk.lines import lines_at
 from logfs.errors import LogfsError
@@ -17,13 +19,12 @@ from logfs.log.writing.bulk import EncodedWriter, LineForm, Lines, append_by_key
 from logfs.records.compression import Buffer
 from logfs.records.encoded import Encoded
 
-STEP_BYTES = 32 << 20
+STEP_BYTES = 64 << 20
 """About so much of a file is appended at once, then the caller can tell how far it is."""
 
 SPREAD_BYTES = 16 << 20
 """The same where keys decide on the partition: all is looked at before any of it is written."""
 
-_AHEAD = 2
 _MIN_PIECE_BYTES = 1 << 16
 _MAX_PIECE_BYTES = 4 << 20
 
@@ -50,9 +51,15 @@ def append_file(
     limit = log.encode_options().max_batch_bytes
     # Records are longer than lines: usual ones make one batch, and not a second one of the rest.
     size = max(_MIN_PIECE_BYTES, min(_MAX_PIECE_BYTES, limit * 7 // 8))
-    return append_pieces(
-        log, islice(lines_at(descriptor, position, size), STEP_BYTES // size), form, now_ms
-    )
+    end = position + STEP_BYTES
+
+    def read(buffer: bytearray) -> Buffer:
+        nonlocal position
+        lines = lines_at(descriptor, position, buffer) if position < end else memoryview(b"")
+        position += len(lines)
+        return lines
+
+    return append_pieces(log, read, size, form, now_ms)
 
 
 def append_file_by_key(
@@ -64,60 +71,97 @@ def append_file_by_key(
     now_ms: int,
 ) -> Lines:
     """Do the same with all partitions of a topic; see ``append_by_key``."""
-    lines = next(lines_at(descriptor, position, SPREAD_BYTES), memoryview(b""))
+    lines = lines_at(descriptor, position, bytearray(SPREAD_BYTES))
     return append_by_key(logs, lines, form, unkeyed, now_ms)
 
 
 def append_pieces(
-    log: PartitionLog, pieces: Iterator[Buffer], form: LineForm, now_ms: int
+    log: PartitionLog,
+    read: Callable[[bytearray], Buffer],
+    size_bytes: int,
+    form: LineForm,
+    now_ms: int,
 ) -> Lines:
     """Append complete lines that come piece by piece; see ``append_lines``.
 
     Args:
         log: The partition.
-        pieces: They are asked for in another thread; each is valid until the next is asked for.
+        read: Returns the next lines, none at the end; may put them into a buffer. Called in
+            different threads, one at a time.
+        size_bytes: Of the buffer.
         form: What they are.
         now_ms: Timestamp of records whose lines give none.
     """
-    writer = EncodedWriter(log, form, now_ms)
-    ahead = _Ahead(writer, pieces, log.log_end_offset)
-    pool = ThreadPoolExecutor(1)
-    try:
-        coming: list[Future[Encoded | None]] = [pool.submit(ahead.next) for _ in range(_AHEAD)]
-        while writer.refusal is None and (encoded := coming.pop(0).result()) is not None:
-            coming.append(pool.submit(ahead.next))
-            ahead.shift = log.log_end_offset - writer.records
-            writer.write(encoded)
-    except (OSError, LogfsError) as error:
-        writer.refuse(error)
-    finally:
-        pool.shutdown(cancel_futures=True)  # it reads what the caller may close once this ends
-    return writer.lines()
+    relay = _Relay(log, read, size_bytes, EncodedWriter(log, form, now_ms))
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(relay.run)
+        relay.run()
+    other.result()
+    return relay.writer.lines()
 
 
-class _Ahead:
-    """Makes batches of pieces before it is known for certain which offsets they will have.
+class _Relay:
+    """What two threads do in turn: one reads and encodes a piece while the other writes one.
 
     Attributes:
-        shift: The offset of a record is this and how many of these lines are before it, if nobody
-            else appends. Whoever writes keeps it right.
+        writer: Whoever has the right to write uses it.
     """
 
-    def __init__(self, writer: EncodedWriter, pieces: Iterator[Buffer], shift: int) -> None:
-        self._writer = writer
-        self._pieces = pieces
-        self._records = 0
+    def __init__(
+        self,
+        log: PartitionLog,
+        read: Callable[[bytearray], Buffer],
+        size_bytes: int,
+        writer: EncodedWriter,
+    ) -> None:
+        self.writer = writer
+        self._log = log
+        self._read = read
+        self._size_bytes = size_bytes
+        self._encoding, self._writing = Lock(), Lock()
         self._is_over = False
-        self.shift = shift
+        self._records = 0
+        # The offset of a record is this and how many of these lines are before it, unless others
+        # append before it is written.
+        self._shift = log.log_end_offset
 
-    def next(self) -> Encoded | None:
-        """Encode the next piece; None if there is none, or a line before it was refused."""
-        piece = None if self._is_over else next(self._pieces, None)
-        if piece is None:
+    def run(self) -> None:
+        """Take turns until there is nothing more, or something was refused."""
+        buffer = bytearray(self._size_bytes)
+        try:
+            while True:
+                with self._encoding:
+                    encoded = self._encode_next(buffer)
+                    if encoded is None:
+                        return
+                    self._writing.acquire()  # before the other thread encodes what comes behind it
+                try:
+                    self._write(encoded)
+                finally:
+                    self._writing.release()
+        finally:
+            self._is_over = True
+
+    def _encode_next(self, buffer: bytearray) -> Encoded | None:
+        if self._is_over or self.writer.refusal is not None:
             return None
-        encoded = self._writer.encode(piece, self.shift + self._records)
-        self._is_over = encoded.refusal is not None
+        try:
+            lines = self._read(buffer)
+        except (OSError, LogfsError) as error:
+            with self._writing:
+                if self.writer.refusal is None:
+                    self.writer.refuse(error)
+            return None
+        if not memoryview(lines).nbytes:
+            return None
+        encoded = self.writer.encode(lines, self._shift + self._records)
         if encoded.batches:
             first, last = encoded.batches[0], encoded.batches[-1]
             self._records += last.last_offset - first.base_offset + 1
+        self._is_over = encoded.refusal is not None
         return encoded
+
+    def _write(self, encoded: Encoded) -> None:
+        if self.writer.refusal is None:  # else lines before these are not in the log
+            self._shift = self._log.log_end_offset - self.writer.records
+            self.writer.write(encoded)
