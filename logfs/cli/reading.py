@@ -1,6 +1,5 @@
 """What ``logfs cat`` prints: an address copied to a stream, through a mount or from the files."""
 
-import json
 import os
 from pathlib import Path
 from typing import BinaryIO
@@ -16,7 +15,7 @@ from logfs.errors import (
 from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.places import Place, served_at
 from logfs.log import names
-from logfs.log.meta import partition_meta
+from logfs.log.meta import format_meta, partition_meta
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
 from logfs.log.reading.files import RawFile
@@ -107,8 +106,7 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
     address = parse_partition_name(name, LOCAL_ZONE)
     log = _load(place.root, TopicPartition(topic, address.partition))
     if address.view is Suffix.META and not address.has_selector:
-        text = json.dumps(partition_meta(log, level), indent=2, ensure_ascii=False)
-        out.write(f"{text}\n".encode())
+        out.write(format_meta(partition_meta(log, level)))
         return
     copy_resolved(_resolve(log, address, name, level), out)
 

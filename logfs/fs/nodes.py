@@ -6,7 +6,6 @@ asked for every time; the bytes of all others never change, so the kernel keeps 
 No pyfuse3, no awaiting. ``attributes`` reads memory only, but of nodes that say ``asks_disk``.
 """
 
-import json
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from typing import ClassVar, NamedTuple
 from logfs.fs.errnos import StaleError
 from logfs.fs.partitions import Partition
 from logfs.log.attributes import Attributes as Remembered
-from logfs.log.meta import partition_meta
+from logfs.log.meta import format_meta, partition_meta
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtByte
 from logfs.log.reading.resolve import Resolved, growing_end
@@ -341,7 +340,7 @@ class MetaNode(FileNode):
     def text(self) -> bytes:
         """Return the JSON."""
         meta = partition_meta(self._partition.log, self._partition.level) | self._of_mount()
-        return (json.dumps(meta, indent=2, ensure_ascii=False) + "\n").encode()
+        return format_meta(meta)
 
     def size(self) -> int:
         """Return the length it has now."""

@@ -122,7 +122,7 @@ def partition_overview(log: PartitionLog, now_ms: int, since_ms: int = 0) -> Par
     kept = sum(segment.kept.text for segment in sealed) + end.positions.text - active.bases.text
     told = told._replace(
         segments=len(snapshot.segments),
-        size_bytes=sum(segment.size_bytes for segment in sealed) + end.file_size,
+        size_bytes=snapshot.size_bytes,
         # Of the first segment what lies in front of the start; gaps in it are few.
         kept_bytes=max(kept - (start.positions.text - snapshot.segments[0].bases.text), 0),
         shown_bytes=end.positions[View.TEXT],

@@ -23,8 +23,7 @@ PerCounters = Callable[[LogCounters], float]
 
 
 def _size(log: PartitionLog) -> int:
-    snapshot = log.snapshot
-    return sum(s.size_bytes for s in snapshot.segments[:-1]) + snapshot.end.file_size
+    return log.snapshot.size_bytes
 
 
 def _unflushed(log: PartitionLog) -> int:

@@ -101,8 +101,7 @@ class FollowedLog(PartitionLog):
     @property
     def done_bytes(self) -> int:
         """Bytes of the log whose positions are known."""
-        snapshot = self.snapshot
-        return sum(s.size_bytes for s in snapshot.segments[:-1]) + snapshot.end.file_size
+        return self.snapshot.size_bytes
 
     def refresh(self, now_ms: int, limit_bytes: int = STEP_BYTES) -> bool:
         """Look at the directory and show what has changed.

@@ -44,7 +44,8 @@ class Snapshot(NamedTuple):
 
     ``holes`` lie between segments; those inside compacted segments are in their text indexes, and
     ``gapped`` are those segments. ``maxima`` are the largest timestamps up to each sealed segment:
-    timestamps are not monotone, these are. ``cuts`` counts truncations: a reader that saw another
+    timestamps are not monotone, these are. ``sealed_bytes`` are in the ``.log`` files of sealed
+    segments, if their sizes are known. ``cuts`` counts truncations: a reader that saw another
     number looks its place up anew.
 
     ``aborted`` are the aborted transactions whose markers are kept, by last offset. ``unstable`` is
@@ -58,6 +59,7 @@ class Snapshot(NamedTuple):
     holes: tuple[Hole, ...] = ()
     maxima: tuple[int, ...] = ()
     gapped: tuple[Segment, ...] = ()
+    sealed_bytes: int = 0
     cuts: int = 0
     aborted: tuple[AbortedTransaction, ...] = ()
     unstable: LogPoint | None = None
@@ -74,7 +76,8 @@ class Snapshot(NamedTuple):
             start = start._replace(positions=start.positions.at_least(first))
         maxima = tuple(accumulate((s.max_timestamp for s in segments[:-1]), max))
         gapped = tuple(s for s in segments if s.has_gaps)
-        return cls(segments, start, end, holes_between(segments), maxima, gapped)
+        sealed_bytes = sum(s.size_bytes for s in segments[:-1])
+        return cls(segments, start, end, holes_between(segments), maxima, gapped, sealed_bytes)
 
     def changed(
         self, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd, cuts: int | None = None
@@ -118,6 +121,11 @@ class Snapshot(NamedTuple):
         if level is IsolationLevel.READ_UNCOMMITTED:  # asked by every read
             return self.end.positions[view]
         return self.visible_end(level).positions[view]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all ``.log`` files that hold batches."""
+        return self.sealed_bytes + self.end.file_size
 
     @property
     def active(self) -> Segment:
