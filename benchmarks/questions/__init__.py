@@ -8,6 +8,7 @@ from benchmarks.questions import (
     compaction,
     durability,
     fixed,
+    following,
     growing,
     mounting,
     opening,
@@ -40,6 +41,7 @@ QUESTIONS: dict[str, Question] = {
     "print": commands.printing,
     "feed": commands.feeding,
     "watch": watching.rows,
+    "follow": following.rows,
     "spark": spark.rows,
     "jobs": spark.jobs,
 }

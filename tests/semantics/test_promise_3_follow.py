@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from logfs.fs.followers import BLIND_WAIT_S
 from tests.mounting import PATIENCE_S, Mount, environment
 from tests.semantics.programs import append, errno_of
 
@@ -157,11 +158,19 @@ def test_poll_select_and_epoll(topic: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_program_that_waits_can_be_killed(topic: Path, number: signal.Signals) -> None:
-    """A program that waits can be interrupted and killed."""
+    """A program that waits can be interrupted and killed, and waits as long as it is not."""
     with follower("cat", topic / "0.follow") as cat:
         wait_until_it_waits(cat)
         cat.send_signal(number)
         assert cat.wait(PATIENCE_S) == -number
+
+
+def test_a_program_that_waits_is_not_told_of_an_error(topic: Path) -> None:
+    """A program that waits can be interrupted and killed, and waits as long as it is not."""
+    with follower("sed", "-u", "s/^/got /", topic / "0.follow") as sed:
+        time.sleep(1.5 * BLIND_WAIT_S)
+        append(topic / "0", b"one\n")
+        assert line(sed) == b"got one\n"
 
 
 def test_a_thousand_wait(topic: Path) -> None:
