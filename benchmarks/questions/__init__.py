@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.questions import (
     appending,
+    cold,
     commands,
     compaction,
     durability,
@@ -31,6 +32,7 @@ QUESTIONS: dict[str, Question] = {
     "beside": durability.beside,
     "cat": growing.rows,
     "fixed": fixed.rows,
+    "cold": cold.rows,
     "open": opening.rows,
     "recovery": recovery.after_a_crash,
     "rebuild": recovery.of_indexes,
