@@ -25,6 +25,26 @@ def read_checkpoint(disk: Disk, name: str) -> dict[TopicPartition, int]:
         return {}
 
 
+class WatchedCheckpoints:
+    """The files as somebody else writes them: read anew when they are others than last time."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._read: dict[str, tuple[tuple[int, int, int], dict[TopicPartition, int]]] = {}
+
+    def read(self, name: str) -> dict[TopicPartition, int]:
+        """Return what a file says now; nothing if it is not there."""
+        try:
+            found = self._disk.stat(name)
+        except FileNotFoundError:
+            return {}
+        key = found.size, found.mtime_ms, found.inode
+        known = self._read.get(name)
+        if known is None or known[0] != key:
+            known = self._read[name] = key, read_checkpoint(self._disk, name)
+        return known[1]
+
+
 def write_checkpoints(disk: Disk, logs: Iterable[PartitionLog]) -> None:
     """Write the files; a partition that could not be loaded keeps the rows it has."""
     with WRITING:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoSuchPartitionError
 from logfs.log import names
-from logfs.log.checkpointing import read_checkpoint
+from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.listing import RACY_MS
 from logfs.log.loading.loader import list_partitions
@@ -64,7 +64,7 @@ class Root:
         self.opened = FollowedSegments(self.disk, _OPEN_SEGMENTS)
         self._mtime_ms: int | None = None
         self._partitions: list[TopicPartition] = []
-        self._checkpoints: dict[str, tuple[tuple[int, int, int], dict[TopicPartition, int]]] = {}
+        self.checkpoints = WatchedCheckpoints(self.disk)
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions that are there."""
@@ -73,18 +73,6 @@ class Root:
             self._partitions = list_partitions(self.disk, read_only=True)
             self._mtime_ms = None if mtime_ms > now_ms() - RACY_MS else mtime_ms
         return self._partitions
-
-    def checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Return what a checkpoint file says now."""
-        try:
-            found = self.disk.stat(name)
-        except FileNotFoundError:
-            return {}
-        key = found.size, found.mtime_ms, found.inode
-        known = self._checkpoints.get(name)
-        if known is None or known[0] != key:
-            known = self._checkpoints[name] = key, read_checkpoint(self.disk, name)
-        return known[1]
 
 
 class Directories:
@@ -132,8 +120,8 @@ class Directories:
                 stored = StoredLog(root.disk, root.opened, one)
                 log = self._logs[one] = SeenLog(stored, root.path, self._level)
             bounds = read_bounds(
-                root.checkpoint(names.LOG_START_OFFSET_CHECKPOINT),
-                root.checkpoint(names.REPLICATION_OFFSET_CHECKPOINT),
+                root.checkpoints.read(names.LOG_START_OFFSET_CHECKPOINT),
+                root.checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT),
                 one,
             )
             try:

@@ -30,14 +30,16 @@ PLAIN = (
     Column("timestamp", "timestamp", Columns.TIMESTAMP),
     Column("timestampType", "int", Columns.TIMESTAMP_TYPE),
 )
-_WRITTEN = {
-    "value": ("string", "binary"),
-    "key": ("string", "binary"),
-    "headers": (HEADERS.kind,),
-    "topic": ("string",),
-    "partition": ("int",),
-    "timestamp": ("timestamp",),
-}
+WRITTEN: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    ("value", ("string", "binary"), "has to be there; null in a compacted topic removes the key"),
+    ("key", ("string", "binary"), ""),
+    ("headers", (HEADERS.kind,), ""),
+    ("topic", ("string",), "has to be there if neither the path nor the option names one"),
+    ("partition", ("int",), "null: where Kafka's default partitioner sends the key"),
+    ("timestamp", ("timestamp",), "null: the time of writing"),
+)
+"""Columns that can be written: rows (name, types, meaning)."""
+_WRITTEN = {name: kinds for name, kinds, _ in WRITTEN}
 _BY_NAME = {column.name.lower(): column for column in (*PLAIN, HEADERS)}
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from logfs.spark.options import OPTIONS
+from logfs.spark.schema import WRITTEN
+from logfs.spark.target import SINK_OPTIONS
 from tests.mounting import ROOT
 from tests.spark.logs import Logs
 from tests.transcripts import table_of
@@ -18,8 +20,17 @@ GUIDE = ROOT / "logfs" / "guides" / "spark.md"
 
 
 def test_the_options_are_those_there_are() -> None:
-    table = table_of(GUIDE.read_text(), "option")
-    assert table == [[f"`{name}`", default, meaning] for name, default, meaning in OPTIONS]
+    for heading, options in {"option": OPTIONS, "sink option": SINK_OPTIONS}.items():
+        table = table_of(GUIDE.read_text(), heading)
+        assert table == [[f"`{name}`", default, meaning] for name, default, meaning in options]
+
+
+def test_the_columns_are_those_that_can_be_written() -> None:
+    table = table_of(GUIDE.read_text(), "column")
+    assert table == [
+        [f"`{name}`", " or ".join(f"`{kind}`" for kind in kinds), text]
+        for name, kinds, text in WRITTEN
+    ]
 
 
 @pytest.mark.spark
@@ -27,14 +38,21 @@ def test_what_it_shows_runs(
     spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     logs = Logs(tmp_path / "store")
-    logs.topic("orders")
+    for topic in ("orders", "loud", "copies"):
+        logs.topic(topic)
     logs.write("orders", 0, *(b"order %d" % n for n in range(1502)))
     logs.close()
-    (program,) = re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"^```py\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    program = "".join(blocks)
     names: dict[str, Any] = {"spark": spark, "checkpoint": str(tmp_path / "checkpoint")}
     exec(program.replace("/var/lib/logfs", str(logs.path)), names)
-    names["query"].processAllAvailable()
-    names["query"].stop()
+    for query in (names["query"], names["copied"]):
+        query.processAllAvailable()
+        query.stop()
     printed = capsys.readouterr().out
     assert printed.count("|order 150") == 2
     assert printed.endswith("\n0\n")  # nothing is as new as an hour
+    loud = names["spark"].read.format("logfs").load(f"{logs.path}/loud")
+    assert sorted(bytes(row.value) for row in loud.collect()) == sorted(
+        b"ORDER %d" % n for n in range(1502)
+    )

@@ -14,7 +14,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, NotThereYetError
 from logfs.log import names
 from logfs.log.backup.manifest import check_whole
-from logfs.log.checkpointing import read_checkpoint
+from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.closing import last_stop
 from logfs.log.following.context import Following
 from logfs.log.following.files import FollowedSegments
@@ -62,7 +62,7 @@ class FollowedStore(LogStore):
         self._directories: dict[TopicPartition, int] = {}
         self._root_mtime_ms = -1
         self._unfollowed: dict[TopicPartition, int] = {}
-        self._checkpoints: dict[str, tuple[tuple[int, int, int], dict[TopicPartition, int]]] = {}
+        self._checkpoints = WatchedCheckpoints(disk)
 
     @classmethod
     def follow(  # noqa: PLR0913 - two of them are rarely given
@@ -120,8 +120,8 @@ class FollowedStore(LogStore):
             self._find_partitions(now_ms)
             self._root_mtime_ms = mtime_ms if mtime_ms < now_ms - 100 else -1
         self._try_again(now_ms)
-        starts = self._read_changed(names.LOG_START_OFFSET_CHECKPOINT)
-        watermarks = self._read_changed(names.REPLICATION_OFFSET_CHECKPOINT)
+        starts = self._checkpoints.read(names.LOG_START_OFFSET_CHECKPOINT)
+        watermarks = self._checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT)
         for log in self.followed():
             topic_partition = log.topic_partition
             start = starts.get(topic_partition, 0)
@@ -219,15 +219,3 @@ class FollowedStore(LogStore):
             log.forsake(renamed[0] if renamed else log.directory)
         else:
             log.is_deleted = True
-
-    def _read_changed(self, name: str) -> dict[TopicPartition, int]:
-        """Read a checkpoint file if it is another one than last time."""
-        try:
-            found = self.disk.stat(name)
-        except FileNotFoundError:
-            return {}
-        key = found.size, found.mtime_ms, found.inode
-        known = self._checkpoints.get(name)
-        if known is None or known[0] != key:
-            known = self._checkpoints[name] = key, read_checkpoint(self.disk, name)
-        return known[1]

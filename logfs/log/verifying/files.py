@@ -36,7 +36,7 @@ _OF_OURS: tuple[tuple[Callable[[str], object], str, str], ...] = (
     (
         names.parse_staged_file,
         "what a job has staged",
-        "the job publishes it or, started again, removes it",
+        "its job publishes it; a week after the job has gone the next start removes it",
     ),
 )
 _REMOVES = "the next start removes it"
