@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from logfs.errors import ControlError, NoSuchTopicError, ReadOnlyError
+from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS
 from logfs.log.publishing.staging import StagedFile, StagingWriter, encode_staged
 from logfs.records._native import encode_records
@@ -85,6 +86,7 @@ async def test_a_query_of_one_batch_leaves_nothing(served: Served) -> None:
     def ask() -> None:
         with served.daemon() as daemon:
             assert daemon.publish(QUERY, 0, [stage(served, [b"one"])], is_single=True)
+            assert read_ledger(served.world.disk, QUERY).is_single
             daemon.forget(QUERY)
 
     await run(ask)
