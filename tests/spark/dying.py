@@ -134,6 +134,9 @@ def main(master: str, moment: str, *places: str) -> None:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.shuffle.partitions": "3",
         "spark.executor.memory": "512m",
+        # It lives for one small batch: what is compiled well does not pay.
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     for name, text in settings.items():
         builder = builder.config(name, text)

@@ -72,16 +72,23 @@ class Job:
 
         start_query(spark, NEVER, self.places(NEVER)).awaitTermination()
 
-    def runs_as_a_program(self, master: str, moment: str) -> subprocess.CompletedProcess[bytes]:
-        """Run it in a driver of its own."""
-        return subprocess.run(
-            [sys.executable, "-m", "tests.spark.dying", master, moment, *self.places(moment)],
-            env=environment(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            timeout=10 * PATIENCE_S,
-        )
+    def dies_as_a_program(self, master: str, moment: str) -> str:
+        """Run it in a driver of its own until that dies, and return what it has logged."""
+        log = self._directory / "log"
+        with log.open("wb") as output:  # no pipe: who outlives the driver would keep it open
+            done = subprocess.run(
+                [sys.executable, "-m", "tests.spark.dying", master, moment, *self.places(moment)],
+                env=environment(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                check=False,
+                timeout=10 * PATIENCE_S,
+            )
+        logged = log.read_text()
+        assert done.returncode != 0
+        assert self.has_died(moment), logged
+        return logged
 
     def read(self) -> list[bytes]:
         found = [value for (value,) in rows(self.data, ("value",))]
@@ -192,10 +199,8 @@ def test_a_driver_is_killed(spark: "SparkSession", job: Job) -> None:
     runs = {failing: "local-cluster[1,2,1024]", dying.WHILE_PUBLISHING: "local[2]"}
     for moment, master in runs.items():
         job.add_input()
-        done = job.runs_as_a_program(master, moment)
-        assert done.returncode != 0
-        assert job.has_died(moment), done.stderr.decode()
-        assert ("Lost executor" in done.stderr.decode()) == (moment == failing)
+        logged = job.dies_as_a_program(master, moment)
+        assert ("Lost executor" in logged) == (moment == failing)
     job.add_input()
     job.completes_in(spark)
     job.check()
