@@ -11,8 +11,10 @@
 #include "_bytes.h"
 
 typedef struct {
+    int64_t size; /* of the record, its length field aside */
     int64_t timestamp_delta;
     int64_t offset_delta;
+    const uint8_t *fields; /* key, value and headers */
     const uint8_t *key;
     int64_t key_n; /* -1 is null */
     const uint8_t *value;
@@ -43,11 +45,15 @@ static inline int lf_take_plain(const uint8_t *p, const uint8_t *end, lf_plain *
     if (LF_UNLIKELY((p = lf_get_short(p, &length)) == NULL)) {
         return 0;
     }
-    r->end = p + (length >> 1);
+    r->size = length >> 1;
+    r->end = p + r->size;
     p++; /* attributes */
     if (LF_UNLIKELY((p = lf_get_short(p, &timestamp)) == NULL) ||
-        LF_UNLIKELY((p = lf_get_short(p, &delta)) == NULL) ||
-        LF_UNLIKELY((p = lf_get_short(p, &key)) == NULL)) {
+        LF_UNLIKELY((p = lf_get_short(p, &delta)) == NULL)) {
+        return 0;
+    }
+    r->fields = p;
+    if (LF_UNLIKELY((p = lf_get_short(p, &key)) == NULL)) {
         return 0;
     }
     r->key = p;
