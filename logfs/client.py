@@ -22,7 +22,7 @@ from logfs.disk.sockets import short_path
 from logfs.errors import ControlError, RecordTooLargeError
 from logfs.log import names
 from logfs.log.publishing.staging import StagedFile, encode_staged
-from logfs.log.writing.bulk import AppendedLines, LineForm, Lines
+from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
 from logfs.log.writing.produced import Appended
 from logfs.records._native import encode_records
 from logfs.records.compression import Buffer

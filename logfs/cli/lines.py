@@ -18,7 +18,7 @@ from typing import Protocol
 from logfs.disk.lines import whole_lines
 from logfs.disk.pipes import widen_pipe
 from logfs.errors import UnknownNameError
-from logfs.log.writing.bulk import Lines
+from logfs.log.writing.lineform import Lines
 from logfs.records.compression import Buffer
 
 STDIN = "-"

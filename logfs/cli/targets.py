@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from logfs.cli.appending import StoreTarget
 from logfs.client import Daemon
 from logfs.errors import (
     InvalidConfigError,
@@ -13,13 +12,15 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.places import Place
-from logfs.log import administration
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name, parse_topic_name
-from logfs.log.store import LogStore
-from logfs.log.writing.bulk import LineForm
+from logfs.log.writing.lineform import LineForm
 from logfs.machine.host import LOCAL_ZONE, system_clock
 from logfs.records.record import Header
 from logfs.types import View
+
+if TYPE_CHECKING:
+    from logfs.cli.storing import StoreTarget
+    from logfs.log.store import LogStore
 
 MAX_PARTITIONS = 10_000
 """As many as a topic can be given through a mount; more is a typing mistake."""
@@ -87,13 +88,15 @@ def parse_target(
     return LineTarget(topic, partition, LineForm(view, delimiter, headers))
 
 
-def prepare_store(store: LogStore, target: LineTarget, *, create: bool) -> None:
+def prepare_store(store: "LogStore", target: LineTarget, *, create: bool) -> None:
     """Look whether a store has what is to be appended to, and make it if asked.
 
     Raises:
         NoSuchTopicError, NoSuchPartitionError: It has not.
         LogfsError, OSError: It could not be made.
     """
+    from logfs.log import administration
+
     topic, now_ms = target.topic, system_clock().now_ms()
     present = len(store.partitions(topic)) if topic in store.topics() else None
     count = _partitions_to_make(target, present, create=create)
@@ -115,8 +118,10 @@ def prepare_daemon(daemon: Daemon, target: LineTarget, *, create: bool) -> None:
 
 
 @contextmanager
-def of_store(store: LogStore, target: LineTarget, *, is_durable: bool) -> Iterator[StoreTarget]:
+def of_store(store: "LogStore", target: LineTarget, *, is_durable: bool) -> "Iterator[StoreTarget]":
     """Append to a store while this is entered; ``is_durable``: it is flushed at the end."""
+    from logfs.cli.storing import StoreTarget
+
     found = StoreTarget(store, target.topic, target.partition, target.form, is_durable=is_durable)
     try:
         yield found

@@ -18,8 +18,9 @@ from logfs.fs.requests import Request
 from logfs.log.publishing.publish import concerned, forget, publish
 from logfs.log.publishing.staging import decode_staged
 from logfs.log.store import LogStore
-from logfs.log.writing.bulk import LineForm, Lines, append_by_key, append_lines
+from logfs.log.writing.bulk import append_by_key, append_lines
 from logfs.log.writing.feeding import append_file, append_file_by_key
+from logfs.log.writing.lineform import LineForm, Lines
 from logfs.machine.host import Clock
 from logfs.types import View
 

@@ -8,16 +8,16 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from logfs.client import Daemon
-from logfs.config import StoreConfig
-from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, LockedError, ReadOnlyError
 from logfs.library.places import Place, noted_daemon, served_at
-from logfs.log.store import LogStore, Progress
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel
+
+if TYPE_CHECKING:
+    from logfs.log.store import LogStore, Progress
 
 T = TypeVar("T")
 
@@ -53,8 +53,8 @@ def daemon_of(place: Place) -> Daemon | None:
 def act(
     place: Place,
     ask: Callable[[Daemon], T],
-    do: Callable[[LogStore], T],
-    progress: Progress | None = None,
+    do: "Callable[[LogStore], T]",
+    progress: "Progress | None" = None,
     *,
     is_durable: bool = True,
 ) -> T:
@@ -87,7 +87,7 @@ def act(
 
 
 def act_patiently(
-    place: Place, ask: Callable[[Daemon], T], do: Callable[[LogStore], T], *, is_durable: bool
+    place: Place, ask: Callable[[Daemon], T], do: "Callable[[LogStore], T]", *, is_durable: bool
 ) -> T:
     """Have something done that may be done twice, whoever comes to own the directory; see ``act``.
 
@@ -115,8 +115,8 @@ def _asked(place: Place, ask: Callable[[Daemon], T]) -> tuple[T] | None:
 
 @contextmanager
 def opened_store(
-    data: str, progress: Progress | None = None, *, is_durable: bool = True
-) -> Iterator[LogStore]:
+    data: str, progress: "Progress | None" = None, *, is_durable: bool = True
+) -> "Iterator[LogStore]":
     """Open a data directory to change it, recovering it if need be; closes it cleanly.
 
     Without ``is_durable`` nothing is flushed then.
@@ -125,6 +125,11 @@ def opened_store(
         LockedError: Somebody else owns it.
         OSError: It cannot be written.
     """
+    # Whoever finds a daemon needs none of this, which takes longer than asking.
+    from logfs.config import StoreConfig
+    from logfs.disk.posix import PosixDisk
+    from logfs.log.store import LogStore
+
     clock = system_clock()
     store = LogStore.open(
         PosixDisk(data),

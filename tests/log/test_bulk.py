@@ -12,7 +12,8 @@ from logfs.errors import (
     UnparsableLineError,
 )
 from logfs.log.partition import PartitionLog
-from logfs.log.writing.bulk import AppendedLines, LineForm, Lines, append_by_key, append_lines
+from logfs.log.writing.bulk import append_by_key, append_lines
+from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
 from logfs.log.writing.produced import Appended
 from logfs.records._native import encode_records
 from logfs.records.compression import Compression

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from logfs.cli.appending import Summary
     from logfs.cli.lines import Target
     from logfs.cli.targets import LineTarget
+    from logfs.log.store import LogStore
     from logfs.records.record import Header
 
 FORMATS = ("text", "tsv", "jsonl")
@@ -121,7 +122,6 @@ def _append(
     from logfs.cli.terminal.interrupts import Interrupts
     from logfs.client import Daemon
     from logfs.library import owner
-    from logfs.log.store import LogStore
 
     summary = appending.Summary()
     is_durable = options.flush_every is not None
@@ -130,7 +130,7 @@ def _append(
         with _progress(options.total) as told:
             appending.append_files(names, to, summary, interrupts, told, options.flush_every)
 
-    def do(store: LogStore) -> None:
+    def do(store: "LogStore") -> None:
         targets.prepare_store(store, target, create=options.create)
         with targets.of_store(store, target, is_durable=is_durable) as to:
             run(to)

@@ -8,71 +8,15 @@ by their keys, as Kafka's default partitioner does it.
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from logfs.errors import LogfsError, RecordTooLargeError, UnparsableLineError
 from logfs.log.partition import PartitionLog
+from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
 from logfs.records._native import encode_lines, spread_lines
 from logfs.records.compression import Buffer, Compression
-from logfs.records.encoded import Encoded, EncodedBatch, EncodeOptions
-from logfs.records.record import Header
-from logfs.types import View
+from logfs.records.encoded import Encoded, EncodedBatch
 
 _NUMBER = re.compile(r"^(line|record) \d+: ")
-
-
-class LineForm(NamedTuple):
-    """What the lines are, and what every record of them gets.
-
-    Attributes:
-        view: The rendering they are written in.
-        key_delimiter: In text, what stands between key and value; empty: text has no keys.
-        headers: They go behind those of the line.
-    """
-
-    view: View = View.TEXT
-    key_delimiter: bytes = b""
-    headers: tuple[Header, ...] = ()
-
-    def options(self, log: PartitionLog) -> EncodeOptions:
-        """Return how the lines become batches of a partition."""
-        return replace(log.encode_options(), key_delimiter=self.key_delimiter, headers=self.headers)
-
-
-class AppendedLines(NamedTuple):
-    """Lines of a call that are in a partition now.
-
-    Attributes:
-        partition: Its number.
-        records: How many; at least one.
-        base_offset: Of the first of them.
-        last_offset: Of the last, inclusive.
-    """
-
-    partition: int
-    records: int
-    base_offset: int
-    last_offset: int
-
-
-class Lines(NamedTuple):
-    """What became of the lines of a call.
-
-    Attributes:
-        appended: A row of each partition that got some.
-        accepted: Bytes up to where all lines are in the log. 0 after a failure while lines were
-            spread over partitions: it is not known then which of them are missing.
-        refusal: Why the others are not; None if all are.
-    """
-
-    appended: list[AppendedLines]
-    accepted: int
-    refusal: Exception | None
-
-    @property
-    def records(self) -> int:
-        """Records that are in the log."""
-        return sum(row.records for row in self.appended)
 
 
 def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -> Lines:
@@ -110,7 +54,7 @@ class EncodedWriter:
         self._log = log
         self._form = form
         self._now_ms = now_ms
-        self._options = form.options(log)
+        self._options = form.options(log.encode_options())
         self._offsets: tuple[int, int] | None = None
         self._accepted = 0
         self.records = 0
@@ -162,7 +106,8 @@ class EncodedWriter:
         log = self._log
         with log.exclusive():
             base_offset = log.log_end_offset
-            if batches[0].base_offset == base_offset and self._form.options(log) == self._options:
+            options = self._form.options(log.encode_options())
+            if batches[0].base_offset == base_offset and options == self._options:
                 done = log.append(batches, self._now_ms)
             else:  # others have appended, or the topic was altered, since they were made
                 log.append_encoded(batches[0].data, self._now_ms)
@@ -196,7 +141,7 @@ def append_by_key(
     Source: Kafka BuiltInPartitioner.
     """
     size = memoryview(data).nbytes
-    options = replace(form.options(logs[0]), compression=Compression.NONE)
+    options = replace(form.options(logs[0].encode_options()), compression=Compression.NONE)
     # A trial, so that nothing behind a line that is refused gets in.
     tried = encode_lines(form.view, b"", data, 0, size, 0, now_ms, options)
     stop = tried.ends[-1] if tried.ends else 0

@@ -1,0 +1,90 @@
+"""Lines into partitions of a store that this process owns: ``logfs append`` without a daemon."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from logfs.log.partition import PartitionLog
+from logfs.log.store import LogStore
+from logfs.log.writing.bulk import append_by_key, append_lines
+from logfs.log.writing.feeding import append_file, append_file_by_key
+from logfs.log.writing.lineform import LineForm, Lines
+from logfs.machine.host import system_clock
+from logfs.records.compression import Buffer
+
+FLUSH_AHEAD_BYTES = 64 << 20
+"""So much is left to be flushed at the end, while everything before it was on its way already."""
+
+FLUSH_RARELY_BYTES = 16 << 30
+"""A segment that was sealed stays open until a flush; so much is left without one."""
+
+
+class StoreTarget:
+    """Partitions of a store that this process owns.
+
+    If they are to be durable at the end, they are flushed meanwhile, beside the appends, so that
+    the end does not take long.
+    """
+
+    chunk_bytes = 4 << 20
+
+    def __init__(
+        self,
+        store: LogStore,
+        topic: str,
+        partition: int | None,
+        form: LineForm,
+        *,
+        is_durable: bool,
+    ) -> None:
+        self._form = form
+        self._flush_ahead_bytes = FLUSH_AHEAD_BYTES if is_durable else FLUSH_RARELY_BYTES
+        self._is_spread = partition is None
+        self._now_ms = system_clock().now_ms
+        if partition is None:
+            self._logs = [store.partition(topic, number) for number in store.partitions(topic)]
+        else:
+            self._logs = [store.partition(topic, partition)]
+        self._unflushed = 0
+        self._pool = ThreadPoolExecutor(1)
+        self._flushing: Future[None] | None = None
+
+    def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
+        """See ``Target``."""
+        if self._is_spread:
+            done = append_by_key(self._logs, lines, self._form, unkeyed, self._now_ms())
+        else:
+            done = append_lines(self._logs[0], lines, self._form, self._now_ms())
+        return self._flushed_meanwhile(done)
+
+    def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
+        """See ``Target``."""
+        file, now_ms = (descriptor, position, self._form), self._now_ms()
+        if self._is_spread:
+            return self._flushed_meanwhile(append_file_by_key(self._logs, *file, unkeyed, now_ms))
+        return self._flushed_meanwhile(append_file(self._logs[0], *file, now_ms))
+
+    def can_read(self, descriptor: int) -> bool:
+        """See ``Target``; it is this process that waits for the file."""
+        return True
+
+    def _flushed_meanwhile(self, done: Lines) -> Lines:
+        self._unflushed += done.accepted
+        if self._unflushed >= self._flush_ahead_bytes and (
+            self._flushing is None or self._flushing.done()
+        ):
+            self._unflushed = 0
+            self._flushing = self._pool.submit(_flush, self._logs)
+        return done
+
+    def flush(self) -> None:
+        """See ``Target``."""
+        _flush(self._logs)
+
+    def close(self) -> None:
+        """Wait for what is being flushed; its errors are met again when the store is closed."""
+        self._pool.shutdown()
+
+
+def _flush(logs: Sequence[PartitionLog]) -> None:
+    for log in logs:
+        log.flush()

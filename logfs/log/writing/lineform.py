@@ -1,0 +1,65 @@
+"""What is said of whole lines that are appended, before and after: their form, what became of them.
+
+Nothing of a log is needed for that: a program that asks the daemon imports no more.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
+
+from logfs.records.encoded import EncodeOptions
+from logfs.records.record import Header
+from logfs.types import View
+
+
+class LineForm(NamedTuple):
+    """What the lines are, and what every record of them gets.
+
+    Attributes:
+        view: The rendering they are written in.
+        key_delimiter: In text, what stands between key and value; empty: text has no keys.
+        headers: They go behind those of the line.
+    """
+
+    view: View = View.TEXT
+    key_delimiter: bytes = b""
+    headers: tuple[Header, ...] = ()
+
+    def options(self, usual: EncodeOptions) -> EncodeOptions:
+        """Return how the lines become batches of a partition whose options these are."""
+        return replace(usual, key_delimiter=self.key_delimiter, headers=self.headers)
+
+
+class AppendedLines(NamedTuple):
+    """Lines of a call that are in a partition now.
+
+    Attributes:
+        partition: Its number.
+        records: How many; at least one.
+        base_offset: Of the first of them.
+        last_offset: Of the last, inclusive.
+    """
+
+    partition: int
+    records: int
+    base_offset: int
+    last_offset: int
+
+
+class Lines(NamedTuple):
+    """What became of the lines of a call.
+
+    Attributes:
+        appended: A row of each partition that got some.
+        accepted: Bytes up to where all lines are in the log. 0 after a failure while lines were
+            spread over partitions: it is not known then which of them are missing.
+        refusal: Why the others are not; None if all are.
+    """
+
+    appended: list[AppendedLines]
+    accepted: int
+    refusal: Exception | None
+
+    @property
+    def records(self) -> int:
+        """Records that are in the log."""
+        return sum(row.records for row in self.appended)
