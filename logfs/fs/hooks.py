@@ -80,6 +80,10 @@ class Hooks:
         """Return the number of the request; only before the first await of its handler."""
         return int(self._library.logfs_request())
 
+    def drop_buffer(self) -> None:
+        """Give back the memory of a small request that may wait; when ``request`` may be called."""
+        self._library.logfs_drop_buffer()
+
     def on_interrupt(self, interrupted: Callable[[int], None]) -> None:
         """Have a function called with the number of each request that a signal interrupts."""
         callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(interrupted)

@@ -27,6 +27,9 @@ class Kernel(Protocol):
     def request(self) -> int:
         """Return the number of the request whose handler has just begun."""
 
+    def drop_buffer(self) -> None:
+        """Give back the memory that the request was read into."""
+
     def on_interrupt(self, interrupted: Callable[[int], None]) -> None:
         """Have a function called with the number of each request that is interrupted."""
 
@@ -71,6 +74,7 @@ class Interrupts:
             yield event
             return
         number = self._kernel.request()
+        self._kernel.drop_buffer()
         self._waiting[number] = event, interrupt
         try:
             yield event

@@ -58,8 +58,9 @@ from logfs.machine.host import (
 
 logger = logging.getLogger(__name__)
 
-_MAX_REQUESTS = 4096
-"""Requests served at the same time: those of a partition whose disk hangs must not use them up."""
+_MAX_REQUESTS = 1 << 20
+"""Requests served at the same time, in effect all: those of a partition whose disk hangs, and reads
+of ``.follow`` that wait, must not use them up."""
 _IDLE_WORKERS = 4
 _DAEMON_VERSION = 1
 _WAIT_AGAIN_S = 0.2

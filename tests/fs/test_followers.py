@@ -39,6 +39,9 @@ class Signals:
         self._last += 1
         return self._last
 
+    def drop_buffer(self) -> None:
+        pass
+
     def on_interrupt(self, interrupted: Callable[[int], None]) -> None:
         self.interrupted = interrupted
 

@@ -26,6 +26,9 @@ class FakeKernel:
         self.number += 2
         return self.number
 
+    def drop_buffer(self) -> None:
+        pass
+
     def on_interrupt(self, interrupted: Callable[[int], None]) -> None:
         self.interrupt = interrupted
 

@@ -23,6 +23,7 @@
 #include <fuse_lowlevel.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -90,6 +91,10 @@ static uint64_t init_request_number;
 static uint64_t last_request;
 static void (*on_interrupt)(uint64_t);
 static struct {
+    char *begin;
+    size_t size;
+} last_buffer; /* into which that request was read */
+static struct {
     uint64_t fh;
     int id;
 } next_open;         /* see logfs_pass_through; id 0: none */
@@ -108,6 +113,15 @@ int logfs_uses_own_way(void) { return has_own_way; }
 uint64_t logfs_request(void) { return last_request; }
 
 void logfs_on_interrupt(void (*interrupted)(uint64_t)) { on_interrupt = interrupted; }
+
+void logfs_drop_buffer(void) {
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    const uintptr_t begin = (uintptr_t)last_buffer.begin, end = begin + last_buffer.size;
+    const uintptr_t first = (begin + 2 * page - 1) / page * page, last = end / page * page;
+
+    if (last_buffer.begin != NULL && first < last)
+        madvise((void *)first, last - first, MADV_DONTNEED);
+}
 
 int logfs_backing_open(int fd) {
     struct backing_map map = {.fd = fd};
@@ -171,6 +185,8 @@ static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
         return got;
     next_open.id = 0; /* the step in which it was set is over */
     last_request = header->unique;
+    last_buffer.begin = buffer;
+    last_buffer.size = size;
     if (header->opcode == FUSE_OPCODE_INIT)
         see_init(header, (size_t)got);
     else if (header->opcode == FUSE_OPCODE_INTERRUPT && on_interrupt != NULL &&

@@ -64,6 +64,11 @@ void logfs_pass_through(uint64_t fh, int backing_id);
 /* The number of the request that was read last; in a handler, before its first await, its own. */
 uint64_t logfs_request(void);
 
+/* Give back what the buffer into which that request was read takes of memory, but for its first
+   page: pyfuse3 keeps a buffer of a MiB for every request that is under way, and the one before may
+   have filled it. Called where logfs_request() may be, for a small request that may wait long. */
+void logfs_drop_buffer(void);
+
 /* Have a function called, in the thread that reads requests, with the number of each request for
    whose answer a program waits that got a signal. It is answered as any other one, EINTR is usual;
    it may have been answered already. NULL: nobody. */
