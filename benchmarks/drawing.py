@@ -18,12 +18,19 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-LEAST, MOST = 1 / 16, 128.0
+LEAST, MOST = 1 / 64, 128.0
 """The ends of the axis; what lies behind them is drawn there."""
 WIDTH_IN = 11.0
 _ROW_IN = 0.21
 _FRAME_IN = 1.5
-_TICKS = ((1 / 8, "1/8"), (1 / 4, "1/4"), (1 / 2, "1/2"), (1, "budget"))
+_TICKS = (
+    (1 / 32, "1/32"),
+    (1 / 16, "1/16"),
+    (1 / 8, "1/8"),
+    (1 / 4, "1/4"),
+    (1 / 2, "1/2"),
+    (1, "budget"),
+)
 _TICKS_ABOVE = (2, 4, 8, 16, 32, 64)
 
 
@@ -102,7 +109,8 @@ def draw(runs: Sequence[Run]) -> list[Path]:
 def _paint(theme: str) -> dict[str, str]:
     ink, grid = _COLOURS[theme]["ink"], _COLOURS[theme]["grid"]
     names = ("text.color", "axes.labelcolor", "xtick.color", "ytick.color")
-    return {**dict.fromkeys(names, ink), "axes.edgecolor": grid, "grid.color": grid}
+    clear = dict.fromkeys(("axes.facecolor", "figure.facecolor", "savefig.facecolor"), "none")
+    return {**clear, **dict.fromkeys(names, ink), "axes.edgecolor": grid, "grid.color": grid}
 
 
 def _draw(path: Path, runs: Sequence[Run], colours: dict[str, str]) -> None:
@@ -118,7 +126,7 @@ def _draw(path: Path, runs: Sequence[Run], colours: dict[str, str]) -> None:
     )
     for number, (axes, run) in enumerate(zip(panels[:, 0], runs, strict=True)):
         _panel(axes, run, number, colours)
-    figure.savefig(path, transparent=True, metadata={"Date": None})
+    figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 
 
