@@ -66,24 +66,36 @@ def feeding(bench: Bench) -> Iterator[Row]:
     _compile()
     source, size = _source(bench)
     settle(bench.directory)
-    for what, has_daemon in (("no daemon", False), ("by a daemon", True)):
-        runs = [_append_run(bench, source, has_daemon=has_daemon), _plain_run(bench, source)]
+    of_file, of_pipe = ("", '"$3"'), ('cat "$3" |', "")
+    for what, limit, (before, name), has_daemon in (
+        ("logfs append FILE, no daemon", 0.5, of_file, False),
+        ("logfs append FILE, by a daemon", 0.5, of_file, True),
+        ("cat FILE | logfs append, by a daemon", 0.2, of_pipe, True),
+    ):
+        append = f'cd "$1" && {before} {_LOGFS} append --create "$2/t/0" {name}'
+        plain = 'cat "$1" | cat >> "$2"' if before else 'exec cat "$1" >> "$2"'
+        runs = [
+            _append_run(bench, source, append, has_daemon=has_daemon),
+            _plain_run(bench, source, plain),
+        ]
         ours, theirs = alternate(runs, bench.pairs)
         yield compare(
             "feed",
-            f"logfs append FILE, {what}",
-            at_least(0.5, "x plain"),
+            what,
+            at_least(limit, "x plain"),
             rates("logfs", size, ours),
             rates("plain", size, theirs),
         )
 
 
-def _append_run(bench: Bench, source: Path, *, has_daemon: bool) -> Callable[[], float]:
+def _append_run(
+    bench: Bench, source: Path, command: str, *, has_daemon: bool
+) -> Callable[[], float]:
     def run() -> float:
         data = bench.directory / "data"
         mount = mount_logfs(bench, data) if has_daemon else None
         data.mkdir(exist_ok=True)
-        seconds, _ = timed_shell(_command('append --create "$2/t/0" "$3"'), ROOT, data, source)
+        seconds, _ = timed_shell(command, ROOT, data, source)
         if mount is not None:
             mount.stop()
         log = data / "t-0" / f"{0:020}.log"
@@ -95,12 +107,12 @@ def _append_run(bench: Bench, source: Path, *, has_daemon: bool) -> Callable[[],
     return run
 
 
-def _plain_run(bench: Bench, source: Path) -> Callable[[], float]:
+def _plain_run(bench: Bench, source: Path, command: str) -> Callable[[], float]:
     target = bench.directory / "plain"
 
     def run() -> float:
         target.touch()
-        seconds, _ = timed_shell('exec cat "$1" >> "$2"', source, target)
+        seconds, _ = timed_shell(command, source, target)
         target.unlink()
         return seconds
 

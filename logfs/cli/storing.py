@@ -22,7 +22,7 @@ class StoreTarget:
     """Partitions of a store that this process owns.
 
     If they are to be durable at the end, they are flushed meanwhile, beside the appends, so that
-    the end does not take long.
+    the end does not take long. Their leases are moved on there as well.
     """
 
     chunk_bytes = 4 << 20
@@ -46,7 +46,7 @@ class StoreTarget:
             self._logs = [store.partition(topic, partition)]
         self._unflushed = 0
         self._pool = ThreadPoolExecutor(1)
-        self._flushing: Future[None] | None = None
+        self._upkeep: Future[None] | None = None
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
         """See ``Target``."""
@@ -54,26 +54,25 @@ class StoreTarget:
             done = append_by_key(self._logs, lines, self._form, unkeyed, self._now_ms())
         else:
             done = append_lines(self._logs[0], lines, self._form, self._now_ms())
-        return self._flushed_meanwhile(done)
+        return self._upkept(done)
 
     def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
         """See ``Target``."""
         file, now_ms = (descriptor, position, self._form), self._now_ms()
         if self._is_spread:
-            return self._flushed_meanwhile(append_file_by_key(self._logs, *file, unkeyed, now_ms))
-        return self._flushed_meanwhile(append_file(self._logs[0], *file, now_ms))
+            return self._upkept(append_file_by_key(self._logs, *file, unkeyed, now_ms))
+        return self._upkept(append_file(self._logs[0], *file, now_ms))
 
     def can_read(self, descriptor: int) -> bool:
         """See ``Target``; it is this process that waits for the file."""
         return True
 
-    def _flushed_meanwhile(self, done: Lines) -> Lines:
+    def _upkept(self, done: Lines) -> Lines:
         self._unflushed += done.accepted
-        if self._unflushed >= self._flush_ahead_bytes and (
-            self._flushing is None or self._flushing.done()
-        ):
-            self._unflushed = 0
-            self._flushing = self._pool.submit(_flush, self._logs)
+        if self._upkeep is None or self._upkeep.done():
+            is_due = self._unflushed >= self._flush_ahead_bytes
+            self._unflushed = 0 if is_due else self._unflushed
+            self._upkeep = self._pool.submit(_flush if is_due else _move_leases, self._logs)
         return done
 
     def flush(self) -> None:
@@ -81,10 +80,15 @@ class StoreTarget:
         _flush(self._logs)
 
     def close(self) -> None:
-        """Wait for what is being flushed; its errors are met again when the store is closed."""
+        """Wait for what is done beside the appends; the store meets its errors again when it closes."""
         self._pool.shutdown()
 
 
 def _flush(logs: Sequence[PartitionLog]) -> None:
     for log in logs:
         log.flush()
+
+
+def _move_leases(logs: Sequence[PartitionLog]) -> None:
+    for log in logs:
+        log.move_lease()

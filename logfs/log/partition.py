@@ -57,6 +57,14 @@ class PartitionLog(AppendableLog):
             if self._has_new_epochs:
                 with self._lock:
                     self._save_epochs()
+        self.move_lease()
+
+    def move_lease(self) -> None:
+        """Move the lease on if that will be due soon, so that no append has to wait for it.
+
+        Raises:
+            OSError: An fsync failed; the log is offline from now on.
+        """
         if self._is_lease_low:
             with self._lock:
                 noted = self._note_lease(self.snapshot.active, self.snapshot.end.positions)
