@@ -80,7 +80,7 @@ class StoreTarget:
         _flush(self._logs)
 
     def close(self) -> None:
-        """Wait for what is done beside the appends; the store meets its errors again when it closes."""
+        """Wait for what is done beside the appends; closing the store meets its errors again."""
         self._pool.shutdown()
 
 
