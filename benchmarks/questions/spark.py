@@ -34,7 +34,7 @@ def rows(bench: Bench) -> Iterator[Row]:
 def jobs(bench: Bench) -> Iterator[Row]:
     """``logfs verify --spark`` of segments of compressed records, on one core and on two."""
     lines, segments = 10_000, 8
-    total = bench.scaled(60_000_000, 8_000_000)
+    total = bench.scaled(24_000_000, 8_000_000)
     spec = LogSpec(
         batch_lines=lines,
         segment_batches=total // lines // segments,

@@ -221,8 +221,8 @@ cdef class OffsetMap:
     def entries(self):
         """Return what the map holds, for ``merge``: 24 bytes a key, about in the order of the hash.
 
-        Three integers of 64 bits in this machine's order: the two halves of the hash, of which the
-        first one is spread evenly over its range, and the last offset + 1.
+        Three integers of 64 bits in this machine's order: the half of the hash by which they are
+        ordered, the other half, and the last offset + 1.
         """
         cdef bytes found = PyBytes_FromStringAndSize(NULL, self.size * <Py_ssize_t>sizeof(Slot))
         cdef Slot *out = <Slot *>PyBytes_AS_STRING(found)
@@ -237,6 +237,9 @@ cdef class OffsetMap:
     def merge(self, entries):
         """Take over what another map with the same key holds: of each key the larger offset.
 
+        The table has room for all of it beforehand: entries come in the order of the hash, and
+        would crowd together where a small table begins.
+
         Raises:
             ValueError: They do not fit into the map, or are none.
         """
@@ -248,14 +251,15 @@ cdef class OffsetMap:
         cdef bytes_t p = view.p
         if view.n % <Py_ssize_t>sizeof(Slot):
             raise ValueError(f"{view.n} bytes, expected a multiple of {sizeof(Slot)}")
+        while self.size + count > self.room and self.slot_count < self.most_slots:
+            if not self.grow():
+                raise MemoryError
         for i in range(count):
             memcpy(&entry, p + i * <Py_ssize_t>sizeof(Slot), sizeof(Slot))
             found = self.find(entry.hash)
             if found.behind == 0:
                 if self.size >= self.room:
-                    if self.size >= self.limit or not self.grow():
-                        raise ValueError(f"more than {self.limit} keys")
-                    found = self.find(entry.hash)
+                    raise ValueError(f"more than {self.limit} keys")
                 found.hash = entry.hash
                 self.size += 1
             found.behind = max(found.behind, entry.behind)

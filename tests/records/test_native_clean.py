@@ -346,3 +346,32 @@ def test_messages_of_old_formats_become_batches(magic: int, codec: str) -> None:
             position += header.size_bytes
         kept = {8} if drops_tombstones else {7, 8}
         assert found == [r for r in expected if r.offset in kept]
+
+
+@given(st.lists(st.lists(st.tuples(keys, st.integers(0, 1000)), max_size=60), max_size=4))
+def test_maps_are_merged(parts: list[list[tuple[bytes | None, int]]]) -> None:
+    """What several maps hold is in one, whichever comes first: the larger offset of each key."""
+    merged, expected = offset_map(), dict[bytes, int]()
+    for part in parts:
+        one = offset_map()
+        for key, offset in sorted(part, key=lambda pair: pair[1]):
+            data = batch_of(record(offset, key))
+            one.put_batches(data, 0, len(data), 0, decompress)
+            if key is not None:
+                expected[key] = max(offset, expected.get(key, 0))
+        assert len(one.entries()) == 24 * one.size
+        merged.merge(one.entries())
+    assert merged.size == len(expected)
+    assert {key: merged.get(key) for key in expected} == expected
+
+
+def test_what_does_not_fit_into_a_map_is_refused() -> None:
+    one = offset_map()
+    for number in range(20):
+        data = batch_of(record(number, b"key %d" % number))
+        one.put_batches(data, 0, len(data), 0, decompress)
+    small = offset_map(24 * 12)
+    with pytest.raises(ValueError, match="more than 10 keys"):
+        small.merge(one.entries())
+    with pytest.raises(ValueError, match="a multiple of 24"):
+        small.merge(b"x" * 23)

@@ -117,8 +117,9 @@ def scan(disk: Disk, segment: SegmentKeys, job: Scan) -> Iterator[tuple[int, byt
 
 
 def _by_bucket(entries: "np.ndarray", buckets: int) -> Iterator[tuple[int, bytes]]:
-    # The hash is spread evenly; its upper half says enough, and times the buckets fits 64 bits.
-    numbers = ((entries["low"] >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)
+    # By the half that does not place a key in a map: those of a bucket would crowd together there.
+    # It is spread evenly; its upper 32 bits say enough, and times the buckets fit 64.
+    numbers = ((entries["high"] >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)
     order = np.argsort(numbers.astype(np.uint16), kind="stable")
     bounds = np.searchsorted(numbers[order], np.arange(buckets + 1, dtype=np.uint64))
     for bucket in range(buckets):
