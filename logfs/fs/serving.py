@@ -13,6 +13,7 @@ from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.followers import READY, PollHandle
 from logfs.fs.handles import HandleTable, OpenFile, Reader
+from logfs.fs.lanes import READ_THREADS
 from logfs.fs.nodes import FileNode, FollowNode, MetaNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
 from logfs.fs.passthrough import Passthrough
@@ -68,6 +69,7 @@ class OpenFiles:
         self._syncs = syncs
         self._files: HandleTable[OpenFile] = HandleTable()
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
+        self._spare: list[memoryview] = []
 
     def open_files(self) -> list[OpenFile]:
         """Return the files that are open. Any thread."""
@@ -245,14 +247,21 @@ class OpenFiles:
         self, file: OpenFile, reader: Reader, offset: int, size: int
     ) -> memoryview:
         done = file.waiting = trio.Event()
+        spare = self._spare
+        # New memory is made of zeros page by page, which takes as long as to read.
+        buffer = spare.pop() if spare else memoryview(bytearray(MAX_READ_BYTES))
+        if size > len(buffer):
+            buffer = memoryview(bytearray(size))
         try:
-            data = await file.partition.lane.read(_read_blocking, reader, offset, size)
-            if len(data) < size and file.is_cached:
-                _check_whole(file, reader, offset + len(data))
+            got = await file.partition.lane.read(_read_blocking, reader, buffer[:size], offset)
+            if got < size and file.is_cached:
+                _check_whole(file, reader, offset + got)
         finally:
             file.waiting = None
             done.set()
-        return data
+            if len(spare) < READ_THREADS:
+                spare.append(buffer)  # taken again by another task, so behind the next await
+        return buffer[:got]
 
     async def _look_at_cache(self, log: PartitionLog) -> None:
         """See for ``.meta`` what of a log is in the page cache: not often, not for long."""
@@ -302,10 +311,9 @@ def _check_whole(file: OpenFile, reader: Reader, stop: int) -> None:
         )
 
 
-def _read_blocking(reader: Reader, offset: int, size: int) -> memoryview:
-    buffer = memoryview(bytearray(size))
+def _read_blocking(reader: Reader, buffer: memoryview, offset: int) -> int:
     reader.may_block = True
     try:
-        return buffer[: reader.read_into(buffer, offset)]
+        return reader.read_into(buffer, offset)
     finally:
         reader.may_block = False
