@@ -68,10 +68,12 @@ def test_what_somebody_has_warmed_stays_warm(mount: Mount, lines: bytes) -> None
 
 
 def test_meta_tells_what_of_each_segment_is_in_memory(mount: Mount, lines: bytes) -> None:
-    cold, hot = halves(mount)
+    newest_first = [log for half in reversed(halves(mount)) for log in reversed(half)]
     meta = json.loads((mount.point / "orders" / "0.meta").read_bytes())
-    assert meta["page_cache"]["segments"] == {
-        str(int(log.stem)): cached(log) for log in reversed([*cold, *hot])
-    }
-    assert meta["page_cache"]["cached_bytes"] == sum(map(cached, hot))
-    assert meta["page_cache"]["looked_at_bytes"] == meta["size_bytes"]
+    told = meta["page_cache"]
+    # All of them, unless the machine is so busy that looking takes too long.
+    looked_at = newest_first[: len(told["segments"])]
+    assert looked_at
+    assert told["segments"] == {str(int(log.stem)): cached(log) for log in looked_at}
+    assert told["cached_bytes"] == sum(map(cached, looked_at))
+    assert told["looked_at_bytes"] == sum(log.stat().st_size for log in looked_at)
