@@ -64,14 +64,14 @@ class Beside:
         for partition, count in enumerate(PARTS):
             self.client.produce("parts", _some_records(partition, count), partition)
 
-    def table(self, source: str, **options: str) -> "DataFrame":
+    def table(self, source: str, path: str = "", **options: str) -> "DataFrame":
         """Return what a source makes of options, whose names have ``_`` for a dot."""
         reader = self.spark.read.format(source).options(**self._named(options))
-        return reader.load(str(self.broker.data)) if source == OURS else reader.load()
+        return reader.load(path or str(self.broker.data)) if source == OURS else reader.load()
 
-    def rows(self, source: str, **options: str) -> list[Row]:
+    def rows(self, source: str, path: str = "", **options: str) -> list[Row]:
         """Return all rows, partition by partition and in order."""
-        found = plain(tuple(row) for row in self.table(source, **options).collect())
+        found = plain(tuple(row) for row in self.table(source, path, **options).collect())
         return sorted(found, key=lambda row: row[2:5])
 
     def stream(self, source: str, checkpoint: Path, **options: str) -> list[list[Row]]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.kafka.jars import SMALL
 from tests.mounting import environment
 from tests.spark.conftest import ROOT
 from tests.spark.logs import Logs
@@ -31,7 +32,10 @@ def test_it_reads_and_writes(where: str, absent: list[str], tmp_path: Path) -> N
         [sys.executable, "-m", "tests.spark.everywhere", where, logs.path, tmp_path / "checkpoint"],
         cwd=tmp_path,
         env=environment(
-            PYTHONPATH=":".join(paths), SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable
+            PYTHONPATH=":".join(paths),
+            SPARK_LOCAL_IP="127.0.0.1",
+            PYSPARK_PYTHON=sys.executable,
+            JDK_JAVA_OPTIONS=" ".join(SMALL),
         ),
         check=False,
         capture_output=True,

@@ -12,6 +12,7 @@ from tests.kafka.broker import Broker
 from tests.kafka.theirs import numbered
 from tests.spark.beside import OURS, PARTS, SOME, THEIRS, Beside, at, of_parts
 from tests.spark.connector import jars
+from tests.spark.logs import Logs
 from tests.spark.reading import places
 
 if TYPE_CHECKING:
@@ -194,3 +195,25 @@ def test_a_query_moves_to_logfs_and_back_with_its_checkpoint(
         (batch,) = beside.stream(source, tmp_path / "checkpoint", **options)
         assert batch == [("moved", 1, first + n) for n in range(5)]
         first += 5
+
+
+def test_what_both_sinks_make_of_a_table(beside: Beside, tmp_path: Path) -> None:
+    beside.client.create_topic("written", 3)
+    logs = Logs(tmp_path / "data")
+    logs.topic("written", 3)
+    logs.close()
+    table = beside.spark.range(200).selectExpr(
+        "concat('key ', cast(id as string)) key",
+        "if(id % 7 = 0, null, cast(id as string)) value",
+        "if(id % 3 = 0, null, array(struct('h' key, cast('x' as binary) value))) headers",
+        "if(id % 5 = 0, 1, null) partition",
+    )
+    options = {"kafka.bootstrap.servers": beside.broker.bootstrap, "topic": "written"}
+    written = []
+    for source, path in ((THEIRS, ""), (OURS, str(tmp_path / "data"))):
+        writer = table.write.format(source).options(**options, includeHeaders="true")
+        writer.mode("append").save(path or None)
+        rows = beside.rows(source, path, subscribe="written", includeHeaders="true")
+        written.append(sorted((row[3], str(row[0]), row[1], row[7]) for row in rows))
+    assert written[0] == written[1]
+    assert len(written[0]) == 200
