@@ -149,7 +149,7 @@ async def test_progress_comes_before_the_answer_and_nobody_has_to_read_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def run(
-        header: dict[str, Any], payload: bytes, say: Callable[[str], None]
+        header: dict[str, Any], payload: bytes, say: Callable[[str], None], descriptor: int | None
     ) -> dict[str, object]:
         for number in range(10_000):
             say(f"{number}")
