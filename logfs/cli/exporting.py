@@ -70,8 +70,13 @@ def export_to(
             "pip install 'logfs[export]'"
         ) from error
     table = None if iceberg is None else IcebergTable(iceberg)  # before anything is written
-    Path(destination).mkdir(parents=True, exist_ok=True)
     target = str(Path(destination).resolve())
+    if Path(target).is_relative_to(Path(data).resolve()):
+        raise ExportError(
+            f"{destination} is in the data directory, where no broker starts with a directory that "
+            "it does not know: export to another place"
+        )
+    Path(target).mkdir(parents=True, exist_ok=True)
     run = _runner(data, target, worker, progress)
     exporter = Exporter(data, target, run)
     with exporter.owned():

@@ -13,9 +13,12 @@ from typing import Any
 
 import pytest
 
+from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.record import Record
 from logfs.types import TopicPartition
 from tests.cli.conftest import Call, command, environment, run
+from tests.log.transactions import ABORT, COMMIT, append_batch, marker
+from tests.records import oracle
 from tests.spark.logs import START_MS, Logs
 
 pytestmark = pytest.mark.spark
@@ -202,6 +205,67 @@ def test_what_retention_took_is_told(logfs: Call, logs: Logs, tmp_path: Path) ->
     assert status == 0
     assert errors == ["logfs: clicks/0: offsets 10 to 14 were gone before they were exported"]
     assert printed.startswith(f"{out}: 15 records in 3 files".encode())
+
+
+def test_records_that_are_not_committed_wait(logfs: Call, tmp_path: Path) -> None:
+    logs, out = Logs(tmp_path / "store"), tmp_path / "out"
+    logs.topic("t")
+    log = logs.log("t")
+
+    def produce(producer: int, kind: int | None) -> None:
+        offset = log.log_end_offset
+        records = [Record(offset + n, START_MS, None, b"%d" % producer) for n in range(2)]
+        fields = BatchFields(
+            producer_id=producer, producer_epoch=0, base_sequence=0, is_transactional=True
+        )
+        append_batch(log, encode_batch(records, fields), oracle.lengths(records), START_MS)
+        if kind is not None:
+            end(producer, kind)
+
+    def end(producer: int, kind: int) -> None:
+        data = marker(producer, log.log_end_offset, kind, START_MS)
+        append_batch(log, data, (0, 0, 0), START_MS)
+
+    for producer, kind in ((0, COMMIT), (1, ABORT), (2, None)):
+        produce(producer, kind)
+    assert logfs("export", logs.path, out).status == 0
+    assert [row[2] for row in rows_in(out)] == [0, 1]
+    end(2, COMMIT)
+    assert logfs("export", logs.path, out).status == 0
+    assert [row[2] for row in rows_in(out)] == [0, 1, 6, 7]
+    logs.close()
+
+
+def test_a_destination_in_the_data_directory_is_refused(logfs: Call, logs: Logs) -> None:
+    status, _, errors = logfs("export", logs.path, logs.path / "out")
+    assert status == 1
+    assert "is in the data directory" in errors[0]
+    assert not (logs.path / "out").exists()
+
+
+def test_a_machine_without_the_directories_is_told(logs: Logs, tmp_path: Path) -> None:
+    """Each range as a machine works on it that has other disks than the driver."""
+    from logfs.errors import ExportError
+    from logfs.spark.exporting.export import Exporter
+    from logfs.spark.exporting.manifest import DONE, FOLDER, WRITING, ExportRange, Written
+    from logfs.spark.exporting.ranges import export_range
+
+    out, other = tmp_path / "out", tmp_path / "other"
+    out.mkdir()
+    for folder in (other, other / FOLDER, other / DONE, other / WRITING):
+        folder.mkdir()
+
+    def elsewhere(ranges: Sequence[ExportRange], _sizes: Sequence[int]) -> Iterator[Written]:
+        yield from (export_range(str(logs.path), str(other), one) for one in ranges)
+
+    def without_data(ranges: Sequence[ExportRange], _sizes: Sequence[int]) -> Iterator[Written]:
+        yield from (export_range(str(other), str(out), one) for one in ranges)
+
+    for run_there, problem in ((elsewhere, "is not seen here"), (without_data, "is not there")):
+        exporter = Exporter(str(logs.path), str(out), run_there)
+        with exporter.owned(), pytest.raises(ExportError, match=problem):
+            exporter.export([TopicPartition("clicks", 0)])
+    assert rows_in(out) == []
 
 
 def test_another_topic_of_that_name_is_refused(logfs: Call, logs: Logs, tmp_path: Path) -> None:

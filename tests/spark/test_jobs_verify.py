@@ -57,6 +57,33 @@ def test_it_says_what_the_local_command_says(
     assert (some.status, len(some.out.splitlines())) == (1, 1)
 
 
+def test_a_machine_without_the_directory_is_told(
+    spark: "SparkSession", logfs: Call, data: Path, tmp_path: Path
+) -> None:
+    """As if what was listed here were not there where Spark runs."""
+    from logfs.errors import SparkJobError
+    from logfs.log.verifying.segments import SegmentTask
+    from logfs.spark.jobs.verify import SparkVerifier
+
+    (tmp_path / "empty" / "orders-0").mkdir(parents=True)
+    task = SegmentTask("orders-0", 0, frozenset())
+    verifier = SparkVerifier(spark, str(tmp_path / "empty"), lambda *_: None)
+    (report,) = verifier.run([task])
+    assert report.is_gone
+
+    class Elsewhere(str):
+        """A path of the driver's that is another one for everybody else."""
+
+        __slots__ = ()
+
+        def __reduce__(self) -> tuple[type[str], tuple[str]]:
+            return str, ("/nonexistent",)
+
+    verifier = SparkVerifier(spark, Elsewhere(data), lambda *_: None)
+    with pytest.raises(SparkJobError, match="is not there where Spark runs"):
+        verifier.run([task])
+
+
 def test_what_is_wrong_is_a_line(spark: "SparkSession", data: Path, logfs: Call) -> None:
     missing = logfs("verify", data / "gone", "--spark")
     assert (missing.status, missing.out) == (2, b"")

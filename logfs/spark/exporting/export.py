@@ -64,6 +64,7 @@ class Exporter:
         """
         for folder in (FOLDER, DONE, WRITING):
             make_folder(self._disk, folder)
+        self._disk.sync_directory(FOLDER)
         self._disk.sync_directory("")
         lock = self._disk.lock(LOCK)
         try:
@@ -103,9 +104,13 @@ class Exporter:
     ) -> list[Written]:
         """Write the ranges of a manifest that are not written yet."""
         written = read_written(self._disk)
+        for one in manifest.ranges:
+            if one not in written and not self._source.exists(one.topic_partition.directory):
+                written[one] = Written(one, 0, 0, (), ((one.start, one.end),))  # deleted since
         left = [one for one in manifest.ranges if one not in written]
         sizes = sizes or {one: self._size_of(one) for one in left}
         for found in self._run(left, [sizes[one] for one in left]):
+            self._check_seen(found)
             written[found.range] = found
         ranges = manifest.ranges
         manifest.finish()
@@ -117,6 +122,14 @@ class Exporter:
             for first, behind in one.lost
         ]
         return [written[one] for one in ranges]
+
+    def _check_seen(self, found: Written) -> None:
+        for name in found.files:
+            if not self._disk.exists(name):
+                raise ExportError(
+                    f"{self._destination}/{name} was written by another machine and is not seen "
+                    "here: every machine needs the destination at the same path"
+                )
 
     def _size_of(self, one: ExportRange) -> int:
         seen = Directories([self._root], IsolationLevel.READ_COMMITTED)

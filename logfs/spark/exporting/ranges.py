@@ -4,6 +4,7 @@ import contextlib
 import os
 
 from logfs.disk.posix import PosixDisk
+from logfs.errors import ExportError
 from logfs.log.scanning.ranges import OffsetRange, RangeReader
 from logfs.spark.arrow import BatchMaker
 from logfs.spark.exporting.dayfiles import DayFiles
@@ -23,10 +24,16 @@ def export_range(root: str, destination: str, one: ExportRange) -> Written:
         one: The range.
 
     Raises:
+        ExportError: This machine has no such partition.
         CorruptRecordError: A batch in it is damaged.
         OSError: A disk failed.
     """
-    disk, lost = PosixDisk(destination), list[tuple[int, int]]()
+    source, disk, lost = PosixDisk(root), PosixDisk(destination), list[tuple[int, int]]()
+    if not source.exists(one.topic_partition.directory):
+        raise ExportError(
+            f"{root}/{one.topic_partition.directory} is not there: every machine needs the data "
+            "directory at the same path"
+        )
     # Of this attempt alone: Spark may begin another one before this one has ended.
     folder = f"{WRITING}/{one.name}.{os.urandom(8).hex()}"
     disk.make_directory(folder)
@@ -40,7 +47,7 @@ def export_range(root: str, destination: str, one: ExportRange) -> Written:
     maker = BatchMaker(COLUMNS, one.topic_partition)
     files, records = DayFiles(open_file, maker.schema), 0
     reader = RangeReader(
-        PosixDisk(root),
+        source,
         OffsetRange(one.topic_partition, one.start, one.end),
         taken(COLUMNS),
         hides_aborted=True,
@@ -64,12 +71,12 @@ def _put_in_place(disk: PosixDisk, written: str, name: str) -> int:
     size = file.size()
     file.close()
     topic, day, _ = name.split("/")
-    for folder, above in ((topic, ""), (f"{topic}/{day}", topic)):
-        if not disk.exists(folder):
-            make_folder(disk, folder)
-            disk.sync_directory(above)
+    make_folder(disk, topic)
+    make_folder(disk, f"{topic}/{day}")
     disk.rename(written, name)
-    disk.sync_directory(f"{topic}/{day}")
+    # All of them: who has made a directory need not have synced the one above it yet.
+    for folder in (f"{topic}/{day}", topic, ""):
+        disk.sync_directory(folder)
     return size
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from logfs.disk.posix import PosixDisk
+from logfs.errors import SparkJobError
 from logfs.log.names import FileKind
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.spark.jobs.running import Progress, SparkJob
@@ -32,10 +33,21 @@ class SparkVerifier:
         self._root = root
 
     def run(self, tasks: Sequence[SegmentTask]) -> Sequence[SegmentReport]:
-        """Check segments: a ``logfs.log.verifying.looks.Run``."""
+        """Check segments: a ``logfs.log.verifying.looks.Run``.
+
+        Raises:
+            SparkJobError: A machine does not have the directory, or a task failed.
+        """
         disk = PosixDisk(self._root)
         sizes = [size_of(disk, task.name(FileKind.LOG)) for task in tasks]
-        return self._job.map(partial(_verify_segment, self._root), tasks, sizes)
+        found = self._job.map(partial(_verify_segment, self._root), tasks, sizes)
+        for task, (_, is_there) in zip(tasks, found, strict=True):
+            if not is_there and disk.exists(task.directory):
+                raise SparkJobError(
+                    f"{self._root}/{task.directory} is not there where Spark runs: every machine "
+                    "needs the data directory at the same path"
+                )
+        return [report for report, _ in found]
 
 
 def size_of(disk: PosixDisk, name: str) -> int:
@@ -46,5 +58,8 @@ def size_of(disk: PosixDisk, name: str) -> int:
         return 0
 
 
-def _verify_segment(root: str, task: SegmentTask) -> SegmentReport:
-    return verify_segment(PosixDisk(root), task)
+def _verify_segment(root: str, task: SegmentTask) -> tuple[SegmentReport, bool]:
+    """Check a segment; tells as well whether its partition is on this machine."""
+    disk = PosixDisk(root)
+    report = verify_segment(disk, task)
+    return report, not report.is_gone or disk.exists(task.directory)
