@@ -45,8 +45,9 @@ bench-peers: connector $(VENV)/.installed-bench ## the same beside a Kafka broke
 	@$(WITH_VENV) python -m benchmarks --peers $(ARGS)
 
 bench-record: ## both, kept in benchmarks/runs and shown in the README
-	@$(MAKE) --no-print-directory bench ARGS='--record $(ARGS)'
-	@$(MAKE) --no-print-directory bench-peers ARGS='--record $(ARGS)'
+	@status=0; for which in bench bench-peers; do \
+		$(MAKE) --no-print-directory $$which ARGS='--record $(ARGS)' || status=$$?; \
+	done; exit $$status
 
 plot: $(VENV)/.installed-bench ## the plot and the tables of the last runs that were kept
 	@$(WITH_VENV) python -m benchmarks.publish

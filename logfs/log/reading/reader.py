@@ -68,6 +68,7 @@ class TextReader:
         self._cuts = 0
         self.may_block = may_block
         self.would_block = False
+        self._waits_for_disk = False
         self.position = 0
 
     def seek(self, position: int) -> int:
@@ -333,9 +334,12 @@ class TextReader:
 
     def _load(self, segment: Segment, position: int, file_end: int, chunk: int) -> bool:
         window = self._window
+        if self.may_block and self._waits_for_disk:
+            chunk = SEQUENTIAL_BYTES  # it goes on where it was: this is no look-up
         if not window.load(segment.files().log, position, file_end, chunk, self.may_block):
-            self.would_block = True
+            self.would_block = self._waits_for_disk = True
             return False
+        self._waits_for_disk = False
         self._renderer.load(window.buffer, 0, window.stop)
         return True
 
