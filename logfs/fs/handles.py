@@ -9,11 +9,13 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
+from logfs.fs.ahead import Kernel, ReadAhead
 from logfs.fs.errnos import RefusedError
 from logfs.fs.nodes import DirectoryNode, FileNode, FixedNode, MetaNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.rawnodes import RawNode, SealedNode
+from logfs.log.following.followed import FollowedLog
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.resolve import Resolved
@@ -117,6 +119,7 @@ class OpenFile:
         syncs: Every write is to be durable when it returns.
 
     Attributes:
+        ahead: Reads ahead where that can be, see ``ahead``.
         partition: Whose file it is.
         reader: Reads it; None if it is open for writing only.
         is_cached: The kernel keeps what it reads.
@@ -131,6 +134,7 @@ class OpenFile:
         "_has_written",
         "_log",
         "_writer",
+        "ahead",
         "appends",
         "is_cached",
         "is_passed",
@@ -148,6 +152,7 @@ class OpenFile:
         self.partition: Partition = node.partition
         self.is_cached = node.is_cached and not node.is_damaged
         self.is_passed = False
+        self.ahead: ReadAhead | None = None
         self.appends = mode != os.O_RDONLY and bool(flags & os.O_APPEND)
         self.never_waits = bool(flags & os.O_NONBLOCK)
         self.syncs = syncs or bool(flags & os.O_DSYNC)
@@ -188,6 +193,14 @@ class OpenFile:
             reader.close()
         else:
             node.stays_cached = True
+
+    def read_ahead(self, kernel: Kernel, number: int) -> None:
+        """Have small reads answered ahead, of a log that nobody else cuts."""
+        if isinstance(self.reader, GrowingFile) and not isinstance(self.log, FollowedLog):
+            self.ahead = ReadAhead(kernel, number, self.reader, self._note_given)
+
+    def _note_given(self, size: int) -> None:
+        self.partition.log.counters.bytes_out += size
 
     def append(self, data: bytes, now_ms: int) -> int:
         """Append lines; see ``LineWriter.write``."""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 1
+_VERSION = 2
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 
@@ -30,6 +30,12 @@ class Hooks:
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
         library.logfs_request.restype = ctypes.c_uint64
+        library.logfs_ahead_reads.restype = ctypes.c_uint64
+        library.logfs_ahead_put.argtypes = (
+            *(ctypes.c_uint64, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t),
+        )
+        library.logfs_ahead_take.argtypes = (ctypes.c_uint64,)
+        library.logfs_ahead_take.restype = ctypes.c_size_t
         self._on_interrupt: object = None
 
     @property
@@ -89,6 +95,22 @@ class Hooks:
         callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(interrupted)
         self._library.logfs_on_interrupt(callback)
         self._on_interrupt = callback  # as long as the library may call it
+
+    def ahead_put(self, handle: int, offset: int, address: int, size: int) -> bool:
+        """Have reads of a handle answered from memory, from an offset on; see ``hooks.h``.
+
+        The memory has to stay where it is, unchanged, until ``ahead_take``.
+        """
+        return bool(self._library.logfs_ahead_put(handle, offset, address, size))
+
+    def ahead_take(self, handle: int) -> int:
+        """Take back what was put for a handle; returns how many bytes nobody has read."""
+        return int(self._library.logfs_ahead_take(handle))
+
+    @property
+    def ahead_reads(self) -> int:
+        """How many reads were answered so."""
+        return int(self._library.logfs_ahead_reads())
 
 
 def load() -> None:

@@ -93,7 +93,7 @@ class Operations(Refusals):
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
         tree.meta_of_mount = lambda: {"sealed_files": self.passthrough.describe()}
         self.files = OpenFiles(
-            store, tree, self.upkeep, self.passthrough, clock, syncs=options.sync
+            store, tree, self.upkeep, self.passthrough, clock, syncs=options.sync, hooks=hooks
         )
 
     # Names and attributes

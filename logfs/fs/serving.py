@@ -13,6 +13,7 @@ from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.followers import READY, PollHandle
 from logfs.fs.handles import HandleTable, OpenFile, Reader
+from logfs.fs.hooks import Hooks
 from logfs.fs.lanes import READ_THREADS
 from logfs.fs.nodes import FileNode, FollowNode, MetaNode, PlainNode, RangeNode
 from logfs.fs.partitions import Partition
@@ -46,9 +47,10 @@ class OpenFiles:
         passthrough: Has the kernel read what it can read itself.
         clock: The clocks.
         syncs: Every write is to be durable when it returns (mount option ``sync``).
+        hooks: What answers reads without Python; None if nothing does.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what it works with
         self,
         store: LogStore,
         tree: Tree,
@@ -57,11 +59,13 @@ class OpenFiles:
         clock: Clock,
         *,
         syncs: bool,
+        hooks: Hooks | None = None,
     ) -> None:
         self._store = store
         self._tree = tree
         self._upkeep = upkeep
         self._passthrough = passthrough
+        self._hooks = hooks
         self._clock = clock
         self._now_ms = clock.now_ms
         self._monotonic_s = clock.monotonic_s
@@ -106,7 +110,10 @@ class OpenFiles:
         if isinstance(node, FollowNode):
             partition.lane.changed = lambda: self._followers.waker.note_change(partition.log)
         file.pass_through(self._passthrough)
-        return self._files.add(file), file
+        number = self._files.add(file)
+        if self._hooks is not None and self._hooks.is_active:
+            file.read_ahead(self._hooks, number)
+        return number, file
 
     async def read(self, number: int, offset: int, size: int) -> bytes | bytearray | memoryview:
         """Read; the answer is good until the next await.
@@ -167,8 +174,21 @@ class OpenFiles:
         reader = file.reader
         if reader is None:
             raise RefusedError("the file is open for appending only")
+        ahead = file.ahead
+        if ahead is not None:
+            found = ahead.read(offset, size)
+            if found is not None:
+                return found
         if lane.is_slow or size > MAX_READ_BYTES:
-            return await self._read_in_thread(file, reader, offset, size)
+            data = await self._read_in_thread(file, reader, offset, size)
+        else:
+            data = await self._read_now(file, reader, offset, size)
+        if ahead is not None:
+            ahead.note(offset, size, len(data))
+        return data
+
+    async def _read_now(self, file: OpenFile, reader: Reader, offset: int, size: int) -> memoryview:
+        lane = file.partition.lane
         started_s = self._monotonic_s()
         try:
             got = reader.read_into(self._buffer[:size], offset)

@@ -7,7 +7,7 @@
      passthrough   Reads of an open file go to a file of the disk, in the kernel; the daemon is not
                    asked. (Linux 6.9 or newer, CAP_SYS_ADMIN.)
      interrupts    A program that waits for an answer was sent a signal.
-     read-ahead    Small reads are answered from bytes that Python has rendered before; see ahead.h.
+     read-ahead    Small reads are answered from bytes that Python has rendered before.
 
    It is not linked with libfuse: it finds the one that its caller, pyfuse3, uses. Where it does not
    find what it needs, it does nothing and says so: see logfs_session().
@@ -24,7 +24,7 @@
 #include <stdint.h>
 
 /* Of the version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 1
+#define LOGFS_HOOKS_VERSION 2
 int logfs_version(void);
 
 /* The descriptor of the session, on which requests are read; -1: nothing is mounted through these
@@ -73,5 +73,26 @@ void logfs_drop_buffer(void);
    whose answer a program waits that got a signal. It is answered as any other one, EINTR is usual;
    it may have been answered already. NULL: nobody. */
 void logfs_on_interrupt(void (*interrupted)(uint64_t request));
+
+/* --- Read-ahead ------------------------------------------------------------------------------- */
+
+/* How many open files may have bytes ahead at the same time. */
+#define LOGFS_AHEAD_FILES 32
+
+/* Have reads of an open file answered from bytes in memory, without Python: each read that begins
+   where the last one ended, first at an offset, and lies in them as a whole. Any other read goes to
+   Python, which takes back what is left before it does anything else with the file.
+
+   data: stays the caller's; it has to stay where it is, unchanged, until logfs_ahead_take. What was
+   put before is replaced; no bytes keep a place for more.
+   Returns 1, or 0: as many files have bytes ahead as may. */
+int logfs_ahead_put(uint64_t fh, uint64_t offset, const void *data, size_t size);
+
+/* Take back what is ahead of an open file; returns how many bytes, the last of those that were put,
+   nobody has read. 0 if there was nothing. */
+size_t logfs_ahead_take(uint64_t fh);
+
+/* How many reads were answered so. */
+uint64_t logfs_ahead_reads(void);
 
 #endif

@@ -152,6 +152,10 @@ class GrowingFile(_RenderedFile):
             self._next_offset, self._position = offset + done, position
         return done
 
+    def begin_anew(self) -> None:
+        """Take the next read as one after a seek, wherever it begins."""
+        self._next_offset = -1
+
     def _note_expired(self, passed_over: int) -> None:
         """Note what of a hole was deleted since the file was opened: it would have been read."""
         start = self._log.snapshot.start.positions[self._view]

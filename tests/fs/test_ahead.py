@@ -1,0 +1,180 @@
+"""Read-ahead for small reads: the program must not be able to tell, whatever it reads and where."""
+
+import ctypes
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logfs.fs.ahead import ReadAhead
+from logfs.log.reading.files import GrowingFile
+from logfs.types import View
+from tests.fs.mounting import Mounted
+from tests.log.gaps import HoledLog
+from tests.log.readings import Rule
+from tests.log.support import end_of
+from tests.log.test_files import LOGS, VIEWS, add, filled
+from tests.mounting import logfs, output
+
+_HANDLE = 7
+_WINDOW = 64
+
+
+class FakeKernel:
+    """The hooks over a kernel: they answer reads from what was put ahead.
+
+    Attributes:
+        answered: Reads that did not come to Python.
+        is_full: As many files as may have bytes ahead.
+    """
+
+    def __init__(self) -> None:
+        self.answered = 0
+        self.is_full = False
+        self._ahead: tuple[int, int, int] | None = None
+
+    def ahead_put(self, handle: int, offset: int, address: int, size: int) -> bool:
+        assert handle == _HANDLE
+        if not self.is_full:
+            self._ahead = (offset, address, size)
+        return not self.is_full
+
+    def ahead_take(self, handle: int) -> int:
+        assert handle == _HANDLE
+        left = 0 if self._ahead is None else self._ahead[2]
+        self._ahead = None
+        return left
+
+    def answer(self, offset: int, size: int) -> bytes | None:
+        """Do what the read hook does."""
+        if self._ahead is None or not self._ahead[2]:
+            return None
+        begin, address, left = self._ahead
+        if offset != begin or size > left:
+            return None
+        self.answered += 1
+        self._ahead = (begin + size, address + size, left - size)
+        return ctypes.string_at(address, size)
+
+
+class Program:
+    """A program that reads a growing file through all of it."""
+
+    def __init__(self, log: HoledLog, view: View, start: int = 0) -> None:
+        self.kernel = FakeKernel()
+        self.reader = GrowingFile(log.log, view, start)
+        self.given = 0
+        self.ahead = ReadAhead(self.kernel, _HANDLE, self.reader, self._note, _WINDOW)
+
+    def read(self, offset: int, size: int) -> bytes:
+        answer = self.kernel.answer(offset, size)
+        if answer is not None:
+            return answer
+        found = self.ahead.read(offset, size)
+        if found is not None:
+            return bytes(found)
+        out = memoryview(bytearray(size))
+        got = self.reader.read_into(out, offset)
+        self.ahead.note(offset, size, got)
+        return bytes(out[:got])
+
+    def _note(self, size: int) -> None:
+        self.given += size
+
+
+RUNS = st.lists(
+    st.tuples(st.none() | st.integers(0, 100_000), st.integers(1, 90), st.integers(1, 30)),
+    min_size=1,
+    max_size=8,
+)
+"""Where to seek to, if at all; then how many bytes are read at a time, and how often."""
+
+
+@given(st.sampled_from(LOGS), st.sampled_from(VIEWS), RUNS, st.none() | st.integers(0, 4000))
+def test_every_read_follows_the_rule(
+    make: Callable[[], HoledLog],
+    view: View,
+    runs: list[tuple[int | None, int, int]],
+    start: int | None,
+) -> None:
+    log = make()
+    end = end_of(log.log, view)
+    begin = 0 if start is None else start % (end + 1)
+    program, rule, offset = Program(log, view, begin), Rule(log.model, view, begin), 0
+    for seek, size, times in runs:
+        offset = offset if seek is None else seek % (end - begin + 20)
+        for _ in range(times):
+            got = program.read(offset, size)
+            assert got == rule.read(offset, size)
+            offset += len(got)
+
+
+def test_most_small_reads_in_a_row_do_not_come_to_python() -> None:
+    log = filled(30)
+    program, offset = Program(log, View.TEXT), 0
+    while got := program.read(offset, 8):
+        offset += len(got)
+    assert program.kernel.answered > offset // 8 * 3 // 4
+    program.ahead.take_back()
+    assert program.given == program.kernel.answered * 8
+
+
+def test_what_is_appended_is_seen_at_once() -> None:
+    log = filled(30)
+    program, offset = Program(log, View.TEXT), 0
+    for number in range(30, 90, 3):
+        while got := program.read(offset, 8):
+            offset += len(got)
+        assert offset == end_of(log.log, View.TEXT)
+        add(log, number)
+
+
+def test_as_many_files_as_may_have_bytes_ahead() -> None:
+    log = filled(30)
+    program, rule, offset = Program(log, View.TEXT), Rule(log.model, View.TEXT), 0
+    program.kernel.is_full = True
+    for _ in range(40):
+        got = program.read(offset, 8)
+        assert got == rule.read(offset, 8)
+        offset += len(got)
+    assert not program.kernel.answered
+
+
+@pytest.mark.fuse
+def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_path: Path) -> None:
+    """Readers with small buffers, while somebody appends: what they get is what was written."""
+    mounted.shell("mkdir orders")
+    path, plain = mounted.point / "orders/0", tmp_path / "plain"
+    text = b"".join(b"%099d\n" % number for number in range(60_000))
+    plain.write_bytes(text)
+    with subprocess.Popen(
+        ["bash", "-c", f"split -b 100k --filter='cat >> {path}' {plain}"]
+    ) as writer:
+        got = bytearray()
+        with path.open("rb", buffering=0) as file:
+            while len(got) < len(text):
+                part = file.read(4096)
+                got += part
+                assert part or writer.poll() in (None, 0)
+    assert got == text
+    for size in ("1k", "4k", "7k", "16k", "100k"):
+        copy = output("bash", "-c", f"dd if={path} bs={size} status=none")
+        assert copy == text
+    before = _reads(mounted)
+    assert output("awk", "{ n += $1 } END { print NR, n }", path) == b"60000 1799970000\n"
+    descriptor = os.open(path, os.O_RDONLY)
+    for place in (0, 4096, 8192, 12288, 8192, 16384, 100, 20480):
+        assert os.pread(descriptor, 4096, place) == text[place : place + 4096]
+    os.close(descriptor)
+    assert _reads(mounted) - before < len(text) / 4096 / 10
+
+
+def _reads(mounted: Mounted) -> int:
+    """Return how many reads have reached Python."""
+    lines = logfs("metrics", mounted.data).decode().splitlines()
+    start = 'logfs_requests_total{operation="read"}'
+    return next(int(float(line.split()[1])) for line in lines if line.startswith(start))
