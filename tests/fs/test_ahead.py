@@ -113,6 +113,19 @@ def test_every_read_follows_the_rule(
             offset += len(got)
 
 
+@pytest.mark.parametrize("make", LOGS)
+def test_a_seek_to_every_position_follows_the_rule(make: Callable[[], HoledLog]) -> None:
+    """Also one to where the bytes ahead end, which nobody has read up to."""
+    log = make()
+    for seek in range(0, end_of(log.log, View.TEXT), 3):
+        program, rule, offset = Program(log, View.TEXT), Rule(log.model, View.TEXT), 0
+        for _ in range(6):
+            got = program.read(offset, 9)
+            assert got == rule.read(offset, 9)
+            offset += len(got)
+        assert program.read(seek, 30) == rule.read(seek, 30)
+
+
 def test_most_small_reads_in_a_row_do_not_come_to_python() -> None:
     log = filled(30)
     program, offset = Program(log, View.TEXT), 0
