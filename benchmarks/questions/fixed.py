@@ -1,4 +1,4 @@
-"""How fast is a fixed name when it is read again, and does the daemon notice."""
+"""How fast is a fixed name when it is read again, or a sealed file; does the daemon notice."""
 
 import sys
 from collections.abc import Iterator
@@ -18,6 +18,7 @@ _COMMANDS = (
     ("Python lines", f'exec "{sys.executable}" -S -c "{_COUNT_LINES}" "$1"'),
 )
 _SEGMENT_TEXT = Path(".segments", "t-0", f"{0:020}.txt")
+_SEALED = Path(".segments", "t-0", f"{0:020}.log")
 _NAMES = (
     ("@earliest..latest", Path("t", "0@earliest..latest")),
     ("a segment's .txt", _SEGMENT_TEXT),
@@ -40,6 +41,8 @@ def rows(bench: Bench) -> Iterator[Row]:
     timed_shell('cmp "$1" "$2"', source, mount.point / name)
     for command, script in _COMMANDS:
         yield _row(bench, f"{command} of {what}", script, mount.point / name, source, 0.7)
+    on_disk = data / "t-0" / _SEALED.name
+    yield _row(bench, "cat of a sealed .log", _CAT, mount.point / _SEALED, on_disk, 0.8)
     mount.stop()
     yield from _requests(bench, data)
 
@@ -57,6 +60,15 @@ def _row(bench: Bench, what: str, script: str, name: Path, plain: Path, limit: f
 def _requests(bench: Bench, data: Path) -> Iterator[Row]:
     counts = bench.directory / "counts"
     point = mount_counted(bench, data, counts).point
+    before = read_counts(counts)
+    timed_shell(_CAT, point / _SEALED)
+    found = read_counts(counts)["read"] - before["read"]
+    yield hold(
+        "fixed",
+        "requests of the first cat, a sealed .log",
+        at_most(0, "READs"),
+        Samples("logfs", "READs", (found,)),
+    )
     for what, name in _NAMES:
         rounds = []
         for _ in range(2):
