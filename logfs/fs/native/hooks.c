@@ -22,7 +22,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
-#include <sched.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -108,8 +108,10 @@ static struct {
 } next_open;         /* see logfs_pass_through; id 0: none */
 static int patch_id; /* the number for the reply that is being sent, where bytes are changed */
 
+/* How long to look for the next request without sleeping, then asleep; and how long in all. */
+#define AWAKE_NS 15000
+#define PATIENCE_NS 200000
 #define LONGEST_NS 1000000
-#define PATIENCE_NS 50000
 
 static struct ahead { /* fh is 0 where there is none: pyfuse3's handles of ours begin at 1 */
     uint64_t fh, offset;
@@ -280,9 +282,15 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
         if (begun == 0)
             break;
         now = now_ns();
-        if (now - answered > PATIENCE_NS || now - begun > LONGEST_NS)
+        if (now - begun > LONGEST_NS)
             break;
-        sched_yield(); /* the reader may need this processor */
+        if (now - answered > AWAKE_NS) { /* perhaps the reader needs this processor */
+            struct pollfd readable = {.fd = fd, .events = POLLIN};
+            struct timespec patience = {.tv_nsec = PATIENCE_NS};
+
+            if (ppoll(&readable, 1, &patience, NULL) <= 0)
+                break;
+        }
     }
     errno = EINTR;
     return -1;
