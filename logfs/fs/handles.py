@@ -11,7 +11,15 @@ import trio
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
 from logfs.fs.ahead import Kernel, ReadAhead
 from logfs.fs.errnos import RefusedError
-from logfs.fs.nodes import DirectoryNode, FileNode, FixedNode, MetaNode, PlainNode, RangeNode
+from logfs.fs.nodes import (
+    DirectoryNode,
+    FileNode,
+    FixedNode,
+    FollowNode,
+    MetaNode,
+    PlainNode,
+    RangeNode,
+)
 from logfs.fs.partitions import Partition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.rawnodes import RawNode, SealedNode
@@ -195,8 +203,10 @@ class OpenFile:
             node.stays_cached = True
 
     def read_ahead(self, kernel: Kernel, number: int) -> None:
-        """Have small reads answered ahead, of a log that nobody else cuts."""
-        if isinstance(self.reader, GrowingFile) and not isinstance(self.log, FollowedLog):
+        """Have small reads answered ahead: of a log that nobody else cuts, by who does not wait."""
+        if isinstance(self.node, FollowNode) or isinstance(self.log, FollowedLog):
+            return
+        if isinstance(self.reader, GrowingFile):
             self.ahead = ReadAhead(kernel, number, self.reader, self._note_given)
 
     def _note_given(self, size: int) -> None:
