@@ -73,6 +73,14 @@ class _Reading(Waiter):
         """Have it look again."""
         self.woken.set()
 
+    async def wait(self, limit_s: float) -> None:
+        """Wait until it is woken, or for so many seconds."""
+        if math.isinf(limit_s):  # usual, and needs no deadline
+            await self.woken.wait()
+        else:
+            with trio.move_on_after(limit_s):
+                await self.woken.wait()
+
     def interrupt(self) -> None:
         """End it if it waits, or once it would."""
         self.is_interrupted = True
@@ -182,8 +190,7 @@ class Followers:
             reading.woken = trio.Event()
             self.waker.add(reading)
             try:
-                with trio.move_on_after(min(left_s, limit_s)):
-                    await reading.woken.wait()
+                await reading.wait(min(left_s, limit_s))
             finally:
                 self.waker.remove(reading)
             if not reading.woken.is_set() and limit_s < left_s:
