@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import trio
-import trio.lowlevel
+from trio.testing import wait_all_tasks_blocked
 
 from logfs.fs.supervision import Supervisor
 from tests.mounting import PATIENCE_S, Mount, wait_until
@@ -171,7 +171,7 @@ def test_a_disk_that_hangs_is_not_taken_for_a_loop_that_hangs(
     async def serve() -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(supervisor.beat)
-            await trio.lowlevel.checkpoint()
+            await wait_all_tasks_blocked()  # it has given its first sign of life
             wait_like_for_a_disk(gate)
             nursery.cancel_scope.cancel()
 
