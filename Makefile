@@ -97,5 +97,5 @@ $(VENV)/.installed-bench: pyproject.toml | $(VENV)/.installed
 
 $(VENV)/.installed-spark: pyproject.toml | $(VENV)/.installed
 	@echo "logfs: installing PySpark, about a minute the first time"
-	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark-dev,bench]'
+	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark-dev,bench,iceberg]'
 	@touch $@
