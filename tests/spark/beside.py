@@ -2,14 +2,19 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from logfs.disk.posix import PosixDisk
+from logfs.log.checkpointing import read_checkpoint
 from logfs.records.record import Record
+from logfs.types import TopicPartition
 from tests.kafka import theirs
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 from tests.kafka.theirs import TIME_MS
+from tests.mounting import wait_until
 from tests.spark.reading import Row, plain
 
 if TYPE_CHECKING:
@@ -63,6 +68,17 @@ class Beside:
         self.client.create_topic("parts", len(PARTS))
         for partition, count in enumerate(PARTS):
             self.client.produce("parts", _some_records(partition, count), partition)
+        for name in ("deleted-records", "all-deleted"):
+            # Until it is on the disk, only who asks the broker knows.
+            wait_until(partial(self._is_start_known, name), f"the start of {name} is on the disk")
+
+    def _is_start_known(self, topic: str) -> bool:
+        """Tell whether the directory says where a topic begins."""
+        start = self.client.earliest(topic)
+        noted = read_checkpoint(PosixDisk(self.broker.data), "log-start-offset-checkpoint")
+        segments = (self.broker.data / f"{topic}-0").glob("*.log")
+        begin = min(int(segment.stem) for segment in segments)
+        return max(noted.get(TopicPartition(topic, 0), 0), begin) == start
 
     def table(self, source: str, path: str = "", **options: str) -> "DataFrame":
         """Return what a source makes of options, whose names have ``_`` for a dot."""
