@@ -328,7 +328,9 @@ def test_to_ask_for_a_lock_takes_and_makes_nothing(disk: Disk) -> None:
 
 def test_lock_goes_with_its_last_reference(disk: Disk) -> None:
     lock = disk.lock(".lock")
+    assert disk.is_locked(".lock")
     del lock
+    assert not disk.is_locked(".lock")
     disk.lock(".lock").close()
 
 

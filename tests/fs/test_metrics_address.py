@@ -41,6 +41,7 @@ def test_any_port_is_the_one_that_it_became() -> None:
     address = MetricsAddress("127.0.0.1", 0)
     with listen(address) as listener:
         found = bound_to(address, listener)
+        assert found.port == listener.getsockname()[1]
         with socket.create_connection((found.host, found.port)):
             pass
 
