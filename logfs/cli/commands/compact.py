@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -54,12 +54,11 @@ def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
         logfs compact /mnt/logs/prices --roll
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.client import Daemon
-    from logfs.errors import LockedError, UnknownNameError
+    from logfs.errors import LockedError
     from logfs.fs.compaction import Compaction
     from logfs.library import owner
     from logfs.log.cleaning.cleaner import Compacted, compact_now, logs_of
     from logfs.log.cleaning.progress import watched
-    from logfs.log.reading.address import parse_topic_name
     from logfs.log.store import LogStore
     from logfs.machine.host import system_clock
 
@@ -69,11 +68,7 @@ def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
 
     with failures.about(path):
         place = locate(path)
-        names = list(place.address)
-        if not 1 <= len(names) <= 2 or (len(names) == 2 and not names[1].isdecimal()):
-            raise UnknownNameError("expected a partition, TOPIC/PARTITION, or a topic, TOPIC")
-        topic = parse_topic_name(names[0])
-        number = int(names[1]) if len(names) == 2 else None
+        topic, number = _parse(place.address)
 
         def do(store: LogStore) -> list[Compacted]:
             clock = system_clock()
@@ -99,6 +94,16 @@ def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
     else:
         for row in done:
             click.echo(_sentence(topic, row))
+
+
+def _parse(names: Sequence[str]) -> tuple[str, int | None]:
+    """Return the topic and, if it is named, the partition."""
+    from logfs.errors import UnknownNameError
+    from logfs.log.reading.address import parse_topic_name
+
+    if not 1 <= len(names) <= 2 or (len(names) == 2 and not names[1].isdecimal()):
+        raise UnknownNameError("expected a partition, TOPIC/PARTITION, or a topic, TOPIC")
+    return parse_topic_name(names[0]), int(names[1]) if len(names) == 2 else None
 
 
 @contextmanager
