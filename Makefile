@@ -91,11 +91,11 @@ $(VENV)/.installed: pyproject.toml setup.py $(wildcard $(addprefix logfs/records
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[dev]'
 	@touch $@
 
-$(VENV)/.installed-bench: pyproject.toml | $(VENV)/.installed
+$(VENV)/.installed-bench: pyproject.toml Makefile | $(VENV)/.installed
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[bench]'
 	@touch $@
 
-$(VENV)/.installed-spark: pyproject.toml | $(VENV)/.installed
+$(VENV)/.installed-spark: pyproject.toml Makefile | $(VENV)/.installed
 	@echo "logfs: installing PySpark, about a minute the first time"
 	@$(PYTHON) -m pip install --disable-pip-version-check --quiet --editable '.[spark-dev,bench,iceberg]'
 	@touch $@
