@@ -2,9 +2,9 @@
 
     python -m benchmarks.floor MOUNTPOINT [CONTENT]
 
-Every name in the root is a directory, every name in that is the one file. Reads return slices of
-CONTENT, held in memory and not copied; writes are counted as written and forgotten. Flags, timeouts
-and block size are those with which logfs opens a growing name.
+Every name in the root is a directory, every name in that is the one file; a listing has LISTED
+names. Reads return slices of CONTENT, held in memory and not copied; writes are counted as written
+and forgotten. Flags, timeouts and block size are those with which logfs opens a growing name.
 """
 
 import errno
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pyfuse3
 import trio
-from pyfuse3 import EntryAttributes, FileInfo, FUSEError, RequestContext
+from pyfuse3 import EntryAttributes, FileInfo, FUSEError, ReaddirToken, RequestContext
 
 _BLOCK_BYTES = 1024 * 1024
 _DIRECTORY_INODE = 2
@@ -25,6 +25,9 @@ _FILE_INODE = 3
 _NAMES_S = 1.0
 _IDLE_WORKERS = 4
 _MAX_REQUESTS = 4096
+
+LISTED = 1000
+"""How many names a listing has."""
 
 
 class Floor(pyfuse3.Operations):
@@ -39,6 +42,7 @@ class Floor(pyfuse3.Operations):
         # A selector is looked up every time.
         self._selected = self._entry(_FILE_INODE, stat.S_IFREG | 0o644, len(content))
         self._selected.entry_timeout = 0.0
+        self._names = [str(number).encode() for number in range(LISTED)]
 
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find any name."""
@@ -53,6 +57,19 @@ class Floor(pyfuse3.Operations):
         return self._entry(inode, stat.S_IFDIR | 0o755, 0)
 
     async def forget(self, inode_list: Sequence[tuple[int, int]]) -> None:
+        """Do nothing."""
+
+    async def opendir(self, inode: int, ctx: RequestContext) -> int:
+        """Open a directory."""
+        return 1
+
+    async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
+        """List the names, each with its attributes."""
+        for number in range(start_id, LISTED):
+            if not pyfuse3.readdir_reply(token, self._names[number], self._file, number + 1):
+                return
+
+    async def releasedir(self, fh: int) -> None:
         """Do nothing."""
 
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
