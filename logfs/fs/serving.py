@@ -242,6 +242,8 @@ class OpenFiles:
         """End a file that nobody has open any more: its unfinished line becomes a record."""
         file = self._files.take(number)
         self._followers.leave(number)
+        if file.ahead is not None:
+            file.ahead.take_back()
         lane = file.partition.lane
         try:
             if file.ends_a_line:

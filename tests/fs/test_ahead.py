@@ -22,6 +22,8 @@ from tests.mounting import logfs, output
 
 _HANDLE = 7
 _WINDOW = 64
+_FILES = 32
+"""``LOGFS_AHEAD_FILES`` in ``hooks.h``."""
 
 
 class FakeKernel:
@@ -177,8 +179,12 @@ def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_pat
     for size in ("1k", "4k", "7k", "16k", "100k"):
         copy = output("bash", "-c", f"dd if={path} bs={size} status=none")
         assert copy == text
+    for _ in range(_FILES + 1):  # who has read enough leaves his place to others
+        with path.open("rb", buffering=0) as file:
+            assert b"".join(file.read(4096) for _ in range(5)) == text[: 5 * 4096]
     before = _reads(mounted)
     assert output("awk", "{ n += $1 } END { print NR, n }", path) == b"60000 1799970000\n"
+    assert output("bash", "-c", f"dd if={path} bs=4k status=none") == text
     descriptor = os.open(path, os.O_RDONLY)
     for place in (0, 4096, 8192, 12288, 8192, 16384, 100, 20480):
         assert os.pread(descriptor, 4096, place) == text[place : place + 4096]
