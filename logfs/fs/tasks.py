@@ -1,6 +1,7 @@
 """What nobody asks for and has to be done: maintenance, flushes, checkpoints, removals.
 
-    maintain      soon after an append made it due: sync sealed segments, move the lease on
+    maintain      soon after an append made it due, within a second after anything else did: sync
+                  sealed segments, move the lease on
     flush         partitions whose flush.ms has passed
     checkpoint    every log.flush.offset.checkpoint.interval.ms
     remove        files of deleted topics and segments whose file.delete.delay.ms has passed, and
@@ -13,7 +14,7 @@ disk holds up nobody but its own.
 """
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 import trio
 
@@ -25,6 +26,7 @@ from logfs.fs.partitions import Partition
 from logfs.fs.retention import Retention
 from logfs.fs.tree import Tree
 from logfs.log.following.store import FollowedStore
+from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 
@@ -106,14 +108,24 @@ class Upkeep:
         while True:
             await trio.sleep(FLUSH_TICK_S)
             due = await trio.to_thread.run_sync(self._store.flush_due, self._clock.now_ms())
-            for log in due:
-                try:
-                    partition = self._tree.partition(*log.topic_partition)
-                except LogfsError:
-                    continue  # deleted since
+            for log, partition in self._with_lanes(due):
                 if partition not in self._busy:
                     self._busy.add(partition)
                     nursery.start_soon(self._do, partition, log.flush)
+            # What retention or trimming has rolled: its files stay open, and so on the disk, until
+            # they are synced, and nobody may append for days.
+            for _, partition in self._with_lanes(
+                await trio.to_thread.run_sync(self._store.maintenance_due)
+            ):
+                self.want_maintenance(partition)
+
+    def _with_lanes(self, logs: list[PartitionLog]) -> Iterator[tuple[PartitionLog, Partition]]:
+        for log in logs:
+            try:
+                partition = self._tree.partition(*log.topic_partition)
+            except LogfsError:
+                continue  # deleted since
+            yield log, partition
 
     async def _do(self, partition: Partition, call: Callable[[], None]) -> None:
         is_done = await self._attempt(partition.lane.sync, call)

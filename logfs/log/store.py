@@ -222,6 +222,10 @@ class LogStore(Catalog):
             and now_ms - log.unflushed_since_ms >= log.config.flush_ms
         ]
 
+    def maintenance_due(self) -> list[PartitionLog]:
+        """Return the partitions for which ``maintain`` has something to do."""
+        return [log for log in self.all_partitions() if log.offline is None and log.maintenance_due]
+
     def remove_due_files(self, now_ms: int) -> None:
         """Remove what was deleted long enough ago and is not read any more."""
         for log in self.all_partitions():

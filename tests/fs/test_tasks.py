@@ -7,6 +7,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from logfs.log.cleaning.trimming import trim
 from tests.fs.world import APPEND, World
 
 
@@ -57,6 +58,18 @@ async def test_a_sealed_segment_is_made_durable_soon(
     assert len(log.snapshot.segments) > 1
     await until(lambda: not log.maintenance_due)
     assert log.recovery_point >= log.snapshot.segments[-1].base_offset
+
+
+async def test_what_nobody_has_appended_to_since_it_was_rolled_is_let_go_of(
+    kept: World, autojump_clock: MockClock
+) -> None:
+    """Its files would be kept open otherwise, and so their room on the disk, though deleted."""
+    await kept.append("orders/0", b"one\n")
+    log = kept.store.partition("orders", 0)
+    trim(log, 1, kept.clock.now_ms, at_once=True)
+    assert log.maintenance_due
+    await until(lambda: not log.maintenance_due)
+    assert log.recovery_point == 1
 
 
 async def test_what_becomes_due_meanwhile_is_done_afterwards(

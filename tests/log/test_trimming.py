@@ -1,5 +1,6 @@
 """Trimming by hand: which record is the first to be kept, and what goes with the others."""
 
+import logging
 import threading
 from datetime import UTC
 
@@ -133,12 +134,18 @@ def test_a_store_that_is_read_only_refuses(bench: Bench) -> None:
         trim(bench.open(read_only=True).partition("t", 0), 3, bench.now_ms)
 
 
-def test_what_is_said(bench: Bench) -> None:
+def test_what_is_said(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
     size = len(bench.file(log_name(0)))
     assert trim(bench.log, 3, bench.now_ms) == Trimmed(0, 3, 3, 1, 0, size)
     assert trim(bench.log, 2, bench.now_ms) == Trimmed(0, 3, 0, 0, 0, 0)
     assert trim(bench.log, 5, bench.now_ms, at_once=True) == Trimmed(0, 5, 2, 1, 2 * size, 0)
     assert trim(bench.log, 8, bench.now_ms) == Trimmed(0, 8, 3, 2, 0, 2 * size)
+    said = [record.message for record in caplog.records if "trimmed" in record.message]
+    assert [text.partition("deleted; ")[2] for text in said] == [
+        f"the log starts at offset {start}, it started at {before}"
+        for start, before in ((3, 0), (5, 3), (8, 5))
+    ]
 
 
 def test_at_once_removes_files_now_but_not_those_that_are_read(bench: Bench) -> None:

@@ -11,6 +11,7 @@ but stays in the file as long as the batch does.
 Source: Kafka Partition.deleteRecordsOnLeader.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Sequence
 from datetime import tzinfo
@@ -40,6 +41,8 @@ from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.resolve import VIEWS
 from logfs.log.segments.snapshot import Snapshot
 from logfs.types import View
+
+logger = logging.getLogger(__name__)
 
 TRIM = "trim"
 """The reason for which segments go here, beside the rules of retention."""
@@ -162,7 +165,7 @@ def _moment(point: Moment | Ago | Now, now_ms: int) -> int:
 
 
 def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) -> Trimmed:
-    """Give up the records of a partition below an offset; durable when this returns.
+    """Give up the records of a partition below an offset; durable when this returns, and logged.
 
     Args:
         log: The partition; see ``check_trimmable``.
@@ -189,9 +192,17 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
             removed, held = log.hasten_removal(now_ms)
     if at_once:
         log.remove_due_files(now_ms)
-    start = log.log_start_offset
-    number = log.topic_partition.partition
-    return Trimmed(number, start, start - before.start.offset, gone[0], removed, held)
+    start, offsets = log.log_start_offset, log.log_start_offset - before.start.offset
+    if offsets:
+        logger.info(
+            "%s: trimmed: %d offsets given up, %d segments of %d bytes deleted; the log starts at "
+            "offset %d, it started at %d",
+            log.topic_partition, offsets, *gone, start, before.start.offset,
+            extra={"fields": {
+                "event": "trim", "segments": gone[0], "bytes": gone[1], "offset": start,
+            }},
+        )  # fmt: skip
+    return Trimmed(log.topic_partition.partition, start, offsets, gone[0], removed, held)
 
 
 def trim_all(
