@@ -121,6 +121,45 @@ def test_zeros_of_a_file_that_was_made_long_are_no_damage(is_closed: bool) -> No
     assert check(bench.disk).findings == []
 
 
+def _of_a_killed_cleaner() -> Bench:
+    """What a broker leaves that dies before it notes how far it has compacted."""
+    log = CompactedLog(SMALL)
+    for n in range(60):
+        key = b"own %d" % n if n % 3 else b"shared"
+        log.append([Record(0, START_MS + n, key, b"value %d" % n)])
+    log.roll()
+    log.clean()
+    names = [name for name in log.bench.names(".log") if log.bench.file(name)]
+    bench = foreign(*((int(name[:20]), log.bench.file(name)) for name in names))
+    assert _missing(bench)
+    return bench
+
+
+def _missing(bench: Bench) -> list[str]:
+    found = check(bench.disk).damages
+    return [finding.file for finding in found if "records are missing" in finding.remedy]
+
+
+@pytest.mark.parametrize("segment", [0, 1])
+def test_a_segment_that_was_just_compacted_shows_that_records_may_be_gone(segment: int) -> None:
+    bench = _of_a_killed_cleaner()
+    bench.put(f"{bench.names('.log')[segment]}.deleted", b"")
+    assert _missing(bench) == []
+
+
+def test_a_segment_that_was_just_deleted_does_not() -> None:
+    bench = _of_a_killed_cleaner()
+    first, *_ = bench.names(".log")
+    bench.disk.rename(f"{DIRECTORY}/{first}", f"{DIRECTORY}/{first}.deleted")
+    assert _missing(bench)
+
+
+def test_compaction_may_have_come_further_than_it_has_noted() -> None:
+    bench = _of_a_killed_cleaner()
+    bench.disk.replace("cleaner-offset-checkpoint", b"0\n1\nt 0 1\n")
+    assert _missing(bench) == []
+
+
 @pytest.mark.allow_log("")
 def test_positions_that_begin_behind_what_was_lost_are_no_damage() -> None:
     bench = Bench(SMALL)

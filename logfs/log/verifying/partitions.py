@@ -82,7 +82,7 @@ class PartitionCheck:
         dropped = set() if table.state is None else table.state.dropped
         bases = sorted(b for b, k in kinds.items() if FileKind.LOG in k and b not in dropped)
         recovery_point = root.recovery_points.get(self.topic_partition, 0)
-        cleaned = root.cleaner_offsets.get(self.topic_partition, 0)
+        cleaned = self._cleaned_below(root, bases)
         config, tasks = small.config, []
         for number, base_offset in enumerate(bases):
             is_last = number == len(bases) - 1
@@ -108,6 +108,23 @@ class PartitionCheck:
                 )
             )
         return tasks
+
+    def _cleaned_below(self, root: RootLook, bases: list[int]) -> int:
+        """Return the first offset below which records may have been compacted away.
+
+        A round of compaction replaces one segment after the other, and is noted at its end only. If
+        it was broken off, it may have come as far as the last segment. That there was one tell
+        earlier rounds, or the files it has replaced, which stay for ``file.delete.delay.ms``.
+
+        Source: Kafka LogCleaner.cleanLog, LogCleanerManager.doneCleaning.
+        """
+        if not bases:
+            return 0
+        deleted = _kinds_of(self._disk, self._directory, FileSuffix.DELETED)
+        is_cleaned = self.topic_partition in root.cleaner_offsets
+        if is_cleaned or any(base >= bases[0] for base in deleted):
+            return max(bases[-1], root.cleaner_offsets.get(self.topic_partition, 0))
+        return 0
 
     def _size_of(self, base_offset: int) -> int:
         name = f"{self._directory}/{format_segment_file(base_offset, FileKind.LOG)}"
@@ -139,7 +156,8 @@ class PartitionCheck:
         findings += self._holes(reports)
         listed = [name for name, is_folder in self._disk.list(self._directory) if not is_folder]
         findings += table.findings
-        bases = set(_kinds_of(self._disk, self._directory, only_logs=True))
+        kinds = _kinds_of(self._disk, self._directory)
+        bases = {base for base, found in kinds.items() if FileKind.LOG in found}
         if table.state is not None:
             findings += compare(table, reports, self._directory, may_move=root.is_live)
             findings += self._missing(table, bases, root)
@@ -212,13 +230,13 @@ class PartitionCheck:
         return findings
 
 
-def _kinds_of(disk: Disk, directory: str, *, only_logs: bool = False) -> dict[int, set[FileKind]]:
-    """Return the kinds of files of each segment; ``only_logs``: of those that have a ``.log``."""
+def _kinds_of(
+    disk: Disk, directory: str, suffix: FileSuffix = FileSuffix.NONE
+) -> dict[int, set[FileKind]]:
+    """Return the kinds of files of each segment that end in a suffix."""
     kinds: dict[int, set[FileKind]] = {}
     for name in disk.inodes(directory):
         parsed = parse_segment_file(name)
-        if parsed is not None and parsed.suffix is FileSuffix.NONE:
+        if parsed is not None and parsed.suffix is suffix:
             kinds.setdefault(parsed.base_offset, set()).add(parsed.kind)
-    if only_logs:
-        return {base: found for base, found in kinds.items() if FileKind.LOG in found}
     return kinds
