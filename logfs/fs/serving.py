@@ -244,6 +244,7 @@ class OpenFiles:
         self._followers.leave(number)
         if file.ahead is not None:
             file.ahead.take_back()
+            file.ahead = None  # it knows the file, and its memory would wait for the collector
         lane = file.partition.lane
         try:
             if file.ends_a_line:

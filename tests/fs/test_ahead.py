@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.fs.ahead import ReadAhead
+from logfs.fs.ahead import WINDOW_BYTES, ReadAhead
 from logfs.log.reading.files import GrowingFile
 from logfs.types import View
 from tests.fs.mounting import Mounted
@@ -179,9 +179,11 @@ def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_pat
     for size in ("1k", "4k", "7k", "16k", "100k"):
         copy = output("bash", "-c", f"dd if={path} bs={size} status=none")
         assert copy == text
-    for _ in range(_FILES + 1):  # who has read enough leaves his place to others
+    taken = _resident_bytes(mounted)
+    for _ in range(3 * _FILES):  # who has read enough leaves his place, and memory, to others
         with path.open("rb", buffering=0) as file:
             assert b"".join(file.read(4096) for _ in range(5)) == text[: 5 * 4096]
+    assert _resident_bytes(mounted) - taken < _FILES * WINDOW_BYTES
     before = _reads(mounted)
     assert output("awk", "{ n += $1 } END { print NR, n }", path) == b"60000 1799970000\n"
     assert output("bash", "-c", f"dd if={path} bs=4k status=none") == text
@@ -197,3 +199,9 @@ def _reads(mounted: Mounted) -> int:
     lines = logfs("metrics", mounted.data).decode().splitlines()
     start = 'logfs_requests_total{operation="read"}'
     return next(int(float(line.split()[1])) for line in lines if line.startswith(start))
+
+
+def _resident_bytes(mounted: Mounted) -> int:
+    """Return what the daemon takes of memory."""
+    pages = Path(f"/proc/{mounted.pid}/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGESIZE")
