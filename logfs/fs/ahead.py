@@ -13,16 +13,20 @@ seek what is left is dropped, and the reader told (``GrowingFile.begin_anew``). 
 
 import ctypes
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.files import GrowingFile
 
 WINDOW_BYTES = 1024 * 1024
-"""What one open file may have ahead; ``LOGFS_AHEAD_FILES`` in ``hooks.h`` bounds how many do."""
+"""What one open file may have ahead."""
+PLACES = 32
+"""How many open files may; ``LOGFS_AHEAD_FILES`` in ``hooks.h``."""
 LARGEST_BYTES = 64 * 1024
 """Larger reads are worth their request."""
 _IN_A_ROW = 2
+_IDLE_S = 1.0
+"""How long a window is kept for a file of which nothing is read."""
 _AFTER_COLD = 64
 """How many reads later it is tried again after something was not in the page cache."""
 
@@ -37,6 +41,60 @@ class Kernel(Protocol):
         """Take back what was put; returns how many bytes nobody has read."""
 
 
+class _Window(NamedTuple):
+    """Memory for what is ahead of one file, and where it is."""
+
+    view: memoryview
+    address: int
+
+
+class Windows:
+    """The memory of those that have bytes ahead. Event loop only.
+
+    There are few, made when they are wanted and used again. If all are taken, whoever has not gone
+    on for a while gives up his: he may have stopped for good.
+
+    Args:
+        monotonic_s: Seconds that only go forward.
+        size_bytes: Of each.
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float], size_bytes: int = WINDOW_BYTES) -> None:
+        self.size_bytes = size_bytes
+        self._monotonic_s = monotonic_s
+        self._spare: list[_Window] = []
+        self._users: dict[ReadAhead, tuple[_Window, float]] = {}
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self._users) + len(self._spare)
+
+    def take(self, user: "ReadAhead") -> _Window | None:
+        """Return the one of a file, or one for it; None if all are in use."""
+        now_s = self._monotonic_s()
+        if user in self._users:
+            window = self._users.pop(user)[0]
+        else:
+            if len(self._users) >= PLACES:
+                first = next(iter(self._users))
+                if now_s - self._users[first][1] < _IDLE_S:
+                    return None
+                first.leave()
+            window = self._spare.pop() if self._spare else self._make()
+        self._users[user] = window, now_s
+        return window
+
+    def give_back(self, user: "ReadAhead") -> None:
+        """Let others have the one of a file, if it has one."""
+        found = self._users.pop(user, None)
+        if found is not None:
+            self._spare.append(found[0])
+
+    def _make(self) -> _Window:
+        view = memoryview(bytearray(self.size_bytes))
+        return _Window(view, ctypes.addressof(ctypes.c_char.from_buffer(view)))
+
+
 class ReadAhead:
     """The read-ahead of one open file. Event loop only, one read at a time.
 
@@ -45,12 +103,12 @@ class ReadAhead:
         handle: The number of the open file.
         reader: Reads the file.
         given: Called with how many bytes were read without Python.
-        window_bytes: What it may have ahead.
+        windows: The memory of all of them.
     """
 
     __slots__ = (
-        *("_buffer", "_end", "_given", "_handle", "_in_a_row", "_kernel"),
-        *("_next", "_put", "_reader", "_size", "_view", "_window"),
+        *("_end", "_given", "_handle", "_in_a_row", "_kept", "_kernel"),
+        *("_next", "_put", "_reader", "_size", "_window", "_windows"),
     )
 
     def __init__(
@@ -59,38 +117,38 @@ class ReadAhead:
         handle: int,
         reader: GrowingFile,
         given: Callable[[int], None],
-        window_bytes: int = WINDOW_BYTES,
+        windows: Windows,
     ) -> None:
         self._kernel = kernel
         self._handle = handle
         self._reader = reader
         self._given = given
-        self._window = window_bytes
+        self._windows = windows
         self._next = 0  # where the last reply ended
         self._size = 0  # what it was asked for
         self._in_a_row = 0
-        self._put = 0  # bytes that were put ahead, from _next on
-        self._end = 0  # where they end in the buffer
-        self._buffer: ctypes.Array[ctypes.c_char] | None = None
-        self._view = memoryview(b"")
+        self._window: _Window | None = None  # in which bytes were put ahead
+        self._put = 0  # how many, from _next on
+        self._end = 0  # where they end in it
+        self._kept = memoryview(b"")  # what was left when somebody else needed the window
 
     def read(self, offset: int, size: int) -> memoryview | None:
-        """Read a piece, good until the next call; None: to be read without, then ``note`` it.
+        """Read a piece, good until the next await; None: to be read without, then ``note`` it.
 
         Raises:
             CorruptRecordError: The first byte does not decode.
         """
-        left = self.take_back()
+        left = self._take_back()
+        if offset == self._next and left:
+            return self._go_on(offset, size, left)
+        self._leave_window()
         if offset != self._next:
             if left:
                 self._reader.begin_anew()
             self._in_a_row = 0
-            return None
-        if left:
-            return self._go_on(offset, size, left)
-        if self._in_a_row < _IN_A_ROW or size > min(LARGEST_BYTES, self._window):
-            return None
-        return self._read_ahead(offset, size)
+        elif self._in_a_row >= _IN_A_ROW and size <= min(LARGEST_BYTES, self._windows.size_bytes):
+            return self._read_ahead(offset, size)
+        return None
 
     def note(self, offset: int, size: int, got: int) -> None:
         """Note a read that was made without."""
@@ -98,53 +156,73 @@ class ReadAhead:
         self._in_a_row = self._in_a_row + 1 if is_next else min(self._in_a_row, 0)
         self._next, self._size = offset + got, size
 
-    def take_back(self) -> int:
-        """Take back what is ahead, also before the file is closed; returns what is left."""
-        if not self._put:
-            return 0
-        left = self._kernel.ahead_take(self._handle)
-        done = self._put - left
-        self._next += done
-        self._put = 0
-        self._given(done)
-        return left
+    def leave(self) -> None:
+        """Give up the window, but keep what nobody has read."""
+        self._kept = memoryview(bytes(self._take_back()))
+        self._leave_window()
+
+    def close(self) -> None:
+        """Give up everything, before the file is closed."""
+        self._take_back()
+        self._leave_window()
 
     def _read_ahead(self, offset: int, size: int) -> memoryview | None:
-        if self._buffer is None:
-            self._buffer = ctypes.create_string_buffer(self._window)
-            self._view = memoryview(self._buffer).cast("B")
-        if not self._kernel.ahead_put(self._handle, 0, 0, 0):
-            return None  # as many files as may have something ahead
-        got = self._reader.read_into(self._view[: self._window // size * size], offset)
+        window = self._windows.take(self)
+        if window is None:
+            return None
+        self._window = window
+        got = self._reader.read_into(window.view[: len(window.view) // size * size], offset)
         if self._reader.would_block:
-            self._kernel.ahead_take(self._handle)
+            self._leave_window()
             self._in_a_row = -_AFTER_COLD
             return None
-        return self._give(offset, size, got)
+        self._next, self._end = offset + min(size, got), got
+        self._put_ahead(window, max(got - size, 0))
+        return window.view[: min(size, got)]
 
-    def _give(self, offset: int, size: int, got: int) -> memoryview:
-        """Return the first bytes of the buffer, and put the rest ahead."""
-        self._next = offset + min(size, got)
-        self._put, self._end = max(got - size, 0), got
-        if self._put:
-            address = ctypes.addressof(self._buffer) + size if self._buffer else 0
-            self._kernel.ahead_put(self._handle, self._next, address, self._put)
-        else:
-            self._kernel.ahead_take(self._handle)
-        return self._view[: min(size, got)]
-
-    def _go_on(self, offset: int, size: int, left: int) -> memoryview:
-        """Give out what is left, and fill up: the log's reader stands behind it."""
-        self._view[:left] = bytes(self._view[self._end - left : self._end])
-        if size <= left:
-            return self._give(offset, size, left)
-        out = self._view if size <= self._window else memoryview(bytearray(size))
-        out[:left] = self._view[:left]
+    def _go_on(self, offset: int, size: int, left: memoryview) -> memoryview:
+        """Give out what is left, or all of it and what follows: the log's reader stands there."""
+        if size <= len(left):
+            self._next = offset + size
+            if self._window is None:
+                self._kept = left[size:]
+            else:
+                self._put_ahead(self._window, len(left) - size)
+            return left[:size]
+        done, out = len(left), memoryview(bytearray(size))
+        out[:done] = left
+        self._leave_window()
         try:
-            got = self._reader.read_into(out[left:size], offset + left)
+            got = self._reader.read_into(out[done:], offset + done)
         except CorruptRecordError:
             got = 0  # the next read, which begins there, says so
         if self._reader.would_block:
             got = 0
-        self._next = offset + left + got
-        return out[: left + got]
+        self._next = offset + done + got
+        return out[: done + got]
+
+    def _put_ahead(self, window: _Window, size: int) -> None:
+        """Have the last bytes of what was rendered into the window read without Python."""
+        begin = self._end - size
+        self._put = size
+        if not size:
+            self._leave_window()
+        elif not self._kernel.ahead_put(self._handle, self._next, window.address + begin, size):
+            self._put, self._kept = 0, memoryview(bytes(window.view[begin : self._end]))
+            self._leave_window()
+
+    def _take_back(self) -> memoryview:
+        """Take back what is ahead; returns what is left of it."""
+        if self._window is None:
+            kept, self._kept = self._kept, memoryview(b"")
+            return kept
+        left = self._kernel.ahead_take(self._handle) if self._put else 0
+        self._next += self._put - left
+        self._given(self._put - left)
+        self._put = 0
+        return self._window.view[self._end - left : self._end]
+
+    def _leave_window(self) -> None:
+        if self._window is not None:
+            self._windows.give_back(self)
+            self._window = None

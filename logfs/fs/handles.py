@@ -9,7 +9,7 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
-from logfs.fs.ahead import Kernel, ReadAhead
+from logfs.fs.ahead import Kernel, ReadAhead, Windows
 from logfs.fs.errnos import RefusedError
 from logfs.fs.nodes import (
     DirectoryNode,
@@ -202,12 +202,12 @@ class OpenFile:
         else:
             node.stays_cached = True
 
-    def read_ahead(self, kernel: Kernel, number: int) -> None:
+    def read_ahead(self, kernel: Kernel, number: int, windows: Windows) -> None:
         """Have small reads answered ahead: of a log that nobody else cuts, by who does not wait."""
         if isinstance(self.node, FollowNode) or isinstance(self.log, FollowedLog):
             return
         if isinstance(self.reader, GrowingFile):
-            self.ahead = ReadAhead(kernel, number, self.reader, self._note_given)
+            self.ahead = ReadAhead(kernel, number, self.reader, self._note_given, windows)
 
     def _note_given(self, size: int) -> None:
         self.partition.log.counters.bytes_out += size

@@ -10,6 +10,7 @@ import logging
 import trio
 
 from logfs.errors import CorruptRecordError, LogfsError
+from logfs.fs.ahead import Windows
 from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.followers import READY, PollHandle
 from logfs.fs.handles import HandleTable, OpenFile, Reader
@@ -73,6 +74,7 @@ class OpenFiles:
         self._syncs = syncs
         self._files: HandleTable[OpenFile] = HandleTable()
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
+        self._windows = Windows(clock.monotonic_s)
         self._spare: list[memoryview] = []
 
     def open_files(self) -> list[OpenFile]:
@@ -112,7 +114,7 @@ class OpenFiles:
         file.pass_through(self._passthrough)
         number = self._files.add(file)
         if self._hooks is not None and self._hooks.is_active:
-            file.read_ahead(self._hooks, number)
+            file.read_ahead(self._hooks, number, self._windows)
         return number, file
 
     async def read(self, number: int, offset: int, size: int) -> bytes | bytearray | memoryview:
@@ -243,8 +245,7 @@ class OpenFiles:
         file = self._files.take(number)
         self._followers.leave(number)
         if file.ahead is not None:
-            file.ahead.take_back()
-            file.ahead = None  # it knows the file, and its memory would wait for the collector
+            file.ahead.close()
         lane = file.partition.lane
         try:
             if file.ends_a_line:

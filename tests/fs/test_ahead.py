@@ -1,5 +1,6 @@
 """Read-ahead for small reads: the program must not be able to tell, whatever it reads and where."""
 
+import contextlib
 import ctypes
 import os
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.fs.ahead import WINDOW_BYTES, ReadAhead
+from logfs.fs.ahead import PLACES, WINDOW_BYTES, ReadAhead, Windows
 from logfs.log.reading.files import GrowingFile
 from logfs.types import View
 from tests.fs.mounting import Mounted
@@ -22,8 +23,6 @@ from tests.mounting import logfs, output
 
 _HANDLE = 7
 _WINDOW = 64
-_FILES = 32
-"""``LOGFS_AHEAD_FILES`` in ``hooks.h``."""
 
 
 class FakeKernel:
@@ -66,11 +65,15 @@ class FakeKernel:
 class Program:
     """A program that reads a growing file through all of it."""
 
-    def __init__(self, log: HoledLog, view: View, start: int = 0) -> None:
+    def __init__(
+        self, log: HoledLog, view: View, start: int = 0, windows: Windows | None = None
+    ) -> None:
         self.kernel = FakeKernel()
         self.reader = GrowingFile(log.log, view, start)
         self.given = 0
-        self.ahead = ReadAhead(self.kernel, _HANDLE, self.reader, self._note, _WINDOW)
+        if windows is None:
+            windows = Windows(lambda: 0.0, _WINDOW)
+        self.ahead = ReadAhead(self.kernel, _HANDLE, self.reader, self._note, windows)
 
     def read(self, offset: int, size: int) -> bytes:
         answer = self.kernel.answer(offset, size)
@@ -96,23 +99,30 @@ RUNS = st.lists(
 """Where to seek to, if at all; then how many bytes are read at a time, and how often."""
 
 
-@given(st.sampled_from(LOGS), st.sampled_from(VIEWS), RUNS, st.none() | st.integers(0, 4000))
+@given(
+    *(st.sampled_from(LOGS), st.sampled_from(VIEWS), RUNS),
+    *(st.none() | st.integers(0, 4000), st.integers(1, 9)),
+)
 def test_every_read_follows_the_rule(
     make: Callable[[], HoledLog],
     view: View,
     runs: list[tuple[int | None, int, int]],
     start: int | None,
+    leaves_after: int,
 ) -> None:
+    """Also if its window is given to somebody else after a few reads."""
     log = make()
     end = end_of(log.log, view)
     begin = 0 if start is None else start % (end + 1)
     program, rule, offset = Program(log, view, begin), Rule(log.model, view, begin), 0
     for seek, size, times in runs:
         offset = offset if seek is None else seek % (end - begin + 20)
-        for _ in range(times):
+        for number in range(times):
             got = program.read(offset, size)
             assert got == rule.read(offset, size)
             offset += len(got)
+            if number == leaves_after:
+                program.ahead.leave()
 
 
 @pytest.mark.parametrize("make", LOGS)
@@ -134,7 +144,7 @@ def test_most_small_reads_in_a_row_do_not_come_to_python() -> None:
     while got := program.read(offset, 8):
         offset += len(got)
     assert program.kernel.answered > offset // 8 * 3 // 4
-    program.ahead.take_back()
+    program.ahead.close()
     assert program.given == program.kernel.answered * 8
 
 
@@ -159,6 +169,31 @@ def test_as_many_files_as_may_have_bytes_ahead() -> None:
     assert not program.kernel.answered
 
 
+def test_who_does_not_read_on_leaves_his_place_to_others() -> None:
+    log, now_s = filled(30), 0.0
+    windows = Windows(lambda: now_s, _WINDOW)
+    programs = [Program(log, View.TEXT, windows=windows) for _ in range(PLACES + 1)]
+    rule, last = Rule(log.model, View.TEXT), programs[-1]
+    text = b"".join(rule.read(offset, 8) for offset in range(0, 200, 8))
+
+    def read(program: Program, begin: int, end: int) -> None:
+        for offset in range(begin, end, 8):
+            assert program.read(offset, 8) == text[offset : offset + 8]
+
+    for program in programs:
+        read(program, 0, 40)
+    assert [program.kernel.answered for program in programs] == [1] * PLACES + [0]
+    now_s = 2.0
+    read(last, 40, 64)
+    assert last.kernel.answered == 2
+    for program in programs[:-1]:
+        read(program, 40, 200)
+    assert len(windows) == PLACES
+    for program in programs:
+        program.ahead.close()
+    assert windows.take(last.ahead)
+
+
 @pytest.mark.fuse
 def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_path: Path) -> None:
     """Readers with small buffers, while somebody appends: what they get is what was written."""
@@ -180,10 +215,17 @@ def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_pat
         copy = output("bash", "-c", f"dd if={path} bs={size} status=none")
         assert copy == text
     taken = _resident_bytes(mounted)
-    for _ in range(3 * _FILES):  # who has read enough leaves his place, and memory, to others
-        with path.open("rb", buffering=0) as file:
+    with contextlib.ExitStack() as stack:
+        for number in range(6 * PLACES):  # who has read enough leaves his place, and memory
+            file = path.open("rb", buffering=0)
             assert b"".join(file.read(4096) for _ in range(5)) == text[: 5 * 4096]
-    assert _resident_bytes(mounted) - taken < _FILES * WINDOW_BYTES
+            if number % 2:
+                file.close()
+            else:
+                stack.enter_context(file)
+                while file.read(65536):
+                    pass
+    assert _resident_bytes(mounted) - taken < 2 * PLACES * WINDOW_BYTES
     before = _reads(mounted)
     assert output("awk", "{ n += $1 } END { print NR, n }", path) == b"60000 1799970000\n"
     assert output("bash", "-c", f"dd if={path} bs=4k status=none") == text

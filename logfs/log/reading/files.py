@@ -150,6 +150,8 @@ class GrowingFile(_RenderedFile):
             return 0
         if not self.would_block:
             self._next_offset, self._position = offset + done, position
+            if not done:
+                self.rest()
         return done
 
     def begin_anew(self) -> None:
