@@ -287,9 +287,6 @@ class FakeFile:
         self._generation: int | None = disk.generation
         disk.opens[node] += 1
 
-    def __del__(self) -> None:
-        self.close()
-
     def size(self) -> int:
         with self._using("size"):
             return self._node.content.size
@@ -318,6 +315,9 @@ class FakeFile:
         with self._using("next_data"):
             return self._node.content.next_data(position)
 
+    def make_room(self, position: int, length: int) -> bool:
+        return position >= 0 and length > 0
+
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
         copied = bytes(data)
         fault = self._disk.begin_tearable("pwrite", self._name, len(copied))
@@ -336,9 +336,7 @@ class FakeFile:
     def truncate(self, size: int) -> None:
         with self._using("truncate", size, is_change=True):
             if self._disk.is_mapped_behind(self._node, size):
-                raise fakestate.MappedFileShrankError(
-                    f"{self._name} was cut to {size} bytes while mapped"
-                )
+                raise fakestate.MappedFileShrankError(f"{self._name} cut to {size} while mapped")
             self._node.resize(size)
             self._node.mtime_ms = self._disk.now_ms
 
@@ -366,6 +364,8 @@ class FakeFile:
                 if not self._disk.opens[self._node]:
                     del self._disk.opens[self._node]
             self._generation = None
+
+    __del__ = close
 
     def _fill(self, buffer: memoryview, position: int) -> int:
         data = self._node.content.read(position, position + len(buffer))

@@ -108,6 +108,12 @@ class PosixFile:
         except OSError as error:
             raise self._named(error) from None
 
+    def make_room(self, position: int, length: int) -> bool:
+        """See ``vfs.File``."""
+        from logfs.disk import room  # ctypes: only for those who write much
+
+        return room.set_aside(self._descriptor, position, length)
+
     def truncate(self, size: int) -> None:
         """See ``vfs.File``."""
         try:

@@ -99,6 +99,21 @@ class File(Protocol):
         """
         ...
 
+    def make_room(self, position: int, length: int) -> bool:
+        """Have the file system set blocks aside for what is going to be written, behind the end.
+
+        What is written there costs less. Nothing can be seen of it but that the disk has less
+        room; ``truncate`` gives back what lies behind the new end.
+
+        Args:
+            position: Where the blocks begin.
+            length: Their bytes, > 0.
+
+        Returns:
+            Whether that was possible. It is a hint: nothing is raised.
+        """
+        ...
+
     def truncate(self, size: int) -> None:
         """Cut the file, or extend it with a hole of zeros; durable after ``sync``."""
         ...

@@ -2,7 +2,9 @@
 
 An append writes the batch with one pwrite and then the index entries that are due. Indexes are
 hints: one that cannot be written is left out, and a look-up scans a little further. The log itself
-is different: after a failed write the bytes that may be there are cut off again.
+is different: after a failed write the bytes that may be there are cut off again. Blocks for large
+batches are set aside many at a time, which makes them cheaper; what is left over is given back when
+the segment is sealed.
 """
 
 import logging
@@ -23,6 +25,14 @@ from logfs.records.encoded import EncodedBatch
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
+
+_LARGE_BYTES = 64 * 1024
+"""Room is made for batches from this size on."""
+_LEAST_ROOM_BYTES = 1024 * 1024
+_MOST_ROOM_BYTES = 16 * 1024 * 1024
+_PART_FOR_ROOM = 4
+"""Of a segment of 4 MiB and more: no more room than a quarter of what is in it."""
+_WITHOUT_END = 1 << 62
 
 
 class ActiveSegment:
@@ -51,6 +61,7 @@ class ActiveSegment:
         self._created_ms = created_ms
         self._log = files.log
         self._disk = disk
+        self._room_end = 0
         self.txn_index: File | None = None
 
     @classmethod
@@ -146,10 +157,12 @@ class ActiveSegment:
         Raises:
             OSError: It is not in the log; whatever part was written has been cut off again.
         """
-        builder = self.builder
+        builder, size = self.builder, len(batch.data)
+        if size >= _LARGE_BYTES and builder.file_position + size > self._room_end:
+            self._make_room()
         self._log.pwrite(batch.data, builder.file_position)
         if builder.add(
-            len(batch.data),
+            size,
             batch.base_offset,
             batch.last_offset,
             batch.max_timestamp,
@@ -174,6 +187,7 @@ class ActiveSegment:
             OSError: That failed as well.
         """
         self._log.truncate(self.builder.file_position)
+        self._room_end = 0
         self._log.sync()  # or whole batches of what was refused may be there after a power cut
         self.segment.is_padded = False
 
@@ -201,7 +215,7 @@ class ActiveSegment:
     def seal(self) -> None:
         """Close it for good and note in the segment what it holds."""
         try:
-            if self.segment.is_padded:
+            if self.segment.is_padded or self._may_have_room:
                 self._log.truncate(self.builder.file_position)
                 self.segment.is_padded = False
             self.close()
@@ -216,6 +230,18 @@ class ActiveSegment:
         """Return the table entry it will have once it is sealed."""
         fill_segment(self.segment, self.builder)
         return self.segment.entry(SegmentState.SEALED)
+
+    @property
+    def _may_have_room(self) -> bool:
+        """Whether room was made, in this run or in one before, and may be left over."""
+        return self.size_bytes >= _LEAST_ROOM_BYTES * _PART_FOR_ROOM
+
+    def _make_room(self) -> None:
+        position = self.builder.file_position
+        room = min(position // _PART_FOR_ROOM, _MOST_ROOM_BYTES)
+        if room >= _LEAST_ROOM_BYTES:
+            is_made = self._log.make_room(position, room)
+            self._room_end = position + room if is_made else _WITHOUT_END
 
     def _append_entries(self) -> None:
         for index, entries in zip(self._indexes.all(), self.builder.take(), strict=True):
