@@ -31,6 +31,7 @@ import trio
 from logfs.fs.errnos import InterruptedWaitError, NothingYetError, StoppedError
 from logfs.fs.handles import OpenFile
 from logfs.fs.interrupts import Interrupts
+from logfs.fs.prompt import Prompt
 from logfs.fs.waking import Waiter, Waker
 from logfs.log.reading.files import GrowingFile
 from logfs.machine.host import Clock
@@ -44,6 +45,7 @@ _CUT_BYTES = 255 * 4096
 """A request may be a part of a larger read(2) if it is larger: 256 pages, the first not whole."""
 
 Read = Callable[[OpenFile, int, int], Awaitable[memoryview | None]]
+ReadNow = Callable[[OpenFile, int, int], memoryview | None]
 
 
 class PollHandle(Protocol):
@@ -57,21 +59,61 @@ class PollHandle(Protocol):
 class _Reading(Waiter):
     """A read that has not been answered.
 
+    Args:
+        request: Its number.
+        file: The open file.
+        offset: Byte of the file.
+        size: How much is asked for.
+        prompt: Answers it once it has been woken.
+        read_now: Reads what is there; None if that takes an await.
+
     Attributes:
         woken: Set to have it look again.
+        is_answered: Nothing is left to do.
         is_interrupted: Its program was sent a signal.
+        is_waiting: Its handler waits for ``woken``.
     """
 
-    __slots__ = ("is_interrupted", "woken")
+    __slots__ = (
+        *("_file", "_offset", "_prompt", "_read_now", "_request", "_size"),
+        *("is_answered", "is_interrupted", "is_waiting", "woken"),
+    )
 
-    def __init__(self, file: OpenFile) -> None:
+    def __init__(
+        self,
+        request: int,
+        file: OpenFile,
+        offset: int,
+        size: int,
+        prompt: Prompt,
+        read_now: ReadNow,
+    ) -> None:
         super().__init__(_reader_of(file), file.log)
+        self._request = request
+        self._file = file
+        self._offset = offset
+        self._size = size
+        self._prompt = prompt
+        self._read_now = read_now
         self.woken = trio.Event()
+        self.is_answered = False
         self.is_interrupted = False
+        self.is_waiting = False
 
     def wake(self) -> None:
         """Have it look again."""
         self.woken.set()
+        self._prompt.add(self._request, self)
+
+    def find(self) -> memoryview | None:
+        """Return what it is to be answered; None if its handler has to see to it."""
+        if not self.is_waiting or self.is_interrupted:
+            return None
+        return self._read_now(self._file, self._offset, self._size)
+
+    def note_answered(self) -> None:
+        """Note that nothing is left to do."""
+        self.is_answered = True
 
     async def wait(self, limit_s: float) -> None:
         """Wait until it is woken, or for so many seconds."""
@@ -108,20 +150,25 @@ class Followers:
     Args:
         clock: The clocks.
         interrupts: See below.
+        prompt: See below.
 
     Attributes:
         interrupts: Tells of signals for programs that wait.
+        prompt: Answers them soon.
         waker: Wakes them.
     """
 
-    def __init__(self, clock: Clock, interrupts: Interrupts) -> None:
+    def __init__(self, clock: Clock, interrupts: Interrupts, prompt: Prompt) -> None:
         self.interrupts = interrupts
+        self.prompt = prompt
         self._now_ms = clock.now_ms
         self.waker = Waker(clock.monotonic_s)
         self._polling: dict[int, _Polling] = {}
         self._is_over = False
 
-    async def read(self, file: OpenFile, offset: int, size: int, read: Read) -> memoryview:
+    async def read(
+        self, file: OpenFile, offset: int, size: int, read: Read, read_now: ReadNow
+    ) -> memoryview:
         """Read; wait at the end.
 
         Args:
@@ -129,13 +176,18 @@ class Followers:
             offset: Byte of the file.
             size: How much is asked for.
             read: Reads what is there; None if it could not be read just now.
+            read_now: Reads it without an await; None if that cannot be.
+
+        Returns:
+            The bytes; none if it has been answered already.
 
         Raises:
             NothingYetError: There is nothing yet, and the file is not to wait.
             InterruptedWaitError: The program was sent a signal, or may have been.
             StoppedError: The mount stops.
         """
-        reading = _Reading(file)
+        size = size - 1 if size > _CUT_BYTES else size
+        reading = _Reading(self.prompt.request(), file, offset, size, self.prompt, read_now)
         with self.interrupts.watched(reading.interrupt):
             return await self._read(reading, file, offset, size, read)
 
@@ -165,11 +217,10 @@ class Followers:
         self, reading: _Reading, file: OpenFile, offset: int, size: int, read: Read
     ) -> memoryview:
         reader = _reader_of(file)
-        size = size - 1 if size > _CUT_BYTES else size
         if self.waker.is_crowd(file.log) and not file.never_waits and reader.has_more():
             reading.end = -1  # there is something, but it is not his turn
             await self._wait(reading, None)
-        while True:
+        while not reading.is_answered:
             was_over, reading.end = reader.is_over(self._now_ms()), reader.seen_end()
             data = await read(file, offset, size)
             if data is None:
@@ -180,6 +231,7 @@ class Followers:
                 raise NothingYetError("no record has come yet")
             reader.rest()
             await self._wait(reading, reader.is_over_at_ms())
+        return memoryview(b"")
 
     async def _wait(self, reading: _Reading, until_ms: int | None) -> None:
         """Wait until it is worth looking again, or the clock reaches a time."""
@@ -189,10 +241,14 @@ class Followers:
             limit_s = math.inf if self.interrupts.is_told else BLIND_WAIT_S
             reading.woken = trio.Event()
             self.waker.add(reading)
+            reading.is_waiting = True
             try:
                 await reading.wait(min(left_s, limit_s))
             finally:
+                reading.is_waiting = False
                 self.waker.remove(reading)
+            if reading.is_answered:
+                return
             if not reading.woken.is_set() and limit_s < left_s:
                 reading.is_interrupted = True  # perhaps
         if self._is_over:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 2
+_VERSION = 3
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 
@@ -36,7 +36,9 @@ class Hooks:
         )
         library.logfs_ahead_take.argtypes = (ctypes.c_uint64,)
         library.logfs_ahead_take.restype = ctypes.c_size_t
+        library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
         self._on_interrupt: object = None
+        self._on_reply: object = None
 
     @property
     def is_active(self) -> bool:
@@ -111,6 +113,25 @@ class Hooks:
     def ahead_reads(self) -> int:
         """How many reads were answered so."""
         return int(self._library.logfs_ahead_reads())
+
+    def on_reply(self, replied: Callable[[], None]) -> None:
+        """Have a function called behind the reply that is sent next after ``expect_reply``."""
+        callback = ctypes.CFUNCTYPE(None)(replied)
+        self._library.logfs_on_reply(callback)
+        self._on_reply = callback  # as long as the library may call it
+
+    def expect_reply(self) -> None:
+        """Have that function called once."""
+        self._library.logfs_expect_reply()
+
+    def reply(self, request: int, data: memoryview) -> bool:
+        """Answer a read that waits, which is not read-only memory; see ``hooks.h``.
+
+        Returns:
+            False: it is left to its handler.
+        """
+        address = ctypes.addressof(ctypes.c_char.from_buffer(data))
+        return bool(self._library.logfs_reply(request, address, len(data)))
 
 
 def load() -> None:

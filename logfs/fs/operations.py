@@ -40,6 +40,7 @@ from logfs.fs.interrupts import Interrupts
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
+from logfs.fs.prompt import Prompt
 from logfs.fs.refusals import Refusals
 from logfs.fs.replies import make_entry, make_statvfs
 from logfs.fs.rules import check_open, partition_to_make, refusal
@@ -87,7 +88,7 @@ class Operations(Refusals):
         self.inodes: InodeTable[Node] = InodeTable(tree.root)
         self.directories: HandleTable[OpenDirectory] = HandleTable()
         self.interrupts = Interrupts(hooks)
-        self.followers = Followers(clock, self.interrupts)
+        self.followers = Followers(clock, self.interrupts, Prompt(hooks))
         self.upkeep = Upkeep(store, tree, self.changes.lock, clock, self.followers)
         self.waiting = Waiting()
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)

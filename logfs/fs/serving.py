@@ -125,7 +125,9 @@ class OpenFiles:
         """
         file = self._files[number]
         if isinstance(file.node, FollowNode):
-            return await self._followers.read(file, offset, size, self._read_unchanged)
+            return await self._followers.read(
+                file, offset, size, self._read_unchanged, self._read_what_came
+            )
         while True:
             was_behind = file.is_behind
             data = await self._read_unchanged(file, offset, size)
@@ -154,6 +156,20 @@ class OpenFiles:
         if file.node.reads_log:
             file.partition.log.counters.bytes_out += len(data)
         return data
+
+    def _read_what_came(self, file: OpenFile, offset: int, size: int) -> memoryview | None:
+        """Read; None if that takes an await, or if nothing can be read."""
+        lane, reader = file.partition.lane, file.reader
+        if reader is None or lane.is_slow or lane.releasing is not None or file.waiting is not None:
+            return None
+        try:
+            got = reader.read_into(self._buffer[:size], offset)
+        except CorruptRecordError:
+            return None  # which is looked into where there is time for it
+        if not got or reader.would_block:
+            return None
+        file.partition.log.counters.bytes_out += got
+        return self._buffer[:got]
 
     async def _is_changing(self, file: OpenFile) -> bool:
         """Whether what does not decode is what somebody else has just cut: then it is read again.

@@ -120,6 +120,11 @@ static struct ahead { /* fh is 0 where there is none: pyfuse3's handles of ours 
 } aheads[LOGFS_AHEAD_FILES];
 static uint64_t ahead_reads;
 
+static void (*on_reply)(void);
+static int is_reply_expected;
+static uint64_t replied[LOGFS_REPLIES]; /* what is answered, but not by its handler; 0: free */
+static int replied_count;
+
 int logfs_version(void) { return LOGFS_HOOKS_VERSION; }
 
 int logfs_session(void) { return session_fd; }
@@ -193,6 +198,30 @@ size_t logfs_ahead_take(uint64_t fh) {
 }
 
 uint64_t logfs_ahead_reads(void) { return ahead_reads; }
+
+void logfs_on_reply(void (*replied_to)(void)) { on_reply = replied_to; }
+
+void logfs_expect_reply(void) { is_reply_expected = 1; }
+
+/* Find a number in the table of what was answered; NULL if it is not there. */
+static uint64_t *find_replied(uint64_t number) {
+    for (int i = 0; i < LOGFS_REPLIES; i++)
+        if (replied[i] == number)
+            return &replied[i];
+    return NULL;
+}
+
+int logfs_reply(uint64_t request, const void *data, size_t size) {
+    struct reply_header header = {.length = (uint32_t)(sizeof header + size), .unique = request};
+    struct iovec parts[] = {{&header, sizeof header}, {(void *)data, size}};
+    uint64_t *place = find_replied(0);
+
+    if (session_fd < 0 || place == NULL || writev(session_fd, parts, 2) < 0)
+        return 0;
+    *place = request;
+    replied_count++;
+    return 1;
+}
 
 /* --- The real functions ------------------------------------------------------------------------ */
 
@@ -331,10 +360,20 @@ static void agree(const struct iovec *reply) {
 
 static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdata) {
     const struct reply_header *header = parts[0].iov_base;
+    uint64_t *early;
+    ssize_t sent;
+    int error;
 
     (void)userdata;
     /* A notification has no number, and may come from any thread. */
-    if (count >= 2 && header->unique != 0 && header->error == 0) {
+    if (header->unique == 0)
+        return writev(fd, parts, count);
+    if (replied_count > 0 && (early = find_replied(header->unique)) != NULL) {
+        *early = 0;
+        replied_count--;
+        return header->length;
+    }
+    if (count >= 2 && header->error == 0) {
         if (header->unique == init_request_number) {
             agree(&parts[1]);
             init_request_number = 0;
@@ -345,7 +384,14 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
             open->backing_id = patch_id;
         }
     }
-    return writev(fd, parts, count);
+    sent = writev(fd, parts, count);
+    error = errno;
+    if (is_reply_expected && on_reply != NULL) {
+        is_reply_expected = 0;
+        on_reply();
+    }
+    errno = error;
+    return sent;
 }
 
 /* --- What pyfuse3 calls in the place of libfuse's ---------------------------------------------- */

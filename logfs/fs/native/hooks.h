@@ -8,6 +8,7 @@
                    asked. (Linux 6.9 or newer, CAP_SYS_ADMIN.)
      interrupts    A program that waits for an answer was sent a signal.
      read-ahead    Small reads are answered from bytes that Python has rendered before.
+     replies       A read that waits is answered before its handler runs again.
 
    It is not linked with libfuse: it finds the one that its caller, pyfuse3, uses. Where it does not
    find what it needs, it does nothing and says so: see logfs_session().
@@ -24,7 +25,7 @@
 #include <stdint.h>
 
 /* Of the version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 2
+#define LOGFS_HOOKS_VERSION 3
 int logfs_version(void);
 
 /* The descriptor of the session, on which requests are read; -1: nothing is mounted through these
@@ -94,5 +95,21 @@ size_t logfs_ahead_take(uint64_t fh);
 
 /* How many reads were answered so. */
 uint64_t logfs_ahead_reads(void);
+
+/* --- Replies ---------------------------------------------------------------------------------- */
+
+/* How many requests may have been answered before their handlers have answered them. */
+#define LOGFS_REPLIES 64
+
+/* Have a function called once for each logfs_expect_reply, behind the reply that pyfuse3 sends next,
+   when it has been sent. NULL: none. */
+void logfs_on_reply(void (*replied)(void));
+void logfs_expect_reply(void);
+
+/* Answer a read that waits. What its handler answers later is dropped.
+
+   request: its number, see logfs_request.
+   Returns 1, or 0 if it is left to its handler: nobody waits any more, or too many were answered. */
+int logfs_reply(uint64_t request, const void *data, size_t size);
 
 #endif

@@ -1,0 +1,81 @@
+"""Answers that go out right behind the reply to the change that made them possible.
+
+A handler that waits runs again in a later step of the event loop, behind whatever else is ready
+then. A read of ``.follow`` that an append has woken can be answered before that, by the hooks, and
+its handler then finds that it has nothing left to do. What cannot be answered so, because it would
+have to wait for something, is left to the handler. No pyfuse3.
+
+The append's own reply goes first: who writes does not wait for those who read.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class Kernel(Protocol):
+    """What it takes; see ``hooks.Hooks``."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether the mount goes through the hooks."""
+
+    def request(self) -> int:
+        """Return the number of the request whose handler has just begun."""
+
+    def on_reply(self, replied: Callable[[], None]) -> None:
+        """Have a function called behind the reply that is sent next after ``expect_reply``."""
+
+    def expect_reply(self) -> None:
+        """Have it called once."""
+
+    def reply(self, request: int, data: memoryview) -> bool:
+        """Answer a request; False: it is left to its handler."""
+
+
+class Waiting(Protocol):
+    """A read that has been woken."""
+
+    def find(self) -> memoryview | None:
+        """Return what it is to be answered, good until anything else runs; None: not so."""
+
+    def note_answered(self) -> None:
+        """Note that it has been answered, so that its handler need not do it."""
+
+
+class Prompt:
+    """The reads that may be answered behind the next reply. Event loop only.
+
+    Args:
+        kernel: The hooks; None where they were not built: nothing is answered so.
+    """
+
+    def __init__(self, kernel: Kernel | None) -> None:
+        self._kernel = kernel
+        self._due: list[tuple[int, Waiting]] = []
+        if kernel is not None:
+            kernel.on_reply(self._replied)
+
+    def request(self) -> int:
+        """Return the number of the request whose handler has just begun; 0: none is known."""
+        kernel = self._kernel
+        return kernel.request() if kernel is not None and kernel.is_active else 0
+
+    def add(self, request: int, waiting: Waiting) -> None:
+        """Answer a read behind the next reply, if its handler does not run before."""
+        if self._kernel is not None and request:
+            self._due.append((request, waiting))
+            self._kernel.expect_reply()
+
+    def _replied(self) -> None:
+        """Called by the hooks, in the step of the request that has been replied to."""
+        due, self._due = self._due, []
+        for request, waiting in due:
+            try:
+                data = waiting.find()
+                if data is not None and self._kernel and self._kernel.reply(request, data):
+                    waiting.note_answered()
+            except Exception:  # nobody above could take it
+                logger.exception("a bug in logfs: a read is left to its handler")
