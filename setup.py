@@ -27,13 +27,20 @@ def extensions() -> list[Extension]:
         depends=[str(p) for s in ("h", "pxi") for p in Path("logfs/records").glob(f"*.{s}")],
         extra_compile_args=["-O3"],
     )
+    syncs = Extension(
+        "logfs.disk._syncs",
+        ["logfs/disk/_syncs.pyx"],
+        depends=["logfs/disk/_syncs.h"],
+        extra_compile_args=["-O2", "-pthread"],
+        extra_link_args=["-pthread"],
+    )
     flags = fuse_flags()
     if flags is None:
         sys.stderr.write(
             "logfs: no headers of libfuse (pkg-config fuse3; Debian: libfuse3-dev): built without "
             "FUSE passthrough\n"
         )
-        return cythonize(records)
+        return cythonize([records, syncs])
     # No Python module, but a library that is loaded into the process in front of pyfuse3.
     hooks = Extension(
         "logfs.fs._hooks",
@@ -43,7 +50,7 @@ def extensions() -> list[Extension]:
         libraries=["dl"],
         optional=True,
     )
-    return [*cythonize(records), hooks]
+    return [*cythonize([records, syncs]), hooks]
 
 
 setup(ext_modules=extensions())

@@ -28,6 +28,7 @@ from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
 from logfs.errors import LockedError
 from tests import fakestate
 from tests.fakestate import DirectoryNode, FileNode, Node, State, os_error, path_of
+from tests.fakesyncs import BeginsSyncs
 
 START_MS, _ROOMY = 1_700_000_000_000, 1 << 40
 
@@ -242,8 +243,6 @@ class FakeDisk:
         room = max(0, limit - self.used_bytes)
         return os.statvfs_result((4096, 1, limit, room, room, 1 << 20, 1 << 20, 1 << 20, 0, 255))
 
-    # Inside.
-
     def begin(self, operation: str, name: str, size: int = 0) -> None:
         """Count an operation, tell the observer, and raise the fault that waits for it."""
         fault = self.begin_tearable(operation, name, size)
@@ -276,7 +275,7 @@ class FakeDisk:
             self._change((directory, leaf, None))
 
 
-class FakeFile:
+class FakeFile(BeginsSyncs):
     """An open file of a ``FakeDisk``. See ``logfs.disk.vfs.File`` for the contract."""
 
     def __init__(self, disk: FakeDisk, node: FileNode, name: str, *, is_writable: bool) -> None:

@@ -5,6 +5,8 @@ import mmap
 import os
 import sys
 
+from logfs.disk import vfs
+from logfs.disk._syncs import Sync, Syncs
 from logfs.disk.vfs import ReadableBuffer
 
 _WOULD_WAIT = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS))
@@ -129,6 +131,15 @@ class PosixFile:
             os.fsync(self._descriptor)
         except OSError as error:
             raise self._named(error) from None
+
+    def begin_sync(self, syncs: vfs.Syncs) -> Sync | None:
+        """See ``vfs.File``."""
+        if self._descriptor < 0 or not isinstance(syncs, Syncs):
+            return None
+        try:
+            return syncs.start(self._descriptor, self, self._path)
+        except OSError:  # no more threads: that is nothing about the disk
+            return None
 
     def map(self) -> memoryview:
         """See ``vfs.File``."""

@@ -19,6 +19,7 @@ of the disk, "/" between their parts, "" is the root itself; one that leads out 
 
 import contextlib
 import os
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 ReadableBuffer = bytes | bytearray | memoryview
@@ -38,6 +39,40 @@ class FileStat(NamedTuple):
     is_directory: bool
     inode: int = 0
     """Which file it is: a file put in its place has another number."""
+
+
+class Sync(Protocol):
+    """A ``File.sync`` that was begun and goes on by itself. Any thread."""
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended with an error; asked once it is done. Never waits."""
+        ...
+
+    def wait(self) -> None:
+        """Return once it is done, however often it is asked.
+
+        Raises:
+            OSError: See ``File.sync``.
+        """
+        ...
+
+
+class Syncs(Protocol):
+    """Where syncs go on: those that were begun and were not taken yet. See ``_syncs.Syncs``."""
+
+    @property
+    def threads(self) -> int:
+        """How many threads it has, which Python does not know."""
+        ...
+
+    def fileno(self) -> int:
+        """Return the descriptor that can be read when something is done and was not taken."""
+        ...
+
+    def take(self) -> Sequence[Sync]:
+        """Return what was done since the last call, in that order."""
+        ...
 
 
 class File(Protocol):
@@ -127,6 +162,18 @@ class File(Protocol):
 
         Raises:
             OSError: Nothing written since the last good sync may be counted on, now or later.
+        """
+        ...
+
+    def begin_sync(self, syncs: Syncs) -> Sync | None:
+        """Begin what ``sync`` does and do not wait for it; None if this file cannot.
+
+        What was written before the call is covered. The file stays open until it is done, even if
+        the last other reference to it goes; it must not be closed by ``close``.
+
+        Args:
+            syncs: Where it goes on, and where it comes out once it is done; of the same kind as
+                the disk.
         """
         ...
 

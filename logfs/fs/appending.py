@@ -117,7 +117,7 @@ class AppendCommands:
     async def flush(self, request: Request) -> object:
         """Make what was appended to a partition durable."""
         partition = await find_partition(self._operations, request)
-        await partition.lane.sync(partition.log.flush)
+        await self._operations.files.flushes.flush(partition)
         return None
 
     async def _answer(
@@ -131,7 +131,7 @@ class AppendCommands:
     async def _finish(self, partition: Partition, *, is_durable: bool) -> None:
         log = partition.log
         if is_durable:
-            await partition.lane.sync(log.flush)
+            await self._operations.files.flushes.flush(partition)
         if log.maintenance_due:
             self._operations.upkeep.want_maintenance(partition)
 

@@ -31,6 +31,9 @@ from logfs.log.writing.lines import LineWriter
 
 T = TypeVar("T")
 
+SYNCS_IN_A_ROW = 3
+"""After so many writes that were synced one by one the next one is taken for one of them."""
+
 _REFUSED_LINE = (RecordTooLargeError, UnparsableLineError)
 
 
@@ -140,7 +143,9 @@ class OpenFile:
     __slots__ = (
         "_failure",
         "_has_written",
+        "_is_written_since",
         "_log",
+        "_syncs_in_a_row",
         "_writer",
         "ahead",
         "appends",
@@ -170,6 +175,8 @@ class OpenFile:
         self._writer: LineWriter | None = None
         self._has_written = False
         self._failure: Exception | None = None
+        self._is_written_since = False
+        self._syncs_in_a_row = 0
 
     @property
     def log(self) -> PartitionLog:
@@ -233,6 +240,37 @@ class OpenFile:
         except (LogfsError, OSError) as error:
             self._failure = error
             raise
+
+    @property
+    def flushed_log(self) -> PartitionLog:
+        """The log that ``sync`` flushes."""
+        return self._log
+
+    @property
+    def is_all_records(self) -> bool:
+        """Whether ``sync`` is a flush of the log, and nothing else."""
+        return self._writer is None or self._writer.is_all_records
+
+    @property
+    def is_sync_expected(self) -> bool:
+        """Whether the writes before this one were synced one by one, so that it will be as well."""
+        return self._syncs_in_a_row >= SYNCS_IN_A_ROW
+
+    def note_write(self) -> None:
+        """Note a write, for ``is_sync_expected``."""
+        if self._is_written_since:
+            self._syncs_in_a_row = 0
+        self._is_written_since = True
+
+    def note_sync(self) -> None:
+        """Note a sync, for ``is_sync_expected``."""
+        if self._is_written_since:
+            self._syncs_in_a_row += 1
+            self._is_written_since = False
+
+    def note_failure(self, error: Exception) -> None:
+        """Keep a failure for ``report_failure``."""
+        self._failure = error
 
     def sync(self) -> None:
         """Make durable what was written through this file, and everything before it."""

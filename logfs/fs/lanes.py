@@ -3,8 +3,9 @@
 A call on the event loop costs a third of one in a thread, as long as the disk is quick; a slow one
 there would make every other partition wait. So calls run on the loop until one takes longer than
 ``SLOW_S``; from then on those of this partition run in a thread, until ``CALM_CALLS`` of them were
-quick again. An fsync always runs in a thread, and so do the changes of a topic that syncs with its
-appends (``flush.messages``) and the first call, which may have to open files and take a lease.
+quick again. An fsync always runs in a thread, one of Python's or not (``flushing``), and so do the
+changes of a topic that syncs with its appends (``flush.messages``) and the first call, which may
+have to open files and take a lease.
 
 The order: changes (appends, the ends of files) run one at a time, first come, first served. A call
 takes its place before anything awaits, so the order is that in which requests were read from the
@@ -49,10 +50,13 @@ class Lane:
 
     __slots__ = (
         "_clock",
+        "_flushes",
+        "_is_kept_off",
         "_queue",
         "_quick_calls_missing",
         "_readers",
         "_threads",
+        "_was_flush_slow",
         "always_in_thread",
         "changed",
         "releasing",
@@ -63,6 +67,9 @@ class Lane:
         self._queue = trio.Lock()
         self._quick_calls_missing = 1
         self._threads = 0
+        self._flushes = 0
+        self._was_flush_slow = False
+        self._is_kept_off = False
         self._readers: trio.CapacityLimiter | None = None
         self.always_in_thread = False
         self.changed: Callable[[], None] | None = None
@@ -131,7 +138,7 @@ class Lane:
     @property
     def threads(self) -> int:
         """How many fsyncs and long changes are under way in threads. Any thread."""
-        return self._threads
+        return self._threads + self._flushes
 
     def note(self, seconds: float) -> None:
         """Note how long a call took that the caller has run on the loop himself."""
@@ -154,6 +161,26 @@ class Lane:
             return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
         finally:
             self._threads -= 1
+
+    def flush_begins(self) -> None:
+        """Note that an fsync goes on in a thread that is not Python's.
+
+        Changes go on on the loop, unless the last one was slow: an append may have to wait for what
+        the file system is writing.
+        """
+        if self._was_flush_slow:
+            self._threads += 1
+        else:
+            self._flushes += 1
+        self._is_kept_off = self._was_flush_slow
+
+    def flush_ends(self, seconds: float) -> None:
+        """Note that it is over, and how long it took."""
+        if self._is_kept_off:
+            self._threads -= 1
+        else:
+            self._flushes -= 1
+        self._was_flush_slow = seconds > SLOW_S
 
     async def alone(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a long change (loading the partition anew) when its turn comes, in a thread."""

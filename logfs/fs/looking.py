@@ -51,7 +51,7 @@ class LookingCommands:
         if log.is_unreadable:
             raise LogOfflineError(str(log.offline))
         if log.offline is None:
-            await partition.lane.sync(log.flush)
+            await self._operations.files.flushes.flush(partition)
         point = await partition.lane.alone(take_point, log)
         return point._asdict()
 

@@ -12,6 +12,7 @@ import trio
 from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.ahead import Windows
 from logfs.fs.errnos import RefusedError, StaleError
+from logfs.fs.flushing import Flushes
 from logfs.fs.followers import READY, PollHandle
 from logfs.fs.handles import HandleTable, OpenFile, Reader
 from logfs.fs.hooks import Hooks
@@ -49,6 +50,9 @@ class OpenFiles:
         clock: The clocks.
         syncs: Every write is to be durable when it returns (mount option ``sync``).
         hooks: What answers reads without Python; None if nothing does.
+
+    Attributes:
+        flushes: The flushes that are under way.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with
@@ -76,6 +80,7 @@ class OpenFiles:
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
         self._windows = Windows(clock.monotonic_s)
         self._spare: list[memoryview] = []
+        self.flushes = Flushes(clock)
 
     def open_files(self) -> list[OpenFile]:
         """Return the files that are open. Any thread."""
@@ -231,6 +236,8 @@ class OpenFiles:
         if file.syncs or not partition.lane.is_free:
             return None
         accepted = partition.lane.run(file.append, data, self._now_ms())
+        file.note_write()
+        self.flushes.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
         return accepted
@@ -241,7 +248,10 @@ class OpenFiles:
         partition = file.partition
         accepted = await partition.lane.change(file.append, data, self._now_ms())
         if file.syncs:
-            await partition.lane.sync(file.sync)
+            await self.flushes.sync(file)
+        else:
+            file.note_write()
+            self.flushes.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
         return accepted
@@ -250,7 +260,7 @@ class OpenFiles:
         """Make durable what was written."""
         file = self._files[number]
         if not self._store.read_only:
-            await file.partition.lane.sync(file.sync)
+            await self.flushes.sync(file)
 
     def report_failure(self, number: int) -> None:
         """Raise the failure of an earlier call, once."""

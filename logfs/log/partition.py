@@ -89,7 +89,7 @@ class PartitionLog(AppendableLog):
             if offset == self.log_end_offset:
                 return
             self._leave_active()
-            with self._flusher.paused(), self.offline_on_failure("truncation"):
+            with self.offline_on_failure("truncation"), self._flusher.paused():
                 self._truncate(offset, now_ms)
 
     # The rest

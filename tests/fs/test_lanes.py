@@ -118,6 +118,27 @@ async def test_an_fsync_runs_in_a_thread_and_appends_beside_it_too(disk: Disk, l
     assert disk.log == [("append", False), ("fsync", False), ("later", True)]
 
 
+async def test_changes_run_beside_a_flush_that_takes_no_thread_of_python(
+    disk: Disk, lane: Lane
+) -> None:
+    await calm(lane)
+    lane.flush_begins()
+    await lane.change(disk.quick, "beside a quick one")
+    assert lane.threads == 1
+    lane.flush_ends(2 * SLOW_S)
+    assert lane.threads == 0
+    await lane.change(disk.quick, "behind a slow one")
+    lane.flush_begins()
+    await lane.change(disk.quick, "beside the next one")
+    assert lane.threads == 1
+    lane.flush_ends(0)
+    lane.flush_begins()
+    await lane.change(disk.quick, "beside a quick one")
+    lane.flush_ends(0)
+    assert lane.threads == 0
+    assert [on_loop for _, on_loop in disk.log] == [True, True, False, True]
+
+
 async def test_changes_that_sync_always_run_in_a_thread(disk: Disk, lane: Lane) -> None:
     await calm(lane)
     lane.always_in_thread = True

@@ -130,7 +130,11 @@ def of_lanes(operations: Operations) -> Iterator[Family]:
         "Flushes, maintenance and loads of partitions that are under way in threads.",
         sum(lane.threads for lane in lanes),
     )
-    yield gauge("logfs_threads", "Threads of the daemon.", threading.active_count())
+    yield gauge(
+        "logfs_threads",
+        "Threads of the daemon.",
+        threading.active_count() + operations.files.flushes.threads,
+    )
 
 
 def of_store(store: LogStore) -> Iterator[Family]:

@@ -4,20 +4,19 @@ A batch of a producer is checked behind the roll that it may cause, as Kafka doe
 like any other; what the log knows of producers changes once it is in the log.
 """
 
-import contextlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from logfs.disk.vfs import File
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
 from logfs.log.producers.txnindex import AbortedTransaction
-from logfs.log.replacing import ReplaceableLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.standing import DISK_FULL
 from logfs.log.state import PartitionState
 from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.log.writing.flushable import FlushableLog
 from logfs.log.writing.produced import (
     Appended,
     encode_marker,
@@ -34,7 +33,7 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 
-class AppendableLog(ReplaceableLog):
+class AppendableLog(FlushableLog):
     """A partition that is appended to at its end."""
 
     def __init__(self, state: PartitionState) -> None:
@@ -45,7 +44,6 @@ class AppendableLog(ReplaceableLog):
         self._active: ActiveSegment | None = None
         self._jitter_ms = 0
         self._missing_snapshot: int | None = None
-        self._outlived: list[tuple[int, str]] = []
 
     def append(self, batches: Sequence[EncodedBatch], now_ms: int) -> int:
         """Append whole batches without producer ids whose offsets begin at the log end offset.
@@ -254,28 +252,6 @@ class AppendableLog(ReplaceableLog):
         """Describe a segment of this partition that has no files yet."""
         return Segment(self._opened, self.directory, base_offset, bases)
 
-    def flush(self) -> None:
-        """Return once everything appended before the call is durable.
-
-        Raises:
-            LogOfflineError: An earlier write or fsync failed, so nothing can be promised.
-            DeletedError: The topic was deleted.
-            OSError: This fsync failed; the log is offline from now on.
-        """
-        if self.offline is not None or self.is_deleted:
-            self.check_writable()
-        # First: what is appended from now on is noted anew, and may not be covered.
-        self.unflushed_since_ms = None
-        with self.offline_on_failure("fsync"):
-            self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
-        if self._outlived:
-            self._remove_outlived(lambda offset: offset < self.recovery_point)
-
-    def remove_when_durable(self, name: str, offset: int) -> None:
-        """Remove a file after a flush that covers the record at an offset, or when that is cut."""
-        with self._lock:
-            self._outlived.append((offset, name))
-
     # Inside
 
     def _flush_if_due(self) -> None:
@@ -388,11 +364,3 @@ class AppendableLog(ReplaceableLog):
     def _draw_jitter(self) -> int:
         limit = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
         return int.from_bytes(self._host.new_id()[:4], "big") % limit if limit else 0
-
-    def _remove_outlived(self, is_due: Callable[[int], bool]) -> None:
-        with self._lock:
-            due = [row for row in self._outlived if is_due(row[0])]
-            self._outlived = [row for row in self._outlived if row not in due]
-        for _, name in due:
-            with contextlib.suppress(OSError):
-                self.disk.remove(name)

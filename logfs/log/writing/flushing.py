@@ -6,17 +6,33 @@ is under way waits for it, and returns without an fsync of his own if it covered
 The active segment's ``.log`` alone is synced by a flush: its indexes are rebuilt after a power cut,
 since recovery scans the segment that holds the recovery point. Those of a sealed segment are synced
 before the recovery point leaves it behind.
+
+A flush can be begun without waiting for it (``begin``), if it takes no more than that one fsync. It
+counts as one that is under way until somebody has taken note of how it ended: whoever began it
+(``end``), or whoever comes in between and has to wait for it.
 """
 
 import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import Disk, File, Sync, Syncs
 from logfs.log.counters import LogCounters
 from logfs.log.segments.segment import Segment, SegmentFiles
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentTable
+
+
+class Flush(NamedTuple):
+    """A flush whose fsync goes on by itself.
+
+    ``end_offset`` is the first offset that it does not cover, ``started_s`` when it began.
+    """
+
+    sync: Sync
+    end_offset: int
+    started_s: float
 
 
 class Flusher:
@@ -52,6 +68,7 @@ class Flusher:
         self._sealed: list[tuple[Segment, SegmentFiles, Sequence[File]]] = []
         self._has_new_names = False
         self._failure: OSError | None = None
+        self._begun: Flush | None = None
         self.recovery_point = recovery_point
 
     @property
@@ -67,9 +84,17 @@ class Flusher:
         self._sealed.append((segment, files, others))
         self._has_new_names = True
 
-    def paused(self) -> threading.Lock:
-        """Return the lock that keeps flushes out: hold it while the log is being cut."""
-        return self._lock
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep flushes out while the log is being cut.
+
+        Raises:
+            OSError: The flush that was under way has failed.
+        """
+        with self._lock:
+            with self._final_failure():
+                self._finish()
+            yield
 
     def lower(self, offset: int) -> None:
         """Nothing from an offset on counts as durable any more. While paused."""
@@ -90,6 +115,7 @@ class Flusher:
         if self.recovery_point >= wanted:
             return
         with self._lock, self._final_failure():
+            self._finish()
             if self.recovery_point >= wanted:
                 return
             started_s = self._clock_s()
@@ -99,10 +125,63 @@ class Flusher:
             self._counters.flush_s.observe(self._clock_s() - started_s)
             self.recovery_point = max(self.recovery_point, now.end.offset)
 
+    def begin(self, snapshot: Callable[[], Snapshot], syncs: Syncs) -> Flush | None:
+        """Begin a flush of everything that is there now, which goes on by itself. Never waits.
+
+        Returns:
+            The flush, for ``end``; None: it takes more than an fsync of the active segment, the
+            disk cannot, or another flush is under way.
+        """
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._begun is not None or self._failure is not None:
+                return None
+            started_s = self._clock_s()
+            now = snapshot()
+            # Only now: what was sealed before is known.
+            if self._sealed or self._has_new_names:
+                return None
+            sync = now.active.files().log.begin_sync(syncs)
+            if sync is not None:
+                self._begun = Flush(sync, now.end.offset, started_s)
+            return self._begun
+        finally:
+            self._lock.release()
+
+    def end(self, flush: Flush) -> bool:
+        """Take note of a flush that was begun and whose sync is done. Never waits.
+
+        Returns:
+            Whether what it covers is durable. If not, it has failed, or another thread is about to
+            take note of it: ``flush`` waits for that, and knows.
+        """
+        if self._begun is flush:
+            if flush.sync.has_failed or not self._lock.acquire(blocking=False):
+                return False
+            try:
+                self._finish()
+            finally:
+                self._lock.release()
+        return self._failure is None
+
     def flush_sealed(self) -> None:
         """Make the segments durable that were sealed, and move the recovery point behind them."""
         with self._lock, self._final_failure():
+            self._finish()
             self._flush_sealed()
+
+    def _finish(self) -> None:
+        """Wait for the flush that was begun, if any, and take note of it. With the lock."""
+        flush = self._begun
+        if flush is None:
+            return
+        try:
+            flush.sync.wait()
+        finally:
+            self._begun = None
+        self._counters.flush_s.observe(self._clock_s() - flush.started_s)
+        self.recovery_point = max(self.recovery_point, flush.end_offset)
 
     @contextlib.contextmanager
     def _final_failure(self) -> Iterator[None]:

@@ -42,6 +42,11 @@ class LineWriter:
         """Bytes of the unfinished line."""
         return 0 if self._unfinished is None else len(self._unfinished.line)
 
+    @property
+    def is_all_records(self) -> bool:
+        """Whether ``sync`` is a flush of the log, and nothing else."""
+        return self._unfinished is None
+
     def write(self, data: bytes, now_ms: int) -> int:
         """Append the complete lines and keep the rest.
 

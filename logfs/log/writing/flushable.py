@@ -1,0 +1,88 @@
+"""What makes a partition durable: flushes, and what waits for one of them.
+
+A flush that is a single fsync may also be begun, to go on by itself; see ``flushing``.
+"""
+
+import contextlib
+from collections.abc import Callable
+
+from logfs.disk.vfs import Syncs
+from logfs.log.replacing import ReplaceableLog
+from logfs.log.state import PartitionState
+from logfs.log.writing.flushing import Flush
+
+
+class FlushableLog(ReplaceableLog):
+    """A partition whose records can be made durable. Any thread may call, beside appends."""
+
+    def __init__(self, state: PartitionState) -> None:
+        super().__init__(state)
+        self._outlived: list[tuple[int, str]] = []
+
+    def flush(self) -> None:
+        """Return once everything appended before the call is durable.
+
+        Raises:
+            LogOfflineError: An earlier write or fsync failed, so nothing can be promised.
+            DeletedError: The topic was deleted.
+            OSError: This fsync failed; the log is offline from now on.
+        """
+        if self.offline is not None or self.is_deleted:
+            self.check_writable()
+        # First: what is appended from now on is noted anew, and may not be covered.
+        self.unflushed_since_ms = None
+        with self.offline_on_failure("fsync"):
+            self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
+        if self._outlived:
+            self._remove_outlived(lambda offset: offset < self.recovery_point)
+
+    def is_durable(self, offset: int) -> bool:
+        """Whether a ``flush`` that is to cover every record below an offset would do nothing."""
+        return (
+            self._flusher.recovery_point >= offset
+            and self.offline is None
+            and not self.is_deleted
+            and not self._outlived
+        )
+
+    def begin_flush(self, syncs: Syncs) -> Flush | None:
+        """Begin what ``flush`` does, to go on by itself, if it is a single fsync. Never waits.
+
+        Whoever began it calls ``end_flush`` when its sync comes out of ``syncs``. Meanwhile anybody
+        may call anything else.
+
+        Returns:
+            None: it takes more than that, or another flush is under way; ``flush`` does it all.
+        """
+        if self.offline is not None or self.is_deleted or self._outlived:
+            return None
+        # First, as in ``flush``.
+        since_ms, self.unflushed_since_ms = self.unflushed_since_ms, None
+        begun = self._flusher.begin(lambda: self.snapshot, syncs)
+        if begun is None and self.unflushed_since_ms is None:
+            self.unflushed_since_ms = since_ms
+        return begun
+
+    def end_flush(self, flush: Flush) -> bool:
+        """Take note of a flush that was begun and whose sync is done. Never waits.
+
+        Returns:
+            Whether what was appended before it is durable. If not, ``flush`` waits for whoever is
+            at it, or takes the log offline and raises what is to be raised.
+        """
+        return self._flusher.end(flush)
+
+    def remove_when_durable(self, name: str, offset: int) -> None:
+        """Remove a file after a flush that covers the record at an offset, or when that is cut."""
+        with self._lock:
+            self._outlived.append((offset, name))
+
+    # Inside
+
+    def _remove_outlived(self, is_due: Callable[[int], bool]) -> None:
+        with self._lock:
+            due = [row for row in self._outlived if is_due(row[0])]
+            self._outlived = [row for row in self._outlived if row not in due]
+        for _, name in due:
+            with contextlib.suppress(OSError):
+                self.disk.remove(name)
