@@ -54,6 +54,7 @@ async def test_without_the_hooks_nobody_is_told() -> None:
     for interrupts in (Interrupts(None), Interrupts(kernel)):
         assert not interrupts.is_told
         with interrupts.watched() as event:
+            kernel.interrupt(kernel.number)
             assert not event.is_set()
 
 

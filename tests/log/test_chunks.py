@@ -41,6 +41,7 @@ def test_going_back_and_far_ahead() -> None:
     chunks = Chunks(file, len(data))
     for position in (2 * _MIB, 5, 3 * _MIB + 5, 2 * _MIB + 1):
         size = chunks.read(position)
+        assert size == min(_MIB, len(data) - position)
         assert chunks.data[:size] == data[position : position + size]
 
 
