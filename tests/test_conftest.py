@@ -10,14 +10,23 @@ pytest_plugins = ["pytester"]
 
 ROOT = Path(__file__).parents[1]
 
-LOGS = """
+LOGS = '''
 import logging, pytest
 from hypothesis import given, strategies
 
 def warn():
     logging.getLogger("logfs.log.loading.recovery").warning("dropped %d bytes", 7)
 
-"""
+class Lost:
+    """What only the collector of garbage finds."""
+
+    def __init__(self):
+        self.myself = self
+
+    def __del__(self):
+        warn()
+
+'''
 
 DIES_MOUNTED = """
 import pytest, subprocess, sys
@@ -80,6 +89,7 @@ def test_a_test_that_logs_what_it_declares_passes(project: pytest.Pytester, test
             "@pytest.fixture\ndef late():\n    yield\n    warn()\ndef test_it(late): pass",
             "*not declared: *dropped 7 bytes",
         ),
+        ("@pytest.mark.fuse\ndef test_it(): Lost()", "*not declared: *dropped 7 bytes"),
     ],
 )
 def test_an_undeclared_or_missing_warning_fails(
