@@ -147,7 +147,11 @@ async def test_writers_of_the_mount_go_on_meanwhile(served: Served) -> None:
 
 
 async def append_file(
-    served: Served, place: tuple[str, int | None], path: Path, form: LineForm = PLAIN
+    served: Served,
+    place: tuple[str, int | None],
+    path: Path,
+    form: LineForm = PLAIN,
+    unkeyed: int = 0,
 ) -> list[Lines]:
     """Append a file to its end; returns what became of its lines step by step."""
 
@@ -155,8 +159,9 @@ async def append_file(
         found: list[Lines] = []
         with served.daemon() as daemon, path.open("rb") as file:
             while not found or (found[-1].accepted and found[-1].refusal is None):
+                assert len(found) < 10
                 source = (file.fileno(), sum(done.accepted for done in found))
-                found.append(daemon.append_file(place, source, form))
+                found.append(daemon.append_file(place, source, form, unkeyed=unkeyed))
         return found
 
     return await run(ask)
@@ -185,9 +190,14 @@ async def test_a_file_by_its_keys(served: Served, tmp_path: Path) -> None:
     await served.ask("create", topic="many", partitions=3, config={})
     path = tmp_path / "in"
     path.write_bytes(b"".join(b"%d\tv\n" % n for n in range(30)))
-    done, _ = await append_file(served, ("many", None), path, LineForm(View.TSV))
+    done, end = await append_file(served, ("many", None), path, LineForm(View.TSV))
     assert done.records == 30
     assert [row.partition for row in done.appended] == [0, 1, 2]
+    assert end == Lines([], 0, None)
+    path.write_bytes(b"no key\n")
+    for unkeyed in (1, 4):
+        done, _ = await append_file(served, ("many", None), path, unkeyed=unkeyed)
+        assert [row.partition for row in done.appended] == [1]
 
 
 async def test_what_is_no_file(served: Served) -> None:
