@@ -66,10 +66,11 @@ clean: ## remove all that was built, the virtual environment too
 system-packages:
 	@.ci/system-packages
 
-# Java, and the jars of a broker and its tools in a cache outside this tree.
+# Java, and the jars of a broker and its tools in a cache outside this tree, its classes beside them.
 kafka: $(VENV)/.installed
 	@.ci/system-packages kafka
 	@$(PYTHON) -m tests.kafka.jars
+	@$(PYTHON) -m tests.kafka.archive
 
 # Java, and PySpark, which is half a gigabyte; matplotlib, with which one of the examples draws.
 spark: $(VENV)/.installed-spark

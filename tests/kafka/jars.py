@@ -24,7 +24,7 @@ POM = HERE / "pom.xml"
 LOG4J = HERE / "log4j2.properties"
 OLDEST_JAVA = 17
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""How Java starts quickly and stays small."""
+"""How Java starts quickly and stays small; with ``archive`` more quickly, if that is there."""
 
 
 class MissingError(Exception):
@@ -107,11 +107,26 @@ def java() -> str:
     found = shutil.which(f"{home}/bin/java" if home else "java")
     if found is None:
         raise MissingError("java is missing: run .ci/system-packages kafka")
-    shown = subprocess.run([found, "-version"], check=True, capture_output=True, text=True).stderr
+    shown = _version_of(found)
     number = re.search(r'version "(\d+)', shown)
     if number is None or int(number[1]) < OLDEST_JAVA:
         raise MissingError(f"Kafka needs Java {OLDEST_JAVA} or newer, {found} says: {shown}")
     return found
+
+
+@functools.cache
+def _version_of(path: str) -> str:
+    return subprocess.run([path, "-version"], check=True, capture_output=True, text=True).stderr
+
+
+def archive() -> Path:
+    """Return where the classes of a broker are, or will be, as Java has them in memory.
+
+    Raises:
+        MissingError: As ``java``.
+    """
+    name = f"{jars_directory()} {java()} {_version_of(java())}"
+    return cache() / f"kafka-{version()}-{hashlib.sha256(name.encode()).hexdigest()[:8]}.jsa"
 
 
 def command(
@@ -136,6 +151,8 @@ def command(
     if not jars.is_dir():
         raise MissingError(f"{jars} is missing: run make test, or python -m tests.kafka.jars")
     logging = f"-Dlog4j2.configurationFile={LOG4J}"
+    if flags == SMALL and archive().exists():
+        flags = (*SMALL, f"-XX:SharedArchiveFile={archive()}")
     machine = [f"-Xmx{heap}", *flags, logging]
     return [java(), *machine, "-cp", f"{jars}/*", main, *map(str, arguments)]
 

@@ -22,7 +22,7 @@ from tests.mounting import Mount, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fuse, pytest.mark.slow]
 
-SECONDS = 60
+SECONDS = 20
 TOPICS = {
     "grows": SMALL,
     "zstd": {**SMALL, "compression.type": "zstd"},
