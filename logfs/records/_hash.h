@@ -83,18 +83,24 @@ static inline uint64_t lf_share_of(uint64_t hash, uint64_t count) {
     return (uint64_t)(((unsigned __int128)hash * count) >> 64);
 }
 
-/* Memory of zeros, in large pages where the system has them: a table is read all over the place. */
-static inline void *lf_zeroed(size_t n) {
-    void *p;
-    if (n < LF_LARGE_PAGE) {
-        return calloc(1, n);
-    }
-    if (posix_memalign(&p, LF_LARGE_PAGE, n) != 0) {
+/* Memory of zeros of which only what is touched is taken, in large pages where the system has them:
+   a table is read all over the place. NULL if there is not so much. */
+static inline void *lf_reserve(size_t n) {
+    void *p = mmap(
+        NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) {
         return NULL;
     }
-    madvise(p, n, MADV_HUGEPAGE);
-    memset(p, 0, n);
+    if (n >= LF_LARGE_PAGE) {
+        madvise(p, n, MADV_HUGEPAGE);
+    }
     return p;
+}
+
+static inline void lf_release(void *p, size_t n) {
+    if (p != NULL) {
+        munmap(p, n);
+    }
 }
 
 static inline void lf_prefetch(const void *p) { __builtin_prefetch(p, 1); }

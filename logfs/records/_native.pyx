@@ -31,7 +31,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memchr, memcpy, strlen
+from libc.string cimport memchr, memcmp, memcpy, memset, strlen
 
 from zlib import crc32 as _crc32
 
@@ -113,6 +113,10 @@ cdef extern from "_plain.h" nogil:
         int64_t base_timestamp
         int64_t timestamp_mask
         int64_t stop_offset
+    ctypedef struct lf_decades:
+        pass
+    void lf_add_plain(
+        const lf_plain *, const uint8_t *, int64_t, int64_t, lf_decades *, lf_lens *)
     int64_t lf_text_run(const uint8_t **, const uint8_t *, int64_t *, uint8_t *, int64_t, int64_t *)
     void lf_measure_run(const uint8_t **, const uint8_t *, int64_t *, const lf_frame *, lf_lens *)
     int64_t lf_json_length(const uint8_t *, int64_t, lf_counts)
@@ -128,7 +132,8 @@ cdef extern from "_hash.h" nogil:
         uint64_t high
     lf_hash lf_hash_bytes(const uint8_t *, size_t, uint64_t, uint64_t)
     uint64_t lf_share_of(uint64_t, uint64_t)
-    void *lf_zeroed(size_t)
+    void *lf_reserve(size_t)
+    void lf_release(void *, size_t)
     void lf_prefetch(const void *)
 
 ctypedef const uint8_t *bytes_t
@@ -367,16 +372,20 @@ cdef inline int64_t rendered_length(int view, Rec *r) noexcept nogil:
     return lens.tsv if view == TSV else lens.jsonl
 
 
-cdef int measure_batch(Batch *b, int64_t stop_offset, Lens *lens) noexcept nogil:
-    """Add up the lengths of the records before stop_offset; -1 if some record does not decode."""
-    cdef Rec r
+cdef inline lf_frame frame_of(Batch *b, int64_t stop_offset) noexcept nogil:
     cdef bint is_append_time = b.attributes & LOG_APPEND_TIME
-    cdef lf_frame frame = lf_frame(
+    return lf_frame(
         b.base_offset,
         b.max_timestamp if is_append_time else b.base_timestamp,
         0 if is_append_time else -1,
         stop_offset,
     )
+
+
+cdef int measure_batch(Batch *b, int64_t stop_offset, Lens *lens) noexcept nogil:
+    """Add up the lengths of the records before stop_offset; -1 if some record does not decode."""
+    cdef Rec r
+    cdef lf_frame frame = frame_of(b, stop_offset)
     while b.left > 0:
         if b.magic == 2:
             lf_measure_run(&b.p, b.end, &b.left, &frame, lens)
@@ -603,7 +612,11 @@ include "_render.pxi"
 include "_lines.pxi"
 include "_encode.pxi"
 include "_spread.pxi"
-include "_clean.pxi"
+include "_lastbits.pxi"
+include "_offsetmap.pxi"
+include "_sieve.pxi"
+include "_rewrite.pxi"
+include "_filter.pxi"
 include "_dump.pxi"
 include "_survivors.pxi"
 include "_columns.pxi"

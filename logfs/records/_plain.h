@@ -194,13 +194,31 @@ static inline void lf_add_span(const uint8_t *p, int64_t n, const uint8_t *end, 
    {"offset":  ,"timestamp":  ,"key":  ,"value":  ,"headers":[  ]}LF */
 #define LF_JSON_FRAME 54
 
+/* What the numbers of the record before had for a length. */
+typedef struct {
+    lf_decade offsets;
+    lf_decade timestamps;
+} lf_decades;
+
+/* Adds the lengths of the renderings of a plain record, behind which the bytes go up to end. */
+static inline void lf_add_plain(
+    const lf_plain *r, const uint8_t *end, int64_t offset, int64_t timestamp,
+    lf_decades *decades, lf_lens *lens) {
+    lens->text += 1 + (r->value_n > 0 ? r->value_n : 0);
+    lens->tsv += 2;
+    lens->jsonl += LF_JSON_FRAME + lf_digits_like(offset, &decades->offsets) +
+                   lf_digits_like(timestamp, &decades->timestamps);
+    lf_add_span(r->key, r->key_n, end, lens);
+    lf_add_span(r->value, r->value_n, end, lens);
+}
+
 /* Adds up the lengths of the renderings of records as long as they are plain and lie in front of
    stop_offset. at and left move behind the last of them. */
 static inline void lf_measure_run(
     const uint8_t **at, const uint8_t *end, int64_t *left, const lf_frame *frame, lf_lens *lens) {
     const uint8_t *p = *at;
     int64_t n = *left, offset, timestamp;
-    lf_decade offsets = {0, 0, 0}, timestamps = {0, 0, 0};
+    lf_decades decades = {{0, 0, 0}, {0, 0, 0}};
     lf_lens sum = *lens;
     lf_plain r;
     while (n > 0 && end - p >= LF_PLAIN_ROOM && lf_take_plain(p, end, &r)) {
@@ -209,12 +227,7 @@ static inline void lf_measure_run(
             break;
         }
         timestamp = lf_add(frame->base_timestamp, r.timestamp_delta & frame->timestamp_mask);
-        sum.text += 1 + (r.value_n > 0 ? r.value_n : 0);
-        sum.tsv += 2;
-        sum.jsonl += LF_JSON_FRAME + lf_digits_like(offset, &offsets) +
-                     lf_digits_like(timestamp, &timestamps);
-        lf_add_span(r.key, r.key_n, end, &sum);
-        lf_add_span(r.value, r.value_n, end, &sum);
+        lf_add_plain(&r, end, offset, timestamp, &decades, &sum);
         p = r.end;
         n--;
     }

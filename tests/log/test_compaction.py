@@ -152,9 +152,21 @@ def test_what_has_not_changed_is_not_written_anew() -> None:
     log.append([r._replace(key=b"%d" % r.timestamp) for r in records(0, 60) if r.value is not None])
     log.roll()
     before = log.log.snapshot.segments
+    log.log.flush()
+    log.bench.disk.space_bytes = log.bench.disk.used_bytes
     assert log.clean().stats.bytes_written > 0
     assert log.log.snapshot.segments == before
     assert leftovers(log.bench.disk) == []
+
+
+def test_what_stands_in_front_of_the_first_change_stays() -> None:
+    log = CompactedLog({})
+    for keys in ([b"a", b"b"], [b"c"], [b"d", b"e"], [b"f", b"f"], [b"g"], [b"d"]):
+        log.append([Record(0, START_MS, key, b"of " + key, ()) for key in keys])
+    log.roll()
+    log.clean()
+    check(log)
+    assert [k.record.key for k in log.model.records] == [b"a", b"b", b"c", b"e", b"f", b"g", b"d"]
 
 
 def test_the_file_is_as_old_as_the_last_of_its_segments() -> None:

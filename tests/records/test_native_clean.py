@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes.textindex import decode_text_entry, find_gaps
-from logfs.records._native import BatchFilter, IndexBuilder, OffsetMap, find_special
+from logfs.records._native import BatchFilter, IndexBuilder, OffsetMap
 from logfs.records.batch import BatchFields, decode_header, decode_records, encode_batch
 from logfs.records.compression import Compression, decompress
 from logfs.records.record import Record
@@ -249,7 +249,6 @@ def test_transactions_are_left_to_the_caller() -> None:
     )
     log = plain + inside + marker
     table = offset_map()
-    assert find_special(log, 0, len(log)) == len(plain)
     assert table.put_batches(log, 0, len(log), 0, decompress) == len(plain)
     behind = table.put_batch(log, len(plain), len(log), 0, decompress, True)
     assert (behind, table.get(b"a"), table.latest_offset) == (len(plain + inside), 0, 1)

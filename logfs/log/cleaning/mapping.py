@@ -33,13 +33,13 @@ class Keys(NamedTuple):
 
     Attributes:
         offsets: The last offset of each; says how far that goes.
-        lasts: Of each segment, by base offset, a bit for each of its offsets: it is the last one
-            of its key (see ``BatchFilter.begin_segment``). Instead of what ``offsets`` says of
-            keys; None if that is it.
+        lasts: Of a segment, by its base offset and that of the next one, a bit for each of its
+            offsets: it is the last one of its key (see ``BatchFilter.begin_segment``). Instead of
+            what ``offsets`` says of keys, which is asked where this gives None.
     """
 
     offsets: OffsetMap
-    lasts: Callable[[int], bytes] | None = None
+    lasts: Callable[[int, int], bytes | None]
 
 
 FindKeys = Callable[[Snapshot, Dirt, CleaningTools, CleanerStats], Keys]
@@ -48,7 +48,8 @@ FindKeys = Callable[[Snapshot, Dirt, CleaningTools, CleanerStats], Keys]
 
 def find_keys(snapshot: Snapshot, dirt: Dirt, tools: CleaningTools, stats: CleanerStats) -> Keys:
     """Find what fits into the memory for keys: a ``FindKeys``."""
-    return Keys(build_map(snapshot, dirt, tools, stats))
+    offsets = build_map(snapshot, dirt, tools, stats)
+    return Keys(offsets, offsets.lasts)
 
 
 def build_map(

@@ -56,9 +56,12 @@ class Round:
 class CleanedSegment:
     """The segment that a group becomes. Make it, ``add`` the segments, then ``finish``.
 
+    As long as nothing is different from what was read, nothing is written: a segment of which all
+    stays is read only.
+
     Args:
         round_: The round.
-        first: The first segment of the group, whose base offset and positions it takes over.
+        group: Its segments; base offset and positions of the first one are taken over.
         transactions: State of the transactions, carried on from group to group.
         tools: What to work with.
     """
@@ -66,12 +69,13 @@ class CleanedSegment:
     def __init__(
         self,
         round_: Round,
-        first: Segment,
+        group: Sequence[Segment],
         transactions: CleanedTransactions,
         tools: CleaningTools,
     ) -> None:
         self._round = round_
-        self._first = first
+        self._first = first = group[0]
+        self._is_alone = len(group) == 1
         self._tools = tools
         self._transactions = transactions
         self._aborted_before = len(transactions.kept)
@@ -90,11 +94,12 @@ class CleanedSegment:
         self._indexes = (bytearray(), bytearray(), bytearray(TEXT_INDEX.header_of(self._mark)))
         self._log = self._create(FileKind.LOG)
         self._size = 0
+        self._written = 0
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything is different from what was read."""
-        return self._filter.changes > 0
+        """Whether anything is different from what was there."""
+        return not self._is_alone or self._filter.changes > 0
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
@@ -118,7 +123,7 @@ class CleanedSegment:
         text, tsv, jsonl = segment.bases.minus(self._first.bases)
         entries = segment.files().text_entries() if segment.has_gaps else None
         drops_tombstones = self._modified_ms(segment) <= round_.legacy_horizon_ms
-        lasts = round_.keys.lasts and round_.keys.lasts(segment.base_offset)
+        lasts = round_.keys.lasts(segment.base_offset, next_base)
         self._filter.begin_segment(
             segment.base_offset, text, tsv, jsonl, entries, drops_tombstones, lasts
         )
@@ -191,8 +196,22 @@ class CleanedSegment:
         data, *entries = self._filter.take()
         for index, more in zip(self._indexes, entries, strict=True):
             index.extend(more)
-        self._log.pwrite(data, self._size)
+        if self.has_changed:
+            self._write_what_was_the_same()
+            self._append(data)
         self._size += len(data)
+
+    def _write_what_was_the_same(self) -> None:
+        """Write what stands in front of the first change, as it is in the old segment."""
+        log, piece_bytes = self._first.files().log, self._tools.piece_bytes
+        while self._written < self._size:
+            size = min(piece_bytes, self._size - self._written)
+            self._tools.spend(size)
+            self._append(log.pread(size, self._written))
+
+    def _append(self, data: bytes) -> None:
+        self._log.pwrite(data, self._written)
+        self._written += len(data)
         self._tools.spend(len(data))
 
     def _entry(self) -> TableEntry:

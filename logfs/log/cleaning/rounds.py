@@ -140,10 +140,10 @@ def _clean_groups(
     )
     for group in groups:
         old = segments[group.start : group.stop]
-        cleaned = CleanedSegment(round_, old[0], transactions, tools)
+        cleaned = CleanedSegment(round_, old, transactions, tools)
         try:
             _fill(cleaned, round_.snapshot, old)
-            if len(old) == 1 and not cleaned.has_changed:
+            if not cleaned.has_changed:
                 cleaned.discard(stats)
                 continue
             entry = cleaned.finish(old[-1], stats)

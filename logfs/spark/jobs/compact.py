@@ -73,7 +73,7 @@ class SparkKeys:
         known = OffsetMap(_SMALLEST_MAP, 1, job.hash_key)
         known.pass_to(dirt.first_uncleanable - 1)
         stats.map_bytes_read += sum(segment.size_bytes for segment in segments)
-        return Keys(known, lambda base: unpack(marked.get(base), spans[base]))
+        return Keys(known, lambda base, _: unpack(marked.get(base), spans[base]))
 
     def _run(self, segments: Sequence[SegmentKeys], job: Scan) -> dict[int, bytes]:
         """Return the bits of each segment, by base offset."""
