@@ -88,9 +88,14 @@ def positions_of(log: bytes, text_index: bytes) -> list[tuple[Record, Positions]
 
 
 def clean(
-    log: bytes, round_: Round, text_index: bytes | None, interval: int = 100
+    log: bytes,
+    round_: Round,
+    text_index: bytes | None,
+    interval: int = 100,
+    *,
+    by_bits: bool = False,
 ) -> tuple[bytes, bytes, BatchFilter]:
-    """Clean a segment; its log, its text index and what the filter says."""
+    """Clean a segment by the map or by its bits; its log, its text index, what the filter says."""
     table = offset_map()
     table.put_batches(log, 0, len(log), 0, decompress)
     builder = IndexBuilder(0, interval, decompress)
@@ -103,7 +108,8 @@ def clean(
         retained=dict(round_.retained),
         decompress=decompress,
     )
-    sieve.begin_segment(0, 0, 0, 0, text_index)
+    lasts = table.lasts(0, table.latest_offset + 1) if by_bits else None
+    sieve.begin_segment(0, 0, 0, 0, text_index, False, lasts)
     assert sieve.filter_batches(log, 0, len(log)) == len(log)
     data, offset_entries, time_entries, text_entries = sieve.take()
     again = IndexBuilder(0, interval, decompress)
@@ -112,16 +118,16 @@ def clean(
     return data, text_entries, sieve
 
 
-@given(batches(), st.integers(0, 200), st.integers(0, 200))
+@given(batches(), st.integers(0, 200), st.integers(0, 200), st.booleans())
 def test_what_is_left_is_what_the_plain_rules_leave(
-    log: list[bytes], upper_bound: int, retained: int
+    log: list[bytes], upper_bound: int, retained: int, by_bits: bool
 ) -> None:
     known = Keys()
     for batch in log:
         known.put_batch(batch)
     round_ = Round(known, NOW_MS, upper_bound=upper_bound, retained={retained: 7})
     filtered = [round_.filtered(batch) for batch in log]
-    data, text_index, sieve = clean(b"".join(log), round_, None)
+    data, text_index, sieve = clean(b"".join(log), round_, None, by_bits=by_bits)
     assert data == b"".join(batch for batch, _, _ in filtered if batch is not None)
     survivors = [found for _, _, kept in filtered for found in kept]
     assert sieve.kept_lengths == lengths(survivors)
@@ -199,6 +205,47 @@ def test_the_map_knows_the_last_offset_of_many_keys(codec: Compression) -> None:
     assert {key: table.get(key) for key in known.offsets} == known.offsets
     assert table.get(b"25000") == -1
     assert table.latest_offset == 39_999
+    assert set_bits(table.lasts(0, 40_000), 0) == set(known.offsets.values())
+
+
+def set_bits(bits: bytes | None, base_offset: int) -> set[int]:
+    """The offsets whose bits are set."""
+    assert bits is not None
+    return {base_offset + n for n in range(8 * len(bits)) if bits[n // 8] >> (n % 8) & 1}
+
+
+@given(batches(), st.integers(0, 60), st.integers(0, 60))
+def test_a_bit_says_which_records_are_the_last_of_their_key(
+    log: list[bytes], start: int, base_offset: int
+) -> None:
+    table, end = offset_map(), 8 * ROOMY // 16
+    for batch in log:
+        table.put_batches(batch, 0, len(batch), start, decompress)
+    if base_offset < start:
+        assert table.lasts(base_offset, 300) is None, "not known of those in front of the start"
+        base_offset += start
+    all_keys = [b"", b"a", b"b", b"c", b"a longer key, of more than 8 bytes"]
+    lasts = {table.get(key) for key in all_keys} - {-1}
+    expected = {offset for offset in lasts if offset >= base_offset}
+    assert set_bits(table.lasts(base_offset, base_offset + 300), base_offset) == expected
+    assert table.lasts(base_offset, start + end - 8) is not None
+    assert table.lasts(base_offset, start + end + 8) is None, "not known of those so far on"
+
+
+def test_bits_are_not_asked_if_they_might_differ_from_the_map() -> None:
+    batch, backwards = batch_of(record(5, b"a")), batch_of(record(4, b"a"))
+    assert offset_map().lasts(0, 8) is None
+    table = offset_map()
+    for start, then in ((0, backwards), (6, batch_of(record(9, b"b")))):
+        table = offset_map()
+        table.put_batches(batch, 0, len(batch), 0, decompress)
+        assert table.lasts(0, 8) == b"\x20"
+        table.put_batches(then, 0, len(then), start, decompress)
+        assert table.lasts(0, 8) is None
+    merged = offset_map()
+    merged.merge(table.entries())
+    merged.put_batches(batch, 0, len(batch), 0, decompress)
+    assert merged.lasts(0, 8) is None
 
 
 @pytest.mark.parametrize(("slots", "limit"), [(10, 9), (5, 4), (2, 1)])

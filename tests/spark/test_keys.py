@@ -60,7 +60,7 @@ class Steps:
         marked = {base: mark(blobs, spans[base]) for base, blobs in by_segment.items()}
         known = OffsetMap(48, 1, bytes(16))
         known.pass_to(dirt.first_uncleanable - 1)
-        return Keys(known, lambda base: unpack(marked.get(base), spans[base]))
+        return Keys(known, lambda base, _: unpack(marked.get(base), spans[base]))
 
 
 class SharedOutLog(CompactedLog):
