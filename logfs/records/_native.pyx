@@ -4,9 +4,9 @@
 
 This file reads and renders single records; its parts, included at the end, are ``_legacy``,
 ``_search``, ``_decode``, ``_producers``, ``_index`` (IndexBuilder), ``_render`` (Renderer),
-``_lines``, ``_encode``, ``_spread``; of compaction ``_lastbits``, ``_offsetmap`` (OffsetMap),
-``_sieve``, ``_rewrite`` and ``_filter`` (BatchFilter); ``_dump`` (Dumper), ``_survivors``
-(Survivors), ``_columns`` (ColumnBuilder) and ``_rows`` (RowEncoder). The layout of a
+``_lines``, ``_encode``, ``_spread``; of compaction ``_lastbits``, ``_keytable``, ``_offsetmap``
+(OffsetMap), ``_sieve``, ``_rewrite`` and ``_filter`` (BatchFilter); ``_dump`` (Dumper),
+``_survivors`` (Survivors), ``_columns`` (ColumnBuilder) and ``_rows`` (RowEncoder). The layout of a
 batch stands in ``logfs.records.batch``, that of a message of formats v0 and v1, which every reader here takes for a batch, in ``logfs.records.legacy``.
 
 Renderings of one record, each ended by one LF:
@@ -614,6 +614,7 @@ include "_lines.pxi"
 include "_encode.pxi"
 include "_spread.pxi"
 include "_lastbits.pxi"
+include "_keytable.pxi"
 include "_offsetmap.pxi"
 include "_sieve.pxi"
 include "_rewrite.pxi"

@@ -2,13 +2,7 @@
 
 cdef enum:
     GROUP = 32              # records whose slots are fetched together
-    FIRST_SLOTS = 8192
     MAP_FULL = 1
-
-cdef struct Slot:
-    lf_hash hash
-    int64_t behind          # the offset + 1; 0 is an empty slot
-
 
 cdef inline int next_key(Batch *b, Span *key, int64_t *offset) noexcept nogil:
     """Take the next record for its key; -1 if its bytes do not decode."""
@@ -32,9 +26,7 @@ cdef inline int next_key(Batch *b, Span *key, int64_t *offset) noexcept nogil:
 cdef class OffsetMap:
     """The last offset of each key: a hash table of 24 bytes a slot, filled to a limit.
 
-    Keys are known by a hash of 128 bits, keyed so that nobody can make two of them meet. The table
-    begins small, since a small one stays in the caches and memory that was never touched is dear;
-    it is ordered by the hash, so that it grows where it stands, from its end to its begin.
+    Keys are known by a hash of 128 bits, keyed so that nobody can make two of them meet.
 
     Beside it is a bit for each offset, set for the last record of a key: who goes through the log a
     second time asks that (``lasts``) and needs neither hash nor table.
@@ -56,105 +48,33 @@ cdef class OffsetMap:
     Source: Kafka SkimpyOffsetMap, Cleaner.buildOffsetMapForSegment.
     """
 
-    cdef readonly int64_t limit
-    cdef readonly int64_t size
     cdef readonly bint is_full
     cdef readonly int64_t latest_offset
     cdef readonly int64_t records_read
     cdef readonly int64_t bytes_read
-    cdef Slot *slots            # room for most_slots
-    cdef uint64_t slot_count
-    cdef uint64_t most_slots
-    cdef int64_t room           # keys that fit before the table grows, or that it takes at all
-    cdef uint64_t k0
-    cdef uint64_t k1
+    cdef _KeyTable table
     cdef _LastBits bits
     cdef bint has_bits          # they say what the table says
 
     def __init__(self, int64_t memory_bytes, double load_factor, bytes key):
-        cdef int64_t count = memory_bytes // <int64_t>sizeof(Slot)
-        if len(key) != 16:
-            raise ValueError(f"a key of {len(key)} bytes, expected 16")
-        self.limit = <int64_t>(count * load_factor)
-        if self.limit < 1 or load_factor > 1:
-            raise ValueError(f"{memory_bytes} bytes filled to {load_factor} hold no key")
-        self.most_slots = count + 1         # one is always empty: there every search ends
-        self.k0 = <uint64_t>lf_get64(<bytes_t>PyBytes_AS_STRING(key))
-        self.k1 = <uint64_t>lf_get64(<bytes_t>PyBytes_AS_STRING(key) + 8)
-        self.latest_offset = -1
+        self.table = _KeyTable(memory_bytes, load_factor, key)
         self.bits = _LastBits(memory_bytes // 2)
         self.has_bits = True
-        self.slots = <Slot *>lf_reserve(self.most_slots * sizeof(Slot))
-        if self.slots == NULL or not self.grow():
-            raise MemoryError
+        self.latest_offset = -1
 
-    def __dealloc__(self):
-        lf_release(self.slots, self.most_slots * sizeof(Slot))
+    @property
+    def limit(self):
+        return self.table.limit
 
-    cdef bint grow(self) noexcept nogil:
-        """Go on with a larger table, the first time with one at all; False without memory.
-
-        From the end on entries move up, where nothing is left to be moved. The few that would not,
-        those that had to stand far behind where they belong and those that go round the end, wait
-        aside.
-        """
-        cdef uint64_t i = self.slot_count
-        cdef uint64_t count = max(<uint64_t>FIRST_SLOTS, i + i // 2)
-        cdef Slot *end
-        cdef Slot *slot
-        cdef Slot *aside = NULL
-        cdef Slot *larger
-        cdef Slot moved
-        cdef size_t waiting = 0
-        if count > self.most_slots - self.most_slots // 4:
-            count = self.most_slots
-        self.slot_count = count
-        self.room = self.limit if count == self.most_slots else <int64_t>(count - count // 4)
-        end = self.slots + count
-        while i > 0:
-            i -= 1
-            moved = self.slots[i]
-            if moved.behind == 0:
-                continue
-            self.slots[i].behind = 0
-            slot = self.home(moved.hash)
-            if slot >= self.slots + i:
-                while slot < end and slot.behind:
-                    slot += 1
-                if slot < end:
-                    slot[0] = moved
-                    continue
-            if waiting & (waiting - 1) == 0:
-                larger = <Slot *>realloc(aside, max(2 * waiting, <size_t>1) * sizeof(Slot))
-                if larger == NULL:
-                    free(aside)
-                    return False
-                aside = larger
-            aside[waiting] = moved
-            waiting += 1
-        while waiting > 0:
-            waiting -= 1
-            self.find(aside[waiting].hash)[0] = aside[waiting]
-        free(aside)
-        return True
-
-    cdef inline Slot *home(self, lf_hash hash) noexcept nogil:
-        return self.slots + lf_share_of(hash.low, self.slot_count)
-
-    cdef inline Slot *find(self, lf_hash hash) noexcept nogil:
-        """The slot of a key: its own, or the empty one where it belongs."""
-        cdef Slot *slot = self.home(hash)
-        while slot.behind and not (slot.hash.low == hash.low and slot.hash.high == hash.high):
-            slot += 1
-            if slot == self.slots + self.slot_count:
-                slot = self.slots
-        return slot
+    @property
+    def size(self):
+        return self.table.size
 
     cdef inline void put(self, lf_hash hash, int64_t offset) noexcept nogil:
-        cdef Slot *slot = self.find(hash)
+        cdef Slot *slot = self.table.find(hash)
         if slot.behind == 0:
             slot.hash = hash
-            self.size += 1
+            self.table.size += 1
         else:
             self.bits.put(slot.behind - 1, 0)
         self.bits.put(offset, 1)
@@ -175,15 +95,15 @@ cdef class OffsetMap:
                 self.records_read += 1
                 if key.n < 0 or offsets[n] < start_offset:
                     continue
-                hashes[n] = lf_hash_bytes(key.p, key.n, self.k0, self.k1)
-                lf_prefetch(self.home(hashes[n]))
+                hashes[n] = self.table.hash_of(key.p, key.n)
+                lf_prefetch(self.table.home(hashes[n]))
                 n += 1
             for i in range(n):
-                if self.size >= self.room:
-                    if self.size >= self.limit:
+                if self.table.size >= self.table.room:
+                    if self.table.size >= self.table.limit:
                         self.is_full = True
                         return MAP_FULL
-                    if not self.grow():
+                    if not self.table.grow():
                         return NO_MEMORY
                 self.put(hashes[i], offsets[i])
         return -1 if has_trailing_bytes(b) else 0
@@ -280,13 +200,14 @@ cdef class OffsetMap:
         Three integers of 64 bits in this machine's order: the half of the hash by which they are
         ordered, the other half, and the last offset + 1.
         """
-        cdef bytes found = PyBytes_FromStringAndSize(NULL, self.size * <Py_ssize_t>sizeof(Slot))
+        cdef _KeyTable table = self.table
+        cdef bytes found = PyBytes_FromStringAndSize(NULL, table.size * <Py_ssize_t>sizeof(Slot))
         cdef Slot *out = <Slot *>PyBytes_AS_STRING(found)
         cdef uint64_t i
         with nogil:
-            for i in range(self.slot_count):
-                if self.slots[i].behind:
-                    out[0] = self.slots[i]
+            for i in range(table.slot_count):
+                if table.slots[i].behind:
+                    out[0] = table.slots[i]
                     out += 1
         return found
 
@@ -299,6 +220,7 @@ cdef class OffsetMap:
         Raises:
             ValueError: They do not fit into the map, or are none.
         """
+        cdef _KeyTable table = self.table
         cdef _View view = _View(entries, False)
         cdef Py_ssize_t count = view.n // <Py_ssize_t>sizeof(Slot)
         cdef Slot *found
@@ -308,20 +230,20 @@ cdef class OffsetMap:
         if view.n % <Py_ssize_t>sizeof(Slot):
             raise ValueError(f"{view.n} bytes, expected a multiple of {sizeof(Slot)}")
         self.has_bits = False
-        while self.size + count > self.room and self.slot_count < self.most_slots:
-            if not self.grow():
+        while table.size + count > table.room and table.slot_count < table.most_slots:
+            if not table.grow():
                 raise MemoryError
         for i in range(count):
             memcpy(&entry, p + i * <Py_ssize_t>sizeof(Slot), sizeof(Slot))
-            found = self.find(entry.hash)
+            found = table.find(entry.hash)
             if found.behind == 0:
-                if self.size >= self.room:
-                    raise ValueError(f"more than {self.limit} keys")
+                if table.size >= table.room:
+                    raise ValueError(f"more than {table.limit} keys")
                 found.hash = entry.hash
-                self.size += 1
+                table.size += 1
             found.behind = max(found.behind, entry.behind)
 
     def get(self, bytes key):
         """Return the last offset of a key, -1 if it is not in the map."""
         cdef bytes_t p = <bytes_t>PyBytes_AS_STRING(key)
-        return self.find(lf_hash_bytes(p, len(key), self.k0, self.k1)).behind - 1
+        return self.table.find(self.table.hash_of(p, len(key))).behind - 1

@@ -149,8 +149,8 @@ cdef class _Sieve:
                 if not self.place(b, &frame, &decades, is_control, placed, &key):
                     return DAMAGED
                 if needs_hash and placed.has_key:
-                    placed.hash = lf_hash_bytes(key.p, key.n, self.map.k0, self.map.k1)
-                    lf_prefetch(self.map.home(placed.hash))
+                    placed.hash = self.map.table.hash_of(key.p, key.n)
+                    lf_prefetch(self.map.table.home(placed.hash))
             for i in range(n):
                 placed = &group[i]
                 self.keeps[number] = 0
@@ -210,7 +210,7 @@ cdef class _Sieve:
         if self.lasts_count:
             if not self.is_last(placed.offset - self.old_base_offset):
                 return False
-        elif placed.offset < self.map.find(placed.hash).behind - 1:
+        elif placed.offset < self.map.table.find(placed.hash).behind - 1:
             return False
         return placed.has_value or not drop_tombstones
 
