@@ -37,7 +37,11 @@ def helping(bench: Bench) -> Iterator[Row]:
 
 
 def printing(bench: Bench) -> Iterator[Row]:
-    """``logfs cat`` of a directory without a daemon; the log is in the page cache."""
+    """``logfs cat`` of a directory without a daemon; the log is in the page cache.
+
+    A plain cat into /dev/null, which takes bytes without looking at them, is done with 1 GB in
+    0.1 to 0.15 s; the start of Python with what it imports takes 0.12 s, however much is printed.
+    """
     _compile()
     source, size = _source(bench)
     data = bench.directory / "data"

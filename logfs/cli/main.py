@@ -1,5 +1,6 @@
 """The entry point: which commands there are, and where every error ends."""
 
+import atexit
 import gc
 import importlib
 import logging
@@ -116,6 +117,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     gc.set_threshold(_GC_THRESHOLD)
     if arguments is None:
+        # Nor is anything worth looking for at the end of the process: a seventh of a short command.
+        atexit.register(gc.freeze)
         streams.prepare()
     logs.show_warnings()
     session = Session()
