@@ -4,6 +4,7 @@ The numbers by which the kernel calls open files and directories are given out h
 """
 
 import os
+from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 import trio
@@ -209,15 +210,27 @@ class OpenFile:
         else:
             node.stays_cached = True
 
-    def read_ahead(self, kernel: Kernel, number: int, windows: Windows) -> None:
-        """Have small reads answered ahead: of a log that nobody else cuts, by who does not wait."""
+    def read_ahead(
+        self, kernel: Kernel, number: int, windows: Windows, note: Callable[[], None]
+    ) -> None:
+        """Have small reads answered ahead: of a log that nobody else cuts, by who does not wait.
+
+        Args:
+            kernel: Answers them.
+            number: Of this file.
+            windows: For what is ahead.
+            note: Called when reads have been answered so.
+        """
+
+        def given(size: int) -> None:
+            self.partition.log.counters.bytes_out += size
+            if size:
+                note()
+
         if isinstance(self.node, FollowNode) or isinstance(self.log, FollowedLog):
             return
         if isinstance(self.reader, GrowingFile):
-            self.ahead = ReadAhead(kernel, number, self.reader, self._note_given, windows)
-
-    def _note_given(self, size: int) -> None:
-        self.partition.log.counters.bytes_out += size
+            self.ahead = ReadAhead(kernel, number, self.reader, given, windows)
 
     def append(self, data: bytes, now_ms: int) -> int:
         """Append lines; see ``LineWriter.write``."""

@@ -280,6 +280,7 @@ async def _serve(
         nursery.start_soon(_stop_on_signal, operations, supervisor)
         nursery.start_soon(operations.upkeep.run)
         nursery.start_soon(operations.followers.waker.run)
+        nursery.start_soon(operations.awake.run)
         nursery.start_soon(supervisor.beat)
         nursery.start_soon(_announce, operations, store, point, supervisor)
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)

@@ -24,6 +24,7 @@ from pyfuse3 import (
 
 from logfs.errors import LogfsError, ReadOnlyError
 from logfs.fs.answers import Requests, answered
+from logfs.fs.awake import Awake
 from logfs.fs.changes import Changes
 from logfs.fs.errnos import (
     IsADirectoryNodeError,
@@ -93,8 +94,13 @@ class Operations(Refusals):
         self.waiting = Waiting()
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
         tree.meta_of_mount = lambda: {"sealed_files": self.passthrough.describe()}
+        self.awake = Awake(wanted=options.keep_awake)
+        self.hooks = hooks
         self.files = OpenFiles(
-            store, tree, self.upkeep, self.passthrough, clock, syncs=options.sync, hooks=hooks
+            *(store, tree, self.upkeep, self.passthrough, clock),
+            syncs=options.sync,
+            hooks=hooks,
+            note_ahead=self.awake.note,
         )
 
     # Names and attributes

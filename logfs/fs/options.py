@@ -15,6 +15,8 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
                        socket; also whether the mount answers, under /healthz
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
                        also where the kernel could read them itself (Linux 6.9, CAP_SYS_ADMIN)
+    keep_awake         while programs read growing names in small pieces, no processor sleeps: twice
+                       as fast in many virtual machines, and more power (needs root)
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
     config=FILE        more of these from a file, as --config-file; what stands here counts more
@@ -61,6 +63,7 @@ _REFUSED = {
 _FLAGS = {
     "allow_other": "allow_other",
     "create": "create",
+    "keep_awake": "keep_awake",
     "no_passthrough": "no_passthrough",
     "ro": "read_only",
     "sync": "sync",
@@ -77,6 +80,7 @@ class MountOptions:
         gid: Group by default; None for that of whoever runs the daemon.
         umask: Bits missing in the modes by default; None for 022.
         create: ``>>`` on a missing partition makes it.
+        keep_awake: No processor sleeps while small reads are answered.
         no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
@@ -96,6 +100,7 @@ class MountOptions:
     gid: int | None = None
     umask: int | None = None
     create: bool = False
+    keep_awake: bool = False
     no_passthrough: bool = False
     read_only: bool = False
     sync: bool = False

@@ -6,6 +6,7 @@ its answer is good until the next await.
 """
 
 import logging
+from collections.abc import Callable
 
 import trio
 
@@ -50,6 +51,7 @@ class OpenFiles:
         clock: The clocks.
         syncs: Every write is to be durable when it returns (mount option ``sync``).
         hooks: What answers reads without Python; None if nothing does.
+        note_ahead: Called when reads have been answered so.
 
     Attributes:
         flushes: The flushes that are under way.
@@ -65,12 +67,14 @@ class OpenFiles:
         *,
         syncs: bool,
         hooks: Hooks | None = None,
+        note_ahead: Callable[[], None] = lambda: None,
     ) -> None:
         self._store = store
         self._tree = tree
         self._upkeep = upkeep
         self._passthrough = passthrough
         self._hooks = hooks
+        self._note_ahead = note_ahead
         self._clock = clock
         self._now_ms = clock.now_ms
         self._monotonic_s = clock.monotonic_s
@@ -119,7 +123,7 @@ class OpenFiles:
         file.pass_through(self._passthrough)
         number = self._files.add(file)
         if self._hooks is not None and self._hooks.is_active:
-            file.read_ahead(self._hooks, number, self._windows)
+            file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
         return number, file
 
     async def read(self, number: int, offset: int, size: int) -> bytes | bytearray | memoryview:

@@ -14,7 +14,7 @@ def test_nothing_given() -> None:
 def test_every_option() -> None:
     options = parse_options(
         [
-            "allow_other,create,ro",
+            "allow_other,create,keep_awake,ro",
             "sync,uid=33,gid=44,umask=077,fsname=logs,nosuid,noatime",
             "isolation.level=read_committed",
         ]
@@ -22,6 +22,7 @@ def test_every_option() -> None:
     assert options == MountOptions(
         allow_other=True,
         create=True,
+        keep_awake=True,
         read_only=True,
         sync=True,
         isolation_level=IsolationLevel.READ_COMMITTED,

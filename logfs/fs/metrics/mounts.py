@@ -5,7 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from logfs.fs.metrics.family import Family, Row, gauge
+from logfs.fs.metrics.family import Family, Row, counter, gauge
 from logfs.fs.operations import Operations
 from logfs.log.cleaning.metrics import CleanerMetrics
 from logfs.log.store import LogStore
@@ -62,14 +62,23 @@ _OF_MANAGER = frozenset({
 
 def of_requests(operations: Operations) -> Iterator[Family]:
     """Yield what the kernel asked, and what it was answered."""
-    requests = operations.requests
-    rows = [Row((name,), count) for name, count in sorted(requests.done.copy().items())]
+    requests, hooks = operations.requests, operations.hooks
+    done = requests.done.copy()
+    ahead = hooks.ahead_reads if hooks is not None else 0
+    if ahead:
+        done["read"] += ahead
+    rows = [Row((name,), count) for name, count in sorted(done.items())]
     yield Family(
         "logfs_requests_total",
         "counter",
         "Requests of the kernel that were answered with what they asked for.",
         ("operation",),
         rows,
+    )
+    yield counter(
+        "logfs_reads_ahead_total",
+        "Reads among those that the C library answered from bytes rendered ahead.",
+        ahead,
     )
     failed = sorted(requests.failed.copy().items())
     yield Family(

@@ -108,8 +108,9 @@ static struct {
 } next_open;         /* see logfs_pass_through; id 0: none */
 static int patch_id; /* the number for the reply that is being sent, where bytes are changed */
 
-/* How long to look for the next request without sleeping, then asleep; and how long in all. */
-#define AWAKE_NS 15000
+/* How long to look for the next request without sleeping, longer than the reader's processor takes
+   to wake up; then asleep; and how long in all. */
+#define AWAKE_NS 50000
 #define PATIENCE_NS 200000
 #define LONGEST_NS 1000000
 

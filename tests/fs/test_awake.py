@@ -1,0 +1,87 @@
+"""Processors are kept awake while small reads are answered, and not longer."""
+
+import os
+import struct
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from logfs.fs.awake import DEVICE, HOLD_S, Awake
+from tests.fs.mounting import Mounted
+from tests.mounting import wait_until
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Path:
+    path = tmp_path / "device"
+    path.touch()
+    return path
+
+
+async def test_they_are_awake_as_long_as_reads_come(
+    device: Path, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    awake = Awake(wanted=True, device=device)
+    nursery.start_soon(awake.run)
+    for _ in range(2):
+        await trio.sleep(1)
+        assert not awake.is_held
+        for _ in range(10):
+            awake.note()
+            await trio.sleep(HOLD_S / 2)
+            assert awake.is_held
+        await trio.sleep(2 * HOLD_S)
+        assert not awake.is_held
+    assert _text(device) == struct.pack("i", 0)
+
+
+async def test_they_sleep_if_nobody_asked_for_it(
+    device: Path, nursery: trio.Nursery, autojump_clock: MockClock
+) -> None:
+    awake = Awake(wanted=False, device=device)
+    nursery.start_soon(awake.run)
+    awake.note()
+    await trio.sleep(HOLD_S / 2)
+    assert not awake.is_held
+    assert _text(device) == b""
+
+
+@pytest.mark.expect_log("mount option keep_awake has no effect: ")
+async def test_where_it_is_not_allowed_the_log_says_so_once(
+    tmp_path: Path,
+    nursery: trio.Nursery,
+    autojump_clock: MockClock,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    awake = Awake(wanted=True, device=tmp_path / "missing")
+    nursery.start_soon(awake.run)
+    for _ in range(3):
+        awake.note()
+        await trio.sleep(1)
+        assert not awake.is_held
+    assert len(caplog.records) == 1
+
+
+@pytest.mark.fuse
+def test_the_daemon_holds_the_device_while_a_program_reads(mounted: Mounted) -> None:
+    assert DEVICE.exists(), "the kernel was built without PM QoS"
+    mounted.end()
+    mounted.options = ("keep_awake",)
+    mounted.start()
+    mounted.shell("mkdir orders; yes | head -c 3000000 >> orders/0")
+    assert not _holds(mounted)
+    with (mounted.point / "orders/0").open("rb", buffering=0) as file:
+        were_awake = sum(_holds(mounted) for _ in iter(lambda: file.read(4096), b""))
+        assert were_awake
+        wait_until(lambda: not _holds(mounted), "they may sleep")
+
+
+def _text(device: Path) -> bytes:
+    return device.read_bytes()
+
+
+def _holds(mounted: Mounted) -> bool:
+    folder = Path(f"/proc/{mounted.pid}/fd")
+    return any(os.readlink(link) == str(DEVICE) for link in folder.iterdir() if link.is_symlink())
