@@ -20,7 +20,7 @@ import trio
 logger = logging.getLogger(__name__)
 
 DEVICE = Path("/dev/cpu_dma_latency")
-HOLD_S = 0.1
+HOLD_S = 0.02
 """How long after the last of such reads."""
 _MICROSECONDS = struct.Struct("=i")
 _NOT_AT_ALL = _MICROSECONDS.pack(0)

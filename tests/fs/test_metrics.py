@@ -199,9 +199,15 @@ def test_requests_and_the_machine_are_counted(mount: Mount) -> None:
 
 def test_open_files_are_counted_while_they_are_open(mount: Mount) -> None:
     with (mount.point / "orders" / "0").open("rb"), (mount.point / "orders" / "0").open("ab"):
-        found = scrape(mount)
-    assert found.value("logfs_open_files", mode="read") == 1
-    assert found.value("logfs_open_files", mode="append") == 1
+        wait_until(lambda: _open_files(mount) == (1, 1), "what is open is counted anew")
+    wait_until(lambda: _open_files(mount) == (0, 0), "what was open is counted no more")
+
+
+def _open_files(mount: Mount) -> tuple[float, float]:
+    found = scrape(mount)
+    modes = ("read", "append")
+    read, append = (found.value("logfs_open_files", mode=mode) for mode in modes)
+    return read, append
 
 
 def test_the_same_facts_are_in_meta(mount: Mount) -> None:
