@@ -111,9 +111,14 @@ class _Reading(Waiter):
             return None
         return self._read_now(self._file, self._offset, self._size)
 
-    def note_answered(self) -> None:
-        """Note that nothing is left to do."""
+    def note_answered(self, size: int) -> None:
+        """Note that nothing is left to do: it got so many bytes."""
         self.is_answered = True
+        self._file.partition.log.counters.bytes_out += size
+
+    def put_back(self) -> None:
+        """Take back what ``find`` returned: the handler reads it again."""
+        _reader_of(self._file).unread()
 
     async def wait(self, limit_s: float) -> None:
         """Wait until it is woken, or for so many seconds."""
@@ -229,7 +234,6 @@ class Followers:
                 return data
             if file.never_waits:
                 raise NothingYetError("no record has come yet")
-            reader.rest()
             await self._wait(reading, reader.is_over_at_ms())
         return memoryview(b"")
 

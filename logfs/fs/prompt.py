@@ -41,8 +41,11 @@ class Waiting(Protocol):
     def find(self) -> memoryview | None:
         """Return what it is to be answered, good until anything else runs; None: not so."""
 
-    def note_answered(self) -> None:
-        """Note that it has been answered, so that its handler need not do it."""
+    def note_answered(self, size: int) -> None:
+        """Note that it got so many bytes, so that its handler need not answer it."""
+
+    def put_back(self) -> None:
+        """Take back what ``find`` returned: it could not be sent."""
 
 
 class Prompt:
@@ -75,7 +78,11 @@ class Prompt:
         for request, waiting in due:
             try:
                 data = waiting.find()
-                if data is not None and self._kernel and self._kernel.reply(request, data):
-                    waiting.note_answered()
+                if data is None or self._kernel is None:
+                    continue
+                if self._kernel.reply(request, data):
+                    waiting.note_answered(len(data))
+                else:
+                    waiting.put_back()
             except Exception:  # nobody above could take it
                 logger.exception("a bug in logfs: a read is left to its handler")

@@ -177,7 +177,6 @@ class OpenFiles:
             return None  # which is looked into where there is time for it
         if not got or reader.would_block:
             return None
-        file.partition.log.counters.bytes_out += got
         return self._buffer[:got]
 
     async def _is_changing(self, file: OpenFile) -> bool:

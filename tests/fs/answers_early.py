@@ -29,7 +29,11 @@ class _Read:
     def find(self) -> memoryview | None:
         return memoryview(bytearray(self.text))
 
-    def note_answered(self) -> None:
+    def note_answered(self, size: int) -> None:
+        assert size == len(self.text)
+        self.woken.set()
+
+    def put_back(self) -> None:
         self.woken.set()
 
 

@@ -13,6 +13,7 @@ import trio
 from logfs.fs.interrupts import Interrupts
 from logfs.fs.prompt import Prompt
 from logfs.fs.waking import AT_ONCE
+from logfs.log.cleaning.trimming import trim
 from tests.fs.test_followers import Reads, Signals
 from tests.fs.world import APPEND, World
 from tests.mounting import PATIENCE_S, environment, is_mounted, take_away, wait_until
@@ -103,6 +104,22 @@ async def test_what_the_kernel_does_not_take_is_left_to_the_handler(
     await orders.write(writer, b"one\n")
     kernel.send_reply()
     assert await reads.answered() == {handle.number: b"one\n"}
+
+
+@pytest.mark.expect_log("fell behind retention")
+async def test_nobody_gets_a_record_again_because_the_kernel_did_not_take_the_next(
+    orders: World, reads: Reads, kernel: FakeKernel
+) -> None:
+    """Behind a hole, where what a program has counted is less than its position."""
+    kernel.is_full = True
+    writer, handle = await orders.open("orders/0", APPEND), await orders.open("orders/0.follow")
+    await orders.write(writer, b"zero\none\ntwo\n")
+    trim(orders.store.partition("orders", 0), 2, orders.clock.now_ms)
+    assert await orders.read(handle, 0) == b"two\n"
+    await reads.begin(handle, 4)
+    await orders.write(writer, b"three\n")
+    kernel.send_reply()
+    assert await reads.answered() == {handle.number: b"three\n"}
 
 
 async def test_a_handler_that_has_run_is_not_answered_for(

@@ -74,6 +74,7 @@ class GrowingFile(_RenderedFile):
         self._limit = limit
         self._next_offset = 0
         self._position = start
+        self._before = (0, start)
         self._seen_start = log.snapshot.start.positions[view]
 
     def end(self) -> int:
@@ -119,10 +120,6 @@ class GrowingFile(_RenderedFile):
         except WouldBlockError:
             return True
 
-    def rest(self) -> None:
-        """Let go of a large buffer: the next read may be a long time coming."""
-        self._reader.rest()
-
     def read_into(self, out: memoryview, offset: int) -> int:
         """Read as the rule above says.
 
@@ -149,10 +146,15 @@ class GrowingFile(_RenderedFile):
             self.would_block = True
             return 0
         if not self.would_block:
+            self._before = self._next_offset, self._position
             self._next_offset, self._position = offset + done, position
             if not done:
-                self.rest()
+                self._reader.rest()  # the next read may be a long time coming
         return done
+
+    def unread(self) -> None:
+        """Take the last read back: nobody has got what it returned."""
+        self._next_offset, self._position = self._before
 
     def begin_anew(self) -> None:
         """Take the next read as one after a seek, wherever it begins."""
