@@ -1,4 +1,4 @@
-"""Processes that are killed with ``kill -9`` in front of one of their writes to a log.
+"""Processes that are killed with ``kill -9`` in front of, or behind, one of their writes to a log.
 
 A program of the tests dies of itself; any other Python program by a ``sitecustomize`` in front of
 its path: ``Mount(..., variables=dying_variables(directory))``.
@@ -13,7 +13,7 @@ from logfs.disk.posixfile import PosixFile
 from logfs.disk.vfs import ReadableBuffer
 
 WRITES = 3
-"""In front of which write to a log it happens."""
+"""At which write to a log it happens."""
 
 
 def die_once(marker: Path, victim: int = 0) -> None:
@@ -23,26 +23,29 @@ def die_once(marker: Path, victim: int = 0) -> None:
         os.kill(victim or os.getpid(), signal.SIGKILL)
 
 
-def die_while_writing(die: Callable[[], None]) -> None:
-    """Have this process die in front of a write to a log."""
+def die_while_writing(die: Callable[[], None], *, is_behind: bool = False) -> None:
+    """Have this process die in front of a write to a log, or behind it."""
     pwrite, seen = PosixFile.pwrite, 0
 
     def dying(self: PosixFile, data: ReadableBuffer, position: int) -> None:
         nonlocal seen
         seen += self._path.endswith(".log")
+        if is_behind:
+            pwrite(self, data, position)
         if seen == WRITES:
             die()
-        pwrite(self, data, position)
+        if not is_behind:
+            pwrite(self, data, position)
 
     PosixFile.pwrite = dying  # type: ignore[method-assign]
 
 
-def dying_variables(directory: Path, marker: Path) -> dict[str, str]:
+def dying_variables(directory: Path, marker: Path, *, is_behind: bool = False) -> dict[str, str]:
     """Return variables that have any Python program die so, once; a directory is filled for it."""
     directory.mkdir()
     (directory / "sitecustomize.py").write_text(
         "from pathlib import Path\n"
         "from tests.dying import die_once, die_while_writing\n"
-        f"die_while_writing(lambda: die_once(Path({str(marker)!r})))\n"
+        f"die_while_writing(lambda: die_once(Path({str(marker)!r})), is_behind={is_behind})\n"
     )
     return {"PYTHONPATH": f"{directory}:{Path(__file__).parents[1]}"}

@@ -107,12 +107,15 @@ def test_many_writers(mounted: Mounted) -> None:
         assert mine == [b"%d" % line for line in range(200)]
 
 
-def test_thousands_of_partitions_are_listed(mounted: Mounted) -> None:
-    mounted.shell("mkdir orders; touch orders/1499")
-    assert sorted(map(int, os.listdir(mounted.point / "orders"))) == list(range(1500))
-    assert mounted.shell("ls -l orders | wc -l; find . -type f | wc -l; ls .segments | wc -l") == (
-        "1501\n1500\n1500\n"
-    )
+def test_a_thousand_partitions_are_listed(mounted: Mounted) -> None:
+    """More than a process may have files open, as a rule, and than fit into one reply."""
+    mounted.shell("mkdir orders")
+    for last in range(99, 1100, 100):  # each takes its time on a disk that is busy
+        mounted.shell(f"touch orders/{last}")
+    assert sorted(map(int, os.listdir(mounted.point / "orders"))) == list(range(1100))
+    for program in ("ls orders", "find . -type f", "ls .segments"):
+        assert mounted.shell(f"{program} | wc -l") == "1100\n"
+    assert len(mounted.shell("ls -l orders").splitlines()) == 1101
     with os.scandir(mounted.point / "orders") as entries:
         assert all(entry.is_file() for entry in entries)
 

@@ -9,7 +9,8 @@ import pytest
 import logfs
 from logfs.client import Daemon
 from logfs.errors import ControlError, ReadOnlyError
-from tests.mounting import Mount, wait_until
+from tests.dying import WRITES, dying_variables
+from tests.mounting import Mount
 
 pytestmark = pytest.mark.fuse
 
@@ -84,28 +85,23 @@ def test_a_daemon_that_was_restarted_is_found_again(mount: Mount) -> None:
     assert (mount.point / "orders" / "0").read_bytes() == b"one\ntwo\nthree\nfour\n"
 
 
-def test_what_a_daemon_did_not_answer_is_written_once(mount: Mount) -> None:
-    with logfs.open(mount.data / "orders" / "0") as orders:
-        producer = orders.producer(1)
-        producer.append_many([b"one"])
-        # Killed while it is asked: whether it has done it nobody knows.
-        asked = threading.Thread(target=lambda: append_until_it_fails(producer))
-        asked.start()
-        wait_until(lambda: orders.end_offset > 5, "something was written")
-        mount.crash()
-        asked.join()
-        sequence = producer.sequence
-        producer.append_many([b"%d" % sequence])
-        written = values(orders.read())
-    assert written == [b"one", *[b"%d" % n for n in range(1, sequence + 1)]]
-
-
-def append_until_it_fails(producer: logfs.Producer) -> None:
-    try:
-        while True:
-            producer.append_many([b"%d" % producer.sequence])
-    except ControlError:
-        pass
+@pytest.mark.parametrize("is_done", [False, True])
+def test_what_a_daemon_did_not_answer_is_written_once(tmp_path: Path, is_done: bool) -> None:
+    """It dies in front of the write, or behind it; who has asked cannot know."""
+    died = tmp_path / "died"
+    variables = dying_variables(tmp_path / "path", died, is_behind=is_done)
+    with Mount(tmp_path / "data", tmp_path / "mnt", variables=variables) as mount:
+        (mount.point / "orders").mkdir()
+        with logfs.open(mount.data / "orders" / "0") as orders:
+            producer = orders.producer(1)
+            for n in range(WRITES - 1):
+                producer.append_many([b"%d" % n])
+            with pytest.raises(ControlError, match="may be done or not"):
+                producer.append_many([b"last"])
+            assert died.exists()
+            mount.crash()
+            assert producer.append_many([b"last"]).is_duplicate == is_done
+            assert values(orders.read()) == [b"%d" % n for n in range(WRITES - 1)] + [b"last"]
 
 
 def test_what_is_shown_by_default_is_what_the_mount_shows(tmp_path: Path) -> None:
