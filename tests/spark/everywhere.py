@@ -2,7 +2,7 @@
 
     python -m tests.spark.everywhere WHERE DATA CHECKPOINT
 
-WHERE is a master, or ``connect``, a Spark Connect server of its own. The topic ``in`` is read, as a
+WHERE is a master, or ``sc://HOST:PORT``, a Spark Connect server. The topic ``in`` is read, as a
 table and as a stream; both are written to the topic ``out``. Prints as JSON what was found.
 """
 
@@ -15,18 +15,21 @@ def main(where: str, data: str, checkpoint: str) -> None:
     """Do it all, in order."""
     from pyspark.sql import SparkSession
 
-    builder = SparkSession.builder
-    builder = builder.remote("local[2]") if where == "connect" else builder.master(where)
-    spark = (
-        builder.config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
-    found: dict[str, Any] = {"driver": _lacking()}
-    if where != "connect":
+    is_remote = where.startswith("sc://")
+    if is_remote:
+        spark = SparkSession.builder.remote(where).getOrCreate()
+    else:
+        spark = (
+            SparkSession.builder.master(where)
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.sql.shuffle.partitions", "2")
+            .getOrCreate()
+        )
+    found: dict[str, Any] = {"session": type(spark).__module__, "driver": _lacking()}
+    if not is_remote:
         (found["worker"],) = spark.sparkContext.parallelize([0], 1).map(_lacking).collect()
     logs = spark.read.format("logfs")
     table = logs.option("minPartitions", "4").load(f"{data}/in")
