@@ -16,6 +16,8 @@ from benchmarks.runner import Bench, alternate, percentile
 
 _PAUSE_S = 0.001
 _TAIL_PAUSE_S = 1.3
+_RESOLVED_S = 1.1
+"""Until then @latest may be that of the last run, whose lines a reader would begin with."""
 _FOLLOWERS = 1000
 
 _READER = """
@@ -104,6 +106,7 @@ def _started(command: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
 
 def _seen_after(path: Path, reader: Sequence[str], writes: int, pause_s: float = _PAUSE_S) -> float:
     """Return the median time in us from write(2) of a line until a reader has it."""
+    time.sleep(_RESOLVED_S)
     with _started(reader) as process:
         time.sleep(max(0.2, pause_s))
         started_ns = _write(path, writes, pause_s)[0]
@@ -140,5 +143,6 @@ def _write(path: Path, writes: int, pause_s: float) -> tuple[list[int], list[int
 
 def _beside_a_crowd(partition: Path, run: Callable[[], float]) -> float:
     name, count = f"{partition}@latest.follow", str(_FOLLOWERS)
+    time.sleep(_RESOLVED_S)
     with _started([sys.executable, "-c", _CROWD, name, count]):
         return run()
