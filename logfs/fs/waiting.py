@@ -2,7 +2,9 @@
 
 The kernel tells of a signal to a program that waits for an answer, but pyfuse3 does not pass it on,
 and until the answer comes the program cannot even be killed. So whoever makes others wait looks
-whether a signal is pending for them, and answers EINTR.
+whether a signal is pending for them, and answers EINTR. With the hooks that could be told
+(``interrupts``), but what is waited for has to be looked at in any case, and every look-up would
+have to be watched in case it waits.
 """
 
 import math
