@@ -5,6 +5,10 @@ And what do those of one partition cost another one, that nobody syncs.
 The floor syncs nothing: where the disk needs no longer for an fsync than two requests take, the
 budget beside a plain file cannot be met by any file system of this kind. So there is a second one,
 beside what the disk and the requests take one after the other ("plain + floor").
+
+Eight writers on one file are hard beside either: those of a plain file share fsyncs, and of a file
+of FUSE the kernel holds the inode's lock over each append and each fsync, so they mostly come in
+pairs, one fsync each.
 """
 
 import os
