@@ -1,6 +1,7 @@
 """How fast is a growing name whose log is in the page cache: by ``cat``, and in small pieces."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.data import write_lines
@@ -17,6 +18,7 @@ _SMALL = (
 )
 """Programs that read few KiB at a time: each read is a request."""
 _PAIRS = 5
+_PAUSE_S = 0.2
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -63,7 +65,7 @@ def _in_small_pieces(bench: Bench, names: tuple[Path, ...], what: str) -> Iterat
 def _measure(what: str, script: str, names: tuple[Path, ...], budget: Budget, pairs: int) -> Row:
     """Return the row of a script run on a name of logfs, on the floor, and on the plain file."""
     size = names[-1].stat().st_size
-    ours, theirs, ordinary = alternate([shell_run(script, name) for name in names], pairs)
+    ours, theirs, ordinary = alternate([_alone(shell_run(script, name)) for name in names], pairs)
     logfs, floor, plain = (
         rates(name, size, seconds)
         for name, seconds in (("logfs", ours), ("floor", theirs), ("plain", ordinary))
@@ -71,3 +73,13 @@ def _measure(what: str, script: str, names: tuple[Path, ...], budget: Budget, pa
     if budget.unit == "x plain":
         return compare("cat", what, budget, logfs, plain, floor)
     return compare("cat", what, budget, logfs, floor, plain)
+
+
+def _alone(run: Callable[[], float]) -> Callable[[], float]:
+    """Return a run that begins when processors may sleep again: see ``keep_awake``."""
+
+    def alone() -> float:
+        time.sleep(_PAUSE_S)
+        return run()
+
+    return alone
