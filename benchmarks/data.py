@@ -1,12 +1,18 @@
 """The bytes that are measured: numbered lines of 100 bytes, as plain files and as logs."""
 
 import json
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.runner import Bench, environment, python_command
+from logfs.disk.posix import PosixDisk
+from logfs.log import names
+from logfs.log.checkpoints import write_offsets
+from logfs.types import TopicPartition
 
 LINE_BYTES = 100
 """Length of every line, its newline included."""
@@ -106,6 +112,16 @@ def build_log(bench: Bench, name: str, spec: LogSpec) -> Path:
     data.mkdir()
     call("benchmarks.library", "build", data, json.dumps(asdict(spec)))
     return data
+
+
+def repeat_partition(data: Path, spec: LogSpec, partitions: int) -> None:
+    """Give a closed log of one partition so many: each has the same files, by hard links."""
+    for number in range(1, partitions):
+        copy = data / f"{spec.topic}-{number}"
+        shutil.copytree(data / f"{spec.topic}-0", copy, copy_function=os.link)
+    ends = {TopicPartition(spec.topic, number): spec.lines for number in range(partitions)}
+    for name in (names.RECOVERY_POINT_CHECKPOINT, names.REPLICATION_OFFSET_CHECKPOINT):
+        write_offsets(PosixDisk(data), name, ends)
 
 
 def open_log(data: Path, *, close: bool) -> Opened:

@@ -33,7 +33,7 @@ from logfs.spark.jobs.keys import (
     segments_of,
     unpack,
 )
-from logfs.spark.jobs.running import Progress, SparkJob, pack
+from logfs.spark.jobs.running import Progress, SparkJob, pack, set_imports_aside
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,6 +84,7 @@ class SparkKeys:
         root = self._root
 
         def read(numbers: Iterator[pa.Array]) -> Iterator[pa.Array]:
+            set_imports_aside()
             disk = PosixDisk(root)
             for some in numbers:
                 rows = [

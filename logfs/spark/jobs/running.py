@@ -6,6 +6,8 @@ few rows of bytes, whatever the function reads meanwhile.
 """
 
 import contextlib
+import functools
+import gc
 import itertools
 import os
 import pickle
@@ -81,6 +83,7 @@ class SparkJob:
         groups = [[(n, pieces[n]) for n in group] for group in pack(sizes, self.cores)]
 
         def answer(numbers: Iterator[pa.Array]) -> Iterator[pa.Array]:
+            set_imports_aside()
             for some in numbers:
                 found = ([(n, function(piece)) for n, piece in groups[i]] for i in some.to_pylist())
                 yield pa.array(map(pickle.dumps, found), pa.binary())
@@ -148,10 +151,21 @@ class SparkJob:
                 self._progress(total * done // tasks, total)
 
 
+@functools.cache
+def set_imports_aside() -> None:
+    """Take what a worker has imported away from its garbage collector, once.
+
+    A worker collects garbage after each task, and goes through all that: 40 ms of a core.
+
+    Source: pyspark.daemon, manager.
+    """
+    gc.freeze()
+
+
 def pack(sizes: Sequence[int], cores: int) -> list[list[int]]:
     """Share out pieces to tasks, neighbours together; return the numbers of those in each.
 
-    A task costs 60 ms of a core before it does anything; a few for each core even out what takes
+    A task costs 30 ms of a core besides what it does; a few for each core even out what takes
     longer than its size says.
 
     Args:
