@@ -1,8 +1,11 @@
 """Leaving the terminal: what the caller gets to know, and when."""
 
+import os
+import select
 import signal
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -20,14 +23,17 @@ except click.exceptions.Exit as end:
 """
 
 
-def start(program: str, *arguments: str | Path) -> "subprocess.Popen[str]":
-    """Start a program that goes into the background first."""
+def start(
+    program: str, *arguments: str | Path, keeps: Sequence[int] = ()
+) -> "subprocess.Popen[str]":
+    """Start a program that goes into the background first, with descriptors that it inherits."""
     return subprocess.Popen(
         [*command()[:1], "-c", BEGIN + program, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
+        pass_fds=keeps,
     )
 
 
@@ -46,6 +52,20 @@ def test_the_caller_waits_until_it_is_ready(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert (tmp_path / "done").read_text() == "/"
+
+
+def test_the_daemon_keeps_nothing_open_of_the_caller(tmp_path: Path) -> None:
+    reading, writing = os.pipe()
+    program = "ready()\nwhile not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)"
+    with start(program, tmp_path / "end", keeps=(writing,)) as process:
+        os.close(writing)
+        try:
+            assert process.wait(30) == 0
+            assert select.select([reading], [], [], 10) == ([reading], [], [])
+            assert os.read(reading, 1) == b""
+        finally:
+            (tmp_path / "end").touch()
+            os.close(reading)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Leaving the terminal: the caller gets its prompt back once the daemon has something to answer.
 
     parent    waits; exits with 0 when the daemon is ready, else with the daemon's own exit status
-    daemon    a session of its own, in /, without stdin
+    daemon    a session of its own, in /, without stdin and what else the caller had open
 
 stdout and stderr stay until the daemon is ready, so that whatever keeps it from starting is said
 where the command was given.
@@ -34,6 +34,9 @@ def leave_terminal() -> Callable[[], None]:
     os.setsid()
     os.chdir("/")
     _replace(0)
+    # Whoever reads from a pipe of the caller's, or waits for its lock, would wait for the daemon.
+    os.closerange(3, writing)
+    os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
 
     def ready() -> None:
         _replace(1, 2)
