@@ -9,8 +9,9 @@ numbers before and after every write:
 
     try FIRST BEHIND      lines that the next call of write(2) holds, at least in part
     ack BEHIND            every line before this one has been accepted
-    fail FIRST BEHIND N   the call failed: these lines may be there, as a whole or in part, and of
-                          the first one N bytes had been accepted before
+    fail FIRST BEHIND N   the call failed, or accepted less than it was given, since a large one is
+                          several requests: these lines may be there, as a whole or in part, and
+                          of the first one N bytes have been accepted
 """
 
 import errno
@@ -72,13 +73,14 @@ def main() -> None:
             except OSError as error:
                 if error.errno not in DEAD:
                     raise
+            else:
+                while ends[min(acknowledged + 1, len(lines))] <= at and acknowledged < len(lines):
+                    acknowledged += 1
+                journal.write(f"ack {acknowledged}\n")
+            if at < stop:
                 journal.write(f"fail {acknowledged} {behind} {at - ends[acknowledged]}\n")
                 close(descriptor)
                 descriptor, at = open_again(path), ends[acknowledged]
-                continue
-            while ends[min(acknowledged + 1, len(lines))] <= at and acknowledged < len(lines):
-                acknowledged += 1
-            journal.write(f"ack {acknowledged}\n")
     close(descriptor)
 
 

@@ -98,8 +98,18 @@ class _Account:
 
     def take_beginnings(self, found: Counter[bytes]) -> None:
         """See that what was accepted of a line is there, as one or as the beginning of one."""
+        # A call of which nothing is there leaves exactly what was accepted before. What is longer,
+        # or of a later line, may be another one's: whose it is, the others tell first.
+        left = []
+        for failure in self.failures:
+            piece = appender.make_line(self._name, failure.first)[: failure.accepted]
+            if piece and found[piece]:
+                found[piece] -= 1
+            else:
+                left.append(failure)
+        found += Counter()  # without what has come down to 0
         # A short beginning fits many lines, so those that have to be there take theirs first.
-        for failure in sorted(self.failures, key=lambda failure: -failure.accepted):
+        for failure in sorted(left, key=lambda failure: -failure.accepted):
             line = appender.make_line(self._name, failure.first)
             pieces = [x for x in found if line.startswith(x) and len(x) >= failure.accepted]
             for number in range(failure.first + 1, failure.behind):
@@ -107,11 +117,11 @@ class _Account:
                 pieces += [x for x in found if later.startswith(x)]
             piece = max(pieces, key=len, default=b"")
             if failure.accepted and not (piece and line.startswith(piece)):
-                assert self._repeated[failure.first], (self._name, failure)
+                assert self._repeated[failure.first], (self._name, failure, self.failures)
                 self._repeated[failure.first] -= 1
             if piece:
                 found[piece] -= 1
-                found += Counter()  # without what has come down to 0
+                found += Counter()
 
 
 def test_no_acknowledged_line_is_lost_while_the_daemon_is_killed(
