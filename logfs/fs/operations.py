@@ -97,7 +97,11 @@ class Operations(Refusals):
         self.awake = Awake(wanted=options.keep_awake)
         self.hooks = hooks
         self.files = OpenFiles(
-            *(store, tree, self.upkeep, self.passthrough, clock),
+            store,
+            tree,
+            self.upkeep,
+            self.passthrough,
+            clock,
             syncs=options.sync,
             hooks=hooks,
             note_ahead=self.awake.note,

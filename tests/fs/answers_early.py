@@ -4,19 +4,12 @@
 hooks. What its handler answers later, another text, must not reach the reader. ``end`` is the end.
 """
 
-import errno
-import stat
-import sys
+import trio
 
 from logfs.fs import hooks
 from logfs.fs.prompt import Prompt
+from tests.fs.onefile import OneFile, serve
 
-hooks.load()
-
-import pyfuse3  # noqa: E402 - the hooks have to come first
-import trio  # noqa: E402
-
-_FILE = 2
 _END = b"end\n"
 
 
@@ -37,7 +30,7 @@ class _Read:
         self.woken.set()
 
 
-class Early(pyfuse3.Operations):
+class Early(OneFile):
     """Reads at 0 return at once, all others wait."""
 
     def __init__(self) -> None:
@@ -45,29 +38,7 @@ class Early(pyfuse3.Operations):
         self._prompt = Prompt(hooks.loaded())
         self._waiting: list[_Read] = []
 
-    async def getattr(
-        self, inode: int, ctx: pyfuse3.RequestContext | None = None
-    ) -> pyfuse3.EntryAttributes:
-        entry = pyfuse3.EntryAttributes()
-        entry.st_ino = pyfuse3.InodeT(inode)
-        entry.st_mode = pyfuse3.ModeT(
-            stat.S_IFREG | 0o644 if inode == _FILE else stat.S_IFDIR | 0o755
-        )
-        return entry
-
-    async def lookup(
-        self, parent_inode: int, name: bytes, ctx: pyfuse3.RequestContext
-    ) -> pyfuse3.EntryAttributes:
-        if name != b"file":
-            raise pyfuse3.FUSEError(errno.ENOENT)
-        return await self.getattr(_FILE)
-
-    async def open(self, inode: int, flags: int, ctx: pyfuse3.RequestContext) -> pyfuse3.FileInfo:
-        return pyfuse3.FileInfo(fh=pyfuse3.FileHandleT(inode), direct_io=True)
-
-    async def read(self, fh: int, off: int, size: int) -> bytes:
-        if off == 0:
-            return b"begin\n"
+    async def answer(self) -> bytes:
         reading = _Read(self._prompt.request())
         self._waiting.append(reading)
         await reading.woken.wait()
@@ -84,8 +55,4 @@ class Early(pyfuse3.Operations):
         return len(buf)
 
 
-pyfuse3.init(Early(), sys.argv[1], {"fsname=early"})
-try:
-    trio.run(pyfuse3.main)
-finally:
-    pyfuse3.close()
+serve(Early(), "early")
