@@ -18,6 +18,7 @@ import socket
 import time
 from collections.abc import Callable
 from datetime import tzinfo
+from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
 import pyfuse3
@@ -55,6 +56,7 @@ from logfs.machine.host import (
     raise_descriptor_limit,
     system_clock,
 )
+from logfs.machine.terminal import ControllingTerminal
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +81,9 @@ def run_mount(
 ) -> int:
     """Mount a data directory and serve it until SIGTERM, SIGINT or an unmount. Blocks.
 
+    SIGHUP reopens log files (``logging.handlers.WatchedFileHandler``). A daemon that has lost the
+    terminal it was started from stops as it does after SIGINT.
+
     Args:
         data: The data directory; it has to exist.
         mountpoint: An existing directory, or the mount that an earlier daemon left.
@@ -99,9 +104,13 @@ def run_mount(
     _check_before(data, point)
     raise_descriptor_limit()
     supervisor = supervisor or Supervisor()
+    terminal = supervisor.terminal
+    signal.signal(signal.SIGHUP, lambda *_: _stop_without(terminal))
     supervisor.when_ready = ready
     with listening(options.metrics) as metrics:
-        return _open_and_mount(Where(data, point), options, supervisor, progress, metrics)
+        status = _open_and_mount(Where(data, point), options, supervisor, progress, metrics)
+    logger.info("stopped", extra={"fields": {"event": "stopped"}})
+    return status
 
 
 def _open_and_mount(
@@ -277,7 +286,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         if listener is not None:
             nursery.start_soon(server.run, listener)
-        nursery.start_soon(_stop_on_signal, operations, supervisor)
+        nursery.start_soon(_heed_signals, operations, supervisor)
         nursery.start_soon(operations.upkeep.run)
         nursery.start_soon(operations.followers.waker.run)
         nursery.start_soon(operations.awake.run)
@@ -289,15 +298,31 @@ async def _serve(
     await operations.files.close_all()
 
 
-async def _stop_on_signal(operations: Operations, supervisor: Supervisor) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+async def _heed_signals(operations: Operations, supervisor: Supervisor) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
+            if number == signal.SIGHUP and not supervisor.terminal.is_lost:
+                _reopen_log_files()
+                continue
             name = signal.Signals(number).name
             logger.info("stopping after %s", name, extra={"fields": {"event": "stopping"}})
             supervisor.stopping()
             operations.waiting.end()
             operations.followers.end()
             pyfuse3.terminate()
+
+
+def _stop_without(terminal: ControllingTerminal) -> None:
+    """SIGHUP while the store is loaded: nothing to reopen yet."""
+    if terminal.is_lost:
+        raise KeyboardInterrupt
+
+
+def _reopen_log_files() -> None:
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, WatchedFileHandler):
+            handler.reopenIfNeeded()
+    logger.info("reopened the log after SIGHUP", extra={"fields": {"event": "reopened"}})
 
 
 async def _announce(

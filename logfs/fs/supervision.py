@@ -29,6 +29,8 @@ from typing import Self
 
 import trio
 
+from logfs.machine.terminal import ControllingTerminal
+
 logger = logging.getLogger(__name__)
 
 _BEATS_A_PERIOD = 3
@@ -55,6 +57,7 @@ class Supervisor:
 
     Attributes:
         when_ready: Called once the mount answers, for whom else that concerns.
+        terminal: The terminal that the daemon was started from; its loss ends the daemon.
     """
 
     def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
@@ -63,6 +66,7 @@ class Supervisor:
             self._socket = _connect(address)
         self._watchdog_s = watchdog_s if self._socket is not None else None
         self.when_ready: Callable[[], None] | None = None
+        self.terminal = ControllingTerminal()
         self._phase = _Phase.LOADING
         self._last_beat_s = 0.0
         self._cpu_s = 0.0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -127,6 +128,43 @@ def test_the_foreground_stops_cleanly(tmp_path: Path, point: Path, number: signa
         assert number.name in process.stderr.read().decode()
     assert not is_mounted(point)
     assert (data / ".kafka_cleanshutdown").exists()
+
+
+@pytest.mark.fuse
+def test_hangup_reopens_the_log_file(mounted: Mounted, tmp_path: Path) -> None:
+    log = tmp_path / "mount.log"
+    log.rename(tmp_path / "mount.log.1")
+    os.kill(mounted.pid, signal.SIGHUP)
+    wait_until(lambda: log.exists() and "reopened the log after SIGHUP" in log.read_text())
+    assert (mounted.point / ".segments").is_dir()
+
+
+@pytest.mark.fuse
+@pytest.mark.parametrize("is_ignored", [False, True])
+def test_a_closed_terminal_ends_the_mount_unless_nohup_protects_it(
+    tmp_path: Path, point: Path, *, is_ignored: bool
+) -> None:
+    mounted, log = Mounted(tmp_path / "data", point), tmp_path / "log"
+    mounted.data.mkdir()
+    arguments = command("mount", mounted.data, point, "--log-file", log)
+    pid, terminal = pty.fork()
+    if pid == 0:  # pragma: no cover - another program from here on
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if is_ignored else signal.SIG_DFL)
+        os.execve(arguments[0], arguments, environment())
+    try:
+        wait_until(lambda: log.exists() and "is mounted" in log.read_text())
+        os.close(terminal)
+        if is_ignored:
+            os.kill(pid, signal.SIGHUP)
+            wait_until(lambda: "reopened" in log.read_text())
+            assert is_mounted(point)
+            os.kill(pid, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        take_away(mounted)
+    assert not is_mounted(point)
+    assert (mounted.data / ".kafka_cleanshutdown").exists()
+    assert log.read_text().endswith("INFO stopped\n")
 
 
 @pytest.mark.fuse

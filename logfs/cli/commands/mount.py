@@ -105,8 +105,9 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     MOUNTPOINT is an existing directory; the mount of a daemon that died there is taken away first.
     Both may stand in the file that --config-file names.
 
-    The command stays in the foreground until Ctrl-C, SIGTERM or 'logfs umount', and then stops
-    cleanly: open files end, everything is flushed. Started by systemd (Type=notify) it says when
+    The command stays in the foreground until Ctrl-C, SIGTERM, 'logfs umount' or the end of its
+    terminal, and then stops cleanly: open files end, everything is flushed. SIGHUP reopens the file
+    of --log-file. Started by systemd (Type=notify) it says when
     the mount answers and, with WatchdogSec, that it is alive.
 
     \b
