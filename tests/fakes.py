@@ -8,6 +8,7 @@ still be read, and a later sync succeeds without them. Names and their directori
     disk.fail_next_write("*.log", errno.ENOSPC, after_bytes=10)
     disk.fail_next("rename", "*.swap")    # any operation, by its name in ``counts``
     disk.space_bytes = 100_000            # then ENOSPC; holes are free
+    disk.fill()                           # not a byte is free, until something is removed
     disk.before = lambda operation, name, size: ...   # observe, delay, raise
     disk.after_kill()                     # the disk the next process finds; all written is there
     disk.after_crash(seed)                # power was lost; seed None: nothing unsynced is left
@@ -43,6 +44,7 @@ class FakeDisk:
         bytes_of: Bytes read and written, by operation.
         now_ms: Modification time of what is written next.
         space_bytes: Room for the contents of all files together; None: no limit.
+        names_need_room: A new file or directory needs room of its own.
         cold: Name patterns; ``pread_nowait_into`` of a match would wait.
     """
 
@@ -52,6 +54,7 @@ class FakeDisk:
         self.bytes_of: Counter[str] = Counter()
         self.now_ms = START_MS
         self.space_bytes: int | None = None
+        self.names_need_room = False
         self.cold: list[str] = []
         self._state = State(DirectoryNode(START_MS))
         self.guard = threading.RLock()
@@ -74,6 +77,11 @@ class FakeDisk:
     ) -> None:
         """Let the next write to a matching file fail with its first ``after_bytes`` written."""
         self._faults.append(fakestate.Fault("pwrite", pattern, error, after_bytes))
+
+    def fill(self, *, names_need_room: bool = True) -> None:
+        """Leave no room: every write of new bytes is ENOSPC, and so may be every new name."""
+        self.space_bytes = self.used_bytes
+        self.names_need_room = names_need_room
 
     def kill(self) -> None:
         """End the process: files and locks are gone, all it wrote stays. See ``after_kill``."""
@@ -127,6 +135,7 @@ class FakeDisk:
         with self.guard:
             disk._state = copy.deepcopy(self._state)
             disk.now_ms, disk.space_bytes = self.now_ms, self.space_bytes
+            disk.names_need_room = self.names_need_room
         return disk
 
     # The contract.
@@ -138,6 +147,7 @@ class FakeDisk:
         with self.guard:
             directory, leaf = self._state.parent(name)
             if create and leaf and leaf not in directory.entries:
+                self._check_room_for(name)
                 self._change((directory, leaf, FileNode(self.now_ms)))
             return FakeFile(self, self._state.file(name), name, is_writable=write)
 
@@ -174,6 +184,7 @@ class FakeDisk:
             directory, leaf = self._state.parent(name)
             if not leaf or leaf in directory.entries:
                 raise os_error(errno.EEXIST, name)
+            self._check_room_for(name)
             self._change((directory, leaf, DirectoryNode(self.now_ms)))
 
     def rename(self, old: str, new: str) -> None:
@@ -262,6 +273,11 @@ class FakeDisk:
                     self._faults.remove(fault)
                     return fault
         return None
+
+    def _check_room_for(self, name: str) -> None:
+        is_full = self.space_bytes is not None and self.used_bytes >= self.space_bytes
+        if self.names_need_room and is_full:
+            raise os_error(errno.ENOSPC, name)
 
     def _change(self, *effects: tuple[DirectoryNode, str, Node | None]) -> None:
         for directory, _leaf, _node in effects:

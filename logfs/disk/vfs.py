@@ -18,12 +18,16 @@ of the disk, "/" between their parts, "" is the root itself; one that leads out 
 """
 
 import contextlib
+import errno
 import os
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 ReadableBuffer = bytes | bytearray | memoryview
 """Contiguous bytes to write. (``collections.abc.Buffer`` needs Python 3.12.)"""
+
+DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""Errors that say that there is no room. No bytes were lost by them, other than by EIO."""
 
 TEMPORARY_SUFFIX = ".tmp"
 """Behind the name of a file that ``Disk.replace`` is writing. Source: Kafka CheckpointFile."""

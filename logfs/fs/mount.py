@@ -66,6 +66,7 @@ of ``.follow`` that wait, must not use them up."""
 _IDLE_WORKERS = 4
 _DAEMON_VERSION = 1
 _WAIT_AGAIN_S = 0.2
+_NOTE_AGAIN_S = 10.0
 _READ_AHEAD_KIB = 1024
 _MAX_BACKGROUND = 1024
 
@@ -291,6 +292,7 @@ async def _serve(
         nursery.start_soon(operations.followers.waker.run)
         nursery.start_soon(operations.awake.run)
         nursery.start_soon(supervisor.beat)
+        nursery.start_soon(_keep_daemon_noted, store, point)
         nursery.start_soon(_announce, operations, store, point, supervisor)
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
         supervisor.stopping()
@@ -370,13 +372,33 @@ def _look(point: str) -> None:
 
 
 def _note_daemon(store: LogStore, point: str) -> None:
-    """Write where the store is mounted, for command-line tools."""
-    if not store.read_only:
-        facts = {"version": _DAEMON_VERSION, "pid": os.getpid(), "mountpoint": point}
-        store.disk.replace(names.DAEMON, (json.dumps(facts) + "\n").encode())
+    """Write where the store is mounted, for command-line tools.
+
+    The note only informs, so the mount comes up without it, on a full disk for example. The note of
+    an earlier daemon then goes: it is wrong, and its room may be enough for the new one.
+    """
+    if store.read_only:
+        return
+    facts = {"version": _DAEMON_VERSION, "pid": os.getpid(), "mountpoint": point}
+    note = (json.dumps(facts) + "\n").encode()
+    try:
+        store.disk.replace(names.DAEMON, note)
+    except OSError as error:
+        _forget_daemon(store)
+        try:
+            store.disk.replace(names.DAEMON, note)
+        except OSError:
+            logger.warning("commands cannot find this mount yet: %s; it is tried again", error)
+
+
+async def _keep_daemon_noted(store: LogStore, point: str) -> None:
+    """Try again until the note is there."""
+    while not (store.read_only or store.disk.exists(names.DAEMON)):
+        await trio.sleep(_NOTE_AGAIN_S)
+        await trio.to_thread.run_sync(_note_daemon, store, point)
 
 
 def _forget_daemon(store: LogStore) -> None:
     if not store.read_only:
-        with contextlib.suppress(FileNotFoundError):
+        with contextlib.suppress(OSError):
             store.disk.remove(names.DAEMON)

@@ -36,6 +36,7 @@ class Attributes:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._entries = _read(disk)
+        self._is_saved = True
 
     def get(self, topic: str, partition: int | None) -> Ownership:
         """Return what was set for a topic, or for one of its partitions."""
@@ -71,20 +72,31 @@ class Attributes:
         self._write()
 
     def forget(self, topic: str) -> None:
-        """Drop a deleted topic."""
+        """Drop a deleted topic.
+
+        Raises:
+            OSError: It is dropped, but the file still has it; see ``save``.
+        """
         gone = [key for key in self._entries if key == topic or key.startswith(f"{topic}/")]
         for key in gone:
             del self._entries[key]
         if gone:
             self._write()
 
+    def save(self) -> None:
+        """Write the file if the last attempt failed; durable when this returns."""
+        if not self._is_saved:
+            self._write()
+
     def _write(self) -> None:
+        self._is_saved = False
         entries = {
             key: {name: value for name, value in ownership._asdict().items() if value is not None}
             for key, ownership in self._entries.items()
         }
         data = json.dumps({"version": VERSION, "entries": entries}, indent=1) + "\n"
         self._disk.replace(names.ATTRIBUTES, data.encode())
+        self._is_saved = True
 
 
 def _key(topic: str, partition: int | None) -> str:

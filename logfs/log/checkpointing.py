@@ -4,7 +4,7 @@ Source: Kafka LogManager.checkpointLogRecoveryOffsets, checkpointLogStartOffsets
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
@@ -14,6 +14,12 @@ from logfs.log.recoverypoint import WRITING
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
+
+_FILES = (
+    names.RECOVERY_POINT_CHECKPOINT,
+    names.REPLICATION_OFFSET_CHECKPOINT,
+    names.LOG_START_OFFSET_CHECKPOINT,
+)
 
 
 def read_checkpoint(disk: Disk, name: str) -> dict[TopicPartition, int]:
@@ -43,6 +49,20 @@ class WatchedCheckpoints:
         if known is None or known[0] != key:
             known = self._read[name] = key, read_checkpoint(self._disk, name)
         return known[1]
+
+
+def forget_partitions(disk: Disk, gone: Collection[TopicPartition]) -> None:
+    """Remove the rows of partitions that do not exist any more, durable when this returns.
+
+    Raises:
+        OSError: A file could not be written; some may have been.
+    """
+    with WRITING:
+        for name in _FILES:
+            offsets = read_checkpoint(disk, name)
+            if not offsets.keys().isdisjoint(gone):
+                kept = {tp: offset for tp, offset in offsets.items() if tp not in gone}
+                checkpoints.write_offsets(disk, name, kept)
 
 
 def write_checkpoints(disk: Disk, logs: Iterable[PartitionLog]) -> None:

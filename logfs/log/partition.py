@@ -44,20 +44,20 @@ class PartitionLog(AppendableLog):
         """Do what others leave for later: sync sealed segments, move the lease on, save losses.
 
         Raises:
-            OSError: An fsync failed; the log is offline from now on.
+            OSError: An fsync failed; the log is offline from now on. With ENOSPC the log is as
+                before, and some of it is still due.
         """
         if self.is_deleted:
             return
-        self._losses.save()
-        if self.offline is not None:
-            return
-        with self.offline_on_failure("fsync"):
-            if self._flusher.has_sealed:
-                self._flusher.flush_sealed()
+        if self.offline is None:
+            with self.offline_on_failure("fsync"):
+                if self._flusher.has_sealed:
+                    self._flusher.flush_sealed()
+            self.move_lease()
             if self._has_new_epochs:
-                with self._lock:
+                with self._lock, self.offline_on_failure("fsync", but_not_full=True):
                     self._save_epochs()
-        self.move_lease()
+        self._losses.save()
 
     def move_lease(self) -> None:
         """Move the lease on if that will be due soon, so that no append has to wait for it.
@@ -99,24 +99,15 @@ class PartitionLog(AppendableLog):
         if self.read_only or self.is_deleted or self.offline is not None:
             self.close_files()
             return
-        with self._lock, self.offline_on_failure("closing"):
-            self.flush()
-            self._flusher.flush_sealed()
-            segment = self.snapshot.active
-            was_padded = segment.is_padded
-            if self._active is not None:
-                self._active.seal()
-                for index in segment.files().indexes.all():
-                    index.sync()
-                if self._active.txn_index is not None:
-                    self._active.txn_index.sync()
-            if was_padded:
-                trim_padding(self.disk, segment, self.snapshot.end.file_size)
-            self._save_producers()
-            self._save_epochs()
-            entry = segment.entry(SegmentState.CLOSED)
-            if self.table.entries.get(segment.base_offset) != entry:
-                self.table.put(entry)
+        with self._lock:
+            self._close_active()
+            entry = self.snapshot.active.entry(SegmentState.CLOSED)
+            with self.offline_on_failure("closing", but_not_full=True):
+                self._save_producers()
+                self._save_epochs()
+                if self.table.entries.get(entry.base_offset) != entry:
+                    self.table.put(entry)
+            with self.offline_on_failure("closing"):
                 self.table.sync()
             self.close_files()
 
@@ -129,7 +120,7 @@ class PartitionLog(AppendableLog):
         Raises:
             OSError: Not everything could be written.
         """
-        with self._lock, self.offline_on_failure("closing"):
+        with self._lock, self.offline_on_failure("closing", but_not_full=True):
             segment = self.snapshot.active
             if self._active is not None:
                 self._active.seal()
@@ -170,6 +161,7 @@ class PartitionLog(AppendableLog):
                 self.is_deleted = False
                 raise
             self.directory = directory
+            self.table.moved_to(directory)
             for segment in (*self.snapshot.segments, *self._deleted.segments):
                 segment.directory = directory
 
@@ -207,6 +199,22 @@ class PartitionLog(AppendableLog):
     def new_unfinished_name(self) -> str:
         """Return a name for the file of an unfinished line that no other file has."""
         return names.format_unfinished_file(self._host.new_id().hex())
+
+    def _close_active(self) -> None:
+        """Make the records and the indexes durable, and cut the files to what they hold."""
+        with self.offline_on_failure("closing"):
+            self.flush()
+            self._flusher.flush_sealed()
+            segment = self.snapshot.active
+            was_padded = segment.is_padded
+            if self._active is not None:
+                self._active.seal()
+                for index in segment.files().indexes.all():
+                    index.sync()
+                if self._active.txn_index is not None:
+                    self._active.txn_index.sync()
+            if was_padded:
+                trim_padding(self.disk, segment, self.snapshot.end.file_size)
 
     def _truncate(self, offset: int, now_ms: int) -> None:
         old = self.snapshot

@@ -17,6 +17,7 @@ Source: Kafka LocalLog.replaceSegments. Loading: ``loading.swaps``.
 import logging
 from collections.abc import Sequence
 
+from logfs.disk.vfs import DISK_FULL
 from logfs.errors import CleaningAbortedError
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
 from logfs.log.producers.txnindex import AbortedTransaction
@@ -24,7 +25,6 @@ from logfs.log.removing import RemovableLog
 from logfs.log.segments.segment import KAFKA_FILE_KINDS, SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.log.standing import DISK_FULL
 
 logger = logging.getLogger(__name__)
 

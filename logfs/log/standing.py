@@ -5,11 +5,11 @@ but loading it anew can tell what is on the disk.
 """
 
 import contextlib
-import errno
 import logging
 import threading
 from collections.abc import Iterator
 
+from logfs.disk.vfs import DISK_FULL
 from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
 from logfs.log.facts import LogFacts
 from logfs.log.segments.segment import Segment
@@ -18,9 +18,6 @@ from logfs.log.writing.lease import Lease
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
-
-DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""Errors of a write that leave the log as it was."""
 
 
 class LogStanding(LogFacts):
@@ -58,9 +55,12 @@ class LogStanding(LogFacts):
             )
 
     def take_offline(self, reason: str) -> None:
-        """Refuse appends and fsyncs until the partition is loaded anew."""
+        """Refuse appends and fsyncs until the partition is loaded anew.
+
+        A deleted partition refuses them already, and its directory has another name or is gone.
+        """
         with self._lock:
-            if self.offline is not None:
+            if self.offline is not None or self.is_deleted:
                 return
             self.offline = reason
             logger.error(
@@ -74,11 +74,13 @@ class LogStanding(LogFacts):
     def offline_on_failure(self, what: str, *, but_not_full: bool = False) -> Iterator[None]:
         """Take the partition offline if the disk fails inside; ``but_not_full``: not if it is full.
 
-        The error goes on to the caller.
+        The error goes on to the caller; if the topic was deleted meanwhile, as DeletedError.
         """
         try:
             yield
         except OSError as error:
+            if self.is_deleted:
+                self.check_writable()
             if not (but_not_full and error.errno in DISK_FULL):
                 self.take_offline(f"{what} failed: {error}")
             raise

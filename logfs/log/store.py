@@ -28,7 +28,7 @@ from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import Attributes
 from logfs.log.backup.manifest import check_whole
 from logfs.log.catalog import Catalog
-from logfs.log.checkpointing import read_checkpoint, write_checkpoints
+from logfs.log.checkpointing import forget_partitions, read_checkpoint, write_checkpoints
 from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
 from logfs.log.closing import last_stop, leave, remove_note
 from logfs.log.counters import LogCounters
@@ -129,6 +129,9 @@ class LogStore(Catalog):
         with self._changes:
             if name in self._topics:
                 raise TopicExistsError(f"topic {name} exists already")
+            # Of an older topic, which was deleted when the disk was full.
+            self.attributes.forget(name)
+            self.attributes.save()
             self._add_partitions(name, range(partitions), self._new_topic_id(), config, now_ms)
 
     def grow_topic(self, name: str, partitions: int, now_ms: int) -> None:
@@ -150,24 +153,24 @@ class LogStore(Catalog):
     def delete_topic(self, name: str, now_ms: int) -> None:
         """Delete a topic as Kafka does: renamed now, removed after ``file.delete.delay.ms``.
 
-        Open readers finish; appends of open writers are refused with DeletedError.
+        Open readers finish; appends of open writers are refused with DeletedError. Needs no room on
+        the disk: what the small files of the root still say of the topic is removed later.
 
         Raises:
-            NoSuchTopicError, ReadOnlyError, OSError.
+            NoSuchTopicError, ReadOnlyError.
+            OSError: A directory could not be renamed.
 
         Source: Kafka LogManager.asyncDelete.
         """
         self._check_writable()
         with self._changes:
             partitions = self._partitions(name)
+            gone = {TopicPartition(name, number) for number in partitions}
             for number in sorted(partitions, reverse=True):
                 self._delete_partition(partitions[number], now_ms)
                 del partitions[number]
             del self._topics[name]
-            self.disk.sync_directory("")
-            self.attributes.forget(name)
-            forget_cleaner_offsets(self.disk, name)
-            self.checkpoint()
+            self._tidy_after_deletion(name, gone)
 
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configuration of a topic, or with None take it back; in effect when this returns.
@@ -211,6 +214,7 @@ class LogStore(Catalog):
         """Write the checkpoint files. Source: Kafka LogManager.checkpointLogRecoveryOffsets."""
         self._check_writable()
         write_checkpoints(self.disk, self.all_partitions())
+        self.attributes.save()
 
     def flush_due(self, now_ms: int) -> list[PartitionLog]:
         """Return the partitions whose ``flush.ms`` has passed."""
@@ -281,6 +285,9 @@ class LogStore(Catalog):
             self.checkpoint()
             if is_clean:
                 checkpoints.write_clean_shutdown(self.disk)
+        except OSError as error:
+            # No record is lost by that: the next start does what is done after a kill.
+            logger.warning("no clean stop, the next start recovers the logs: %s", error)
         finally:
             self._unlock()
 
@@ -351,6 +358,7 @@ class LogStore(Catalog):
     ) -> None:
         """Make partitions; they are seen together, once all of them are there."""
         loading = self._loading(now_ms, is_clean=True)
+        loading = self._without_old_rows(loading, [TopicPartition(name, n) for n in numbers])
         logs: dict[int, PartitionLog] = {}
         made: list[str] = []
         try:
@@ -366,6 +374,42 @@ class LogStore(Catalog):
                     self.disk.remove_tree(directory)
             raise
         self._topics.setdefault(name, {}).update(logs)
+
+    def _tidy_after_deletion(self, name: str, gone: Collection[TopicPartition]) -> None:
+        """Make the deletion durable and remove the topic from the small files of the root.
+
+        The topic is gone by now, so no failure is the caller's. Rows that stay are no harm: a new
+        topic begins without them, see ``_without_old_rows``.
+        """
+        steps: tuple[Callable[[], None], ...] = (
+            lambda: self.disk.sync_directory(""),
+            lambda: self.attributes.forget(name),
+            lambda: forget_cleaner_offsets(self.disk, gone),
+            self.checkpoint,
+        )
+        for step in steps:
+            try:
+                step()
+            except (LogfsError, OSError) as error:
+                logger.warning("topic %s is deleted; to be done later: %s", name, error)
+
+    def _without_old_rows(
+        self, loading: Loading, topic_partitions: Collection[TopicPartition]
+    ) -> Loading:
+        """Remove what the checkpoint files say of partitions that are about to be made.
+
+        Rows are left when the disk was full as a topic of that name was deleted. They must not say
+        where the new partitions start, or up to where they are durable.
+
+        Raises:
+            OSError: A file could not be written.
+        """
+        rows = loading.recovery_points.keys() | loading.start_offsets.keys() | loading.compacted
+        if rows.isdisjoint(topic_partitions):
+            return loading
+        forget_partitions(self.disk, topic_partitions)
+        forget_cleaner_offsets(self.disk, topic_partitions)
+        return self._loading(loading.now_ms, is_clean=loading.is_clean)
 
     def _delete_partition(self, log: PartitionLog, now_ms: int) -> None:
         unique = UUID(bytes=self._host.new_id())

@@ -7,6 +7,7 @@ import pytest
 
 from logfs.config import StoreConfig
 from logfs.errors import DeletedError
+from logfs.log.names import SEGMENT_TABLE
 from logfs.log.reading.reader import TextReader
 from logfs.log.segments.deletion import DeletedSegments, remove_files
 from logfs.log.segments.snapshot import Snapshot
@@ -135,3 +136,40 @@ def test_a_segment_that_took_the_place_of_one_being_removed_keeps_its_own_files(
     remove_files(bench.disk, taken)
     assert deleted.take_due(bench.now_ms) == []
     assert second.files().log.pread(6, 0) == b"second"
+
+
+def test_fsync_of_an_unfinished_line_of_a_deleted_topic_is_refused_as_deleted() -> None:
+    bench = Bench()
+    writer = bench.writer()
+    writer.write(b"whole\nunfinished", bench.now_ms)
+    bench.store.delete_topic("t", bench.now_ms)
+    with pytest.raises(DeletedError):
+        writer.sync()
+
+
+def test_a_topic_deleted_during_an_fsync_is_not_offline() -> None:
+    bench = Bench()
+    log, writer = bench.log, bench.writer()
+    writer.write(b"whole\nunfinished", bench.now_ms)
+
+    def delete(operation: str, name: str, _: int) -> None:
+        if operation == "sync" and name.endswith(".unfinished"):
+            bench.disk.before = None
+            bench.store.delete_topic("t", bench.now_ms)
+
+    bench.disk.before = delete
+    with pytest.raises(DeletedError):
+        writer.sync()
+    assert log.offline is None
+
+
+def test_what_a_deleted_partition_still_notes_never_goes_to_a_new_one_of_its_name() -> None:
+    bench = Bench()
+    bench.write(b"old")
+    old = bench.log
+    bench.store.delete_topic("t", bench.now_ms)
+    bench.store.create_topic("t", 1, {}, bench.now_ms)
+    table = bench.file(SEGMENT_TABLE)
+    old.table.close()
+    old.lease.distrust(old.snapshot.active)
+    assert bench.file(SEGMENT_TABLE) == table

@@ -1,6 +1,7 @@
 """The lease of positions: durable ahead of every size shown, so that none is given twice."""
 
 import errno
+from collections.abc import Callable
 
 import pytest
 
@@ -98,6 +99,35 @@ def test_a_disk_too_full_for_the_lease_leaves_the_partition_online(small_lease: 
     bench.write(b"w" * small_lease)
     assert covers(durable_lease(bench.disk), bench.log.snapshot.end.positions)
     assert lines_of(bench.kill()) == [b"a", b"w" * small_lease]
+
+
+def a_failed_put(table: SegmentTable, disk: FakeDisk) -> None:
+    disk.fail_next_write(TABLE, errno.ENOSPC)
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        table.put(table.entries[0])
+
+
+@pytest.mark.parametrize("between", [a_failed_put, lambda table, _: table.close()])
+def test_a_lease_that_was_noted_is_durable_after_sync_whatever_came_between(
+    between: Callable[[SegmentTable, FakeDisk], None],
+) -> None:
+    bench = Bench()
+    table = SegmentTable.load(bench.disk, DIRECTORY)
+    bound = Positions(7000, 7000, 7000)
+    table.put(table.entries[0]._replace(ends=bound))
+    between(table, bench.disk)
+    table.sync()
+    assert covers(durable_lease(bench.disk), bound)
+
+
+def test_a_sync_costs_an_fsync_only_if_something_was_put() -> None:
+    bench = Bench()
+    table = SegmentTable.load(bench.disk, DIRECTORY)
+    table.put(table.entries[0])
+    table.sync()
+    before = bench.disk.counts["sync"]
+    table.sync()
+    assert bench.disk.counts["sync"] == before
 
 
 @pytest.mark.allow_log("")

@@ -63,11 +63,11 @@ def lower_cleaner_offset(disk: Disk, topic_partition: TopicPartition, offset: in
     _rewrite(disk, change)
 
 
-def forget_cleaner_offsets(disk: Disk, topic: str) -> None:
-    """Forget the partitions of a topic: another one of that name begins anew."""
+def forget_cleaner_offsets(disk: Disk, gone: Collection[TopicPartition]) -> None:
+    """Forget partitions of a deleted topic: others with their names were never compacted."""
 
     def change(rows: Rows) -> None:
-        for topic_partition in [tp for tp in rows if tp.topic == topic]:
+        for topic_partition in [tp for tp in rows if tp in gone]:
             del rows[topic_partition]
 
     _rewrite(disk, change)

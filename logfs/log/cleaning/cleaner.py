@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from logfs.disk.vfs import DISK_FULL
 from logfs.errors import (
     CleaningAbortedError,
     DeletedError,
@@ -33,7 +34,7 @@ from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_PASSING = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+_PASSING = DISK_FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors after which a log can be compacted another time."""
 
 

@@ -204,7 +204,7 @@ def _decode_body(body: bytes) -> TableEntry:
 
 
 class SegmentTable:
-    """The open table file of one partition. One owner; calls do not overlap.
+    """The open table file of one partition. One owner; only ``sync`` may overlap other calls.
 
     Attributes:
         generation: 16 random bytes that go into the inode numbers of the partition.
@@ -222,6 +222,8 @@ class SegmentTable:
         self.is_damaged = False
         self._file: File | None = None
         self._end = 0
+        self._has_rest = True
+        self._unsynced: object | None = None
 
     @classmethod
     def load(cls, disk: Disk, directory: str) -> "SegmentTable":
@@ -267,21 +269,32 @@ class SegmentTable:
     def put(self, *entries: TableEntry) -> None:
         """Append entries. Safe from a kill of the process at once, from a power cut after sync."""
         data = b"".join(map(encode_entry, entries))
-        if self._file is None:
-            self._file = self._disk.open(self._name, write=True)
-            self._file.truncate(self._end)
-        try:
-            self._file.pwrite(data, self._end)
-        except OSError:
-            self.close()  # opened again, it is cut to the entries that count
-            raise
+        file = self._file
+        if file is None:
+            file = self._file = self._disk.open(self._name, write=True)
+        if self._has_rest:
+            file.truncate(self._end)
+        self._has_rest = True
+        file.pwrite(data, self._end)
+        self._has_rest = False
+        self._unsynced = object()
         self._end += len(data)
         self._note(entries)
 
     def sync(self) -> None:
-        """Make what was put durable."""
-        if self._file is not None:
-            self._file.sync()
+        """Make everything that was put before the call durable. Any thread, beside other calls."""
+        unsynced, file = self._unsynced, self._file
+        if unsynced is None:
+            return
+        if file is None:
+            file = self._disk.open(self._name, write=True)
+        file.sync()
+        if self._unsynced is unsynced:
+            self._unsynced = None
+
+    def moved_to(self, directory: str) -> None:
+        """Take note that the directory of the partition has another name."""
+        self._name = f"{directory}/{names.SEGMENT_TABLE}"
 
     def rewrite(self, entries: Iterable[TableEntry]) -> None:
         """Replace the file by one that holds just these entries, durable when this returns."""
@@ -289,7 +302,7 @@ class SegmentTable:
         data = _HEADER.pack(_MAGIC, VERSION, self.generation) + b"".join(map(encode_entry, kept))
         self.close()
         self._disk.replace(self._name, data)
-        self._end = len(data)
+        self._end, self._unsynced = len(data), None
         self.state = TableState()
         self._note(kept)
 
@@ -299,10 +312,9 @@ class SegmentTable:
         return self._end > _HEADER.size + ENTRY_BYTES * (4 * len(self.entries) + 64)
 
     def close(self) -> None:
-        """Close the file; the table can be used again."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Close the file; the table can be used again. A ``sync`` under way keeps it open."""
+        self._file = None
+        self._has_rest = True
 
     def _note(self, entries: Iterable[TableEntry]) -> None:
         for entry in entries:

@@ -7,13 +7,12 @@ like any other; what the log knows of producers changes once it is in the log.
 import logging
 from collections.abc import Sequence
 
-from logfs.disk.vfs import File
+from logfs.disk.vfs import DISK_FULL, File
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
 from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
-from logfs.log.standing import DISK_FULL
 from logfs.log.state import PartitionState
 from logfs.log.writing.active import ActiveSegment, remove_segment_files
 from logfs.log.writing.flushable import FlushableLog

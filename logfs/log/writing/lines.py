@@ -75,7 +75,13 @@ class LineWriter:
             return len(data)
 
     def sync(self) -> None:
-        """Make everything written so far durable: the records and the unfinished line."""
+        """Make everything written so far durable: the records and the unfinished line.
+
+        Raises:
+            LogOfflineError, DeletedError, OSError: See ``PartitionLog.flush``.
+        """
+        if self._log.is_deleted:
+            self._log.check_writable()
         if self._unfinished is not None:
             with self._log.offline_on_failure("fsync"):
                 self._unfinished.sync()
