@@ -1,6 +1,7 @@
 """What ``logfs offsets`` answers, from the files of a data directory, with a daemon or without."""
 
 from collections.abc import Callable
+from datetime import tzinfo
 from typing import NamedTuple, TypeAlias
 
 from logfs.errors import (
@@ -15,6 +16,7 @@ from logfs.errors import (
 from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.owner import data_directory, shown_level
 from logfs.library.places import Place
+from logfs.library.zones import zone_of
 from logfs.log.partition import PartitionLog
 from logfs.log.reading import kafkaoffsets
 from logfs.log.reading.address import (
@@ -74,7 +76,7 @@ def ask(
     """
     now_ms = system_clock().now_ms()
     asked = times or _EVERYTHING
-    questions = [_question(time, now_ms, as_kafka=as_kafka) for time in asked]
+    questions = [_question(time, now_ms, zone_of(place), as_kafka=as_kafka) for time in asked]
     data, shown = data_directory(place), shown_level(place)
     answers: list[Answer] = []
     failures: list[LogfsError] = []
@@ -118,10 +120,10 @@ def _partitions(data: str, address: tuple[str, ...]) -> list[TopicPartition]:
     return [TopicPartition(topic, parsed.partition)]
 
 
-def _question(time: str, now_ms: int, *, as_kafka: bool) -> _Question:
+def _question(time: str, now_ms: int, zone: tzinfo, *, as_kafka: bool) -> _Question:
     if time == MAX_TIMESTAMP:
         return _newest_as_kafka if as_kafka else _newest
-    match parse_point(time, LOCAL_ZONE):
+    match parse_point(time, zone):
         case Earliest():
             return lambda log, _level: Found(log.log_start_offset, None)
         case Latest():

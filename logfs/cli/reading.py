@@ -1,6 +1,7 @@
 """What ``logfs cat`` prints: an address copied to a stream, through a mount or from the files."""
 
 import os
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,13 +15,14 @@ from logfs.errors import (
 )
 from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.places import Place, served_at
+from logfs.library.zones import zone_of
 from logfs.log import names
 from logfs.log.meta import format_meta, partition_meta
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
 from logfs.log.reading.files import RawFile
 from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
-from logfs.machine.host import LOCAL_ZONE, system_clock
+from logfs.machine.host import system_clock
 from logfs.types import IsolationLevel, TopicPartition, View
 
 _BUFFER_BYTES = 1 << 20
@@ -42,6 +44,7 @@ def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> No
             has been copied then.
         OSError: The disk or the mount failed; or BrokenPipeError, nobody reads the stream.
     """
+    zone = zone_of(place)
     point = place.root if place.is_mount else served_at(place.root)
     if point is not None and level is not None:
         point, place = _beside(point, place, level)
@@ -51,7 +54,7 @@ def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> No
     elif len(place.address) == 3 and place.address[0] == SEGMENTS_NAME:
         _copy_raw(place, out, level)
     else:
-        _copy_partition(place, out, level)
+        _copy_partition(place, out, level, zone)
 
 
 def _beside(point: str, place: Place, level: IsolationLevel) -> tuple[str | None, Place]:
@@ -85,7 +88,7 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
     try:
         if not Path(point, topic).exists():
             return _no_topic(topic)
-        number = parse_partition_name(name, LOCAL_ZONE).partition
+        number = parse_partition_name(name, UTC).partition  # what the dates mean does not matter
         if not Path(point, topic, str(number)).exists():
             return _no_partition(topic, number)
     except LogfsError as error:
@@ -95,7 +98,7 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
     return _no_directory(topic, name) if any(more) else None
 
 
-def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
+def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> None:
     topic, name, *more = *place.address, "", ""
     if topic and topic != SEGMENTS_NAME and topic not in partitions_of(place.root):
         raise _no_topic(topic)
@@ -103,7 +106,7 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
         raise _no_file(place)
     if any(more):
         raise _no_directory(topic, name)
-    address = parse_partition_name(name, LOCAL_ZONE)
+    address = parse_partition_name(name, zone)
     log = _load(place.root, TopicPartition(topic, address.partition))
     if address.view is Suffix.META and not address.has_selector:
         out.write(format_meta(partition_meta(log, level)))

@@ -25,6 +25,7 @@ from logfs.library.places import Place, locate
 from logfs.library.points import point_of
 from logfs.library.reading import LOOK_S, Cursor
 from logfs.library.source import SETTLING_S, Source
+from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
     AtOffset,
@@ -102,8 +103,9 @@ class Tail:
         Raises:
             LogfsError, OSError: There is nothing of that name, or it cannot be read.
         """
-        point = None if start is None else point_of(start)
-        place = self._open(locate(path))
+        found = locate(path)
+        point = None if start is None else point_of(start, zone_of(found))
+        place = self._open(found)
         names = self._names(place)
         if not names:
             raise NoSuchTopicError(f"no topic {place.topic}")

@@ -3,6 +3,8 @@
     status                                     pid, version, data directory, mount point, options,
                                                since when, whether the stop before was clean,
                                                how sealed files are read
+    utc_offset    local                        the offset of the daemon's time zone from UTC at a
+                                               local date and time, in seconds
     metrics                                    the metrics that are not of single topics, by name
     prometheus                                 all metrics; the payload is Prometheus text
     topics                                     numbers of partitions by topic
@@ -62,7 +64,7 @@ from logfs.log.cleaning.trimming import (
 )
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
-from logfs.machine.host import Clock
+from logfs.machine.host import Clock, utc_offset_s
 
 
 class Commands:
@@ -100,6 +102,7 @@ class Commands:
         appends = AppendCommands(store, operations, clock)
         self._commands: dict[str, Callable[[Request], Awaitable[object]]] = {
             "status": self._status,
+            "utc_offset": self._utc_offset,
             "metrics": self._metrics,
             "prometheus": self._prometheus,
             "topics": self._topics,
@@ -146,6 +149,12 @@ class Commands:
 
     async def _status(self, _request: Request) -> object:
         return {**self._facts, "sealed_files": self._operations.passthrough.describe()}
+
+    async def _utc_offset(self, request: Request) -> object:
+        try:
+            return utc_offset_s(self._tree.time_zone, request.get("local", str))
+        except ValueError as error:
+            raise ControlError(f"expected a local date and time: {error}") from None
 
     async def _metrics(self, _request: Request) -> object:
         return await trio.to_thread.run_sync(self.metrics.summary)

@@ -9,6 +9,7 @@ No pyfuse3, no awaiting. ``attributes`` reads memory only, but of nodes that say
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import tzinfo
 from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
@@ -159,10 +160,12 @@ class RootNode(TopicNode):
 
     Attributes:
         facts: What its extended attributes say, by their names: whose mount it is.
+        time_zone: Zone of dates and times that name none.
     """
 
-    def __init__(self, ownership: Ownership, mtime_ms: int) -> None:
+    def __init__(self, ownership: Ownership, mtime_ms: int, time_zone: tzinfo) -> None:
         super().__init__("", None, ownership, None, mtime_ms)
+        self.time_zone = time_zone
         self.facts: dict[str, str] = {}
 
 

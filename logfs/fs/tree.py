@@ -105,7 +105,7 @@ class Tree:
         self._clock = clock
         self._level = level
         self._started_ms = clock.now_ms()
-        self.root = RootNode(ownership, self._started_ms)
+        self.root = RootNode(ownership, self._started_ms, time_zone)
         self.segments = DirectoryNode("segments", ownership, self.root, self._started_ms)
         self.recent = RecentAnswers(clock.monotonic_s)
         self._topics: dict[str, TopicNode] = {}

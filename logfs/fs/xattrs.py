@@ -4,7 +4,9 @@
                      positions, in the view, of the first kept and behind the last byte of the name
     on a topic       topic_id, and its configuration under Kafka's keys; listed are those that were
                      set, any key answers; setfattr sets one, removexattr takes it back
-    on the mount     data, the data directory; pid, the process that serves it; isolation_level
+    on the mount     data, the data directory; pid, the process that serves it; isolation_level;
+                     utc_offset.2026-11-20T10:00:00 and the like, which are not listed: the offset
+                     of the daemon's time zone from UTC at that local time, in seconds
 
 Nothing else can be stored: other names answer ENODATA to read, so that ``ls -l`` and ``cp -a`` are
 content, and ENOTSUP to write.
@@ -21,10 +23,12 @@ from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, Root
 from logfs.fs.rawnodes import RawNode
 from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
+from logfs.machine.host import utc_offset_s
 
 logger = logging.getLogger(__name__)
 
 PREFIX = "user.logfs."
+_UTC_OFFSET = "utc_offset."
 
 
 def get_attribute(node: Node, store: LogStore, name: bytes) -> bytes:
@@ -36,6 +40,8 @@ def get_attribute(node: Node, store: LogStore, name: bytes) -> bytes:
     key = _key(name)
     if isinstance(node, TopicNode) and node.name:
         value = _topic_value(store, node, key)
+    elif isinstance(node, RootNode) and key.startswith(_UTC_OFFSET):
+        value = _utc_offset(node, key.removeprefix(_UTC_OFFSET))
     else:
         value = _facts(node).get(key)
     if value is None:
@@ -96,6 +102,13 @@ def _topic_value(store: LogStore, node: TopicNode, key: str) -> str | None:
     if key == "topic_id":
         return node.topic_id
     return store.topic_config(node.name).get(key) if key in TOPIC_KEYS else None
+
+
+def _utc_offset(root: RootNode, local: str) -> str | None:
+    try:
+        return str(utc_offset_s(root.time_zone, local))
+    except ValueError:
+        return None
 
 
 def _facts(node: Node) -> Mapping[str, str]:

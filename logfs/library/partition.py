@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import chain
 from pathlib import PurePosixPath
 from types import TracebackType
@@ -48,6 +48,7 @@ class Partition:
         source: Source,
         writer: Writer,
         level: IsolationLevel,
+        zone: tzinfo,
         owned: ExitStack,
     ) -> None:
         self.topic, self.number = topic_partition
@@ -55,6 +56,7 @@ class Partition:
         self._topic_partition = topic_partition
         self._source = source
         self._writer = writer
+        self._zone = zone
         self._owned = owned
         self._now_ms = system_clock().now_ms
         self._watches: WeakSet[Watch] = WeakSet()
@@ -98,7 +100,7 @@ class Partition:
             OSError: The disk failed or is full.
         """
         self._check_open()
-        record = to_record(NewRecord(value, key, headers, timestamp), self._now_ms())
+        record = to_record(NewRecord(value, key, headers, timestamp), self._now_ms(), self._zone)
         done = self._writer.append(self._topic_partition, [record], is_durable=durable)
         return done.base_offset
 
@@ -120,7 +122,7 @@ class Partition:
         """
         self._check_open()
         first, stop = None, 0
-        for chunk in chunks(records, self._now_ms()):
+        for chunk in chunks(records, self._now_ms(), self._zone):
             done = self._writer.append(self._topic_partition, chunk)
             first = done.base_offset if first is None else first
             stop = done.last_offset + 1
@@ -158,7 +160,9 @@ class Partition:
         if sequence is None:
             is_known = known is not None and epoch == last_epoch
             sequence = add_to_sequence(known.last_sequence, 1) if known and is_known else 0
-        return Producer(self._writer, self._topic_partition, producer_id, epoch, sequence)
+        return Producer(
+            self._writer, self._zone, self._topic_partition, producer_id, epoch, sequence
+        )
 
     # Where things are
 
@@ -244,7 +248,7 @@ class Partition:
     ) -> Iterator[list[Record]]:
         """Iterate over records as they come, in lists of what has come; see ``follow``."""
         log, offset = self._locate(start)
-        limit = None if stop is None else point_of(stop)
+        limit = None if stop is None else point_of(stop, self._zone)
         watch = Watch()
         watch.add([str(PurePosixPath(self._source.data, log.directory)), self._source.data])
         cursor = Cursor(self._source, log, offset, self.isolation_level)
@@ -288,7 +292,7 @@ class Partition:
         return self._found
 
     def _locate(self, point: Point) -> tuple[PartitionLog, int]:
-        return self._source.locate(self._log(), point_of(point), self.isolation_level)
+        return self._source.locate(self._log(), point_of(point, self._zone), self.isolation_level)
 
     def _check_open(self) -> None:
         if self._is_closed:

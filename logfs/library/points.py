@@ -1,7 +1,7 @@
 """Points in a log as a program gives them, and the offsets they stand for."""
 
 from bisect import bisect_left
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TypeAlias
 
 from logfs.log.reading import address
@@ -17,7 +17,6 @@ from logfs.log.reading.address import (
 )
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.segments.snapshot import Snapshot
-from logfs.machine.host import LOCAL_ZONE
 from logfs.types import IsolationLevel
 
 Point: TypeAlias = str | int | datetime | timedelta
@@ -27,16 +26,23 @@ Point: TypeAlias = str | int | datetime | timedelta
                ``"latest"``, ``"now"``, ``"1700000000000"`` (ms since the epoch), ``"offset=-100"``,
                ``"byte=4096"`` (the first record that begins at or behind that byte of the text)
     int        an offset; a negative one counts back from the end
-    datetime   a moment; without a time zone it is local time
+    datetime   a moment
     timedelta  a duration back from now
+
+Dates and datetimes without a time zone are in that of the daemon that serves the directory, or in
+that of this process where none does.
 """
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def point_of(given: Point) -> address.Point:
+def point_of(given: Point, zone: tzinfo) -> address.Point:
     """Return the point that is meant.
+
+    Args:
+        given: The point.
+        zone: Of dates that name none.
 
     Raises:
         BadSelectorError: A text is no point; the message says what is.
@@ -44,22 +50,22 @@ def point_of(given: Point) -> address.Point:
     """
     match given:
         case str():
-            return parse_point(given, LOCAL_ZONE)
+            return parse_point(given, zone)
         case bool():
             pass
         case int():
             return AtOffset(given)
         case datetime():
-            return Moment(milliseconds_of(given))
+            return Moment(milliseconds_of(given, zone))
         case timedelta():
             return Ago(given // _MILLISECOND)
     raise TypeError(f"{given!r}: expected a selector, an offset, a datetime or a timedelta")
 
 
-def milliseconds_of(moment: datetime) -> int:
-    """Return a moment in ms since the epoch, rounded down; without a time zone it is local time."""
+def milliseconds_of(moment: datetime, zone: tzinfo) -> int:
+    """Return a moment in ms since the epoch, rounded down; it is in ``zone`` if it names none."""
     if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=LOCAL_ZONE)
+        moment = moment.replace(tzinfo=zone)
     return (moment - _EPOCH) // _MILLISECOND
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import tzinfo
 
 from logfs.errors import LogfsError
 from logfs.library.records import Appendable, to_record
@@ -29,6 +30,7 @@ class Producer:
     def __init__(
         self,
         writer: Writer,
+        zone: tzinfo,
         topic_partition: TopicPartition,
         producer_id: int,
         epoch: int,
@@ -38,6 +40,7 @@ class Producer:
         self.epoch = epoch
         self.sequence = sequence
         self._writer = writer
+        self._zone = zone
         self._topic_partition = topic_partition
         self._is_transactional = False
         self._is_open = False
@@ -66,7 +69,7 @@ class Producer:
             ControlError, OSError: It may have been appended or not: make the call again.
         """
         now_ms = system_clock().now_ms()
-        batch = [to_record(record, now_ms) for record in records]
+        batch = [to_record(record, now_ms, self._zone) for record in records]
         first = self.sequence if sequence is None else sequence
         producer = ProducerBatch(self.producer_id, self.epoch, first, self._is_transactional)
         done = self._writer.append(self._topic_partition, batch, producer, is_durable=durable)

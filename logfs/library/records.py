@@ -1,7 +1,7 @@
 """Records as a program gives them, and what is appended of them."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, tzinfo
 from itertools import islice
 from typing import NamedTuple, TypeAlias
 
@@ -35,7 +35,7 @@ Appendable: TypeAlias = bytes | NewRecord | Record
 """What can be appended: a value, a new record, or one that was read (its offset is ignored)."""
 
 
-def chunks(records: Iterable[Appendable], now_ms: int) -> Iterator[list[Record]]:
+def chunks(records: Iterable[Appendable], now_ms: int, zone: tzinfo) -> Iterator[list[Record]]:
     """Yield records in parts that one request can hold; none of them is empty."""
     iterator = iter(records)
     while items := list(islice(iterator, CHUNK_RECORDS)):
@@ -43,11 +43,16 @@ def chunks(records: Iterable[Appendable], now_ms: int) -> Iterator[list[Record]]
             new = tuple.__new__
             yield from _halves([new(Record, (0, now_ms, None, value, ())) for value in items])
         else:
-            yield from _halves([to_record(item, now_ms) for item in items])
+            yield from _halves([to_record(item, now_ms, zone) for item in items])
 
 
-def to_record(item: Appendable, now_ms: int) -> Record:
+def to_record(item: Appendable, now_ms: int, zone: tzinfo) -> Record:
     """Return what is appended of an item.
+
+    Args:
+        item: The item.
+        now_ms: The clock.
+        zone: Of datetimes that name none.
 
     Raises:
         TypeError: It cannot be appended.
@@ -65,7 +70,7 @@ def to_record(item: Appendable, now_ms: int) -> Record:
     if timestamp is None:
         timestamp = now_ms
     elif isinstance(timestamp, datetime):
-        timestamp = milliseconds_of(timestamp)
+        timestamp = milliseconds_of(timestamp, zone)
     return Record(0, timestamp, key, value, tuple(map(_header, headers)))
 
 

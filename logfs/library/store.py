@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from datetime import tzinfo
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +14,7 @@ from logfs.library.partition import Partition
 from logfs.library.places import Kind, Place, kind_of, locate
 from logfs.library.source import Source
 from logfs.library.writing import Writer
+from logfs.library.zones import zone_of
 from logfs.log import administration
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name
 from logfs.machine.host import LOCAL_ZONE, system_clock
@@ -27,10 +29,13 @@ class Store:
         isolation_level: What its partitions show of transactions.
     """
 
-    def __init__(self, data: str, isolation_level: IsolationLevel, writer: Writer) -> None:
+    def __init__(
+        self, data: str, isolation_level: IsolationLevel, writer: Writer, zone: tzinfo
+    ) -> None:
         self.data = data
         self.isolation_level = isolation_level
         self._writer = writer
+        self._zone = zone
         self._is_closed = False
         self._partitions: dict[tuple[TopicPartition, IsolationLevel], Partition] = {}
 
@@ -119,7 +124,7 @@ class Store:
         check_exists(self.data, topic_partition)
         source = Source(self.data, lambda other: other == topic_partition)
         owned.callback(source.close)
-        return Partition(topic_partition, source, self._writer, level, owned)
+        return Partition(topic_partition, source, self._writer, level, self._zone, owned)
 
     def __repr__(self) -> str:
         return f"<logfs.Store {self.data}>"
@@ -194,4 +199,4 @@ def _directory(path: str) -> Place:
 def _store(place: Place, isolation_level: str | None) -> Store:
     level = shown_level(place) if isolation_level is None else IsolationLevel(isolation_level)
     data = data_directory(place)
-    return Store(data, level, Writer.of(data, may_own=not place.is_mount))
+    return Store(data, level, Writer.of(data, may_own=not place.is_mount), zone_of(place))

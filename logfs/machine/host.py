@@ -92,6 +92,18 @@ class LocalZone(tzinfo):
 LOCAL_ZONE = LocalZone()
 
 
+def utc_offset_s(zone: tzinfo, local: str) -> int:
+    """Return the offset of a zone from UTC in seconds, at a local date and time (ISO 8601).
+
+    Raises:
+        ValueError: It is no date, or it names a zone of its own.
+    """
+    moment = datetime.fromisoformat(local)
+    if moment.tzinfo is not None:
+        raise ValueError(f"{local!r} names a zone of its own")
+    return round((zone.utcoffset(moment.replace(tzinfo=zone)) or _NO_TIME).total_seconds())
+
+
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 

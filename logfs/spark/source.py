@@ -1,9 +1,12 @@
 """The data source as Spark sees it: its name, its schema, who reads."""
 
+from collections.abc import Mapping
+
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from logfs.machine.host import LOCAL_ZONE
+from logfs.library.places import locate
+from logfs.library.zones import ServedZone
 from logfs.spark.batch import LogfsReader
 from logfs.spark.options import has_headers, parse_options
 from logfs.spark.schema import Column, chosen, full_schema
@@ -26,12 +29,12 @@ class LogfsDataSource(DataSource):
 
     def reader(self, schema: StructType) -> LogfsReader:
         """Return what reads a table."""
-        options = parse_options(self.options, LOCAL_ZONE, is_stream=False)
+        options = parse_options(self.options, _zone(self.options), is_stream=False)
         return LogfsReader(options, _columns(schema))
 
     def streamReader(self, schema: StructType) -> LogfsStreamReader:  # noqa: N802
         """Return what reads a stream."""
-        options = parse_options(self.options, LOCAL_ZONE, is_stream=True)
+        options = parse_options(self.options, _zone(self.options), is_stream=True)
         return LogfsStreamReader(options, _columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> LogfsWriter:
@@ -40,7 +43,9 @@ class LogfsDataSource(DataSource):
         Raises:
             InvalidConfigError: If the table is to take the place of what there is.
         """
-        target = parse_target(self.options, _fields(schema), LOCAL_ZONE, is_overwritten=overwrite)
+        target = parse_target(
+            self.options, _fields(schema), _zone(self.options), is_overwritten=overwrite
+        )
         return LogfsWriter(target)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LogfsStreamWriter:  # noqa: N802
@@ -50,8 +55,16 @@ class LogfsDataSource(DataSource):
         Source: Spark KafkaSourceProvider.createSink, which takes every mode and appends.
         """
         del overwrite
-        target = parse_target(self.options, _fields(schema), LOCAL_ZONE, is_overwritten=False)
+        target = parse_target(
+            self.options, _fields(schema), _zone(self.options), is_overwritten=False
+        )
         return LogfsStreamWriter(target)
+
+
+def _zone(options: Mapping[str, str]) -> ServedZone:
+    """Return the zone of dates without one: of several directories, that of the first."""
+    first = (options.get("path") or "").split(",")[0].strip().removeprefix("file:")
+    return ServedZone(lambda: locate(first))
 
 
 def _columns(schema: StructType) -> tuple[Column, ...]:

@@ -5,6 +5,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,7 @@ def log_like(form: str, capsys: pytest.CaptureFixture[str]) -> Iterator[str]:
 @pytest.mark.expect_log("loss: cut")
 def test_text_is_one_line_a_record(capsys: pytest.CaptureFixture[str]) -> None:
     lines = list(log_like("text", capsys))
+    assert all(datetime.fromisoformat(line[:29]).tzinfo for line in lines[1:3])
     assert [line.split(" ", 2)[2] for line in lines[1:3]] == [
         "ERROR read: a batch does not decode",
         r"WARNING a file called x\ny\x1b[31m\udcff",

@@ -1,6 +1,8 @@
 """``logfs offsets``, on a data directory and beside a daemon."""
 
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,16 @@ from tests.cli.conftest import Call, Mounted, fill, run
 
 HOURS = [1_700_000_000_000 + hour * 3_600_000 for hour in (0, 1, 3, 2, 5)]
 TEXT = b"".join(b'{"timestamp":%d,"value":"v"}\n' % timestamp for timestamp in HOURS)
-FIRST = "2023-11-14T22:13:20.000Z"
+FIRST = "2023-11-14T22:13:20.000+00:00"
+
+
+@pytest.fixture(autouse=True)
+def _utc() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", "UTC0")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 def make(data: Path) -> Path:
@@ -34,7 +45,7 @@ def test_a_partition(logfs: Call, data: Path, flags: list[str]) -> None:
     assert rows(out) == [
         ["1", "earliest", "0", "-"],
         ["1", "latest", "5", "-"],
-        ["1", "max-timestamp", "4", "2023-11-15T03:13:20.000Z"],
+        ["1", "max-timestamp", "4", "2023-11-15T03:13:20.000+00:00"],
     ]
 
 
@@ -165,6 +176,6 @@ def test_beside_a_daemon(mounted: Mounted) -> None:
     for root in (mounted.point, mounted.data):
         out = run("offsets", root / "orders", "--time", str(HOURS[2]), "--time", "latest").out
         assert rows(out) == [
-            ["0", str(HOURS[2]), "2", "2023-11-15T01:13:20.000Z"],
+            ["0", str(HOURS[2]), "2", "2023-11-15T01:13:20.000+00:00"],
             ["0", "latest", "5", "-"],
         ]

@@ -87,9 +87,9 @@ def test_points_in_a_log_that_has_not_been_read(
     source = Source(str(foreign), lambda name: name == TP, step_bytes=4096)
     log = source.log(TP)
     assert log.indexing is not None
-    log, found = source.locate(log, point_of(point), level)
+    log, found = source.locate(log, point_of(point, UTC), level)
     assert found == offset
-    _, end = source.locate(source.log(TP), point_of("latest"), level)
+    _, end = source.locate(source.log(TP), point_of("latest", UTC), level)
     records = [record for batch in read(Cursor(source, log, found, level), end) for record in batch]
     assert values(records) == [value(n) for n in range(offset, COUNT)]
     source.close()

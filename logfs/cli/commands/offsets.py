@@ -1,7 +1,6 @@
 """``logfs offsets``: which offsets the ends of partitions, or moments in them, are."""
 
 import json
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -99,19 +98,13 @@ def _show(answers: "list[Answer]", *, has_topics: bool) -> None:
             str(answer.partition),
             answer.time,
             "-" if answer.found is None else str(answer.found.offset),
-            "-" if answer.found is None else _moment(answer.found.timestamp),
+            "-" if answer.found is None else _time(answer.found.timestamp),
         ]
         for answer in answers
     ]
     tables.show_table(columns, rows)
 
 
-def _moment(timestamp: int | None) -> str:
+def _time(timestamp: int | None) -> str:
     """Write a timestamp so that it can be used as a TIME again."""
-    if timestamp is None:
-        return "-"
-    try:
-        moment = datetime.fromtimestamp(timestamp / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return "-" if timestamp is None else tables.format_time(timestamp, "milliseconds")

@@ -16,6 +16,7 @@ from logfs.library.places import locate
 
 if TYPE_CHECKING:
     from logfs.cli.overviews import Status
+    from logfs.library.places import Place
     from logfs.log.overview import PartitionOverview
 
 TROUBLE = 1
@@ -88,16 +89,17 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
 def _look(path: str, since: str | None) -> "Status":
     from logfs.cli.overviews import look
 
-    since_ms = 0 if since is None else _moment(since)
     with failures.about(path):
-        return look(locate(path), since_ms)
+        place = locate(path)
+        return look(place, 0 if since is None else _moment(since, place))
 
 
-def _moment(text: str) -> int:
+def _moment(text: str, place: "Place") -> int:
+    from logfs.library.zones import zone_of
     from logfs.log.reading.address import Ago, Moment, parse_point
-    from logfs.machine.host import LOCAL_ZONE, system_clock
+    from logfs.machine.host import system_clock
 
-    match parse_point(text, LOCAL_ZONE):
+    match parse_point(text, zone_of(place)):
         case Moment(timestamp_ms):
             return timestamp_ms
         case Ago(duration_ms):

@@ -52,13 +52,14 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.client import Daemon
     from logfs.library import owner
+    from logfs.library.zones import zone_of
     from logfs.log.cleaning.trimming import Trimmed, parse_trim_address, trim_all
     from logfs.log.store import LogStore
-    from logfs.machine.host import LOCAL_ZONE, system_clock
+    from logfs.machine.host import system_clock
 
     with failures.about(path):
         place = locate(path)
-        address = parse_trim_address(place.address, LOCAL_ZONE)  # before a daemon is troubled
+        address = parse_trim_address(place.address, zone_of(place))  # before a daemon is troubled
 
         def do(store: LogStore) -> list[Trimmed]:
             numbers = [address.partition]

@@ -58,6 +58,16 @@ class LineFormatter(logging.Formatter):
         message, *traceback = super().format(record).splitlines() or [""]
         return " | ".join([message, *(printable(line.rstrip()) for line in traceback)])
 
+    def formatTime(  # noqa: N802 - logging's name
+        self,
+        record: logging.LogRecord,
+        datefmt: str | None = None,
+    ) -> str:
+        """Return the local time of a record with its offset from UTC."""
+        del datefmt
+        moment = datetime.fromtimestamp(record.created).astimezone()
+        return moment.isoformat(sep=" ", timespec="milliseconds")
+
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Return the line without a traceback."""
         return printable(super().formatMessage(record)) + left_out(record)

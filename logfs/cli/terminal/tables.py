@@ -51,10 +51,11 @@ def format_bytes(size: int) -> str:
     return f"{size}B" if unit == _UNITS[0] else f"{value:.1f}{unit}"
 
 
-def format_time(timestamp_ms: int) -> str:
-    """Write a time as a selector takes it, in the local time zone."""
+def format_time(timestamp_ms: int, precision: str = "seconds") -> str:
+    """Write a time as a selector takes it: local, with its offset from UTC."""
     try:
-        return datetime.fromtimestamp(timestamp_ms / 1000).isoformat(timespec="seconds")
+        moment = datetime.fromtimestamp(timestamp_ms / 1000).astimezone()
+        return moment.isoformat(timespec=precision)
     except (ValueError, OverflowError, OSError):
         return str(timestamp_ms)  # far outside the calendar
 

@@ -32,7 +32,10 @@ _FIRST_MOMENT_MS = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 _LAST_DATE_MS = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MILLISECOND
 
 SELECTOR_TABLE: tuple[tuple[str, str], ...] = (
-    ("@2026-11-20", "from midnight that day, in the daemon's time zone (TZ)"),
+    (
+        "@2026-11-20",
+        "from midnight that day, in the time zone of the daemon, or else of the caller",
+    ),
     ("@2026-11-20T10:00", "from that minute; seconds may follow: T10:00:00 or T10:00:00.500"),
     ("@2026-11-20T10:00Z", "the same in UTC; +01:00 and -05:00 name other offsets"),
     ("@1700000000000", "from that many milliseconds after the epoch (all digits, but never eight)"),
