@@ -22,10 +22,20 @@ class KernelCache:
         """Have the bytes and attributes of inodes asked for anew at their next use."""
         await trio.to_thread.run_sync(_drop_bytes, list(inodes), abandon_on_cancel=True)
 
+    async def drop_attributes(self, inodes: Iterable[int]) -> None:
+        """Have modes, owners and sizes of inodes asked for again at their next use."""
+        await trio.to_thread.run_sync(_drop_attributes, list(inodes), abandon_on_cancel=True)
+
 
 def _drop_name(parent: int, name: bytes) -> None:
     with contextlib.suppress(OSError):  # it is not there
         pyfuse3.invalidate_entry(pyfuse3.InodeT(parent), pyfuse3.FileNameT(name))
+
+
+def _drop_attributes(inodes: list[int]) -> None:
+    for inode in inodes:
+        with contextlib.suppress(OSError):  # it is not there
+            pyfuse3.invalidate_inode(pyfuse3.InodeT(inode), attr_only=True)
 
 
 def _drop_bytes(inodes: list[int]) -> None:

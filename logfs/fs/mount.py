@@ -260,7 +260,8 @@ def _mount(
             "started_ms": clock.now_ms(),
             "was_clean": store.was_clean,
         }
-        commands = Commands(store, operations, KernelCache(), clock, facts)
+        operations.kernel = KernelCache()
+        commands = Commands(store, operations, operations.kernel, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
         with shown(metrics, options.metrics, commands.metrics, point):
             trio.run(

@@ -108,11 +108,13 @@ class DirectoryNode(Node):
 
     Attributes:
         parent: None for the root.
+        owned_by: The topic whose mode and owner it has; "" is the root.
         mtime_ms: When a name was last made or removed in it, as far as this mount knows.
     """
 
     attr_timeout_s = NAMES_S
     entry_timeout_s = NAMES_S
+    owned_by = ""
 
     def __init__(
         self, key: str, ownership: Ownership, parent: "DirectoryNode | None", mtime_ms: int
@@ -123,8 +125,8 @@ class DirectoryNode(Node):
         self._ownership = ownership
 
     def attributes(self) -> Attributes:
-        """Return what stat(2) tells now: nobody's to write to."""
-        mode, uid, gid = self._ownership.of_directory("")
+        """Return what stat(2) tells now: without write permission for any user."""
+        mode, uid, gid = self._ownership.of_directory(self.owned_by)
         return Attributes(mode & _READ_ONLY, uid, gid, 0, self.mtime_ms)
 
 

@@ -38,6 +38,7 @@ from logfs.fs.handles import HandleTable, OpenDirectory
 from logfs.fs.hooks import Hooks
 from logfs.fs.inodes import InodeTable
 from logfs.fs.interrupts import Interrupts
+from logfs.fs.kernel import KernelCache
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
@@ -47,7 +48,7 @@ from logfs.fs.replies import make_entry, make_statvfs
 from logfs.fs.rules import check_open, partition_to_make, refusal
 from logfs.fs.serving import OpenFiles
 from logfs.fs.tasks import Upkeep
-from logfs.fs.topics import TopicChanges
+from logfs.fs.topics import Creator, TopicChanges
 from logfs.fs.tree import Tree
 from logfs.fs.waiting import Waiting
 from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
@@ -96,6 +97,7 @@ class Operations(Refusals):
         tree.meta_of_mount = lambda: {"sealed_files": self.passthrough.describe()}
         self.awake = Awake(wanted=options.keep_awake)
         self.hooks = hooks
+        self.kernel: KernelCache | None = None
         self.files = OpenFiles(
             store,
             tree,
@@ -152,6 +154,8 @@ class Operations(Refusals):
                 attr.st_uid if fields.update_uid else None,
                 attr.st_gid if fields.update_gid else None,
             )
+            if self.kernel is not None:
+                await self.kernel.drop_attributes(self._sharers_of(node))
         return await self._entry(node)
 
     @answered
@@ -203,7 +207,7 @@ class Operations(Refusals):
         self._check_writable()
         if parent is not self.tree.root:
             raise RefusedError("topics are made in the root of the mount only")
-        await self.changes.run(self._topics.make, name, mode, ctx.uid, ctx.gid)
+        await self.changes.run(self._topics.make, name, mode, _creator(ctx))
         return await self._made(parent, name)
 
     @answered
@@ -238,7 +242,7 @@ class Operations(Refusals):
         topic, number = partition_to_make(
             self.tree, parent, name, flags, create=self._options.create
         )
-        await self.changes.run(self._topics.grow, topic.name, number)
+        await self.changes.run(self._topics.grow, topic.name, number, mode, _creator(ctx))
         topic.mtime_ms = self._clock.now_ms()
         node = await self._find(parent, name)
         if not isinstance(node, FileNode):
@@ -376,6 +380,24 @@ class Operations(Refusals):
         if isinstance(node, TopicNode):
             self.tree.note_config(node)
 
+    def _sharers_of(self, node: Node) -> list[int]:
+        """Return the inodes whose modes and owners come from those of a topic or a partition."""
+        if node is self.tree.root:
+            return [self.tree.segments.ino] if self.tree.segments.ino else []
+        partition = node.partition
+        topic = partition.topic_partition.topic if partition is not None else None
+        if isinstance(node, TopicNode):
+            topic = node.name
+        return [
+            other.ino
+            for other in self.inodes.nodes()
+            if other.partition is not None and other.partition.topic_partition.topic == topic
+        ]
+
     def _check_writable(self) -> None:
         if self._store.read_only:
             raise ReadOnlyError("the mount is read-only")
+
+
+def _creator(ctx: RequestContext) -> Creator:
+    return Creator(ctx.uid, ctx.gid, ctx.umask)

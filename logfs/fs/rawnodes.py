@@ -8,13 +8,14 @@ from logfs.log.reading.files import RawFile
 
 
 class RawDirectoryNode(DirectoryNode):
-    """The raw files of one partition."""
+    """The raw files of one partition: whatever the topic's directory denies, this one denies."""
 
     def __init__(
         self, partition: Partition, ownership: Ownership, parent: DirectoryNode, mtime_ms: int
     ) -> None:
         super().__init__(f"{partition.identity}/raw", ownership, parent, mtime_ms)
         self._partition = partition
+        self.owned_by = partition.topic_partition.topic
 
     @property
     def partition(self) -> Partition:

@@ -1,15 +1,24 @@
 """Changes to topics, and to what is remembered about owners and modes. Blocking, one at a time."""
 
 import stat
+from typing import NamedTuple
 
 from logfs.fs.nodes import Node, Ownership, PlainNode, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.rules import refusal
+from logfs.log.attributes import Ownership as Remembered
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 
 DEFAULT_UMASK = 0o022
-_OWNERSHIP = ("mode", "uid", "gid")
+
+
+class Creator(NamedTuple):
+    """The process that makes a topic or a partition."""
+
+    uid: int
+    gid: int
+    umask: int
 
 
 class TopicChanges:
@@ -23,28 +32,56 @@ class TopicChanges:
         self._options = options
         self._clock = clock
 
-    def make(self, name: bytes, mode: int, uid: int, gid: int) -> None:
-        """Make a topic; it belongs to whoever makes it, unless the mount names the owner.
+    def make(self, name: bytes, mode: int, creator: Creator) -> None:
+        """Make a topic, with the owner and modes that mkdir(2) and open(2) would give.
+
+        Its partitions have the modes of files that its creator makes. Options of the mount (uid,
+        gid, umask) name the owner and the modes instead.
 
         Raises:
             IllegalTopicNameError, TopicExistsError, ReadOnlyError, OSError.
         """
-        store, options = self._store, self._options
+        store, defaults = self._store, self._ownership
         text = name.decode(errors="surrogateescape")
-        store.create_topic(text, store.config.num_partitions, {}, self._clock.now_ms())
-        defaults, permissions = self._ownership, stat.S_IMODE(mode)
-        is_own_mode = options.umask is None and permissions != 0o777 & ~defaults.umask
-        ownership = (
-            permissions if is_own_mode else None,
-            uid if options.uid is None and uid != defaults.uid else None,
-            gid if options.gid is None and gid != defaults.gid else None,
+        root_mode, _, root_gid = defaults.of_directory("")
+        gid, permissions = creator.gid, stat.S_IMODE(mode)
+        if root_mode & stat.S_ISGID:
+            gid, permissions = root_gid, permissions | stat.S_ISGID
+        topic = Remembered(
+            self._own_mode(permissions, 0o777),
+            self._own_id(creator.uid, self._options.uid, defaults.uid),
+            self._own_id(gid, self._options.gid, defaults.gid),
         )
-        if ownership != (None, None, None):
-            store.attributes.set(text, None, **dict(zip(_OWNERSHIP, ownership, strict=True)))
+        file = Remembered(self._own_mode(0o666 & ~creator.umask, 0o666))
+        count = store.config.num_partitions
+        ownerships: dict[int | None, Remembered] = {None: topic}
+        ownerships |= dict.fromkeys(range(count), file)
+        store.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
 
-    def grow(self, topic: str, number: int) -> None:
-        """Give a topic partitions up to a number."""
-        self._store.grow_topic(topic, number + 1, self._clock.now_ms())
+    def grow(self, topic: str, number: int, mode: int, creator: Creator) -> None:
+        """Give a topic partitions up to a number, with the owner and mode that open(2) would give.
+
+        Raises:
+            NoSuchTopicError, LogOfflineError, ReadOnlyError, OSError.
+        """
+        topic_mode, topic_uid, topic_gid = self._ownership.of_directory(topic)
+        gid = topic_gid if topic_mode & stat.S_ISGID else creator.gid
+        ownership = Remembered(
+            self._own_mode(stat.S_IMODE(mode), 0o666),
+            self._own_id(creator.uid, self._options.uid, topic_uid),
+            self._own_id(gid, self._options.gid, topic_gid),
+        )
+        self._store.grow_topic(topic, number + 1, self._clock.now_ms(), ownership)
+
+    def _own_mode(self, mode: int, most: int) -> int | None:
+        """Return the mode to remember; None if it is that of the mount."""
+        if self._options.umask is not None or mode == most & ~self._ownership.umask:
+            return None
+        return mode
+
+    def _own_id(self, own: int, option: int | None, inherited: int) -> int | None:
+        """Return the user or group to remember; None if it is inherited."""
+        return None if option is not None or own == inherited else own
 
     def set_attributes(
         self, node: Node, mode: int | None, uid: int | None, gid: int | None

@@ -8,6 +8,7 @@ inode of their own to go to. The file is JSON:
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
@@ -27,7 +28,7 @@ class Ownership(NamedTuple):
     gid: int | None = None
 
 
-_NOTHING_SET = Ownership()
+NOTHING_SET = Ownership()
 
 
 class Attributes:
@@ -41,8 +42,8 @@ class Attributes:
     def get(self, topic: str, partition: int | None) -> Ownership:
         """Return what was set for a topic, or for one of its partitions."""
         if not self._entries:  # asked by every stat(2)
-            return _NOTHING_SET
-        return self._entries.get(_key(topic, partition), _NOTHING_SET)
+            return NOTHING_SET
+        return self._entries.get(_key(topic, partition), NOTHING_SET)
 
     def all(self) -> list[tuple[str, int | None, Ownership]]:
         """Return what was set: topic, partition or None, attributes."""
@@ -64,12 +65,28 @@ class Attributes:
     ) -> None:
         """Remember what is given; None leaves a value as it is. Durable when this returns."""
         old = self.get(topic, partition)
-        self._entries[_key(topic, partition)] = Ownership(
+        changed = Ownership(
             old.mode if mode is None else mode,
             old.uid if uid is None else uid,
             old.gid if gid is None else gid,
         )
-        self._write()
+        self._write(self._entries | {_key(topic, partition): changed})
+
+    def put(self, topic: str, ownerships: Mapping[int | None, Ownership]) -> None:
+        """Remember what is given and nothing else of it; durable when this returns.
+
+        Args:
+            topic: The topic.
+            ownerships: By partition; None is the topic itself.
+        """
+        new = {_key(topic, number): ownership for number, ownership in ownerships.items()}
+        changed = {
+            key: ownership
+            for key, ownership in new.items()
+            if self._entries.get(key, NOTHING_SET) != ownership
+        }
+        if changed:
+            self._write(self._entries | changed)
 
     def forget(self, topic: str) -> None:
         """Drop a deleted topic.
@@ -77,26 +94,29 @@ class Attributes:
         Raises:
             OSError: It is dropped, but the file still has it; see ``save``.
         """
-        gone = [key for key in self._entries if key == topic or key.startswith(f"{topic}/")]
-        for key in gone:
-            del self._entries[key]
-        if gone:
-            self._write()
+        kept = {
+            key: ownership
+            for key, ownership in self._entries.items()
+            if key != topic and not key.startswith(f"{topic}/")
+        }
+        if len(kept) < len(self._entries):
+            self._entries, self._is_saved = kept, False
+            self._write(kept)
 
     def save(self) -> None:
         """Write the file if the last attempt failed; durable when this returns."""
         if not self._is_saved:
-            self._write()
+            self._write(self._entries)
 
-    def _write(self) -> None:
-        self._is_saved = False
-        entries = {
+    def _write(self, entries: dict[str, Ownership]) -> None:
+        """Store entries and use them from then on."""
+        rows = {
             key: {name: value for name, value in ownership._asdict().items() if value is not None}
-            for key, ownership in self._entries.items()
+            for key, ownership in entries.items()
         }
-        data = json.dumps({"version": VERSION, "entries": entries}, indent=1) + "\n"
+        data = json.dumps({"version": VERSION, "entries": rows}, indent=1) + "\n"
         self._disk.replace(names.ATTRIBUTES, data.encode())
-        self._is_saved = True
+        self._entries, self._is_saved = entries, True
 
 
 def _key(topic: str, partition: int | None) -> str:

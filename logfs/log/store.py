@@ -25,7 +25,7 @@ from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.vfs import Disk, Lock
 from logfs.errors import InvalidConfigError, LogfsError, TopicExistsError
 from logfs.log import checkpoints, names, topics
-from logfs.log.attributes import Attributes
+from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
 from logfs.log.backup.manifest import check_whole
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import forget_partitions, read_checkpoint, write_checkpoints
@@ -114,9 +114,22 @@ class LogStore(Catalog):
     # Topics
 
     def create_topic(
-        self, name: str, partitions: int, properties: Mapping[str, str], now_ms: int
+        self,
+        name: str,
+        partitions: int,
+        properties: Mapping[str, str],
+        now_ms: int,
+        ownerships: Mapping[int | None, Ownership] | None = None,
     ) -> None:
         """Make a topic; its partitions are on the disk when this returns.
+
+        Args:
+            name: The topic.
+            partitions: How many.
+            properties: Its configuration.
+            now_ms: The clock.
+            ownerships: What is remembered of its partitions and, as None, of the topic itself. The
+                topic is never seen without.
 
         Raises:
             IllegalTopicNameError, TopicExistsError, InvalidConfigError, ReadOnlyError, OSError.
@@ -129,13 +142,27 @@ class LogStore(Catalog):
         with self._changes:
             if name in self._topics:
                 raise TopicExistsError(f"topic {name} exists already")
-            # Of an older topic, which was deleted when the disk was full.
+            # Of an older topic, deleted when the disk was full or not made to the end.
             self.attributes.forget(name)
             self.attributes.save()
-            self._add_partitions(name, range(partitions), self._new_topic_id(), config, now_ms)
+            self.attributes.put(name, ownerships or {})
+            try:
+                self._add_partitions(name, range(partitions), self._new_topic_id(), config, now_ms)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self.attributes.forget(name)
+                raise
 
-    def grow_topic(self, name: str, partitions: int, now_ms: int) -> None:
+    def grow_topic(
+        self, name: str, partitions: int, now_ms: int, ownership: Ownership = NOTHING_SET
+    ) -> None:
         """Give a topic more partitions; one that has as many is left as it is.
+
+        Args:
+            name: The topic.
+            partitions: How many it is to have.
+            now_ms: The clock.
+            ownership: What is remembered of each new partition, which is never seen without.
 
         Raises:
             NoSuchTopicError, LogOfflineError (it could not be loaded), ReadOnlyError, OSError.
@@ -148,6 +175,7 @@ class LogStore(Catalog):
                 return
             topic_id = self.topic_id(name)
             identity = names.parse_topic_id(topic_id) if topic_id else self._new_topic_id()
+            self.attributes.put(name, dict.fromkeys(missing, ownership))
             self._add_partitions(name, missing, identity, self.topic_config(name), now_ms)
 
     def delete_topic(self, name: str, now_ms: int) -> None:

@@ -57,8 +57,8 @@ async def test_chmod_and_chown_are_remembered(orders: World) -> None:
     for path in ("", "orders", "orders/0"):
         entry = await orders.find(path)
         assert (stat.S_IMODE(entry.st_mode), entry.st_uid, entry.st_gid) == (0o750, 33, 44)
-    other = await orders.find("orders/1")  # belongs to the owner of its topic
-    assert (stat.S_IMODE(other.st_mode), other.st_uid, other.st_gid) == (0o644, 33, 44)
+    other = await orders.find("orders/1")  # belongs to the user who made it
+    assert (stat.S_IMODE(other.st_mode), other.st_uid, other.st_gid) == (0o644, 0, 0)
     selector = await orders.find("orders/0@-1h")
     assert stat.S_IMODE(selector.st_mode) == 0o550
 

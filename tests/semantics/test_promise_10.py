@@ -1,0 +1,295 @@
+"""Promise 10 of SEMANTICS.md, through a mount; each docstring is the sentence that is run.
+
+The table has each kind of user and each kind of name, on a mount with ``allow_other``.
+
+The expected answers come from the POSIX rules alone: a file may be read if its mode lets the user
+read and the mode of its topic's directory lets the user search. What logfs answers is asked by
+processes that have really become those users.
+"""
+
+import json
+import os
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.mounting import Mount
+
+pytestmark = [
+    pytest.mark.fuse,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users"),
+]
+
+OWNER, MEMBER, OTHER = 21234, 21235, 65534
+
+
+@dataclass(frozen=True)
+class User:
+    """A user, as a process of its own has it."""
+
+    name: str
+    uid: int
+    groups: tuple[int, ...]
+
+
+USERS = (
+    User("root", 0, (0,)),
+    User("owner", OWNER, (OWNER,)),
+    User("member", MEMBER, (MEMBER, OWNER)),  # of the owner's group
+    User("other", OTHER, (OTHER,)),
+)
+MODES = {  # topic: mode of its directory, mode of its partition
+    "public": (0o755, 0o644),
+    "writable": (0o777, 0o666),
+    "private-topic": (0o700, 0o644),
+    "private-partition": (0o755, 0o600),
+    "group": (0o750, 0o640),
+    "search-only": (0o711, 0o644),
+}
+PLAIN = ("0", "0.tsv", "0.jsonl")
+VIEWS = (
+    "0.meta",
+    "0.follow",
+    "0@earliest",
+    "0@earliest.jsonl",
+    "0@-1d.follow",
+    "0@earliest..latest",
+    "0@offset=0..offset=1.tsv",
+)
+
+SCRIPT = r"""
+import errno, json, os, sys
+READ, APPEND, LIST, GET, SET = "read", "append", "list", "getxattr", "setxattr"
+def attempt(action, path):
+    if action == READ:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.read(descriptor, 1)
+        finally:
+            os.close(descriptor)
+    elif action == APPEND:
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND))
+    elif action == LIST:
+        os.listdir(path)
+    elif action == GET:
+        os.getxattr(path, "user.logfs.topic_id")
+    elif action == SET:
+        os.setxattr(path, "user.logfs.segment.ms", b"9999999")
+answers = []
+for action, path in json.load(sys.stdin):
+    try:
+        attempt(action, path)
+        answers.append("yes")
+    except PermissionError:
+        answers.append("no")
+    except OSError as error:
+        answers.append(errno.errorcode[error.errno])
+json.dump(answers, sys.stdout)
+"""
+
+
+def ask_as(user: User, questions: list[tuple[str, str]]) -> list[str]:
+    """Have a process of a user try something; returns yes, no, or another errno's name each."""
+    done = subprocess.run(
+        ["/usr/bin/env", "python3", "-I", "-S", "-c", SCRIPT],
+        input=json.dumps(questions),
+        user=user.uid,
+        group=user.groups[0],
+        extra_groups=user.groups,
+        umask=0o022,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    answers: list[str] = json.loads(done.stdout)
+    return answers
+
+
+def shell_as(user: User, script: str, umask: int = 0o022) -> str:
+    """Run a shell script as a user; returns all that it printed."""
+    return subprocess.run(
+        ["sh", "-c", script],
+        user=user.uid,
+        group=user.groups[0],
+        extra_groups=user.groups,
+        umask=umask,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=120,
+    ).stdout
+
+
+def user(name: str) -> User:
+    return next(user for user in USERS if user.name == name)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder that all users may enter; that of pytest is root's alone."""
+    with tempfile.TemporaryDirectory() as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.fixture
+def mount(folder: Path) -> Iterator[Mount]:
+    """A mount for all users, who may make topics in it."""
+    with Mount(folder / "data", folder / "mnt", "allow_other") as mount:
+        mount.point.chmod(0o1777)
+        yield mount
+
+
+def allows(mode: int, who: User, bit: int) -> bool:
+    """Tell what a mode of the owner's lets a user do; bit: 4 read, 2 write, 1 search."""
+    if who.uid == 0:
+        return True
+    if who.uid == OWNER:
+        return bool(mode >> 6 & bit)
+    return bool(mode >> 3 & bit) if OWNER in who.groups else bool(mode & bit)
+
+
+def questions_about(topic: str, raw: list[str]) -> list[tuple[str, str, str]]:
+    """List what is asked about a topic: action, path below the mount, what decides."""
+    rows = [
+        ("list", topic, "list"),
+        ("getxattr", topic, "list"),
+        ("setxattr", topic, "change"),
+        ("list", f".segments/{topic}-0", "list"),
+    ]
+    for name in PLAIN:
+        rows += [("read", f"{topic}/{name}", "read"), ("append", f"{topic}/{name}", "write")]
+    for name in VIEWS:
+        rows += [("read", f"{topic}/{name}", "read"), ("append", f"{topic}/{name}", "never")]
+    rows += [("getxattr", f"{topic}/{name}", "read") for name in (*PLAIN, *VIEWS)]
+    rows += [("setxattr", f"{topic}/0", "never")]
+    for name in raw:
+        path = f".segments/{topic}-0/{name}"
+        rows += [("read", path, "read"), ("append", path, "never")]
+    return rows
+
+
+def expected(modes: tuple[int, int], who: User, decides: str) -> str:
+    directory, file = modes
+    may_search = allows(directory, who, 1)
+    may = {
+        "list": allows(directory, who, 4),
+        "change": allows(directory, who, 2),
+        "read": may_search and allows(file, who, 4),
+        "write": may_search and allows(file, who, 2),
+        "never": False,
+    }
+    return "yes" if may[decides] else "no"
+
+
+def test_the_table_of_permissions(mount: Mount) -> None:
+    """What a mode or an owner denies on a topic or a partition is denied under every name: views,
+    selectors, `.follow`, `.meta`, extended attributes and `.segments`.
+    """
+    point = mount.point
+    raw: dict[str, list[str]] = {}
+    waiting = []
+    for topic, modes in MODES.items():
+        shell_as(user("owner"), f"cd {point}; mkdir {topic}; echo one >> {topic}/0")
+        os.setxattr(point / topic, "user.logfs.segment.ms", b"1")
+        shell_as(user("owner"), f"cd {point}; echo two >> {topic}/0")
+        waiting.append(os.open(point / topic / "0", os.O_WRONLY | os.O_APPEND))
+        os.write(waiting[-1], b"an unfinished line")
+        raw[topic] = sorted(os.listdir(point / ".segments" / f"{topic}-0"))
+        assert any(name.endswith(".unfinished") for name in raw[topic]), raw
+        raw[topic] += [name.replace(".log", ".txt") for name in raw[topic] if ".log" in name]
+        assert sum(name.endswith(".txt") for name in raw[topic]) == 2, raw
+        (point / topic / "0").chmod(modes[1])
+        (point / topic).chmod(modes[0])
+    wrong = []
+    for who in USERS:
+        rows = [(t, *row) for t in MODES for row in questions_about(t, raw[t])]
+        asked = [(action, str(point / path)) for _, action, path, _ in rows]
+        for (topic, action, path, decides), answer in zip(rows, ask_as(who, asked), strict=True):
+            due = expected(MODES[topic], who, decides)
+            if answer != due:
+                text = "{:o} {:o}".format(*MODES[topic])
+                wrong.append(f"{text:9}{who.name:8}{action:10}{path:62}{answer:8}{due}")
+    for descriptor in waiting:
+        os.close(descriptor)
+    head = f"{'modes':9}{'user':8}{'action':10}{'name':62}{'answer':8}expected"
+    assert not wrong, "\n".join(["", head, *wrong])
+
+
+def test_a_mode_that_is_taken_away_is_taken_away_at_once(mount: Mount) -> None:
+    """`chmod` and `chown` take effect at once, under every name."""
+    point = mount.point
+    for topic in ("by-partition", "by-topic", "by-owner"):
+        shell_as(user("owner"), f"cd {point}; mkdir {topic}; echo one >> {topic}/0")
+        os.setxattr(point / topic, "user.logfs.segment.ms", b"1")
+        shell_as(user("owner"), f"cd {point}; echo two >> {topic}/0")
+        paths = [f"{topic}/0@earliest..latest", f".segments/{topic}-0/{0:020}.log"]
+        questions = [("read", str(point / path)) for path in (f"{topic}/0", *paths)]
+        assert ask_as(user("other"), questions) == ["yes"] * 3
+        if topic == "by-partition":
+            (point / topic / "0").chmod(0o600)
+        elif topic == "by-topic":
+            (point / topic).chmod(0o700)
+        else:
+            (point / topic / "0").chmod(0o604)
+            os.chown(point / topic / "0", MEMBER, OTHER)  # the group may do less than all others
+        assert ask_as(user("other"), questions) == ["no"] * 3, topic
+
+
+def test_new_topics_and_partitions_take_owner_and_umask_of_their_creator(mount: Mount) -> None:
+    """A topic or a partition gets its owner, group and mode as on any file system: from the process
+    that makes it, its umask, and a directory with setgid.
+    """
+    script = f"cd {mount.point}; mkdir private; echo secret >> private/0; touch private/2"
+    assert shell_as(user("owner"), script, umask=0o077) == ""
+    for name, mode in (("private", 0o40700), ("private/0", 0o100600), ("private/2", 0o100600)):
+        found = (mount.point / name).stat()
+        assert (found.st_mode, found.st_uid, found.st_gid) == (mode, OWNER, OWNER), name
+    mount.restart()
+    found = (mount.point / "private/1").stat()
+    assert (found.st_mode, found.st_uid, found.st_gid) == (0o100600, OWNER, OWNER)
+
+
+def test_a_partition_belongs_to_the_user_who_makes_it(mount: Mount) -> None:
+    """A topic or a partition gets its owner, group and mode as on any file system: from the process
+    that makes it, its umask, and a directory with setgid.
+    """
+    shell_as(user("owner"), f"mkdir -m 777 {mount.point}/shared")
+    assert shell_as(user("other"), f"touch {mount.point}/shared/1", umask=0o027) == ""
+    found = (mount.point / "shared/1").stat()
+    assert (found.st_mode, found.st_uid, found.st_gid) == (0o100640, OTHER, OTHER)
+    assert (mount.point / "shared/0").stat().st_uid == OWNER
+
+
+def test_a_directory_with_setgid_gives_its_group(mount: Mount) -> None:
+    """A topic or a partition gets its owner, group and mode as on any file system: from the process
+    that makes it, its umask, and a directory with setgid.
+    """
+    os.chown(mount.point, 0, 21777)
+    mount.point.chmod(0o3777)
+    shell_as(user("owner"), f"mkdir {mount.point}/team")
+    found = (mount.point / "team").stat()
+    assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (21777, 0o2755)
+    (mount.point / "team").chmod(0o2777)
+    shell_as(user("other"), f"touch {mount.point}/team/1")
+    assert (mount.point / "team/1").stat().st_gid == 21777
+
+
+def test_a_topic_of_the_same_name_inherits_nothing(mount: Mount) -> None:
+    """A topic or a partition gets its owner, group and mode as on any file system: from the process
+    that makes it, its umask, and a directory with setgid.
+    """
+    shell_as(user("owner"), f"mkdir {mount.point}/again", umask=0o077)
+    shell_as(user("owner"), f"rmdir {mount.point}/again")
+    shell_as(user("other"), f"mkdir {mount.point}/again")
+    for name, mode in (("again", 0o40755), ("again/0", 0o100644)):
+        found = (mount.point / name).stat()
+        assert (found.st_mode, found.st_uid) == (mode, OTHER)
