@@ -75,11 +75,8 @@ class Windows:
         if user in self._users:
             window = self._users.pop(user)[0]
         else:
-            if len(self._users) >= PLACES:
-                first = next(iter(self._users))
-                if now_s - self._users[first][1] < _IDLE_S:
-                    return None
-                first.leave()
+            if len(self._users) >= PLACES and not self._take_from_idle(now_s):
+                return None
             window = self._spare.pop() if self._spare else self._make()
         self._users[user] = window, now_s
         return window
@@ -89,6 +86,15 @@ class Windows:
         found = self._users.pop(user, None)
         if found is not None:
             self._spare.append(found[0])
+
+    def _take_from_idle(self, now_s: float) -> bool:
+        """Have a file that has not been read for a while leave its window; False if none can."""
+        for user, (_, used_s) in self._users.items():
+            if now_s - used_s < _IDLE_S:
+                return False
+            if user.leave():
+                return True
+        return False
 
     def _make(self) -> _Window:
         view = memoryview(bytearray(self.size_bytes))
@@ -130,7 +136,7 @@ class ReadAhead:
         self._window: _Window | None = None  # in which bytes were put ahead
         self._put = 0  # how many, from _next on
         self._end = 0  # where they end in it
-        self._kept = memoryview(b"")  # what was left when somebody else needed the window
+        self._kept = memoryview(b"")  # what was left when the kernel had no place
 
     def read(self, offset: int, size: int) -> memoryview | None:
         """Read a piece, good until the next await; None: to be read without, then ``note`` it.
@@ -156,10 +162,20 @@ class ReadAhead:
         self._in_a_row = self._in_a_row + 1 if is_next else min(self._in_a_row, 0)
         self._next, self._size = offset + got, size
 
-    def leave(self) -> None:
-        """Give up the window, but keep what nobody has read."""
-        self._kept = memoryview(bytes(self._take_back()))
+    def leave(self) -> bool:
+        """Give up the window; what the program has not read is read again later.
+
+        Returns:
+            False if that cannot be, because there was a hole: nothing has changed then.
+        """
+        if self._window is None:
+            return True
+        left = len(self._take_back())
+        if not self._reader.unread_end(left):
+            self._put_ahead(self._window, left)
+            return False
         self._leave_window()
+        return True
 
     def close(self) -> None:
         """Give up everything, before the file is closed."""

@@ -26,6 +26,7 @@ from logfs.fs.passthrough import Passthrough
 from logfs.fs.rawnodes import RawNode, SealedNode
 from logfs.log.following.followed import FollowedLog
 from logfs.log.partition import PartitionLog
+from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.resolve import Resolved
 from logfs.log.writing.lines import LineWriter
@@ -83,9 +84,9 @@ class PinnedFile(FixedFile):
         DeletedError: The files of one are gone.
     """
 
-    def __init__(self, resolved: Resolved) -> None:
+    def __init__(self, resolved: Resolved, buffers: Buffers) -> None:
         resolved.log.pin(resolved.segments)
-        super().__init__(resolved)
+        super().__init__(resolved, buffers)
         self._resolved = resolved
 
     def close(self) -> None:
@@ -94,8 +95,8 @@ class PinnedFile(FixedFile):
         self._resolved.log.unpin(self._resolved.segments)
 
 
-def open_reader(node: FileNode) -> Reader:
-    """Open a file for reading.
+def open_reader(node: FileNode, buffers: Buffers) -> Reader:
+    """Open a file for reading; ``buffers`` are shared by all readers of the mount.
 
     Raises:
         DeletedError, StaleError: What it was resolved to has been deleted since.
@@ -106,12 +107,13 @@ def open_reader(node: FileNode) -> Reader:
         raise LogOfflineError(f"{log.topic_partition}: {log.offline}")
     match node:
         case PlainNode():
-            reader: Reader = GrowingFile(log, node.view, 0, level=node.partition.level)
+            level = node.partition.level
+            reader: Reader = GrowingFile(log, node.view, 0, level=level, buffers=buffers)
         case RangeNode(resolved=resolved):
             start, level = resolved.start, resolved.level
-            reader = GrowingFile(node.log, resolved.view, start, node.limit, level)
+            reader = GrowingFile(node.log, resolved.view, start, node.limit, level, buffers)
         case FixedNode():
-            reader = PinnedFile(node.resolved)
+            reader = PinnedFile(node.resolved, buffers)
         case MetaNode():
             reader = BytesFile(node.text())
         case RawNode():
@@ -129,6 +131,7 @@ class OpenFile:
         node: What is open.
         flags: Those of open(2), already found to be allowed.
         syncs: Every write is to be durable when it returns.
+        buffers: Of all readers of the mount.
 
     Attributes:
         ahead: Reads ahead where that can be, see ``ahead``.
@@ -160,7 +163,7 @@ class OpenFile:
         "waiting",
     )
 
-    def __init__(self, node: FileNode, flags: int, syncs: bool) -> None:
+    def __init__(self, node: FileNode, flags: int, syncs: bool, buffers: Buffers) -> None:
         mode = flags & os.O_ACCMODE
         self.node = node
         self.partition: Partition = node.partition
@@ -170,7 +173,7 @@ class OpenFile:
         self.appends = mode != os.O_RDONLY and bool(flags & os.O_APPEND)
         self.never_waits = bool(flags & os.O_NONBLOCK)
         self.syncs = syncs or bool(flags & os.O_DSYNC)
-        self.reader = open_reader(node) if mode != os.O_WRONLY else None
+        self.reader = open_reader(node, buffers) if mode != os.O_WRONLY else None
         self.waiting: trio.Event | None = None
         self._log = node.log if isinstance(node, RangeNode) else node.partition.log
         self._writer: LineWriter | None = None

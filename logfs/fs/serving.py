@@ -25,6 +25,7 @@ from logfs.fs.tasks import Upkeep
 from logfs.fs.tree import Tree
 from logfs.log.following.followed import FollowedLog
 from logfs.log.partition import PartitionLog
+from logfs.log.reading.buffers import Buffers
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 
@@ -83,6 +84,7 @@ class OpenFiles:
         self._files: HandleTable[OpenFile] = HandleTable()
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
         self._windows = Windows(clock.monotonic_s)
+        self._buffers = Buffers()
         self._spare: list[memoryview] = []
         self.flushes = Flushes(clock)
 
@@ -111,9 +113,9 @@ class OpenFiles:
             if isinstance(node, MetaNode):
                 await self._look_at_cache(partition.log)
             if isinstance(node, PlainNode | RangeNode):
-                file = OpenFile(node, flags, self._syncs)
+                file = OpenFile(node, flags, self._syncs, self._buffers)
             else:
-                file = await partition.lane.look(OpenFile, node, flags, self._syncs)
+                file = await partition.lane.look(OpenFile, node, flags, self._syncs, self._buffers)
         except BaseException:
             partition.leave(node.reads_log)
             self._tree.recent.drop(node)

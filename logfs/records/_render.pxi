@@ -270,6 +270,11 @@ cdef class Renderer:
         return not self.in_batch() and self.peek_next(&b) == INCOMPLETE
 
     @property
+    def buffer_bytes(self):
+        """How much memory is held beside the window: decompressed records, one rendered record."""
+        return self.scratch_bytes + (0 if self.plain is None else len(self.plain))
+
+    @property
     def at_stop(self):
         """Whether the next record's offset is >= ``stop_offset``."""
         cdef Batch b

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import os
 import subprocess
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,14 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.fs.ahead import PLACES, WINDOW_BYTES, ReadAhead, Windows
+from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import GrowingFile
+from logfs.records.record import Record
 from logfs.types import View
+from tests.fakes import START_MS
 from tests.fs.mounting import Mounted
 from tests.log.gaps import HoledLog
 from tests.log.readings import Rule
 from tests.log.support import end_of
 from tests.log.test_files import LOGS, VIEWS, add, filled
 from tests.mounting import logfs, output
+from tests.records.oracle import rendering
 
 _HANDLE = 7
 _WINDOW = 64
@@ -66,10 +71,15 @@ class Program:
     """A program that reads a growing file through all of it."""
 
     def __init__(
-        self, log: HoledLog, view: View, start: int = 0, windows: Windows | None = None
+        self,
+        log: HoledLog,
+        view: View,
+        start: int = 0,
+        windows: Windows | None = None,
+        buffers: Buffers | None = None,
     ) -> None:
         self.kernel = FakeKernel()
-        self.reader = GrowingFile(log.log, view, start)
+        self.reader = GrowingFile(log.log, view, start, buffers=buffers)
         self.given = 0
         if windows is None:
             windows = Windows(lambda: 0.0, _WINDOW)
@@ -192,6 +202,33 @@ def test_who_does_not_read_on_leaves_his_place_to_others() -> None:
     for program in programs:
         program.ahead.close()
     assert windows.take(last.ahead)
+
+
+def test_bytes_ahead_of_a_program_that_stopped_are_not_kept() -> None:
+    """They are read again when it goes on: else each open file could take as much as a window."""
+    log, now_s, size = HoledLog({}), 0.0, 4096
+    for n in range(2000):
+        log.append([Record(0, START_MS, None, b"line %d" % n * 100, ())])
+    expected = b"".join(rendering(View.TEXT, kept.record) for kept in log.model.visible)
+    windows, buffers = Windows(lambda: now_s), Buffers(0)
+    programs = [
+        Program(log, View.TEXT, windows=windows, buffers=buffers) for _ in range(2 * PLACES)
+    ]
+
+    def read_a_little(some: list[Program]) -> int:
+        for program in some:
+            for offset in range(0, 4 * size, size):
+                assert program.read(offset, size) == expected[offset : offset + size]
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    before = read_a_little(programs[:PLACES])
+    now_s = 2.0
+    grown = read_a_little(programs[PLACES:]) - before
+    tracemalloc.stop()
+    assert grown < 4 * WINDOW_BYTES
+    for offset in range(4 * size, len(expected), size):
+        assert programs[0].read(offset, size) == expected[offset : offset + size]
 
 
 @pytest.mark.fuse

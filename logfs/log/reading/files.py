@@ -17,6 +17,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtByte, AtOffset, Moment
+from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.reader import TextReader, WouldBlockError
 from logfs.log.reading.resolve import Limit, Resolved, growing_end
 from logfs.types import IsolationLevel, View
@@ -29,9 +30,35 @@ class _RenderedFile:
         would_block: The last read needs the disk: set ``may_block`` and make it again.
     """
 
-    def __init__(self, reader: TextReader) -> None:
+    def __init__(self, reader: TextReader, buffers: Buffers | None) -> None:
         self._reader = reader
+        self._buffers = buffers
         self.would_block = False
+
+    def read_into(self, out: memoryview, offset: int) -> int:
+        """Read as the class says.
+
+        Args:
+            out: Its length is the size that is asked for.
+            offset: Byte of the file.
+
+        Returns:
+            The number of bytes, 0 at the end. Meaningless if ``would_block``.
+
+        Raises:
+            CorruptRecordError: The first byte to return cannot be decoded.
+        """
+        buffers = self._buffers
+        if buffers is None:
+            return self._read_into(out, offset)
+        buffers.begin(self._reader)
+        try:
+            return self._read_into(out, offset)
+        finally:
+            buffers.end(self._reader)
+
+    def _read_into(self, out: memoryview, offset: int) -> int:
+        raise NotImplementedError
 
     @property
     def may_block(self) -> bool:
@@ -44,6 +71,8 @@ class _RenderedFile:
 
     def close(self) -> None:
         """Let go of files and buffers."""
+        if self._buffers is not None:
+            self._buffers.begin(self._reader)
         self._reader.close()
 
 
@@ -56,6 +85,7 @@ class GrowingFile(_RenderedFile):
         start: Position at which the file begins.
         limit: Where it ends once that is reached; None: nowhere.
         level: What is seen: up to where, and whether aborted records are.
+        buffers: Limits the memory that it keeps between two reads; None: nothing does.
     """
 
     def __init__(
@@ -65,8 +95,9 @@ class GrowingFile(_RenderedFile):
         start: int,
         limit: Limit | None = None,
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        buffers: Buffers | None = None,
     ) -> None:
-        super().__init__(TextReader(view, lambda: log.snapshot, level))
+        super().__init__(TextReader(view, lambda: log.snapshot, level), buffers)
         self._log = log
         self._view = view
         self._level = level
@@ -120,19 +151,8 @@ class GrowingFile(_RenderedFile):
         except WouldBlockError:
             return True
 
-    def read_into(self, out: memoryview, offset: int) -> int:
-        """Read as the rule above says.
-
-        Args:
-            out: Its length is the size that is asked for.
-            offset: Byte of the file.
-
-        Returns:
-            The number of bytes, 0 at the end. Meaningless if ``would_block``.
-
-        Raises:
-            CorruptRecordError: The first byte to return cannot be decoded.
-        """
+    def _read_into(self, out: memoryview, offset: int) -> int:
+        """Read as the rule above says."""
         end = self.end()
         self.would_block = False
         try:
@@ -155,6 +175,15 @@ class GrowingFile(_RenderedFile):
     def unread(self) -> None:
         """Take the last read back: nobody has got what it returned."""
         self._next_offset, self._position = self._before
+
+    def unread_end(self, size: int) -> bool:
+        """Take back the last bytes of the last read; False, and nothing, if it passed a hole."""
+        offset, position = self._before
+        if self._next_offset - offset != self._position - position:
+            return False
+        self._next_offset -= size
+        self._position -= size
+        return True
 
     def begin_anew(self) -> None:
         """Take the next read as one after a seek, wherever it begins."""
@@ -206,13 +235,17 @@ class GrowingFile(_RenderedFile):
 
 
 class FixedFile(_RenderedFile):
-    """One open fixed name. One read at a time; pin its segments while it is open."""
+    """One open fixed name. One read at a time; pin its segments while it is open.
 
-    def __init__(self, resolved: Resolved) -> None:
+    A read returns fewer bytes than asked for only at the end or before damage. Args as those of
+    ``GrowingFile``.
+    """
+
+    def __init__(self, resolved: Resolved, buffers: Buffers | None = None) -> None:
         snapshot = resolved.snapshot
         if snapshot is None:
             raise ValueError("a growing name is not a fixed file")
-        super().__init__(TextReader(resolved.view, lambda: snapshot))
+        super().__init__(TextReader(resolved.view, lambda: snapshot), buffers)
         self._runs = resolved.runs
         self._ends = list(accumulate(end - start for start, end in resolved.runs))
 
@@ -220,12 +253,7 @@ class FixedFile(_RenderedFile):
         """Return the length of the file."""
         return self._ends[-1] if self._ends else 0
 
-    def read_into(self, out: memoryview, offset: int) -> int:
-        """Read bytes from an offset; fewer than asked for only at the end or before damage.
-
-        Raises:
-            CorruptRecordError: The first byte to return cannot be decoded.
-        """
+    def _read_into(self, out: memoryview, offset: int) -> int:
         done, reader = 0, self._reader
         self.would_block = False
         while done < len(out) and offset + done < self.size():

@@ -159,10 +159,19 @@ class TextReader:
             done += got
         return done
 
+    @property
+    def buffer_bytes(self) -> int:
+        """How much memory the window and the records taken out of it take."""
+        return len(self._window.buffer) + self._renderer.buffer_bytes
+
+    def drop_buffers(self) -> None:
+        """Free the buffers; the position stays, and the next read looks it up again."""
+        self.close()
+
     def rest(self) -> None:
-        """Let go of a buffer that is larger than a look-up needs; the position stays."""
-        if len(self._window.buffer) > LOOKUP_BYTES:
-            self.close()
+        """Free buffers that are larger than a look-up needs; the position stays."""
+        if self.buffer_bytes > LOOKUP_BYTES:
+            self.drop_buffers()
 
     def close(self) -> None:
         """Let go of files and buffers."""

@@ -1,0 +1,68 @@
+"""The memory that readers keep between two reads: at most so many bytes for all of them.
+
+A reader keeps its window of the log, the records it decompressed and the record it is in, so that
+the next read goes on without a look-up. A process may have tens of thousands of files open, so all
+of a mount's readers share one limit. When it is reached, the readers that have not read for the
+longest time lose their buffers: their next read looks its position up again.
+"""
+
+import threading
+from collections import OrderedDict
+from typing import Protocol
+
+LIMIT_BYTES = 64 * 1024 * 1024
+"""For 128 readers with a full window, or thousands that read a little."""
+
+
+class BufferOwner(Protocol):
+    """A reader that can go on without its buffers.
+
+    Attributes:
+        buffer_bytes: How much memory its buffers take.
+    """
+
+    @property
+    def buffer_bytes(self) -> int:
+        """How much memory its buffers take."""
+        ...
+
+    def drop_buffers(self) -> None:
+        """Free them; the position stays. Called from any thread, but never during a read."""
+        ...
+
+
+class Buffers:
+    """The buffers of all readers of a mount. Any thread.
+
+    Args:
+        limit_bytes: The most that readers may keep while none of them reads.
+    """
+
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self._kept: OrderedDict[BufferOwner, int] = OrderedDict()  # longest without a read first
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def kept_bytes(self) -> int:
+        """How many bytes readers keep."""
+        return self._bytes
+
+    def begin(self, owner: BufferOwner) -> None:
+        """Leave the buffers of a reader alone, because it begins to read or is closed."""
+        with self._lock:
+            self._bytes -= self._kept.pop(owner, 0)
+
+    def end(self, owner: BufferOwner) -> None:
+        """Note what a reader keeps after a read; make room for it."""
+        size = owner.buffer_bytes
+        if not size:
+            return
+        with self._lock:
+            self._kept[owner] = size
+            self._bytes += size
+            while self._bytes > self._limit_bytes:
+                other, freed = self._kept.popitem(last=False)
+                self._bytes -= freed
+                other.drop_buffers()
