@@ -352,3 +352,30 @@ cdef class IndexBuilder:
         lf_put64(entry, self.max_timestamp)
         lf_put32(entry + 8, self.offset_of_max_timestamp - self.base_offset)
         return PyBytes_FromStringAndSize(<char *>entry, 12)
+
+
+def first_out_of_order(entries):
+    """Find the first entry of a text index with a number below that of the entry before it.
+
+    Args:
+        entries: Whole 32-byte entries; a fragment behind them is left out.
+
+    Returns:
+        The number of the entry, from 0; -1 if none is. Before the first entry all numbers are 0.
+    """
+    cdef _View view = _View(entries, False)
+    cdef Py_ssize_t count = view.n // 32, number, field
+    cdef const uint8_t *p = view.p
+    cdef int64_t before[3]
+    cdef int64_t offset = 0, position = 0
+    before[:] = [0, 0, 0]
+    for number in range(count):
+        if lf_get32(p) < offset or lf_get32(p + 4) < position:
+            return number
+        for field in range(3):
+            if lf_get64(p + 8 + 8 * field) < before[field]:
+                return number
+            before[field] = lf_get64(p + 8 + 8 * field)
+        offset, position = lf_get32(p), lf_get32(p + 4)
+        p += 32
+    return -1

@@ -106,7 +106,10 @@ cdef class Renderer:
 
         Raises:
             CorruptRecordError: As ``render``.
+            ValueError: ``n`` is negative.
         """
+        if n < 0:
+            raise ValueError(f"cannot skip {n} bytes")
         return self.drive(NULL, n, True)
 
     def skip_to_offset(self, int64_t offset):

@@ -329,8 +329,22 @@ def test_refuses_what_lies_outside_the_buffers() -> None:
         renderer.render(bytearray(4), 2, 3)
     with pytest.raises(ValueError, match="no view 3"):
         Renderer(3, decompress)
+    with pytest.raises(ValueError, match="cannot skip -1 bytes"):
+        renderer.skip(-1)
     assert renderer.render(bytearray(4), 0, 4) == 0
     assert renderer.exhausted
+
+
+@pytest.mark.parametrize("back", [1, 40_000, 2**62])
+def test_never_goes_back(back: int) -> None:
+    """A negative number of bytes would lead to memory before the buffer of the rendering."""
+    data = encode_batch([Record(0, value=b"abc" * 100)])
+    renderer = Renderer(View.TEXT, decompress)
+    renderer.load(data, 0, len(data))
+    assert render(renderer, 10) == b"abcabcabca"
+    with pytest.raises(ValueError, match="cannot skip"):
+        renderer.skip(-back)
+    assert render(renderer, 5) == b"bcabc"
 
 
 def test_lets_go_of_its_window() -> None:

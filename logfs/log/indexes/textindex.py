@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 from logfs.errors import CorruptIndexError
 from logfs.log.indexes.index import Entries, IndexFormat, count_up_to
+from logfs.records._native import first_out_of_order
 from logfs.types import Positions, View
 
 TEXT_INDEX = IndexFormat(entry_bytes=32, magic=b"LFTI", version=1)
@@ -80,6 +81,19 @@ def encode_text_entry(
 def decode_text_entry(entries: Entries, number: int) -> TextEntry:
     """Return entry ``number`` (0 is the first)."""
     return TextEntry._make(_ENTRY.unpack_from(entries, number * _STRIDE))
+
+
+def is_in_order(entries: Entries, number: int) -> bool:
+    """Tell whether the numbers of an entry lie between those of its neighbours.
+
+    Nothing in the log confirms the lengths of an entry. An entry that is out of order is wrong, or
+    the entry beside it is: neither can be used.
+    """
+    entry = decode_text_entry(entries, number)
+    before = decode_text_entry(entries, number - 1) if number else ZERO
+    is_last = (number + 1) * _STRIDE >= len(entries)
+    after = entry if is_last else decode_text_entry(entries, number + 1)
+    return all(a <= b <= c for a, b, c in zip(before, entry, after, strict=True))
 
 
 def count_text_offsets_up_to(entries: Entries, relative_offset: int) -> int:
@@ -143,7 +157,11 @@ def count_text_entries_before(entries: Entries, file_position: int) -> int:
 def first_behind(entries: Entries, file_position: int) -> TextEntry | None:
     """Find the first entry of a batch behind a file position; None if there is none."""
     number = count_up_to(entries, _INT32.unpack_from, _STRIDE, 4, file_position)
-    return decode_text_entry(entries, number) if number * _STRIDE < len(entries) else None
+    for candidate in range(number, len(entries) // _STRIDE):
+        entry = decode_text_entry(entries, candidate)
+        if entry.file_position > file_position:  # false only in a damaged index
+            return entry
+    return None
 
 
 def find_gaps(entries: Entries) -> list[int]:
@@ -153,10 +171,13 @@ def find_gaps(entries: Entries) -> list[int]:
     only with the index.
 
     Raises:
-        CorruptIndexError: The length is not a multiple of 32.
+        CorruptIndexError: The length is not a multiple of 32, or an entry is out of order.
     """
     if len(entries) % _STRIDE:
         raise CorruptIndexError(f"an index of {len(entries)} bytes is not a multiple of {_STRIDE}")
+    wrong = first_out_of_order(entries)
+    if wrong >= 0:
+        raise CorruptIndexError(f"entry {wrong} of the text index is out of order")
     keys = memoryview(entries).cast("q")[:: _STRIDE // _KEY_BYTES].tolist()
     if len(set(keys)) == len(keys):
         return []

@@ -8,6 +8,7 @@ corrupt batch and there is measured and taken off.
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
+from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry
 from logfs.log.segments.segment import Segment
 from logfs.records._native import header_ok, measure
@@ -38,9 +39,13 @@ def place_behind(
         of the segment. Relative offset 0: the place is the begin of a batch.
     """
     log, entries = segment.files().log, segment.files().text_entries()
+    lengths = ends.minus(segment.bases)
     number = textindex.count_text_entries_before(entries, corrupt + 1)
-    follower = TextEntry(0, file_end, *ends.minus(segment.bases))
-    if number * TEXT_INDEX.entry_bytes < len(entries):
+    count = len(entries) // TEXT_INDEX.entry_bytes
+    while number < count and not _is_usable(entries, number, corrupt, file_end):
+        number += 1
+    follower = TextEntry(0, file_end, *lengths)
+    if number < count:
         follower = textindex.decode_text_entry(entries, number)
     stop, position = follower.file_position, corrupt
     while True:
@@ -54,15 +59,22 @@ def place_behind(
             position += error.position or 0
             continue
         inside = _measure_begin(segment, log, follower, file_end)
-        return TextEntry(0, position, *follower.lengths.minus(inside).minus(rest))
+        place = TextEntry(0, position, *follower.lengths.minus(inside).minus(rest))
+        return place if min(place.lengths) >= 0 else None
     if stop >= file_end:
         return None
     behind_gap = number + 1
-    if behind_gap * TEXT_INDEX.entry_bytes < len(entries):
+    if behind_gap < count:
         second = textindex.decode_text_entry(entries, behind_gap)
         if second[:2] == follower[:2]:
             return second
     return follower
+
+
+def _is_usable(entries: Entries, number: int, corrupt: int, file_end: int) -> bool:
+    """Tell whether an entry is in order and names a batch behind a corrupt one."""
+    position = textindex.decode_text_entry(entries, number).file_position
+    return corrupt < position < file_end and textindex.is_in_order(entries, number)
 
 
 def _next_batch(log: File, position: int, stop: int) -> int:
@@ -79,6 +91,8 @@ def _measure_begin(segment: Segment, log: File, entry: TextEntry, file_end: int)
     if not entry.relative_offset:
         return Positions()
     head = log.pread(_HEADER_BYTES, entry.file_position)
+    if not header_ok(head, 0, file_end - entry.file_position):
+        return Positions()
     offset = segment.base_offset + entry.relative_offset
     if head[_MAGIC_AT] > 1 and int.from_bytes(head[:8], "big") >= offset:
         return Positions()

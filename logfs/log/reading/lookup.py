@@ -130,14 +130,7 @@ def _lengths_at(
 
     For a record of a corrupt batch: those in front of that batch, and those up to behind it.
     """
-    entries = segment.files().text_entries()
-    entry = textindex.lookup_offset(entries, offset - segment.base_offset)
-    while not segment.has_gaps and entry is not textindex.ZERO:
-        position = segment.base_offset + entry.relative_offset
-        if _fits(segment, entry.file_position, position, file_end, is_first=True):
-            break
-        number = textindex.count_text_entries_before(entries, entry.file_position)
-        entry = textindex.decode_text_entry(entries, number - 1) if number else textindex.ZERO
+    entry = _text_hint(segment, offset, file_end)
     while True:
         lengths, corrupt = _measure(segment, entry, offset, file_end)
         if corrupt is None:
@@ -148,6 +141,22 @@ def _lengths_at(
         if _base_offset_at(segment, place.file_position, file_end) > offset:
             return lengths, place.lengths
         entry = place
+
+
+def _text_hint(segment: Segment, offset: int, file_end: int) -> textindex.TextEntry:
+    """Return the last usable entry of the text index at or before an offset."""
+    entries, relative_offset = segment.files().text_entries(), offset - segment.base_offset
+    if segment.has_gaps:
+        segment.gap_numbers(entries)  # raises CorruptRecordError for an index that is damaged
+        return textindex.lookup_offset(entries, relative_offset)
+    for number in range(textindex.count_text_offsets_up_to(entries, relative_offset) - 1, -1, -1):
+        entry = textindex.decode_text_entry(entries, number)
+        begin = segment.base_offset + entry.relative_offset
+        if textindex.is_in_order(entries, number) and _fits(
+            segment, entry.file_position, begin, file_end, is_first=True
+        ):
+            return entry
+    return textindex.ZERO
 
 
 def _measure(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
+from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
 from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.reading.aborted import aborted_runs, known_runs
@@ -125,7 +126,7 @@ class TextReader:
         segment = snapshot.segments[snapshot.index_of_position(view, position)]
         length = position - segment.bases[view]
         entry = textindex.lookup_position(segment.files().text_entries(), view, length)
-        return segment.bases[view] + min(entry.lengths[view], length)
+        return segment.bases[view] + max(0, min(entry.lengths[view], length))
 
     def read_into(self, out: memoryview, stop: int) -> int:
         """Read consecutive bytes from ``self.position`` on.
@@ -275,16 +276,15 @@ class TextReader:
         """Go to a place in a segment, given as the length of what is in front of it."""
         view = self._view
         entries = segment.files().text_entries()
-        entry = textindex.lookup_position(entries, view, length)
-        if entry.lengths[view] > length:
-            return False
         number = textindex.count_text_positions_up_to(entries, view, length)
-        while not segment.has_gaps and number and not self._fits(segment, entry, file_end):
+        while number and not segment.has_gaps:
+            if self._fits(segment, entries, number - 1, length, file_end):
+                break
             if self.would_block:
                 return False
             number -= 1
-            entry = textindex.decode_text_entry(entries, number - 1) if number else ZERO
         is_loaded = number > 0 and not segment.has_gaps
+        entry = textindex.decode_text_entry(entries, number - 1) if number else ZERO
         while True:
             try:
                 if not is_loaded and not self._load(
@@ -302,9 +302,17 @@ class TextReader:
         self._segment = segment
         return True
 
-    def _fits(self, segment: Segment, entry: TextEntry, file_end: int) -> bool:
-        """Whether the batch that an index entry means stands where it points; loads the window."""
-        if not 0 < entry.file_position < file_end:
+    def _fits(
+        self, segment: Segment, entries: Entries, number: int, length: int, file_end: int
+    ) -> bool:
+        """Tell whether an index entry leads to a length; loads the window.
+
+        It does if it is in order and the batch that it names begins where it points.
+        """
+        entry = textindex.decode_text_entry(entries, number)
+        if not 0 < entry.file_position < file_end or entry.lengths[self._view] > length:
+            return False
+        if not textindex.is_in_order(entries, number):
             return False
         try:
             if not self._load(segment, entry.file_position, file_end, LOOKUP_BYTES):

@@ -50,7 +50,7 @@ class Window:
 
         Args:
             log: The ``.log`` file.
-            position: File position of a batch, below ``file_end``.
+            position: File position of a batch.
             file_end: End of the bytes that belong to the log.
             chunk: Bytes to read at least, if there are as many.
             may_block: False: read only what is in the page cache.
@@ -63,6 +63,10 @@ class Window:
             CorruptRecordError: No whole batch stands at ``position``. One behind it that is damaged
                 ends the window.
         """
+        if not 0 <= position < file_end:
+            raise CorruptRecordError(
+                f"no batch begins at byte {position}: the log ends at byte {file_end}", position
+            )
         size = min(chunk, file_end - position)
         buffer = self._room(size)
         if not _fill(log, buffer, 0, size, position, may_block):

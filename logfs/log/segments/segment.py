@@ -334,15 +334,28 @@ class Segment:
     def next_gap(self, view: View, length: int) -> textindex.Gap | None:
         """Find the gap around or behind a position relative to the segment."""
         entries = self.files().text_entries()
-        if self._gaps is None:
-            self._gaps = textindex.find_gaps(entries)
-        return textindex.next_gap(entries, view, length, self._gaps)
+        return textindex.next_gap(entries, view, length, self.gap_numbers(entries))
 
     def gaps(self, view: View) -> list[textindex.Gap]:
         """Return its gaps, positions relative to the segment."""
         if not self.has_gaps:
             return []
         entries = self.files().text_entries()
+        return textindex.gaps(entries, view, self.gap_numbers(entries))
+
+    def gap_numbers(self, entries: memoryview) -> list[int]:
+        """Return which entries of the text index begin a gap.
+
+        Raises:
+            CorruptRecordError: The text index is damaged. Without it the positions behind the first
+                gap are not known.
+        """
         if self._gaps is None:
-            self._gaps = textindex.find_gaps(entries)
-        return textindex.gaps(entries, view, self._gaps)
+            try:
+                self._gaps = textindex.find_gaps(entries)
+            except CorruptIndexError as error:
+                name = self.file_name(FileKind.TEXT_INDEX)
+                raise CorruptRecordError(
+                    f"{name}: {error}: the positions in it are lost; run logfs verify", file=name
+                ) from None
+        return self._gaps

@@ -39,6 +39,8 @@ def cut_segments(
     kept = tuple(s for s in snapshot.segments if s.base_offset < offset)
     position = 0
     if kept:
+        if kept[-1].has_gaps:
+            kept[-1].gap_numbers(kept[-1].files().text_entries())  # raises if it is damaged
         position = _first_batch_reaching(kept[-1], snapshot.end_of(len(kept) - 1)[2], offset)
     for segment in reversed(snapshot.segments[len(kept) :]):
         remove_segment_files(disk, segment)

@@ -1,0 +1,160 @@
+"""Text indexes whose numbers are wrong: a reader gets the bytes of the log, or an error."""
+
+from contextlib import suppress
+from datetime import UTC
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logfs.errors import CorruptRecordError
+from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry, decode_text_entry, encode_text_entry
+from logfs.log.names import FileKind
+from logfs.log.reading.address import parse_partition_name
+from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.reading.reader import TextReader
+from logfs.log.reading.resolve import resolve
+from logfs.log.segments.segment import Segment
+from logfs.records.record import Record
+from logfs.types import View
+from tests.fakes import START_MS
+from tests.log.gaps import HoledLog
+
+PROPERTIES = {"internal.segment.bytes": "3000", "index.interval.bytes": "150"}
+RECORDS = 120
+HEADER = TEXT_INDEX.header_bytes
+NUMBERS = st.one_of(
+    st.integers(-3, 2000),
+    st.sampled_from((-(2**63), -(2**31), 2**31 - 1, 2**40, 2**63 - 1)),
+)
+FIELDS = ("relative_offset", "file_position", "text", "tsv", "jsonl")
+
+
+def line(number: int) -> bytes:
+    return b"line number %04d" % number
+
+
+def filled() -> HoledLog:
+    log = HoledLog(PROPERTIES)
+    for number in range(RECORDS):
+        log.append([Record(0, START_MS, None, line(number), ())])
+    return log
+
+
+def compacted() -> HoledLog:
+    log = filled()
+    log.compact(lambda offset: offset % 7 != 3)
+    return log
+
+
+class Index:
+    """The entries of the text index of a partition's first segment, which is sealed."""
+
+    def __init__(self, log: HoledLog) -> None:
+        self._log = log
+        self.segment: Segment = log.log.snapshot.segments[0]
+        self._name = self.segment.file_name(FileKind.TEXT_INDEX)
+        data = log.bench.disk.read(self._name)[HEADER:]
+        self.entries = [decode_text_entry(data, n) for n in range(len(data) // 32)]
+        assert len(self.entries) > 5
+
+    def change(self, number: int, **fields: int) -> None:
+        self.entries[number] = self.entries[number]._replace(**fields)
+
+    def write(self) -> None:
+        data = b"".join(encode_text_entry(e[0], e[1], e[2:]) for e in map(clamped, self.entries))
+        self.segment.close_files()
+        self._log.bench.disk.open(self._name, write=True).pwrite(data, HEADER)
+
+
+def clamped(entry: TextEntry) -> TextEntry:
+    low, high = -(2**31), 2**31 - 1
+    return entry._replace(
+        relative_offset=min(max(entry.relative_offset, low), high),
+        file_position=min(max(entry.file_position, low), high),
+    )
+
+
+def read_at(log: HoledLog, view: View, position: int, size: int = 100) -> bytes:
+    reader, out = TextReader(view, lambda: log.log.snapshot), bytearray(size)
+    reader.seek(position)
+    return bytes(out[: reader.read_into(memoryview(out), log.log.snapshot.end.positions[view])])
+
+
+def asked_by_bisection(count: int) -> set[int]:
+    """Which entries a search for a position behind the last one looks at."""
+    asked, low = set(), 0
+    while low < count:
+        middle = (low + count) // 2
+        asked.add(middle)
+        low = middle + 1
+    return asked
+
+
+@pytest.mark.parametrize("beyond", [1, 500, 40_000, 2**40, 2**62])
+def test_an_entry_that_claims_more_than_what_is_looked_for_is_passed_over(beyond: int) -> None:
+    """No batch begins where the entries behind it point, so a reader steps back to it."""
+    log = filled()
+    index = Index(log)
+    number, asked = len(index.entries) - 1, asked_by_bisection(len(index.entries))
+    position = index.entries[number].text + 5
+    while number in asked:
+        index.change(number, file_position=index.entries[number].file_position + 5)
+        number -= 1
+    index.change(number, text=position + beyond)
+    index.write()
+    assert read_at(log, View.TEXT, position) == log.model.bytes_at(View.TEXT, position)[:100]
+
+
+@pytest.mark.parametrize("field", ["text", "tsv", "jsonl"])
+@pytest.mark.parametrize("number", [-1, -(2**63), 2**63 - 1])
+def test_one_length_that_is_out_of_order_changes_nothing(field: str, number: int) -> None:
+    log = filled()
+    index = Index(log)
+    index.change(3, **{field: number})
+    index.write()
+    for view in View:
+        whole = log.model.bytes_at(view, 0)
+        for position in range(0, index.segment.ends[view], 97):
+            assert read_at(log, view, position) == whole[position : position + 100]
+    for offset in range(RECORDS):
+        assert positions_of_offset(log.log.snapshot, offset) == log.model.records[offset].positions
+
+
+changes = st.lists(
+    st.tuples(st.integers(0, 5), st.sampled_from(FIELDS), NUMBERS), min_size=1, max_size=6
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    changed=changes, position=st.integers(0, 3000), view=st.sampled_from(View), gaps=st.booleans()
+)
+def test_whatever_an_index_says_the_bytes_are_those_of_the_log(
+    changed: list[tuple[int, str, int]], position: int, view: View, gaps: bool
+) -> None:
+    log = compacted() if gaps else filled()
+    index = Index(log)
+    kept = b"".join(data for _, data in log.model.runs(view))
+    for number, field, value in changed:
+        index.change(number, **{field: value})
+    index.write()
+    with suppress(CorruptRecordError):
+        assert read_at(log, view, position) in kept
+    with suppress(CorruptRecordError):
+        found = positions_of_offset(log.log.snapshot, position % RECORDS)
+        assert min(found) >= 0
+    with suppress(CorruptRecordError):
+        resolved = resolve(log.log, parse_partition_name("0@earliest..latest", UTC), START_MS)
+        assert all(begin < end for begin, end in resolved.runs)
+
+
+def test_a_compacted_segment_whose_index_is_out_of_order_is_an_error_that_names_it() -> None:
+    log = compacted()
+    index = Index(log)
+    index.change(4, text=2**40)
+    index.write()
+    with pytest.raises(CorruptRecordError, match=r"textindex: entry 5 .* out of order"):
+        read_at(log, View.TEXT, 0)
+    with pytest.raises(CorruptRecordError, match="out of order"):
+        positions_of_offset(log.log.snapshot, 20)
