@@ -58,7 +58,7 @@ class LogFacts:
         self._producers = state.producers
         self._snapshot_offset = state.snapshot_offset
         self._producer_expiration_ms = state.producer_expiration_ms
-        self._has_new_epochs = False
+        self._has_new_epochs = state.has_new_epochs
         self._losses = state.losses
         table = None if state.read_only else state.table
         self._flusher = Flusher(

@@ -10,7 +10,7 @@ import logging
 import threading
 from typing import Any, NamedTuple
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.errors import UnsupportedFormatError
 from logfs.log import names
 from logfs.types import TopicPartition
@@ -91,9 +91,14 @@ class LossFile:
         self.is_dirty = len(self.all()) > len(rows)
 
     def add(self, loss: Loss) -> None:
-        """Note a loss and save it."""
+        """Note a loss and save it; on a full disk ``save`` has to be called again."""
         self.note(loss)
-        self.save()
+        try:
+            self.save()
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            logger.warning("%s: %s; the loss is noted there later", self._name, error)
 
     def _read(self) -> list[Loss]:
         try:

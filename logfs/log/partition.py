@@ -88,6 +88,7 @@ class PartitionLog(AppendableLog):
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
             if offset == self.log_end_offset:
                 return
+            self.finish_loading()
             self._leave_active()
             with self.offline_on_failure("truncation"), self._flusher.paused():
                 self._truncate(offset, now_ms)
@@ -100,6 +101,7 @@ class PartitionLog(AppendableLog):
             self.close_files()
             return
         with self._lock:
+            self.finish_loading()
             self._close_active()
             entry = self.snapshot.active.entry(SegmentState.CLOSED)
             with self.offline_on_failure("closing", but_not_full=True):
@@ -121,6 +123,7 @@ class PartitionLog(AppendableLog):
             OSError: Not everything could be written.
         """
         with self._lock, self.offline_on_failure("closing", but_not_full=True):
+            self.finish_loading()
             segment = self.snapshot.active
             if self._active is not None:
                 self._active.seal()

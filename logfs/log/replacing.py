@@ -60,6 +60,7 @@ class ReplaceableLog(RemovableLog):
         """
         with self._lock:
             self.check_writable()
+            self.finish_loading()
             first = self._place_of(snapshot, old)
             with self.offline_on_failure("write", but_not_full=True):
                 self.table.put(entry._replace(state=SegmentState.PENDING))

@@ -13,7 +13,9 @@ from logfs.disk.vfs import DISK_FULL
 from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
 from logfs.log.facts import LogFacts
 from logfs.log.segments.segment import Segment
+from logfs.log.segments.table import SegmentState
 from logfs.log.state import PartitionState
+from logfs.log.writing.active import create_files
 from logfs.log.writing.lease import Lease
 from logfs.types import Positions
 
@@ -31,6 +33,7 @@ class LogStanding(LogFacts):
         super().__init__(state)
         self.lease = Lease(state.table, state.host.boot, state.lease)
         self._lock = threading.RLock()
+        self._deferred = state.deferred
 
     def exclusive(self) -> threading.RLock:
         """Return the lock that every change takes; hold it to make several changes one."""
@@ -53,6 +56,29 @@ class LogStanding(LogFacts):
                 f"{self.topic_partition} is offline: {self.offline}; it is loaded anew once nobody "
                 "has it open, or at the next mount"
             )
+
+    def finish_loading(self) -> None:
+        """Do what loading could not do because the disk was full, before anything is appended.
+
+        Until then the directory is as the last owner left it, so a kill changes nothing. With the
+        lock.
+
+        Raises:
+            OSError: With ENOSPC there is still no room, and the log is as before; anything else
+                takes it offline.
+        """
+        if self._deferred is None:
+            return
+        with self.offline_on_failure("write", but_not_full=True):
+            while self._deferred:
+                self._deferred[0]()
+                del self._deferred[0]
+            *sealed, active = self.snapshot.segments
+            if not self.disk.exists(active.name):
+                create_files(self.disk, active, self._config)
+            entries = [segment.entry(SegmentState.SEALED) for segment in sealed]
+            self.table.rewrite([*entries, self.lease.open_entry(active)])
+        self._deferred = None
 
     def take_offline(self, reason: str) -> None:
         """Refuse appends and fsyncs until the partition is loaded anew.

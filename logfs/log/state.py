@@ -1,5 +1,6 @@
 """What loading a partition finds out, and a ``PartitionLog`` goes on with."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
@@ -29,6 +30,9 @@ class PartitionState:
         snapshot_offset: Of the newest producer snapshot.
         counters: What it counts.
         producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
+        has_new_epochs: The file does not have all of ``epochs``.
+        deferred: What loading could not do since the disk was full; see ``DeferredLog``. None: it
+            has done everything.
     """
 
     disk: Disk
@@ -49,3 +53,5 @@ class PartitionState:
     snapshot_offset: int = 0
     producer_expiration_ms: int = 86_400_000
     counters: LogCounters = field(default_factory=LogCounters)
+    has_new_epochs: bool = False
+    deferred: list[Callable[[], None]] | None = None

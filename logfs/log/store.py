@@ -22,7 +22,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
-from logfs.disk.vfs import Disk, Lock
+from logfs.disk.vfs import DISK_FULL, Disk, Lock
 from logfs.errors import InvalidConfigError, LogfsError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
@@ -362,19 +362,34 @@ class LogStore(Catalog):
     def _load_one(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
         started_s = self._host.clock_s()
         try:
-            log = load_partition(loading, topic_partition)
+            log = self._load_with_or_without_room(loading, topic_partition)
         except (LogfsError, OSError) as error:
             return offline_partition(loading, topic_partition, error)
         if not loading.is_clean:
             log.counters.recoveries += 1
             log.counters.recovery_s += self._host.clock_s() - started_s
             say_recovered(log)
-        if not self.read_only:
+        if not self.read_only and log.offline is None:
             try:
                 adopt_unfinished(log, loading.now_ms)
             except (LogfsError, OSError) as error:
                 logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
         return log
+
+    def _load_with_or_without_room(
+        self, loading: Loading, topic_partition: TopicPartition
+    ) -> PartitionLog:
+        """Load a partition; if the disk is too full to recover it, it is read but not written."""
+        try:
+            return load_partition(loading, topic_partition)
+        except OSError as error:
+            if error.errno not in DISK_FULL or loading.read_only:
+                raise
+            log = load_partition(replace(loading, read_only=True), topic_partition)
+            log.read_only = False
+            log.offline = f"there is no room to recover it: {error}"
+            logger.warning("%s can be read, but not written: %s", topic_partition, log.offline)
+            return log
 
     def _add_partitions(
         self,

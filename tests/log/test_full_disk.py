@@ -4,9 +4,12 @@ import errno
 
 import pytest
 
-from logfs.types import TopicPartition
+from logfs.errors import LogOfflineError
+from logfs.log.partition import PartitionLog
+from logfs.log.reading.lookup import positions_of_offset
+from logfs.types import Positions, TopicPartition
 from tests.log.looking import directories
-from tests.log.support import Bench, lines_of
+from tests.log.support import DIRECTORY, Bench, lines_of
 
 SMALL = {"internal.segment.bytes": "300", "index.interval.bytes": "0"}
 
@@ -75,3 +78,82 @@ def test_a_stop_on_a_full_disk_loses_nothing_and_says_so(caplog: pytest.LogCaptu
     bench.store = bench.open()
     assert len(lines_of(bench.log)) == 20
     assert bench.log.snapshot.holes == ()
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("names_need_room", [True, False])
+@pytest.mark.parametrize("stop", ["kill", "crash", "restart"])
+def test_a_store_starts_on_a_full_disk_and_takes_appends_once_there_is_room(
+    stop: str, *, names_need_room: bool
+) -> None:
+    bench = full_bench()
+    bench.write(b"not flushed")
+    shown = bench.log.snapshot.end.positions
+    expected = [b"line %d" % n for n in range(20)]
+    bench.disk.fill(names_need_room=names_need_room)
+    for _ in range(3):
+        getattr(bench, stop)()
+        assert bench.log.offline is None
+        assert lines_of(bench.log)[:20] == expected
+        with pytest.raises(OSError, match=str(errno.ENOSPC)):
+            bench.write(b"no room")
+        assert bench.log.offline is None
+    found = resolve_all(bench.log)
+    bench.disk.space_bytes = None
+    begin = bench.log.snapshot.end.positions
+    bench.write(b"room")
+    bench.log.flush()
+    assert begin.at_least(shown) == begin, "no position is given twice"
+    assert resolve_all(bench.log)[: len(found)] == found
+    for after in ("kill", "crash", "restart"):
+        getattr(bench, after)()
+        assert lines_of(bench.log)[:20] == expected
+        assert resolve_all(bench.log)[: len(found)] == found
+    assert not bench.log.losses or stop == "crash"
+
+
+def resolve_all(log: PartitionLog) -> list[Positions]:
+    """The position of each record, found by its offset."""
+    return [positions_of_offset(log.snapshot, n) for n in range(log.log_end_offset)]
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("stop", ["kill", "crash"])
+def test_half_a_batch_waits_on_a_full_disk_until_it_can_be_copied(stop: str) -> None:
+    bench = full_bench()
+    rest = bytes(range(1, 41))
+    name = bench.log.snapshot.active.name
+    file = bench.disk.open(name, write=True)
+    size = file.size()
+    file.pwrite(rest, size)
+    file.sync()
+    bench.disk.fill()
+    for _ in range(2):
+        getattr(bench, stop)()
+        assert len(lines_of(bench.log)) == 20
+        assert bench.disk.read(name)[size:] == rest, "nothing is cut without a copy"
+        with pytest.raises(OSError, match=str(errno.ENOSPC)):
+            bench.write(b"no room")
+    bench.disk.space_bytes = None
+    bench.write(b"room")
+    (copy,) = bench.names(".cut")
+    assert bench.file(copy) == rest
+    assert bench.disk.stat(name).size == size
+    bench.kill()
+    assert lines_of(bench.log) == [*(b"line %d" % n for n in range(20)), b"room"]
+    assert [loss.kind for loss in bench.log.losses] == ["cut"]
+
+
+@pytest.mark.expect_log("t/0 can be read, but not written: there is no room to recover it")
+def test_what_cannot_be_recovered_on_a_full_disk_can_be_read() -> None:
+    bench = full_bench()
+    bench.disk.kill()
+    # As of a file that a backup shares, which is copied before it is written.
+    bench.disk.fail_next("open", f"{DIRECTORY}/*.log", errno.ENOSPC)
+    bench.store = bench.open()
+    assert len(lines_of(bench.log)) == 20
+    with pytest.raises(LogOfflineError):
+        bench.write(b"no room")
+    bench.reload()
+    bench.write(b"room")
+    assert lines_of(bench.kill())[-2:] == [b"line 19", b"room"]

@@ -82,9 +82,21 @@ def test_what_was_noted_is_saved_later() -> None:
 def test_a_failed_save_is_tried_again() -> None:
     disk = with_directory()
     losses = losses_on(disk)
-    disk.fail_next_write(f"{NAME}*", errno.ENOSPC)
-    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+    disk.fail_next_write(f"{NAME}*", errno.EIO)
+    with pytest.raises(OSError, match=str(errno.EIO)):
         losses.add(CUT)
+    assert losses.is_dirty
+    losses.save()
+    assert losses_on(disk).all() == [CUT]
+
+
+@pytest.mark.expect_log("the loss is noted there later")
+def test_a_loss_on_a_full_disk_is_saved_once_there_is_room() -> None:
+    disk = with_directory()
+    losses = losses_on(disk)
+    disk.fail_next_write(f"{NAME}*", errno.ENOSPC)
+    losses.add(CUT)
+    assert losses.all() == [CUT]
     assert losses.is_dirty
     losses.save()
     assert losses_on(disk).all() == [CUT]

@@ -1,4 +1,4 @@
-"""Indexes that exist only in memory, for a directory that must not be written."""
+"""Indexes that exist only in memory: the directory must not be written, or the disk is full."""
 
 from logfs.disk.vfs import Disk
 from logfs.log.loading.scan import Scan
@@ -8,11 +8,11 @@ from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes
 class MemoryFiles(SegmentFiles):
     """The files of a segment whose indexes are not on the disk."""
 
-    def __init__(self, disk: Disk, segment: Segment, scan: Scan | None) -> None:
+    def __init__(self, disk: Disk, segment: Segment, scan: Scan | None, *, but_text: bool) -> None:
         super().__init__(disk, segment, sealed_indexes(disk, segment))
         self._offset = bytes(scan.offset_entries) if scan else b""
         self._time = bytes(scan.time_entries) if scan else b""
-        self._text = bytes(scan.text_entries) if scan else b""
+        self._text = None if but_text else bytes(scan.text_entries) if scan else b""
 
     def offset_entries(self) -> memoryview:
         """Entries of the offset index."""
@@ -24,9 +24,14 @@ class MemoryFiles(SegmentFiles):
 
     def text_entries(self) -> memoryview:
         """Entries of the text index."""
-        return memoryview(self._text)
+        return super().text_entries() if self._text is None else memoryview(self._text)
 
 
-def memory_files(disk: Disk, segment: Segment, scan: Scan | None) -> MemoryFiles:
-    """Return the files of a segment with the indexes that a scan found; None: it is empty."""
-    return MemoryFiles(disk, segment, scan)
+def memory_files(
+    disk: Disk, segment: Segment, scan: Scan | None, *, but_text: bool = False
+) -> MemoryFiles:
+    """Return the files of a segment with the indexes that a scan found; None: it is empty.
+
+    ``but_text``: the text index is on the disk.
+    """
+    return MemoryFiles(disk, segment, scan, but_text=but_text)

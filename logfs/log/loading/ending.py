@@ -2,7 +2,7 @@
 
 from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.recovery import Loader
-from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.log.writing.active import create_files, remove_segment_files
 from logfs.types import Positions
 
 
@@ -49,8 +49,8 @@ def begin_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
     if loading.read_only:
         segment.pinned_files = memory_files(loading.disk, segment, None)
     else:
-        active = ActiveSegment.create(loading.disk, segment, loader.config, loading.now_ms)
-        active.close_empty()
-        segment.is_writable = False
-        loading.disk.sync_directory(loader.directory)
+        with loader.deferring():
+            # Until it has files, whose making may be what is deferred.
+            segment.pinned_files = memory_files(loading.disk, segment, None)
+            create_files(loading.disk, segment, loader.config)
     loader.segments.append(segment)

@@ -6,7 +6,7 @@ Source: Kafka LogLoader.load, UnifiedLog.recover.
 import logging
 from collections.abc import Callable
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log import names
 from logfs.log.checkpoints import (
@@ -78,7 +78,7 @@ def load_partition(
     disk, directory = loading.disk, topic_partition.directory
     config = effective_config(loading.defaults, read_properties(disk, directory))
     topic_id = read_partition_metadata(disk, directory)
-    epochs = read_leader_epochs(disk, directory)
+    entries = read_leader_epochs(disk, directory)
     losses = LossFile(disk, directory, read_only=loading.read_only)
     kinds, swapped = _list_segments(loading, directory)
     loader = Loader(loading, topic_partition, config, losses, kinds, swapped)
@@ -94,6 +94,7 @@ def load_partition(
     snapshot = _snapshot(loader)
     locate_transactions(producers.state, snapshot)
     snapshot = snapshot.with_transactions(tuple(producers.aborted), producers.state.unstable)
+    epochs = _load_epochs(loader, entries, snapshot)
     return make(
         PartitionState(
             disk,
@@ -102,7 +103,7 @@ def load_partition(
             topic_partition,
             config,
             None if topic_id is None else names.format_topic_id(topic_id),
-            _load_epochs(loader, epochs, snapshot),
+            epochs,
             table,
             snapshot,
             lease,
@@ -114,6 +115,8 @@ def load_partition(
             producers.snapshot_offset,
             loading.producer_expiration_ms,
             loader.counters,
+            _save_epochs(loader, epochs, entries),
+            loader.deferred,
         )
     )
 
@@ -158,7 +161,7 @@ def _is_leftover(kinds: set[FileKind]) -> bool:
 
 
 def _load_epochs(loader: Loader, entries: list[EpochEntry], snapshot: Snapshot) -> LeaderEpochs:
-    """Make the leader epochs fit the log that was loaded, and write them if they did not.
+    """Make the leader epochs fit the log that was loaded.
 
     Source: Kafka LogLoader.load, LogSegment.recover; Partition.makeLeader.
     """
@@ -167,9 +170,21 @@ def _load_epochs(loader: Loader, entries: list[EpochEntry], snapshot: Snapshot) 
         if epoch > epochs.latest:
             epochs.assign(epoch, offset)
     epochs.fit(loader.start_offset, snapshot.end.offset)
-    if epochs.entries != entries and not loader.loading.read_only:
-        write_leader_epochs(loader.loading.disk, loader.directory, epochs.entries)
     return epochs
+
+
+def _save_epochs(loader: Loader, epochs: LeaderEpochs, before: list[EpochEntry]) -> bool:
+    """Write the leader epochs if they were changed; returns whether that is still to be done."""
+    if epochs.entries == before or loader.loading.read_only:
+        return False
+    try:
+        write_leader_epochs(loader.loading.disk, loader.directory, epochs.entries)
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
+        logger.warning("%s: %s; it is done later", loader.topic_partition, error)
+        return True
+    return False
 
 
 def _load_table(loader: Loader) -> SegmentTable | None:
@@ -229,11 +244,11 @@ def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
         boot=loading.host.boot,
     )
     if table is None:
-        return SegmentTable.create(
-            loading.disk, loader.directory, loading.host.new_id(), [*sealed, tail]
-        )
+        table = SegmentTable(loading.disk, loader.directory, loading.host.new_id())
+        loader.has_changed = True
     if state is SegmentState.OPEN or loader.has_changed:
-        table.rewrite([*sealed, tail])
+        with loader.deferring():
+            table.rewrite([*sealed, tail])
     return table
 
 

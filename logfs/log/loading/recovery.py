@@ -12,11 +12,13 @@ that positions which were shown are about to go.
 Source: Kafka LogLoader.recoverLog, LogSegment.recover.
 """
 
-from collections.abc import Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import File
+from logfs.disk.vfs import DISK_FULL, File
 from logfs.errors import LogfsError
 from logfs.log.counters import LogCounters
 from logfs.log.indexes.memoryindex import memory_files
@@ -32,6 +34,8 @@ from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.lease import NO_BOOT
 from logfs.records.produced import ProducedBatch
 from logfs.types import Positions, TopicPartition
+
+logger = logging.getLogger(__name__)
 
 _INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
 
@@ -51,6 +55,8 @@ class Loader:
         counters: Told what was scanned for that.
         produced: Batches with a producer id of the segments that were scanned, by base offset.
         leader_epochs: Epochs in them, each with the first offset.
+        deferred: What has to be done before the first append, since the disk is full now. None:
+            nothing has.
     """
 
     loading: Loading
@@ -68,6 +74,18 @@ class Loader:
     produced: dict[int, list[ProducedBatch]] = field(default_factory=dict)
     leader_epochs: list[tuple[int, int]] = field(default_factory=list)
     counters: LogCounters = field(default_factory=LogCounters)
+    deferred: list[Callable[[], None]] | None = None
+
+    @contextlib.contextmanager
+    def deferring(self, later: Callable[[], None] | None = None) -> Iterator[None]:
+        """Let the block end early if the disk is full; ``later`` then does what it could not."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            logger.warning("%s: %s; it is done once there is room", self.topic_partition, error)
+            self.deferred = [*(self.deferred or ()), *([] if later is None else [later])]
 
     @property
     def directory(self) -> str:
@@ -245,7 +263,15 @@ def _scan(
         return segment
     if must_recover and behind:
         log.sync()
-    rebuild_indexes(loading.disk, segment, scan, but_text=is_gapped)
+
+    def store_indexes() -> None:
+        if not segment.is_deleted:
+            rebuild_indexes(loading.disk, segment, scan, but_text=is_gapped)
+            segment.close_files()
+
+    segment.pinned_files = memory_files(loading.disk, segment, scan, but_text=is_gapped)
+    with loader.deferring(store_indexes):
+        store_indexes()
     return segment
 
 
@@ -350,13 +376,20 @@ def _handle_tail(
         _set_aside(loader, behind, "it lies behind a cut")
         loader.lose("cut", segment.name, position, size, f"{what}; recovery would cut them")
         return
-    _distrust(loader, segment)
-    _set_aside(loader, behind, "it lies behind a cut")
-    copy = copy_tail(loader.loading.disk, segment, log, position, scan.file_size)
-    where = f"a copy is in {copy}" if copy else "all of them were zero"
-    loader.lose("cut", segment.name, position, size, f"{what} and were cut; {where}")
-    log.truncate(position)
-    log.sync()
+
+    def cut() -> None:
+        if segment.is_deleted:
+            return
+        _distrust(loader, segment)
+        _set_aside(loader, behind, "it lies behind a cut")
+        copy = copy_tail(loader.loading.disk, segment, log, position, scan.file_size)
+        where = f"a copy is in {copy}" if copy else "all of them were zero"
+        loader.lose("cut", segment.name, position, size, f"{what} and were cut; {where}")
+        log.truncate(position)
+        log.sync()
+
+    with loader.deferring(cut):
+        cut()
 
 
 def _distrust(loader: Loader, segment: Segment) -> None:
@@ -379,6 +412,8 @@ def _set_aside(loader: Loader, bases: Sequence[int], why: str) -> None:
     disk = loader.loading.disk
     for base_offset in reversed(bases):
         segment = loader.segment(base_offset, Positions())
+        if not disk.exists(segment.name):
+            continue  # by an attempt that the disk was too full for
         size = disk.stat(segment.name).size
         if loader.loading.read_only:
             loader.lose("cut", segment.name, 0, size,

@@ -12,12 +12,9 @@ from dataclasses import dataclass, field
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError
-from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat
-from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.loading.chunks import Chunks
 from logfs.log.loading.cutting import end_of_data
-from logfs.log.names import FileKind
-from logfs.log.segments.segment import Segment
+from logfs.log.segments.segment import Segment, write_indexes
 from logfs.log.writing.active import fill_segment, new_builder
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
@@ -140,19 +137,12 @@ def rebuild_indexes(disk: Disk, segment: Segment, scan: Scan, *, but_text: bool 
     Their bytes are durable when this returns: whoever appends to them syncs only if he writes.
 
     They are new files, since an old one may be mapped by a reader.
+
+    Raises:
+        OSError: None of these files is left: the next start makes them.
     """
-    rows: tuple[tuple[FileKind, IndexFormat, bytearray], ...] = (
-        (FileKind.OFFSET_INDEX, OFFSET_INDEX, scan.offset_entries),
-        (FileKind.TIME_INDEX, TIME_INDEX, scan.time_entries),
-        (FileKind.TEXT_INDEX, TEXT_INDEX, scan.text_entries),
-    )
-    for kind, form, entries in rows[:2] if but_text else rows:
-        if disk.exists(segment.file_name(kind)):
-            disk.remove(segment.file_name(kind))
-        file = disk.open(segment.file_name(kind), write=True, create=True)
-        file.pwrite(form.header + entries, 0)
-        file.sync()
-        file.close()
+    text = () if but_text else (scan.text_entries,)
+    write_indexes(disk, segment, scan.offset_entries, scan.time_entries, *text)
 
 
 def _take(scan: Scan) -> None:

@@ -5,6 +5,7 @@ the ``Segment`` and comes from the segment table; files are opened when a segmen
 least recently used ones are closed again.
 """
 
+import contextlib
 import logging
 import threading
 from collections import OrderedDict
@@ -12,7 +13,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import Disk, File, ReadableBuffer
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
@@ -78,6 +79,18 @@ class SegmentFiles:
         if kind in self._unusable:
             return memoryview(b"")
         try:
+            return self._entries_in_file(index, kind)
+        except FileNotFoundError:
+            raise
+        except (CorruptIndexError, OSError) as error:
+            if kind is FileKind.TEXT_INDEX and self._segment.has_gaps:
+                raise CorruptRecordError(f"{error}: the positions in it are lost") from None
+            logger.warning("%s; the segment is scanned instead", error)
+            self._unusable.add(kind)
+            return memoryview(b"")
+
+    def _entries_in_file(self, index: IndexFile, kind: FileKind) -> memoryview:
+        try:
             naming = self._segment.naming
             entries = index.entries()
             if self._segment.naming == naming:
@@ -92,12 +105,6 @@ class SegmentFiles:
                 if self._disk.exists(index.name):
                     break
             return index.entries()
-        except CorruptIndexError as error:
-            if kind is FileKind.TEXT_INDEX and self._segment.has_gaps:
-                raise CorruptRecordError(f"{error}: the positions in it are lost") from None
-            logger.warning("%s; the segment is scanned instead", error)
-            self._unusable.add(kind)
-            return memoryview(b"")
 
 
 class SegmentIndexes:
@@ -155,6 +162,35 @@ def active_indexes(
         ),
         IndexFile(disk, segment.file_name(FileKind.TEXT_INDEX), textindex.TEXT_INDEX, count=text),
     )
+
+
+def write_indexes(disk: Disk, segment: "Segment", *entries: ReadableBuffer) -> None:
+    """Make the index files of a segment, in the order of ``SegmentIndexes.all``: durable.
+
+    Raises:
+        OSError: None of these files is left.
+    """
+    kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX)
+    forms = (OFFSET_INDEX, TIME_INDEX, textindex.TEXT_INDEX)
+    names = [segment.file_name(kind) for kind in kinds[: len(entries)]]
+    for name in names:
+        _remove_if_there(disk, name)
+    try:
+        for name, form, data in zip(names, forms, entries, strict=False):
+            file = disk.open(name, write=True, create=True)
+            file.pwrite(form.header + bytes(data), 0)
+            file.sync()
+            file.close()
+    except OSError:
+        for name in names:
+            with contextlib.suppress(OSError):
+                _remove_if_there(disk, name)
+        raise
+
+
+def _remove_if_there(disk: Disk, name: str) -> None:
+    if disk.exists(name):
+        disk.remove(name)
 
 
 class OpenSegments:

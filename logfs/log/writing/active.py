@@ -254,6 +254,24 @@ class ActiveSegment:
             logger.warning("%s: an index entry is left out: %s", self.segment.name, error)
 
 
+def create_files(disk: Disk, segment: Segment, config: TopicConfig) -> None:
+    """Make the files of a new segment that nothing is appended to yet, durable on return.
+
+    Raises:
+        OSError: Not all files could be made.
+    """
+    files = segment.pinned_files
+    try:
+        ActiveSegment.create(disk, segment, config, 0).close_empty()
+        disk.sync_directory(segment.directory)
+    except OSError:
+        remove_segment_files(disk, segment)
+        segment.pinned_files = files
+        raise
+    finally:
+        segment.is_writable = False
+
+
 def _make_log(disk: Disk, segment: Segment, config: TopicConfig) -> None:
     """Make the ``.log``, as long as it may get if the topic says so: a hole, as Kafka makes it.
 

@@ -261,6 +261,7 @@ class AppendableLog(FlushableLog):
         if self.offline is not None or self.is_deleted or self.read_only:
             self.check_writable()
         if self._active is None:
+            self.finish_loading()
             self._active = ActiveSegment.resume(
                 self.disk, self.snapshot.active, self.snapshot.end, self._config, now_ms
             )
