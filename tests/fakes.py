@@ -1,17 +1,21 @@
 """A disk in memory that can tear writes, run full, fail, be slow, and lose power.
 
-It lies in three ways, as real ones do. A crash keeps any prefix of the bytes that were not synced;
-it may leave wrong bytes among them; and a failed sync drops the dirty bytes for good: they can
-still be read, and a later sync succeeds without them. Names and their directories do the same.
+It lies in three ways, as real ones do. A crash keeps any sectors, or any prefix, of the bytes that
+were not synced; it may leave wrong bytes among them; and a failed sync drops the dirty bytes for
+good: they can still be read, and a later sync succeeds without them. Names and their directories
+do the same.
 
     disk.fail_next_sync("*.log")          # the next fsync of a .log raises EIO
     disk.fail_next_write("*.log", errno.ENOSPC, after_bytes=10)
     disk.fail_next("rename", "*.swap")    # any operation, by its name in ``counts``
+    disk.fail("pread", "*.snapshot")      # every such operation, until disk.heal()
     disk.space_bytes = 100_000            # then ENOSPC; holes are free
     disk.fill()                           # not a byte is free, until something is removed
-    disk.before = lambda operation, name, size: ...   # observe, delay, raise
+    disk.before = lambda operation, name, size: ...   # observe, delay, raise, run something else
+    disk.stop_before(7)                   # the process dies before its 8th change: raises Stopped
     disk.after_kill()                     # the disk the next process finds; all written is there
     disk.after_crash(seed)                # power was lost; seed None: nothing unsynced is left
+    disk.lose_cache(seed)                 # the file system went away and returned, with no boot
 """
 
 import copy
@@ -45,6 +49,7 @@ class FakeDisk:
         now_ms: Modification time of what is written next.
         space_bytes: Room for the contents of all files together; None: no limit.
         names_need_room: A new file or directory needs room of its own.
+        mounts: How often the file system was mounted; the cache is lost between two mounts.
         cold: Name patterns; ``pread_nowait_into`` of a match would wait.
     """
 
@@ -55,11 +60,13 @@ class FakeDisk:
         self.now_ms = START_MS
         self.space_bytes: int | None = None
         self.names_need_room = False
+        self.mounts = 1
         self.cold: list[str] = []
         self._state = State(DirectoryNode(START_MS))
         self.guard = threading.RLock()
         self.generation = 0
         self._faults: list[fakestate.Fault] = []
+        self._death = fakestate.Death()
         self.locked: set[str] = set()
         self.opens: Counter[FileNode] = Counter()
         self.mappings: WeakValueDictionary[int, fakestate.Mapping] = WeakValueDictionary()
@@ -67,6 +74,31 @@ class FakeDisk:
     def fail_next(self, operation: str, pattern: str = "*", error: int = errno.EIO) -> None:
         """Let the next such operation on a matching name raise OSError, once, with no effect."""
         self._faults.append(fakestate.Fault(operation, pattern, error, 0))
+
+    def fail(self, operation: str, pattern: str = "*", error: int = errno.EIO) -> None:
+        """Let every such operation on a matching name raise OSError until ``heal``."""
+        self._faults.append(fakestate.Fault(operation, pattern, error, 0, is_lasting=True))
+
+    def heal(self) -> None:
+        """Forget every fault that has not happened yet or that lasts."""
+        with self.guard:
+            self._faults.clear()
+
+    def stop_before(self, changes: int, *, torn: float = 0.0) -> None:
+        """Let the process die after so many more changes: what comes next raises ``Stopped``.
+
+        From then on nothing reaches the disk until ``kill``, ``crash`` or ``lose_cache``.
+
+        Args:
+            changes: How many operations that may change something are still done.
+            torn: If the next one is a write, this part of its bytes is written, from 0.0 to 1.0.
+        """
+        with self.guard:
+            self._death = fakestate.Death(changes, torn)
+
+    def live_on(self) -> None:
+        """Take ``stop_before`` back."""
+        self._death = fakestate.Death()
 
     def fail_next_sync(self, pattern: str = "*", error: int = errno.EIO) -> None:
         """Let the next sync of a matching file fail: what was not synced never gets to the disk."""
@@ -88,6 +120,7 @@ class FakeDisk:
         with self.guard:
             self.generation += 1
             self._faults.clear()
+            self._death = fakestate.Death()
             self.locked.clear()
             self.opens.clear()
 
@@ -96,6 +129,11 @@ class FakeDisk:
         with self.guard:
             self.kill()
             self._state.crash(None if seed is None else Random(seed))
+
+    def lose_cache(self, seed: int | None) -> None:
+        """Have the file system go away and return: as a crash, but the machine runs on."""
+        self.crash(seed)
+        self.mounts += 1
 
     def after_kill(self) -> "FakeDisk":
         """Return a disk as the next process finds it; this one stays as it is."""
@@ -136,6 +174,7 @@ class FakeDisk:
             disk._state = copy.deepcopy(self._state)
             disk.now_ms, disk.space_bytes = self.now_ms, self.space_bytes
             disk.names_need_room = self.names_need_room
+            disk.mounts = self.mounts
         return disk
 
     # The contract.
@@ -270,9 +309,11 @@ class FakeDisk:
         with self.guard:
             for fault in self._faults:
                 if fault.operation == operation and fnmatchcase(name, fault.pattern):
-                    self._faults.remove(fault)
+                    if not fault.is_lasting:
+                        self._faults.remove(fault)
                     return fault
-        return None
+            kept = self._death.take(operation, size)
+            return None if kept is None else fakestate.Fault(operation, name, 0, kept)
 
     def _check_room_for(self, name: str) -> None:
         is_full = self.space_bytes is not None and self.used_bytes >= self.space_bytes
@@ -338,7 +379,9 @@ class FakeFile(BeginsSyncs):
         fault = self._disk.begin_tearable("pwrite", self._name, len(copied))
         with self._disk.guard:
             self._check(is_change=True)
-            done = len(copied) if fault is None else min(fault.after_bytes, len(copied))
+            done = len(copied)
+            if fault is not None:  # a write that fails has left something out
+                done = max(0, min(fault.after_bytes, done - bool(fault.error)))
             fitting = self._disk.fitting(self._node, position, done)
             if fitting:
                 self._node.write(position, copied[:fitting])
@@ -346,7 +389,7 @@ class FakeFile(BeginsSyncs):
             if fitting < done:
                 raise os_error(errno.ENOSPC, self._name)
             if fault is not None:
-                raise os_error(fault.error, self._name)
+                raise fault.exception(self._name)
 
     def truncate(self, size: int) -> None:
         with self._using("truncate", size, is_change=True):

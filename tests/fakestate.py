@@ -8,7 +8,7 @@ order. A crash applies some of both.
 import errno
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from random import Random
 
@@ -17,14 +17,56 @@ class MappedFileShrankError(BaseException):
     """On a real disk the process would have died of SIGBUS."""
 
 
+class Stopped(BaseException):
+    """The process has died: nothing it does from now on reaches the disk."""
+
+
 @dataclass
 class Fault:
-    """What is to go wrong once, and where."""
+    """What is to go wrong, once or for as long as it lasts, and where; 0: the process dies."""
 
     operation: str
     pattern: str
     error: int
     after_bytes: int
+    is_lasting: bool = False
+
+    def exception(self, name: str) -> BaseException:
+        return os_error(self.error, name) if self.error else Stopped(name)
+
+
+CHANGES = frozenset(
+    {
+        *("open", "pwrite", "truncate", "sync", "rename", "remove", "remove_tree"),
+        *("make_directory", "sync_directory", "touch_times"),
+    }
+)
+"""Operations that may change what the next process finds."""
+
+
+@dataclass
+class Death:
+    """When the process dies: before an operation, or in the middle of a write."""
+
+    changes: int | None = None
+    torn: float = 0.0
+    is_over: bool = False
+
+    def take(self, operation: str, size: int) -> int | None:
+        """Take one operation; returns how much of a write is still done if it is the last one."""
+        if self.changes is None:
+            return None
+        if self.is_over:
+            raise Stopped(operation)
+        if operation not in CHANGES:
+            return None
+        self.changes -= 1
+        if self.changes >= 0:
+            return None
+        self.is_over = True
+        if operation == "pwrite" and self.torn:
+            return int(size * self.torn)
+        raise Stopped(operation)
 
 
 class Ranges:
@@ -152,9 +194,14 @@ class FileNode:
         self.changes.clear()
 
     def crash(self, random: Random | None) -> None:
-        """Keep what is durable and, if there is a random, a prefix of the rest, damaged."""
+        """Keep what is durable and, if there is a random, some of the rest.
+
+        Of the rest, any sectors are kept, or a prefix, which may be damaged.
+        """
         size = self.content.size
-        if random is not None:
+        if random is not None and self.changes and random.random() < 0.5:
+            self.durable = any_sectors(self.durable, self.changes, random)
+        elif random is not None:
             kept = self._prefix(random)
             for change in kept:
                 self.durable.apply(change)
@@ -197,6 +244,53 @@ class FileNode:
                 data[start] ^= random.randint(1, 255)
             case _:
                 data[start:end] = bytes(end - start)
+
+
+def any_sectors(durable: Content, changes: Sequence[Write | Resize], random: Random) -> Content:
+    """Return what a power cut leaves of a file if the disk has written sectors in any order.
+
+    Each sector is as it was after any of the changes. Lengths follow a journal of their own, in
+    order: a cut that is in it has freed the sectors behind it, so nothing older is found there;
+    what was written after a cut that is not in it is not found either.
+    """
+    sector = random.choice((512, 4096))
+    content = Content(bytearray(durable.data), durable.size)
+    versions: dict[int, list[tuple[int, bytes, bool]]] = {}
+    sizes = [content.size]
+    for number, change in enumerate(changes):
+        is_cut = isinstance(change, Resize)
+        touched = list(_sectors(content, change, sector))
+        for at in touched:
+            versions.setdefault(at, [(-1, _padded(content, at, sector), False)])
+        content.apply(change)
+        for at in touched:
+            versions[at].append((number, _padded(content, at, sector), is_cut))
+        sizes.append(content.size)
+    journal = random.randint(0, len(changes))
+    size, data = sizes[journal], bytearray(durable.data)
+    for at, rows in versions.items():
+        found: list[bytes] = []
+        for number, held, is_cut in rows:
+            if is_cut and number >= journal:
+                break
+            found = [held] if is_cut else [*found, held]
+        data.extend(bytes(max(0, at + sector - len(data))))
+        data[at : at + sector] = found[-1] if random.random() < 0.4 else random.choice(found)
+    del data[size:]
+    return Content(data, size)
+
+
+def _sectors(content: Content, change: Write | Resize, sector: int) -> range:
+    """Return where the sectors begin that a change is about to touch."""
+    if isinstance(change, Resize):
+        begin, end = change.size, len(content.data)
+    else:
+        begin, end = change.position, change.position + len(change.data)
+    return range(begin // sector * sector, end, sector) if begin < end else range(0)
+
+
+def _padded(content: Content, position: int, size: int) -> bytes:
+    return bytes(content.data[position : position + size]).ljust(size, b"\0")
 
 
 class Mapping(bytearray):

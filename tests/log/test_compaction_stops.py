@@ -76,7 +76,7 @@ def test_a_failing_disk_takes_the_log_offline_or_changes_nothing() -> None:
             except OSError:
                 if log.log.offline is not None:
                     log.bench.reload()
-            log.bench.disk._faults.clear()
+            log.bench.disk.heal()
             found = {view: dict(placed_lines(log.log, view)) for view in View}
             for view in View:
                 assert found[view].items() <= before[view].items()

@@ -304,7 +304,7 @@ class PartitionMachine(RuleBasedStateMachine):
             except FAILURES:
                 if self.bench.log.offline is not None:
                     break
-        self.bench.disk._faults.clear()
+        self.bench.disk.heal()
         if self.bench.log.offline is not None:
             self.check_offline()
             self.load_anew(writer, is_killed)

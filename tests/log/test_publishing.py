@@ -215,9 +215,9 @@ def test_a_failing_disk_is_an_error_and_another_try_completes_it() -> None:
             except OSError:
                 if bench.log.offline is not None:
                     bench.reload()
-                bench.disk._faults.clear()
+                bench.disk.heal()
                 publish(bench.store, QUERY, 0, staged, bench.now_ms)
-            bench.disk._faults.clear()
+            bench.disk.heal()
             assert lines_in(bench.store) == values, (operation, pattern)
 
 
