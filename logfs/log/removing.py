@@ -1,17 +1,21 @@
 """The records a partition gives up at its begin, and the files that go with them."""
 
 import contextlib
+import logging
 from collections.abc import Sequence
 
+from logfs.disk.vfs import DISK_FULL
 from logfs.errors import OffsetOutOfRangeError
 from logfs.log.reading import lookup
 from logfs.log.segments.deletion import DeletedSegments, remove_files, unpin
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint
-from logfs.log.segments.table import SegmentState
+from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.standing import LogStanding
 from logfs.log.startoffset import noted_start_offset
 from logfs.log.state import PartitionState
+
+logger = logging.getLogger(__name__)
 
 
 class RemovableLog(LogStanding):
@@ -20,6 +24,7 @@ class RemovableLog(LogStanding):
     def __init__(self, state: PartitionState) -> None:
         super().__init__(state)
         self._deleted = DeletedSegments(state.disk)
+        self._unnoted: list[TableEntry] = []
 
     def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
         """Give up the records below an offset; segments that hold nothing else are deleted.
@@ -31,7 +36,8 @@ class RemovableLog(LogStanding):
         Raises:
             LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
             OffsetOutOfRangeError: ``offset`` is above the high watermark.
-            OSError: With ENOSPC the log is as before; anything else takes it offline.
+            OSError: With ENOSPC the log is as before; anything else takes it offline. Deleting
+                whole segments, up to the begin of another one, needs no room.
 
         Source: Kafka UnifiedLog.maybeIncrementLogPointOffset, deleteLogPointOffsetBreachedSegments.
         """
@@ -47,25 +53,51 @@ class RemovableLog(LogStanding):
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
             with self._noted(start, kept[0]):
-                self._drop(gone)
+                is_noted = self._drop(gone)
                 self.snapshot = snapshot.changed(kept, start, snapshot.end)
             self._has_new_epochs |= self._epochs.truncate_from_start(start.offset)
             due_ms = now_ms + self._config.file_delete_delay_ms
             for segment in gone:
-                self._deleted.add(segment, due_ms)
+                self._delete(segment, due_ms)
+            if not is_noted:
+                # Without the note, the names that are gone say where the log starts.
+                with self.offline_on_failure("fsync"):
+                    self.disk.sync_directory(self.directory)
 
     def _noted(self, start: LogPoint, first: Segment) -> contextlib.AbstractContextManager[None]:
         if start.offset in (first.base_offset, self.log_start_offset):
             return contextlib.nullcontext()
         return noted_start_offset(self.disk, self.topic_partition, start.offset)
 
-    def _drop(self, segments: Sequence[Segment]) -> None:
-        """Note in the table that segments are gone; durable: a power cut must bring none back."""
-        if segments:
+    def _drop(self, segments: Sequence[Segment]) -> bool:
+        """Note in the table that segments are gone; durable: a power cut must bring none back.
+
+        Returns:
+            False if the disk is too full for that. It is noted with the next segments that go.
+        """
+        if not segments:
+            return True
+        self._unnoted += [segment.entry(SegmentState.DROPPED) for segment in segments]
+        try:
             with self.offline_on_failure("write", but_not_full=True):
-                self.table.put(*(s.entry(SegmentState.DROPPED) for s in segments))
-            with self.offline_on_failure("fsync"):
-                self.table.sync()
+                self.table.put(*self._unnoted)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            logger.warning("%s: %s; its segments go without a note", self.topic_partition, error)
+            return False
+        self._unnoted.clear()
+        with self.offline_on_failure("fsync"):
+            self.table.sync()
+        return True
+
+    def _delete(self, segment: Segment, due_ms: int) -> None:
+        try:
+            self._deleted.add(segment, due_ms)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._deleted.add_unrenamed(segment, due_ms)
 
     def hasten_removal(self, now_ms: int) -> tuple[int, int]:
         """Let the time of all deleted segments have come; see ``remove_due_files``.

@@ -5,11 +5,13 @@ import errno
 import pytest
 
 from logfs.errors import LogOfflineError
+from logfs.log.cleaning.retention import apply_retention
+from logfs.log.cleaning.trimming import trim
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.types import Positions, TopicPartition
 from tests.log.looking import directories
-from tests.log.support import DIRECTORY, Bench, lines_of
+from tests.log.support import DIRECTORY, Bench, lines_of, log_name
 
 SMALL = {"internal.segment.bytes": "300", "index.interval.bytes": "0"}
 
@@ -157,3 +159,101 @@ def test_what_cannot_be_recovered_on_a_full_disk_can_be_read() -> None:
     bench.reload()
     bench.write(b"room")
     assert lines_of(bench.kill())[-2:] == [b"line 19", b"room"]
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("full_directory", [False, True])
+@pytest.mark.parametrize("stop", ["kill", "crash", "restart"])
+def test_segments_go_on_a_full_disk_for_good(stop: str, *, full_directory: bool) -> None:
+    bench = full_bench()
+    bases = [segment.base_offset for segment in bench.log.snapshot.segments]
+    bench.disk.fill()
+    if full_directory:
+        refuse(bench, "rename")
+    used = bench.disk.used_bytes
+    trimmed = trim(bench.log, bases[2], bench.now_ms, at_once=True)
+    assert trimmed.log_start_offset == bases[2]
+    assert bench.disk.used_bytes < used
+    bench.disk.before = None
+    at = positions_of_offset(bench.log.snapshot, bases[2])
+    getattr(bench, stop)()
+    assert bench.log.log_start_offset == bases[2]
+    assert positions_of_offset(bench.log.snapshot, bases[2]) == at
+    assert lines_of(bench.log) == [b"line %d" % n for n in range(bases[2], 20)]
+
+
+def refuse(bench: Bench, operation: str) -> None:
+    """Let every such operation find that there is no room."""
+
+    def full(found: str, name: str, _: int) -> None:
+        if found == operation:
+            raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    bench.disk.before = full
+
+
+@pytest.mark.allow_log("")
+def test_trimming_inside_a_segment_makes_the_room_that_it_needs() -> None:
+    bench = full_bench()
+    bench.disk.fill(names_need_room=False)
+    trimmed = trim(bench.log, 17, bench.now_ms, at_once=True)
+    assert (trimmed.log_start_offset, trimmed.kept_offsets) == (17, 0)
+    assert lines_of(bench.kill()) == [b"line 17", b"line 18", b"line 19"]
+
+
+@pytest.mark.allow_log("")
+def test_everything_is_trimmed_on_a_full_disk() -> None:
+    bench = full_bench()
+    bench.disk.fill(names_need_room=False)
+    assert trim(bench.log, 20, bench.now_ms, at_once=True).log_start_offset == 20
+    assert lines_of(bench.kill()) == []
+
+
+@pytest.mark.allow_log("")
+def test_without_removing_at_once_the_rest_waits_for_room() -> None:
+    bench = full_bench()
+    begin = max(s.base_offset for s in bench.log.snapshot.segments if s.base_offset < 17)
+    bench.disk.fill()
+    trimmed = trim(bench.log, 17, bench.now_ms)
+    assert (trimmed.log_start_offset, trimmed.kept_offsets) == (begin, 17 - begin)
+    assert lines_of(bench.kill()) == [b"line %d" % n for n in range(begin, 20)]
+
+
+def test_trimming_that_can_remove_nothing_leaves_a_full_log_as_it_was() -> None:
+    bench = Bench()
+    bench.write(*[b"line %d" % n for n in range(20)])
+    bench.disk.fill()
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        trim(bench.log, 17, bench.now_ms, at_once=True)
+    assert bench.log.log_start_offset == 0
+    assert bench.log.offline is None
+
+
+@pytest.mark.allow_log("")
+def test_retention_makes_room_on_a_full_disk() -> None:
+    bench = full_bench()
+    bench.store.alter_topic("t", {"retention.ms": "1000"})
+    bench.disk.fill()
+    used, active = bench.disk.used_bytes, bench.log.snapshot.active.base_offset
+    bench.now_ms += 10_000
+    assert apply_retention(bench.log, bench.now_ms).segments
+    assert bench.log.log_start_offset == active, "there is no room for a new segment"
+    bench.log.remove_due_files(bench.now_ms + 10**9)
+    assert bench.disk.used_bytes < used
+    assert apply_retention(bench.log, bench.now_ms).segments == 1
+    assert lines_of(bench.kill()) == []
+
+
+@pytest.mark.allow_log("")
+def test_a_fixed_name_reads_on_although_its_segment_could_not_be_renamed() -> None:
+    bench = full_bench()
+    log, (first, *_) = bench.log, bench.log.snapshot.segments
+    log.pin([first])
+    bench.disk.fill()
+    refuse(bench, "rename")
+    trim(log, log.snapshot.segments[1].base_offset, bench.now_ms, at_once=True)
+    assert first.files().log.size() == first.size_bytes
+    log.unpin([first])
+    log.remove_due_files(bench.now_ms)
+    bench.disk.before = None
+    assert not bench.disk.exists(f"{DIRECTORY}/{log_name(0)}")

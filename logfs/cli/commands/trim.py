@@ -79,6 +79,12 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
     else:
         _show(address.topic, [(x.partition, x.log_start_offset, x.offsets) for x in done])
         _show_files(sum(x.segments for x in done), sum(x.removed_bytes for x in done))
+    kept_offsets = sum(trimmed.kept_offsets for trimmed in done)
+    if kept_offsets and not as_json:
+        failures.warn(
+            f"{path}: the disk is full: {kept_offsets} offsets more stay until there is room; "
+            + ("make room, then trim again" if at_once else "trim again with --now")
+        )
     held_bytes = sum(trimmed.held_bytes for trimmed in done)
     if at_once and held_bytes and not as_json:
         failures.warn(

@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from logfs.config import CleanupPolicy, TopicConfig
+from logfs.disk.vfs import DISK_FULL
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.snapshot import Snapshot
 
@@ -139,14 +140,16 @@ def apply_retention(log: PartitionLog, now_ms: int) -> Deletion:
             snapshot = log.snapshot
             plan = _plan(log, snapshot, now_ms)
             part = plan.rules[:SEGMENTS_AT_ONCE]
-            _delete_first(log, len(part), now_ms)
+            done_now = _delete_first(log, len(part), now_ms)
+            is_over = len(part) == len(plan.rules) or done_now < len(part)
+            part = part[:done_now]
         count += len(part)
         for number, rule in enumerate(part):
             size = snapshot.end_of(number)[2]
             size_bytes += size
             log.counters.count_deleted(rule, 1, size)
         rules |= dict.fromkeys(part)
-        if len(part) == len(plan.rules):
+        if is_over:
             break
     log.counters.retention_ms = now_ms
     future = None
@@ -192,9 +195,15 @@ def _latest(snapshot: Snapshot, number: int) -> int:
     return snapshot.end.max_timestamp if is_active else snapshot.segments[number].max_timestamp
 
 
-def _delete_first(log: PartitionLog, count: int, now_ms: int) -> None:
-    if not count:
-        return
+def _delete_first(log: PartitionLog, count: int, now_ms: int) -> int:
+    """Delete the first segments; returns how many: without the last if there is no room to roll."""
     if count == len(log.snapshot.segments):
-        log.roll(now_ms)
-    log.advance_log_start_offset(log.snapshot.segments[count].base_offset, now_ms)
+        try:
+            log.roll(now_ms)
+        except OSError as error:
+            if error.errno not in DISK_FULL or count == 1:
+                raise
+            count -= 1
+    if count:
+        log.advance_log_start_offset(log.snapshot.segments[count].base_offset, now_ms)
+    return count

@@ -11,6 +11,7 @@ but stays in the file as long as the batch does.
 Source: Kafka Partition.deleteRecordsOnLeader.
 """
 
+import contextlib
 import logging
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from datetime import tzinfo
 from typing import NamedTuple
 
 from logfs.config import CleanupPolicy
+from logfs.disk.vfs import DISK_FULL
 from logfs.errors import (
     BadSelectorError,
     OffsetOutOfRangeError,
@@ -58,6 +60,8 @@ class Trimmed(NamedTuple):
         segments: How many segments were deleted.
         removed_bytes: Bytes of ``.log`` files that are gone, or with ``--now`` about to go.
         held_bytes: Bytes that wait: for file.delete.delay.ms, or until nobody reads them any more.
+        kept_offsets: How many offsets should go as well and were kept, since noting where the log
+            starts needs room that the disk does not have.
     """
 
     partition: int
@@ -66,6 +70,7 @@ class Trimmed(NamedTuple):
     segments: int
     removed_bytes: int
     held_bytes: int
+    kept_offsets: int = 0
 
 
 class TrimAddress(NamedTuple):
@@ -167,6 +172,9 @@ def _moment(point: Moment | Ago | Now, now_ms: int) -> int:
 def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) -> Trimmed:
     """Give up the records of a partition below an offset; durable when this returns, and logged.
 
+    On a full disk the whole segments below the offset go first. If that makes no room for the rest,
+    the rest is kept.
+
     Args:
         log: The partition; see ``check_trimmable``.
         offset: The first one to keep.
@@ -181,17 +189,20 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
     with log.exclusive():
         check_trimmable(log)
         before = log.snapshot
-        if offset == log.log_end_offset and before.end.file_size:
-            log.roll(now_ms)  # so that the active segment goes as well, as by retention
-        log.advance_log_start_offset(offset, now_ms)
-        gone = _deleted(before, log.snapshot)
-        if gone[0]:
-            log.counters.count_deleted(TRIM, *gone)
-        removed, held = 0, gone[1]
-        if at_once:
-            removed, held = log.hasten_removal(now_ms)
+        kept = _advance(log, offset, now_ms)
+    removed, held = 0, 0
     if at_once:
-        log.remove_due_files(now_ms)
+        removed, held = _remove_now(log, now_ms)
+        if kept:
+            with contextlib.suppress(OSError), log.exclusive():
+                kept = _advance(log, offset, now_ms)
+            more, held = _remove_now(log, now_ms)
+            removed += more
+    gone = _deleted(before, log.snapshot)
+    if gone[0]:
+        log.counters.count_deleted(TRIM, *gone)
+    if not at_once:
+        held = gone[1]
     start, offsets = log.log_start_offset, log.log_start_offset - before.start.offset
     if offsets:
         logger.info(
@@ -202,7 +213,29 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
                 "event": "trim", "segments": gone[0], "bytes": gone[1], "offset": start,
             }},
         )  # fmt: skip
-    return Trimmed(log.topic_partition.partition, start, offsets, gone[0], removed, held)
+    return Trimmed(log.topic_partition.partition, start, offsets, gone[0], removed, held, kept)
+
+
+def _remove_now(log: PartitionLog, now_ms: int) -> tuple[int, int]:
+    """Remove the files of all deleted segments; returns bytes removed, and bytes still read."""
+    found = log.hasten_removal(now_ms)
+    log.remove_due_files(now_ms)
+    return found
+
+
+def _advance(log: PartitionLog, offset: int, now_ms: int) -> int:
+    """Move the log start; returns by how many offsets less than asked, because the disk is full."""
+    try:
+        if offset == log.log_end_offset and log.snapshot.end.file_size:
+            log.roll(now_ms)  # so that the active segment goes as well, as by retention
+        log.advance_log_start_offset(offset, now_ms)
+    except OSError as error:
+        snapshot = log.snapshot
+        begin = snapshot.segments[max(snapshot.index_of_offset(offset), 0)].base_offset
+        if error.errno not in DISK_FULL or begin <= snapshot.start.offset:
+            raise
+        log.advance_log_start_offset(begin, now_ms)
+    return offset - log.log_start_offset if offset > log.log_start_offset else 0
 
 
 def trim_all(

@@ -40,6 +40,21 @@ class DeletedSegments:
             old = segment.file_name(kind)
             if self._disk.exists(old):
                 self._disk.rename(old, segment.file_name(kind, is_deleted=True))
+        self._take(segment, due_ms)
+
+    def add_unrenamed(self, segment: Segment, due_ms: int) -> None:
+        """Do the same after ``add`` has failed, for a directory that has no room for a name.
+
+        What is not read goes at once; of the rest the files keep their names until they go, so no
+        other segment may get the base offset of this one.
+        """
+        segment.keeps_name = True
+        self._take(segment, due_ms)
+        if not segment.pins:
+            self._waiting.pop()
+            remove_files(self._disk, segment)
+
+    def _take(self, segment: Segment, due_ms: int) -> None:
         segment.is_deleted = True
         segment.close_files()
         self._waiting.append((due_ms, segment))
@@ -79,9 +94,10 @@ class DeletedSegments:
 def remove_files(disk: Disk, segment: Segment) -> None:
     """Remove the files of a deleted segment. May take long, so not under the lock."""
     for kind in _GOES_WITH_IT:
-        name = segment.file_name(kind)
-        if disk.exists(name):
-            disk.remove(name)
+        for is_deleted in (True, False) if segment.keeps_name else (True,):
+            name = segment.file_name(kind, is_deleted=is_deleted)
+            if disk.exists(name):
+                disk.remove(name)
 
 
 def unpin(segments: Sequence[Segment]) -> None:

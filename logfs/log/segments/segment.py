@@ -248,6 +248,7 @@ class Segment:
         rewrites: How often compaction has put another one in its place, since the start.
         aborted_runs: Where aborted records lie in it, as far as that was asked.
         swapped: Which of its files are still called ``.swap``, in a store that is read-only.
+        keeps_name: It is deleted, and some of its files could not be renamed.
         deleted_copy: Tells its files from those of another deleted segment with its base offset.
     """
 
@@ -267,6 +268,7 @@ class Segment:
         "is_gone",
         "is_padded",
         "is_writable",
+        "keeps_name",
         "kept",
         "max_timestamp",
         "next_offset",
@@ -303,6 +305,7 @@ class Segment:
         self.aborted_runs: AbortedRuns | None = None
         self.swapped: frozenset[FileKind] = frozenset()
         self.deleted_copy = 0
+        self.keeps_name = False
 
     @classmethod
     def from_entry(cls, opened: OpenSegments, directory: str, entry: TableEntry) -> "Segment":
