@@ -28,10 +28,11 @@ test: connector ## all tests, those with a Kafka broker and with Spark too
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
 	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka" $(ARGS)
 
-check: $(VENV)/.installed ## lint, formatting, types
+check: $(VENV)/.installed ## lint, formatting, types, warnings of the C compiler
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	@PYTHON=$(PYTHON) .ci/check-c
 
 format: $(VENV)/.installed ## format, and mend what lint can mend
 	$(VENV)/bin/ruff format .

@@ -309,15 +309,22 @@ cdef class ColumnBuilder:
                 self.have = True
             if self.r.offset >= self.stop_offset:
                 return AT_STOP
-            if self.rows == self.max_rows or (
-                self.rows and self.bytes_taken + self.r.size > self.max_bytes
+            if self.rows == self.max_rows or self.rows and (
+                self.bytes_taken + self.r.size > self.max_bytes or self.header_keys_may_be_full()
             ):
                 return FULL
             if not self.has_room_for_record():
                 return NO_ROOM
             self.put()
             self.have = False
-            self.next_offset = self.r.offset + 1
+            self.next_offset = lf_add(self.r.offset, 1)
+
+    cdef bint header_keys_may_be_full(self) noexcept nogil:
+        """Whether the keys of the next record's headers could lie beyond what an int32 reaches."""
+        return (
+            self.header_keys.wanted and self.r.header_count > 0
+            and self.header_keys.data.size > INT32_LAST - LONGEST_REPLACEMENT * self.r.size
+        )
 
     cdef bint has_room_for_record(self) noexcept nogil:
         cdef int64_t rows = self.rows
@@ -340,13 +347,19 @@ cdef class ColumnBuilder:
     cdef bint has_room_for_headers(self) noexcept nogil:
         cdef int64_t last = self.headers + self.r.header_count - 1, size = self.r.size
         return (
-            spans_have_room(&self.header_keys, last, LONGEST_REPLACEMENT * size)
+            not self.header_keys_may_be_full()
+            and spans_have_room(&self.header_keys, last, LONGEST_REPLACEMENT * size)
             and spans_have_room(&self.header_values, last, size)
         )
 
     cdef int widen(self) except -1:
-        """Make room for the next record."""
+        """Make room for the next record; CorruptRecordError if its header keys fit into no column."""
         cdef int64_t rows = self.rows
+        if self.header_keys_may_be_full():
+            raise corrupt(
+                f"the record at offset {self.r.offset} has {self.r.size} bytes; one with headers "
+                f"has {INT32_LAST // LONGEST_REPLACEMENT} at most in columns", self.position
+            )
         make_spans_room(&self.keys, rows, max(self.r.key.n, 0))
         make_spans_room(&self.values, rows, max(self.r.value.n, 0))
         if self.columns & WANT_OFFSET:

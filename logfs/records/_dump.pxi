@@ -28,9 +28,9 @@ cdef inline int64_t sequence_after(int64_t sequence, int64_t delta) noexcept nog
 
     Source: Kafka DefaultRecordBatch.incrementSequence.
     """
-    if sequence > INT32_LAST - delta:
-        return delta - (INT32_LAST - sequence) - 1
-    return sequence + delta
+    if sequence > lf_sub(INT32_LAST, delta):
+        return lf_sub(delta, INT32_LAST - sequence + 1)
+    return lf_add(sequence, delta)
 
 
 cdef uint8_t *put_batch_line(
@@ -141,13 +141,15 @@ def largest_timestamp(buf, Py_ssize_t start, Py_ssize_t stop, decompress):
     Control records count; -1 without records. The CRC is not checked.
 
     Raises:
-        CorruptRecordError: A record does not decode; no position.
+        CorruptRecordError: It is no batch of format v2, or a record does not decode; no position.
     """
     cdef _View view = window(buf, start, stop)
     cdef int64_t largest = -1
     cdef Batch b
     cdef Rec r
     cdef list keep = []
+    if stop - start <= UP_TO_MAGIC or view.p[start + 16] < 2:
+        raise CorruptRecordError("it is no batch of format v2")
     open_all(view.p + start, stop - start, &b, decompress, keep)
     while b.left > 0:
         if next_record(&b, &r) < 0 or has_trailing_bytes(&b):
@@ -287,7 +289,7 @@ cdef class Dumper:
         return 0
 
     cdef inline int note_offset(self, int64_t offset) except -1:
-        if offset != self.last_offset + 1 and self.last_offset != -1:
+        if offset != lf_add(self.last_offset, 1) and self.last_offset != -1:
             self.gaps.append((self.last_offset, offset))
         self.last_offset = offset
         return 0

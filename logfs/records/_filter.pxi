@@ -224,7 +224,7 @@ cdef class BatchFilter:
         cdef IndexBuilder builder = self.builder
         cdef _Sieve sieve = self.sieve
         cdef Lens nothing = Lens(0, 0, 0)
-        if builder.file_position + size > INT32_LAST:
+        if builder.file_position > INT32_LAST - size:
             raise corrupt("what is kept does not fit into a segment", builder.file_position)
         builder.skips_text = sieve.begins_in_gap
         builder.account(b, size, &nothing)

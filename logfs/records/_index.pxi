@@ -110,6 +110,8 @@ cdef class IndexBuilder:
     cdef bytearray text_entries
 
     def __init__(self, int64_t base_offset, int64_t index_interval_bytes, decompress):
+        if base_offset < 0:
+            raise ValueError(f"base offset {base_offset} is negative")
         self.base_offset = base_offset
         self.index_interval_bytes = index_interval_bytes
         self.decompress = decompress
@@ -189,7 +191,7 @@ cdef class IndexBuilder:
         b.last_offset = last_offset
         b.max_timestamp = max_timestamp
         b.epoch = leader_epoch
-        b.count = last_offset - base_offset + 1
+        b.count = lf_add(lf_sub(last_offset, base_offset), 1)
         self.account(&b, batch_bytes_len, &lens)
         return len(self.offset_entries) > 0
 
@@ -205,22 +207,22 @@ cdef class IndexBuilder:
         if b.epoch > self.max_leader_epoch:
             self.max_leader_epoch = b.epoch
             self.leader_epochs.append((b.epoch, b.base_offset))
-        self.bytes_since_entry += size
-        self.file_position += size
-        self.next_offset = b.last_offset + 1
-        self.text += lens.text
-        self.tsv += lens.tsv
-        self.jsonl += lens.jsonl
+        self.bytes_since_entry = lf_add(self.bytes_since_entry, size)
+        self.file_position = lf_add(self.file_position, size)
+        self.next_offset = lf_add(b.last_offset, 1)
+        self.text = lf_add(self.text, lens.text)
+        self.tsv = lf_add(self.tsv, lens.tsv)
+        self.jsonl = lf_add(self.jsonl, lens.jsonl)
         self.batches += 1
-        self.records += b.count
+        self.records = lf_add(self.records, b.count)
         return 0
 
     cdef int add_entries(self, Batch *b) except -1:
         cdef uint8_t entry[32]
-        lf_put32(entry, b.last_offset - self.base_offset)
+        lf_put32(entry, lf_sub(b.last_offset, self.base_offset))
         lf_put32(entry + 4, self.file_position)
         self.offset_entries += PyBytes_FromStringAndSize(<char *>entry, 8)
-        lf_put32(entry, b.base_offset - self.base_offset)
+        lf_put32(entry, lf_sub(b.base_offset, self.base_offset))
         lf_put64(entry + 8, self.text)
         lf_put64(entry + 16, self.tsv)
         lf_put64(entry + 24, self.jsonl)
@@ -301,7 +303,7 @@ cdef class IndexBuilder:
         elif b.last_offset - self.base_offset > INT32_LAST:
             self.problem = f"last offset {b.last_offset} is too far from {self.base_offset}"
             self.spans_too_much = checksum_problem(p, size) is None
-        elif self.file_position + size > INT32_LAST:
+        elif self.file_position > INT32_LAST - size:
             self.problem = f"batch of {size} bytes ends beyond the largest segment"
         else:
             return size
@@ -350,7 +352,7 @@ cdef class IndexBuilder:
             return b""
         self.last_time_entry = self.max_timestamp
         lf_put64(entry, self.max_timestamp)
-        lf_put32(entry + 8, self.offset_of_max_timestamp - self.base_offset)
+        lf_put32(entry + 8, lf_sub(self.offset_of_max_timestamp, self.base_offset))
         return PyBytes_FromStringAndSize(<char *>entry, 12)
 
 

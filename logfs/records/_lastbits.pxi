@@ -36,13 +36,17 @@ cdef class _LastBits:
     cdef bytes of(self, int64_t base_offset, int64_t next_base):
         """The bits of the offsets of [base_offset, next_base), None if some are not kept."""
         cdef int64_t n = lf_sub(base_offset, self.first)
-        cdef int64_t size = (next_base - base_offset + 7) // 8
+        cdef int64_t size
         cdef bytes found
         cdef uint8_t *out
         cdef bytes_t p
         cdef int64_t i
-        if self.first < 0 or n < 0 or n + 8 * size > <int64_t>self.count:
+        if self.first < 0 or not 0 <= n <= <int64_t>self.count:
             return None
+        size = lf_sub(next_base, base_offset)
+        if not 0 <= size <= <int64_t>self.count - n:
+            return None
+        size = (size + 7) // 8
         found = PyBytes_FromStringAndSize(NULL, size)
         out = <uint8_t *>PyBytes_AS_STRING(found)
         p = self.bits + (n >> 3)

@@ -26,7 +26,7 @@ cdef int read_message_header(bytes_t p, Batch *b) noexcept nogil:
     b.p = b.end = p
     b.left = b.shift = 0
     b.base_offset = 0 if b.attributes & CODEC_MASK else b.last_offset
-    return BAD_FIELDS if b.last_offset < 0 else WHOLE
+    return WHOLE if is_offset(b.last_offset) else BAD_FIELDS
 
 
 cdef bytes_t take_field(bytes_t p, bytes_t end, Span *span) noexcept nogil:
@@ -105,7 +105,7 @@ cdef int adopt_messages(Batch *b, int64_t available) except -1:
         if length > end - p - LOG_OVERHEAD:
             break
         offset = lf_get64(p)
-        if p[17] & CODEC_MASK or offset <= last:
+        if p[17] & CODEC_MASK or offset <= last or not is_offset(offset):
             raise CorruptRecordError(
                 f"message {b.left} in a compressed one is compressed, or out of order: its offset "
                 f"is {offset}, behind {last}"

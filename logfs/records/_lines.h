@@ -75,7 +75,9 @@ static inline lf_counts lf_count_lines(const uint8_t *p, size_t n) {
 
 #define LF_PLAIN_LINE 8000 /* the length of a record up to here takes two bytes at most */
 #define LF_PLAIN_COUNT (1 << 20)
-#define LF_PLAIN_ROOM 64 /* what is written besides a line, and what copying it writes too much */
+#define LF_LINE_COPY 32 /* a line is copied in pieces of so many bytes, the last one whole */
+#define LF_LINE_ROOM 64 /* what is written besides a line, and what copying it writes too much */
+_Static_assert(LF_LINE_ROOM >= 2 + 2 + 3 + 1 + 2 + 1 + LF_LINE_COPY, "lf_line_run writes that much");
 
 /* A zig-zag varint of one or two bytes; writes two. */
 static inline uint8_t *lf_put_short(uint8_t *out, uint32_t value) {
@@ -93,15 +95,15 @@ static int64_t lf_line_run(
     const uint8_t **at, const uint8_t *end, int64_t some, uint8_t *out, int64_t room,
     int64_t *count) {
     const uint8_t *p = *at, *until = end - p > some ? p + some : end;
-    uint8_t *o = out, *last = out + room - LF_PLAIN_ROOM;
+    uint8_t *o = out, *last = out + room - LF_LINE_ROOM;
     uint32_t delta = (uint32_t)*count;
-    if (*count >= LF_PLAIN_COUNT || room < LF_PLAIN_ROOM) {
+    if (*count >= LF_PLAIN_COUNT || room < LF_LINE_ROOM) {
         return 0;
     }
     while (p < until && delta < LF_PLAIN_COUNT) {
         int64_t n = (const uint8_t *)memchr(p, '\n', (size_t)(end - p)) - p, i;
         uint32_t delta_bytes = delta < 64 ? 1 : delta < 8192 ? 2 : 3;
-        if (n >= LF_PLAIN_LINE || o + n > last || end - p - n < 32) {
+        if (n >= LF_PLAIN_LINE || o + n > last || end - p - n < LF_LINE_COPY) {
             break;
         }
         o = lf_put_short(o, (uint32_t)n + 4 + delta_bytes + (n < 64 ? 1 : 2));
@@ -117,8 +119,8 @@ static int64_t lf_line_run(
         }
         *o++ = 1; /* null key */
         o = lf_put_short(o, (uint32_t)n);
-        for (i = 0; i < n; i += 32) {
-            memcpy(o + i, p + i, 32);
+        for (i = 0; i < n; i += LF_LINE_COPY) {
+            memcpy(o + i, p + i, LF_LINE_COPY);
         }
         o += n;
         *o++ = 0; /* no headers */

@@ -93,7 +93,7 @@ cdef extern from "_bytes.h" nogil:
 cdef extern from "_plain.h" nogil:
     enum:
         LF_JSON_FRAME
-        LF_PLAIN_ROOM
+        LF_PLAIN_RECORD_ROOM
     ctypedef struct lf_plain:
         int64_t size
         int64_t timestamp_delta
@@ -219,6 +219,11 @@ cdef int peek(bytes_t p, int64_t available, int64_t *size) noexcept nogil:
     return INCOMPLETE if size[0] > available else WHOLE
 
 
+cdef inline bint is_offset(int64_t offset) noexcept nogil:
+    """Whether a number can be an offset: behind the largest number there would be no next one."""
+    return 0 <= offset < INT64_LAST
+
+
 cdef int read_header(bytes_t p, Batch *b) noexcept nogil:
     """Read the header of a batch that peek has accepted."""
     cdef int64_t last_delta
@@ -235,7 +240,7 @@ cdef int read_header(bytes_t p, Batch *b) noexcept nogil:
     b.last_offset = lf_add(b.base_offset, last_delta)
     b.p = b.end = p
     b.left = 0
-    if b.base_offset < 0 or last_delta < 0 or b.last_offset < 0 or b.count < 0:
+    if b.base_offset < 0 or last_delta < 0 or b.count < 0 or not is_offset(b.last_offset):
         return BAD_FIELDS
     return WHOLE
 
@@ -276,7 +281,7 @@ cdef int next_record(Batch *b, Rec *r) noexcept nogil:
     cdef bytes_t p
     if b.magic < 2:
         return next_message(b, r)
-    if b.end - b.p >= LF_PLAIN_ROOM and next_plain(b, r):
+    if b.end - b.p >= LF_PLAIN_RECORD_ROOM and next_plain(b, r):
         return 0
     p = lf_get_varint(b.p, b.end, &length)
     if p == NULL or length < 1 or length > b.end - p:
@@ -381,6 +386,20 @@ cdef inline lf_frame frame_of(Batch *b, int64_t stop_offset) noexcept nogil:
         0 if is_append_time else -1,
         stop_offset,
     )
+
+
+cdef inline void add_lens(Lens *sum, const Lens *more) noexcept nogil:
+    """Add lengths. Those of a damaged index may be any numbers, so this wraps around."""
+    sum.text = lf_add(sum.text, more.text)
+    sum.tsv = lf_add(sum.tsv, more.tsv)
+    sum.jsonl = lf_add(sum.jsonl, more.jsonl)
+
+
+cdef inline Lens lens_of_entry(bytes_t p, const Lens *bases) noexcept nogil:
+    """The lengths in an entry of a text index, counted from where ``bases`` are."""
+    cdef Lens lens = Lens(lf_get64(p + 8), lf_get64(p + 16), lf_get64(p + 24))
+    add_lens(&lens, bases)
+    return lens
 
 
 cdef int measure_batch(Batch *b, int64_t stop_offset, Lens *lens) noexcept nogil:

@@ -8,7 +8,7 @@ cdef inline int next_key(Batch *b, Span *key, int64_t *offset) noexcept nogil:
     """Take the next record for its key; -1 if its bytes do not decode."""
     cdef lf_plain plain
     cdef Rec r
-    if b.magic == 2 and b.end - b.p >= LF_PLAIN_ROOM and lf_take_plain(b.p, b.end, &plain):
+    if b.magic == 2 and b.end - b.p >= LF_PLAIN_RECORD_ROOM and lf_take_plain(b.p, b.end, &plain):
         key.p = plain.key
         key.n = plain.key_n
         offset[0] = lf_add(b.base_offset, plain.offset_delta)
@@ -76,10 +76,10 @@ cdef class OffsetMap:
             slot.hash = hash
             self.table.size += 1
         else:
-            self.bits.put(slot.behind - 1, 0)
+            self.bits.put(lf_sub(slot.behind, 1), 0)
         self.bits.put(offset, 1)
         self.has_bits &= offset > self.latest_offset
-        slot.behind = offset + 1
+        slot.behind = lf_add(offset, 1)
         self.latest_offset = offset
 
     cdef int fill(self, Batch *b, int64_t start_offset) noexcept nogil:
@@ -246,4 +246,4 @@ cdef class OffsetMap:
     def get(self, bytes key):
         """Return the last offset of a key, -1 if it is not in the map."""
         cdef bytes_t p = <bytes_t>PyBytes_AS_STRING(key)
-        return self.table.find(self.table.hash_of(p, len(key))).behind - 1
+        return lf_sub(self.table.find(self.table.hash_of(p, len(key))).behind, 1)

@@ -23,7 +23,9 @@ typedef struct {
 } lf_plain;
 
 /* So many bytes must be there for lf_take_plain, whatever they are: five short numbers and one byte. */
-#define LF_PLAIN_ROOM 16
+#define LF_SHORT_BYTES 3
+#define LF_PLAIN_RECORD_ROOM 16
+_Static_assert(LF_PLAIN_RECORD_ROOM >= 5 * LF_SHORT_BYTES + 1, "lf_take_plain reads that much");
 
 /* Read a group of at most 3 bytes, all of them there; NULL if it is longer. */
 static inline const uint8_t *lf_get_short(const uint8_t *p, int64_t *raw) {
@@ -39,7 +41,7 @@ static inline const uint8_t *lf_get_short(const uint8_t *p, int64_t *raw) {
     return p[2] < 0x80 ? p + 3 : NULL;
 }
 
-/* Whether a plain record stands at p, where LF_PLAIN_ROOM bytes are. */
+/* Whether a plain record stands at p, where LF_PLAIN_RECORD_ROOM bytes are. */
 static inline int lf_take_plain(const uint8_t *p, const uint8_t *end, lf_plain *r) {
     int64_t length, timestamp, delta, key, value;
     if (LF_UNLIKELY((p = lf_get_short(p, &length)) == NULL)) {
@@ -59,7 +61,7 @@ static inline int lf_take_plain(const uint8_t *p, const uint8_t *end, lf_plain *
     r->key = p;
     r->key_n = lf_unzigzag((uint64_t)key);
     if (r->key_n > 0) {
-        if (LF_UNLIKELY(r->key_n > end - p - 3)) {
+        if (LF_UNLIKELY(r->key_n > end - p - LF_SHORT_BYTES)) {
             return 0;
         }
         p += r->key_n;
@@ -88,7 +90,7 @@ static inline int64_t lf_text_run(
     uint8_t *o = out;
     int64_t n = *left, value_n;
     lf_plain r;
-    while (n > 0 && end - p >= LF_PLAIN_ROOM && lf_take_plain(p, end, &r)) {
+    while (n > 0 && end - p >= LF_PLAIN_RECORD_ROOM && lf_take_plain(p, end, &r)) {
         value_n = r.value_n > 0 ? r.value_n : 0;
         if (end - r.value < value_n + 16 || room - (o - out) < value_n + 16) {
             break;
@@ -221,7 +223,7 @@ static inline void lf_measure_run(
     lf_decades decades = {{0, 0, 0}, {0, 0, 0}};
     lf_lens sum = *lens;
     lf_plain r;
-    while (n > 0 && end - p >= LF_PLAIN_ROOM && lf_take_plain(p, end, &r)) {
+    while (n > 0 && end - p >= LF_PLAIN_RECORD_ROOM && lf_take_plain(p, end, &r)) {
         offset = lf_add(frame->base_offset, r.offset_delta);
         if (offset >= frame->stop_offset) {
             break;

@@ -196,7 +196,7 @@ cdef class Renderer:
                     )
                     if n > 0:
                         done[0] += n
-                        self.behind = self.b.base_offset + last_delta + 1
+                        self.behind = lf_add(self.b.base_offset, last_delta + 1)
                 if self.b.left == 0:
                     return DAMAGED if has_trailing_bytes(&self.b) else BATCH_END
                 if next_record(&self.b, &self.r) < 0:
@@ -225,7 +225,7 @@ cdef class Renderer:
 
     cdef inline void leave_record(self) noexcept nogil:
         self.have = False
-        self.behind = self.r.offset + 1
+        self.behind = lf_add(self.r.offset, 1)
 
     cdef bint deliver_part(self, uint8_t *out, int64_t room, int64_t *done) noexcept nogil:
         cdef int64_t part = min(self.length - self.within, room - done[0])

@@ -42,7 +42,7 @@ cdef int64_t put_survivors(
         is_first = False
         max_timestamp = max(max_timestamp, r.timestamp)
         delta = lf_sub(r.timestamp, b.base_timestamp)
-        offset_delta = r.offset - b.base_offset
+        offset_delta = lf_sub(r.offset, b.base_offset)
         rest = r.fields
         body = 1 + lf_varint_size(delta) + lf_varint_size(offset_delta)
         body += r.end - rest if b.magic == 2 else fields_size(&r)
@@ -77,7 +77,7 @@ cdef void begin_header(
     lf_put64(begin, b.base_offset)
     lf_put32(begin + 12, -1)                # leader epoch: none
     begin[16] = 2
-    lf_put32(begin + 23, b.last_offset - b.base_offset)
+    lf_put32(begin + 23, lf_sub(b.last_offset, b.base_offset))
     lf_put64(begin + 43, -1)                # producer id, epoch, base sequence: none
     lf_put16(begin + 51, -1)
     lf_put32(begin + 53, -1)

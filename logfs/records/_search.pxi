@@ -15,7 +15,7 @@ def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
     if position < 0 or view.n - position <= UP_TO_MAGIC:
         return False
     peek(view.p + position, view.n - position, &size)
-    if size == 0 or size > limit - position:
+    if size == 0 or limit < position or size > limit - position:
         return False
     if view.n - position < (HEADER if view.p[position + 16] == 2 else MESSAGE_HEADER):
         return False
@@ -25,13 +25,19 @@ def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
 
 
 def header_last_offset(buf, Py_ssize_t position):
-    """Last offset of the batch whose header stands at a position and is known to be ``header_ok``."""
+    """Last offset of the batch whose header stands at a position and is known to be ``header_ok``.
+
+    Raises:
+        ValueError: No whole header of a known format stands there.
+    """
     cdef _View view = _View(buf, False)
     cdef Batch b
     if position < 0 or view.n - position < MESSAGE_HEADER or (
-        view.p[position + 16] == 2 and view.n - position < HEADER
+        view.p[position + 16] >= 2 and view.n - position < HEADER
     ):
         raise ValueError(f"no header fits at {position} into a buffer of {view.n} bytes")
+    if view.p[position + 16] > 2:
+        raise ValueError(f"a header of format {view.p[position + 16]} at {position}")
     read_header(view.p + position, &b)
     return b.last_offset
 

@@ -98,10 +98,8 @@ cdef class _Sieve:
             self.old_entry += TEXT_ENTRY
             if lf_get64(p) == lf_get64(p + TEXT_ENTRY):
                 p += TEXT_ENTRY
-                self.old_gap = self.old_base_offset + lf_get32(p)
-                self.old_gap_end.text = self.old_bases.text + lf_get64(p + 8)
-                self.old_gap_end.tsv = self.old_bases.tsv + lf_get64(p + 16)
-                self.old_gap_end.jsonl = self.old_bases.jsonl + lf_get64(p + 24)
+                self.old_gap = lf_add(self.old_base_offset, lf_get32(p))
+                self.old_gap_end = lens_of_entry(p, &self.old_bases)
                 return
 
     cdef int sift(self, Batch *b, Py_ssize_t position, bint discard) except -1:
@@ -171,7 +169,7 @@ cdef class _Sieve:
         cdef int64_t timestamp
         cdef Lens lens = Lens(0, 0, 0)
         cdef Rec r
-        if b.magic == 2 and b.end - b.p >= LF_PLAIN_ROOM and lf_take_plain(b.p, b.end, &plain):
+        if b.magic == 2 and b.end - b.p >= LF_PLAIN_RECORD_ROOM and lf_take_plain(b.p, b.end, &plain):
             placed.offset = lf_add(frame.base_offset, plain.offset_delta)
             timestamp = lf_add(
                 frame.base_timestamp, plain.timestamp_delta & frame.timestamp_mask
@@ -195,9 +193,7 @@ cdef class _Sieve:
         placed.has_key = key.n >= 0
         placed.begin = self.at
         if not is_control:
-            self.at.text += lens.text
-            self.at.tsv += lens.tsv
-            self.at.jsonl += lens.jsonl
+            add_lens(&self.at, &lens)
         placed.end = self.at
         return True
 
@@ -208,9 +204,9 @@ cdef class _Sieve:
             self.invalid += 1
             return False
         if self.lasts_count:
-            if not self.is_last(placed.offset - self.old_base_offset):
+            if not self.is_last(lf_sub(placed.offset, self.old_base_offset)):
                 return False
-        elif placed.offset < self.map.table.find(placed.hash).behind - 1:
+        elif placed.offset < lf_sub(self.map.table.find(placed.hash).behind, 1):
             return False
         return placed.has_value or not drop_tombstones
 
@@ -222,7 +218,7 @@ cdef class _Sieve:
         """Count a survivor, and note the gap in front of it."""
         cdef void *larger
         cdef uint8_t *pair
-        cdef int64_t relative_offset = placed.offset - self.builder.base_offset
+        cdef int64_t relative_offset = lf_sub(placed.offset, self.builder.base_offset)
         if not same_lens(&placed.begin, &self.end):
             if self.pairs_size + 2 * TEXT_ENTRY > self.pairs_capacity:
                 larger = realloc(self.pairs, 2 * self.pairs_capacity + 64 * TEXT_ENTRY)
@@ -241,7 +237,7 @@ cdef class _Sieve:
         self.kept_count += 1
         self.has_tombstone |= not placed.has_value
         self.end = placed.end
-        self.kept.text += placed.end.text - placed.begin.text
-        self.kept.tsv += placed.end.tsv - placed.begin.tsv
-        self.kept.jsonl += placed.end.jsonl - placed.begin.jsonl
+        self.kept.text = lf_add(self.kept.text, lf_sub(placed.end.text, placed.begin.text))
+        self.kept.tsv = lf_add(self.kept.tsv, lf_sub(placed.end.tsv, placed.begin.tsv))
+        self.kept.jsonl = lf_add(self.kept.jsonl, lf_sub(placed.end.jsonl, placed.begin.jsonl))
         return True

@@ -124,7 +124,7 @@ cdef class Survivors:
     def load_new(self, buf, Py_ssize_t start, Py_ssize_t stop, int64_t file_position):
         """Go on with a window of the new segment; ``buf[start]`` stands at a file position."""
         self.new.load(buf, start, stop)
-        self.new_position = file_position - start
+        self.new_position = lf_sub(file_position, start)
 
     def run(self):
         """Walk until a window is used up.
@@ -168,41 +168,33 @@ cdef class Survivors:
         cdef bytes_t p
         while self.entry_at + 32 <= self.entries.n:
             p = self.entries.p + self.entry_at
-            if self.entry_base + lf_get32(p) > self.old.record.offset:
+            if lf_add(self.entry_base, lf_get32(p)) > self.old.record.offset:
                 break
-            self.lens = Lens(
-                self.entry_lens.text + lf_get64(p + 8),
-                self.entry_lens.tsv + lf_get64(p + 16),
-                self.entry_lens.jsonl + lf_get64(p + 24),
-            )
+            self.lens = lens_of_entry(p, &self.entry_lens)
             self.entry_at += 32
         return 0
 
     cdef int place(self) except -1:
         """Both sides stand at the same record: it is kept."""
-        cdef int64_t position = self.new_position + self.new.batch_at
+        cdef int64_t position = lf_add(self.new_position, self.new.batch_at)
         cdef Lens length = Lens(0, 0, 0)
         if self.lens.text != self.end.text or self.lens.jsonl != self.end.jsonl:
             self.add_entry(position, &self.end)
             self.add_entry(position, &self.lens)
             self.entry_position = position
-        elif self.new.is_first and position - self.entry_position > self.index_interval_bytes:
+        elif self.new.is_first and lf_sub(position, self.entry_position) > self.index_interval_bytes:
             self.add_entry(position, &self.lens)
             self.entry_position = position
         add_lengths(&self.new.record, &length)
-        self.kept.text += length.text
-        self.kept.tsv += length.tsv
-        self.kept.jsonl += length.jsonl
-        self.lens.text += length.text
-        self.lens.tsv += length.tsv
-        self.lens.jsonl += length.jsonl
+        add_lens(&self.kept, &length)
+        add_lens(&self.lens, &length)
         self.end = self.lens
         self.has_old = self.has_new = False
         return 0
 
     cdef int add_entry(self, int64_t position, Lens *lens) except -1:
         cdef uint8_t entry[32]
-        lf_put32(entry, self.new.record.offset - self.base_offset)
+        lf_put32(entry, lf_sub(self.new.record.offset, self.base_offset))
         lf_put32(entry + 4, position)
         lf_put64(entry + 8, lens.text)
         lf_put64(entry + 16, lens.tsv)

@@ -35,7 +35,7 @@ def test_keys_in_front_of_a_delimiter(
 ) -> None:
     body = b"".join(key + delimiter + value + b"\n" for key, value in pairs)
     options = dataclasses.replace(
-        ANY_TIME, max_batch_bytes=9000, key_delimiter=delimiter, headers=extra, compression=codec
+        ANY_TIME, max_batch_bytes=40_000, key_delimiter=delimiter, headers=extra, compression=codec
     )
     encoded = encode(View.TEXT, body, options)
     check(encoded, options)

@@ -135,3 +135,13 @@ def test_much_output_is_handed_over_in_parts() -> None:
         parts.append(len(printed(native)))
     assert len(parts) == 3
     assert sum(parts) > 9 * 300_000
+
+
+@pytest.mark.parametrize("size", [0, 16, 17, 61, 70])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_the_largest_timestamp_of_what_is_no_batch_of_format_v2(size: int, magic: int) -> None:
+    data = bytearray(encode_batch([Record(0, 5, None, b"v" * 30)]))[:size]
+    if size > 16:
+        data[16] = magic
+    with pytest.raises(CorruptRecordError, match="no batch of format v2"):
+        largest_timestamp(data, 0, len(data), decompress)

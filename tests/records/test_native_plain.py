@@ -1,10 +1,11 @@
 """Runs of plain records, which take another way through the native module than the others do."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.records._native import IndexBuilder, Renderer, measure
+from logfs.records._native import IndexBuilder, OffsetMap, Renderer, measure
 from logfs.records.batch import BatchFields, decode_records, encode_batch
 from logfs.records.compression import decompress
 from logfs.records.record import Record
@@ -106,3 +107,16 @@ def test_more_batches_than_are_measured_ahead() -> None:
     assert builder.problem == "undecodable: record 0 of 1"
     assert (builder.batches, builder.text) == (600, sum(n % 300 + 1 for n in range(600)))
     assert builder.fed_epochs == (0, 0)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k" * 9])
+def test_a_batch_of_one_small_record(key: bytes | None) -> None:
+    """Its record is too close to the end of the buffer for some ways of copying, not for others."""
+    for size in range(80):
+        record = Record(7, NOW_MS, key, b"v" * size)
+        data = encode_batch([record])
+        assert lengths(data) == oracle.lengths([record])
+        assert text(data) == oracle.rendering(View.TEXT, record)
+        latest = OffsetMap(1 << 12, 0.5, bytes(16))
+        latest.put_batches(data, 0, len(data), 0, decompress)
+        assert latest.get(key or b"") == (-1 if key is None else 7)

@@ -143,6 +143,27 @@ def test_header_ok() -> None:
         assert not header_ok(bad, 0, 10**6)
 
 
+@pytest.mark.parametrize("magic", [3, 127, 128, 255])
+def test_a_header_of_an_unknown_format_has_no_last_offset(magic: int) -> None:
+    """It was taken for one of format v2, whose fields lie beyond a buffer for one of v1."""
+    head = bytearray(ONE[:26])
+    head[16] = magic
+    with pytest.raises(ValueError, match="no header fits"):
+        header_last_offset(head, 0)
+    with pytest.raises(ValueError, match=f"format {magic}"):
+        header_last_offset(head + bytes(40), 0)
+
+
+@pytest.mark.parametrize("last", [2**63 - 1, 2**63 - 2])
+def test_the_largest_number_is_no_offset(last: int) -> None:
+    """There would be no offset behind it."""
+    batch = bytearray(ONE)
+    batch[:8] = last.to_bytes(8, "big")
+    batch[23:27] = bytes(4)
+    assert header_ok(batch, 0, len(batch)) == (last < 2**63 - 1)
+    assert not header_ok(batch, 0, -(2**63))
+
+
 @given(data=st.binary(max_size=200), flips=st.lists(st.integers(0, 68), max_size=3))
 def test_garbage_gives_an_answer_or_an_error(data: bytes, flips: list[int]) -> None:
     damaged = bytearray(ONE)
