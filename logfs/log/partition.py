@@ -225,6 +225,7 @@ class PartitionLog(AppendableLog):
         self._flusher.lower(offset)
         lower_recovery_point(self.disk, self.topic_partition, offset)
         lower_cleaner_offset(self.disk, self.topic_partition, offset)
+        self.cleaning.unsaved_offset = None
         # Until the entry of the new segment is there: a stop must not give a position twice.
         self.lease.distrust(old.active)
         kept = cut_segments(self.disk, self._config, old, offset)

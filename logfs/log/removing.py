@@ -58,7 +58,7 @@ class RemovableLog(LogStanding):
             self._has_new_epochs |= self._epochs.truncate_from_start(start.offset)
             due_ms = now_ms + self._config.file_delete_delay_ms
             for segment in gone:
-                self._delete(segment, due_ms)
+                self._deleted.add(segment, due_ms)
             if not is_noted:
                 # Without the note, the names that are gone say where the log starts.
                 with self.offline_on_failure("fsync"):
@@ -90,14 +90,6 @@ class RemovableLog(LogStanding):
         with self.offline_on_failure("fsync"):
             self.table.sync()
         return True
-
-    def _delete(self, segment: Segment, due_ms: int) -> None:
-        try:
-            self._deleted.add(segment, due_ms)
-        except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
-            self._deleted.add_unrenamed(segment, due_ms)
 
     def hasten_removal(self, now_ms: int) -> tuple[int, int]:
         """Let the time of all deleted segments have come; see ``remove_due_files``.

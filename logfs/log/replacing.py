@@ -67,15 +67,17 @@ class ReplaceableLog(RemovableLog):
             with self.offline_on_failure("fsync"):
                 self.table.sync()
                 self.disk.sync_directory(self.directory)
+            base_offset = entry.base_offset
+            self._take_up(base_offset)
             with self.offline_on_failure("compaction"):
-                base_offset, swap = entry.base_offset, FileSuffix.SWAP
-                self._rename(base_offset, SEGMENT_FILE_KINDS, FileSuffix.CLEANED, swap)
+                self.disk.sync_directory(self.directory)
                 due_ms = now_ms + self._config.file_delete_delay_ms
                 for segment in old:
                     self._deleted.add(segment, due_ms, is_replaced=segment is old[0])
                 self.disk.sync_directory(self.directory)
-                self._rename(base_offset, KAFKA_FILE_KINDS, swap, FileSuffix.NONE)
-                self._rename(base_offset, [FileKind.TEXT_INDEX], swap, FileSuffix.NONE)
+                for kinds in (KAFKA_FILE_KINDS, [FileKind.TEXT_INDEX]):
+                    self._put_in_place(base_offset, kinds, old)
+                    self.disk.sync_directory(self.directory)
                 self._note_replaced(entry, old)
             new = old[0].successor(entry)
             self._show(first, len(old), new, aborted)
@@ -95,17 +97,43 @@ class ReplaceableLog(RemovableLog):
             )
         return first
 
+    def _take_up(self, base_offset: int) -> None:
+        """Rename the ``.cleaned`` files to ``.swap``, or none of them if that needs room."""
+        with self.offline_on_failure("compaction", but_not_full=True):
+            try:
+                self._rename(base_offset, SEGMENT_FILE_KINDS, FileSuffix.CLEANED, FileSuffix.SWAP)
+            except OSError as error:
+                if error.errno in DISK_FULL:
+                    # One is still called .cleaned, so a stop in between undoes it as well.
+                    for kind in SEGMENT_FILE_KINDS:
+                        name = self._name(base_offset, kind, FileSuffix.SWAP)
+                        if self.disk.exists(name):
+                            self.disk.remove(name)
+                raise
+
+    def _put_in_place(
+        self, base_offset: int, kinds: Sequence[FileKind], old: Sequence[Segment]
+    ) -> None:
+        """Take the ``.swap`` off; if the names need room, those of the old files make it."""
+        try:
+            self._rename(base_offset, kinds, FileSuffix.SWAP, FileSuffix.NONE)
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._deleted.remove_at_once(old)
+            self._rename(base_offset, kinds, FileSuffix.SWAP, FileSuffix.NONE)
+
+    def _name(self, base_offset: int, kind: FileKind, suffix: FileSuffix) -> str:
+        return f"{self.directory}/{format_segment_file(base_offset, kind, suffix)}"
+
     def _rename(
         self, base_offset: int, kinds: Sequence[FileKind], old: FileSuffix, new: FileSuffix
     ) -> None:
-        """Change the suffix of files of a segment, durable when this returns."""
+        """Change the suffix of files of a segment."""
         for kind in kinds:
-            name = f"{self.directory}/{format_segment_file(base_offset, kind, old)}"
+            name = self._name(base_offset, kind, old)
             if self.disk.exists(name):
-                self.disk.rename(
-                    name, f"{self.directory}/{format_segment_file(base_offset, kind, new)}"
-                )
-        self.disk.sync_directory(self.directory)
+                self.disk.rename(name, self._name(base_offset, kind, new))
 
     def _note_replaced(self, entry: TableEntry, old: Sequence[Segment]) -> None:
         entries = [entry._replace(boot=bytes(8))]

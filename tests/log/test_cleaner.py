@@ -1,5 +1,7 @@
 """What is compacted next, by whom, and what is remembered of it."""
 
+import errno
+
 import pytest
 
 from logfs.config import TopicConfig
@@ -212,3 +214,31 @@ def test_a_compaction_that_is_told_to_end_is_due_again() -> None:
     assert not LogCleaner(log.bench.store).clean_filthiest(log.bench.now_ms, stopped)
     assert log.log.cleaning.uncleanable is None
     assert clean_filthiest(log)
+
+
+@pytest.mark.expect_log("it is tried again in 60 s")
+def test_a_full_disk_is_not_tried_again_at_once() -> None:
+    log = filled()
+    cleaner, now_ms = LogCleaner(log.bench.store), log.bench.now_ms
+    log.bench.disk.fill()
+    assert not cleaner.clean_filthiest(now_ms, tools())
+    assert log.log.offline is None
+    assert log.log.cleaning.uncleanable is None
+    log.bench.disk.space_bytes = None
+    assert not cleaner.clean_filthiest(now_ms + 59_999, tools())
+    assert cleaner.clean_filthiest(now_ms + 60_000, tools())
+
+
+@pytest.mark.expect_log("where compaction ended is noted later")
+@pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
+def test_a_compaction_that_cannot_be_noted_is_not_done_again(error: int) -> None:
+    log = filled()
+    cleaner, now_ms = LogCleaner(log.bench.store), log.bench.now_ms
+    for _ in range(3):
+        log.bench.disk.fail_next_write(f"{names.CLEANER_OFFSET_CHECKPOINT}*", error)
+    assert cleaner.clean_filthiest(now_ms, tools())
+    assert not cleaner.clean_filthiest(now_ms, tools())
+    assert not cleaner.clean_filthiest(now_ms, tools())
+    assert offsets(log) == {}
+    assert not cleaner.clean_filthiest(now_ms, tools())
+    assert offsets(log) == {TP: 60}

@@ -1,5 +1,8 @@
 """A compaction that is stopped: killed, without power, or by a disk that fails, at any step."""
 
+import contextlib
+import errno
+
 import pytest
 
 from logfs.log.cleaning.rounds import clean
@@ -87,3 +90,49 @@ def test_a_failing_disk_takes_the_log_offline_or_changes_nothing() -> None:
             ]
             log.clean()
             assert len(log.model.records) == 5
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_no_room_for_a_name_undoes_or_completes_a_compaction(*, is_read: bool) -> None:
+    for number in range(100):
+        log = filled(30, internal_segment_bytes="400")
+        log.log.maintain()
+        before = {view: dict(placed_lines(log.log, view)) for view in View}
+        pinned = log.log.snapshot.segments[:-1] if is_read else ()
+        log.log.pin(pinned)
+        has_failed = fill_at_rename(log.bench.disk, number)
+        with contextlib.suppress(OSError):
+            log.clean_only()
+        log.bench.disk.before = None
+        assert log.log.offline is None
+        for segment in pinned:
+            assert segment.files().log.size() == segment.size_bytes
+        found = {view: dict(placed_lines(log.log, view)) for view in View}
+        for stop in (log.bench.kill, log.bench.crash):
+            assert {view: dict(placed_lines(stop(), view)) for view in View} == found
+            assert log.log.losses == []
+            assert leftovers(log.bench.disk) == []
+        assert found[View.TEXT].items() <= before[View.TEXT].items()
+        clean(log.log, dirt_of(log.log, 0, log.bench.now_ms), log.bench.now_ms, tools())
+        assert len(placed_lines(log.log, View.TEXT)) < len(before[View.TEXT])
+        if not has_failed:
+            return
+    raise AssertionError("a compaction has fewer renames")
+
+
+def fill_at_rename(disk: FakeDisk, number: int) -> list[str]:
+    """Let one rename find no room; returns the list that its name will be in."""
+    failed: list[str] = []
+    count = 0
+
+    def look(operation: str, name: str, _size: int) -> None:
+        nonlocal count
+        if operation == "rename":
+            if count == number:
+                failed.append(name)
+            count += 1
+            if count == number + 1:
+                raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    disk.before = look
+    return failed

@@ -135,10 +135,12 @@ class LogCleaner:
     def _due(self, now_ms: int) -> list[tuple[PartitionLog, Dirt]]:
         """Return the logs that are due, the dirtiest first."""
         self._looked_ms = now_ms
-        offsets = read_cleaner_offsets(self._store.disk)
+        offsets = self._offsets()
         found = []
         self._delay_ms = 0
         for log in self._candidates():
+            if now_ms < log.cleaning.paused_until_ms:
+                continue
             dirt = _dirt(log, offsets, now_ms)
             log.cleaning.dirty_ratio = dirt.ratio
             if dirt.is_checkpoint_wrong:
@@ -180,7 +182,11 @@ class LogCleaner:
             return False
         except (LogfsError, OSError) as error:
             if isinstance(error, OSError) and error.errno in _PASSING:
-                logger.warning("%s: compaction: %s; it is tried again", log.topic_partition, error)
+                log.cleaning.pause(now_ms)
+                logger.warning(
+                    "%s: compaction: %s; it is tried again in %d s",
+                    log.topic_partition, error, log.cleaning.pause_ms // 1000,
+                )  # fmt: skip
                 return False
             if log.offline is None:
                 log.cleaning.uncleanable = str(error)
@@ -189,14 +195,34 @@ class LogCleaner:
                     log.topic_partition, error,
                 )  # fmt: skip
             return False
+        log.cleaning.pause_ms = 0
         self._last[thread] = done.stats
         self._note(log, done.end_offset)
         _remember(log, done, now_ms)
         return True
 
+    def _offsets(self) -> dict[TopicPartition, int]:
+        """Return where the compactions ended, those that the file does not have included."""
+        offsets = read_cleaner_offsets(self._store.disk)
+        for log in self._store.all_partitions():
+            if log.cleaning.unsaved_offset is not None:
+                offsets[log.topic_partition] = log.cleaning.unsaved_offset
+                self._note(log, log.cleaning.unsaved_offset)
+        return offsets
+
     def _note(self, log: PartitionLog, offset: int) -> None:
+        """Note where a compaction ended; what cannot be written is kept until it can."""
         existing = {found.topic_partition for found in self._store.all_partitions()}
-        note_cleaned(self._store.disk, log.topic_partition, offset, existing)
+        facts = log.cleaning
+        try:
+            note_cleaned(self._store.disk, log.topic_partition, offset, existing)
+        except OSError as error:
+            if facts.unsaved_offset is None:
+                logger.warning("%s: where compaction ended is noted later: %s",
+                               log.topic_partition, error)  # fmt: skip
+            facts.unsaved_offset = offset
+        else:
+            facts.unsaved_offset = None
 
 
 def check_compactable(log: PartitionLog) -> None:

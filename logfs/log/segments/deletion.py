@@ -5,10 +5,10 @@ Source: Kafka LocalLog.deleteSegmentFiles (``file.delete.delay.ms``).
 
 from collections.abc import Sequence
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.errors import DeletedError
 from logfs.log.names import FileKind
-from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
+from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles
 
 _GOES_WITH_IT = (*SEGMENT_FILE_KINDS, FileKind.SNAPSHOT)
 """The files that go with a segment: its own, and the producer snapshot taken where it begins."""
@@ -29,6 +29,8 @@ class DeletedSegments:
     def add(self, segment: Segment, due_ms: int, *, is_replaced: bool = False) -> None:
         """Rename the files of a segment; they may be removed from ``due_ms`` on.
 
+        On a disk that has no room for the new names the files are removed at once.
+
         Args:
             segment: The segment.
             due_ms: Clock.
@@ -36,28 +38,45 @@ class DeletedSegments:
         """
         # Not by what is waiting: of those that were taken files may still be about to be removed.
         segment.deleted_copy = segment.rewrites
-        for kind in SEGMENT_FILE_KINDS if is_replaced else _GOES_WITH_IT:
-            old = segment.file_name(kind)
-            if self._disk.exists(old):
-                self._disk.rename(old, segment.file_name(kind, is_deleted=True))
-        self._take(segment, due_ms)
-
-    def add_unrenamed(self, segment: Segment, due_ms: int) -> None:
-        """Do the same after ``add`` has failed, for a directory that has no room for a name.
-
-        What is not read goes at once; of the rest the files keep their names until they go, so no
-        other segment may get the base offset of this one.
-        """
-        segment.keeps_name = True
-        self._take(segment, due_ms)
-        if not segment.pins:
-            self._waiting.pop()
-            remove_files(self._disk, segment)
-
-    def _take(self, segment: Segment, due_ms: int) -> None:
+        kinds = SEGMENT_FILE_KINDS if is_replaced else _GOES_WITH_IT
+        try:
+            for kind in kinds:
+                old = segment.file_name(kind)
+                if self._disk.exists(old):
+                    self._disk.rename(old, segment.file_name(kind, is_deleted=True))
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            self._remove_at_once(segment, kinds, has_own_names=True)
+            return
         segment.is_deleted = True
         segment.close_files()
         self._waiting.append((due_ms, segment))
+
+    def remove_at_once(self, segments: Sequence[Segment]) -> None:
+        """Remove the files of segments that were added, for the room that their names take."""
+        for segment in segments:
+            if any(segment is row[1] for row in self._waiting):
+                self._waiting = [row for row in self._waiting if row[1] is not segment]
+                self._remove_at_once(segment, SEGMENT_FILE_KINDS, has_own_names=False)
+
+    def _remove_at_once(
+        self, segment: Segment, kinds: Sequence[FileKind], *, has_own_names: bool
+    ) -> None:
+        """Remove the files of a segment; whoever reads it has its files open from now on.
+
+        Args:
+            segment: The segment.
+            kinds: Which files.
+            has_own_names: Some may still be called as if it was not deleted.
+        """
+        files = _opened(segment) if segment.pins else None
+        segment.is_deleted = True
+        segment.close_files()
+        segment.pinned_files = files
+        for kind in kinds:
+            for is_deleted in (True, False) if has_own_names else (True,):
+                _remove_if_there(self._disk, segment.file_name(kind, is_deleted=is_deleted))
 
     def hasten(self, now_ms: int) -> tuple[int, int]:
         """Make all of them due; returns the bytes of those not pinned and of those pinned."""
@@ -94,10 +113,21 @@ class DeletedSegments:
 def remove_files(disk: Disk, segment: Segment) -> None:
     """Remove the files of a deleted segment. May take long, so not under the lock."""
     for kind in _GOES_WITH_IT:
-        for is_deleted in (True, False) if segment.keeps_name else (True,):
-            name = segment.file_name(kind, is_deleted=is_deleted)
-            if disk.exists(name):
-                disk.remove(name)
+        _remove_if_there(disk, segment.file_name(kind))
+
+
+def _opened(segment: Segment) -> SegmentFiles:
+    """Return the files of a segment, open, with its indexes in memory."""
+    files = segment.files()
+    files.log.size()
+    for entries in (files.offset_entries, files.time_entries, files.text_entries):
+        entries()
+    return files
+
+
+def _remove_if_there(disk: Disk, name: str) -> None:
+    if disk.exists(name):
+        disk.remove(name)
 
 
 def unpin(segments: Sequence[Segment]) -> None:

@@ -239,7 +239,8 @@ class Segment:
         ends: Positions at which it ends (sealed; the end of an active one is in the snapshot).
         next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
         kept: Lengths of what is kept in it (sealed).
-        pinned_files: Set while the segment is active, or its indexes are only in memory.
+        pinned_files: Set while the segment is active, its indexes are only in memory, or its files
+            have no names any more.
         is_padded: Its ``.log`` was made as long as a segment may be (``preallocate``) and was not
             cut to its records yet.
         is_gone: Its files were deleted by somebody else, and not even an open file has them.
@@ -248,7 +249,6 @@ class Segment:
         rewrites: How often compaction has put another one in its place, since the start.
         aborted_runs: Where aborted records lie in it, as far as that was asked.
         swapped: Which of its files are still called ``.swap``, in a store that is read-only.
-        keeps_name: It is deleted, and some of its files could not be renamed.
         deleted_copy: Tells its files from those of another deleted segment with its base offset.
     """
 
@@ -268,7 +268,6 @@ class Segment:
         "is_gone",
         "is_padded",
         "is_writable",
-        "keeps_name",
         "kept",
         "max_timestamp",
         "next_offset",
@@ -305,7 +304,6 @@ class Segment:
         self.aborted_runs: AbortedRuns | None = None
         self.swapped: frozenset[FileKind] = frozenset()
         self.deleted_copy = 0
-        self.keeps_name = False
 
     @classmethod
     def from_entry(cls, opened: OpenSegments, directory: str, entry: TableEntry) -> "Segment":
