@@ -23,13 +23,21 @@ import errno
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from random import Random
 from weakref import WeakValueDictionary
 
-from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
+from logfs.disk.vfs import (
+    SMALL_FILE_BYTES,
+    File,
+    FileStat,
+    Lock,
+    ReadableBuffer,
+    check_size,
+    replace_file,
+)
 from logfs.errors import LockedError
 from tests import fakestate
 from tests.fakestate import DirectoryNode, FileNode, Node, State, os_error, path_of
@@ -196,6 +204,11 @@ class FakeDisk:
             entries = self._state.directory(name).entries
             return sorted((leaf, isinstance(node, DirectoryNode)) for leaf, node in entries.items())
 
+    def irregular(self, name: str) -> Sequence[tuple[str, str]]:
+        self.begin("list", name)
+        self._state.directory(name)
+        return []
+
     def inodes(self, name: str) -> dict[str, int]:
         self.begin("list", name)
         with self.guard:
@@ -260,8 +273,9 @@ class FakeDisk:
                 raise os_error(fault.error, name)
             self._state.sync_directory(directory)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int | None = SMALL_FILE_BYTES) -> bytes:
         file = self.open(name)
+        check_size(file.size(), most, name)
         return file.pread(file.size(), 0)
 
     def replace(self, name: str, data: ReadableBuffer) -> None:

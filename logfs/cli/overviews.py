@@ -175,7 +175,11 @@ def _from_files(
 def _from_names(disk: PosixDisk, topic_partition: TopicPartition) -> PartitionOverview:
     """Tell what the names and sizes of its files say of a partition."""
     directory, size, bases = topic_partition.directory, 0, list[int]()
-    for name, _ in disk.list(directory):
+    try:
+        listed = disk.list(directory)
+    except OSError as error:  # it is a symbolic link
+        return PartitionOverview(*topic_partition, offline=str(error), is_unreadable=True)
+    for name, _ in listed:
         parsed = names.parse_segment_file(name)
         if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix:
             size += disk.stat(f"{directory}/{name}").size

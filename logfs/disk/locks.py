@@ -8,6 +8,7 @@ import os
 import struct
 import threading
 
+from logfs.disk.beneath import open_regular
 from logfs.errors import LockedError
 
 _FLOCK = struct.Struct("hhqqi4x")
@@ -40,31 +41,40 @@ class PosixLock:
                 _held.discard(self._identity)
 
 
-def take_lock(path: str) -> PosixLock:
-    """Lock the file at ``path``, made if missing. See ``vfs.Disk.lock``."""
+def take_lock(directory: int, leaf: str, path: str) -> PosixLock:
+    """Lock a file of a directory, made if missing. See ``vfs.Disk.lock``.
+
+    Args:
+        directory: Descriptor of the directory.
+        leaf: The name in it.
+        path: The whole path, for errors.
+    """
     with _guard:
         while True:
-            _refuse_own(path)
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            found = _identity(directory, leaf)
+            if found in _held:  # before opening: the close after a refusal would drop the lock
+                raise LockedError(f"{path} is locked by this process already (pid {os.getpid()})")
+            descriptor = open_regular(directory, leaf, os.O_RDWR | os.O_CREAT, path)
             try:
-                identity = _lock_descriptor(descriptor, path)
+                _lock_descriptor(descriptor, path)
+                locked = os.fstat(descriptor)
             except BaseException:
                 os.close(descriptor)
                 raise
-            if identity is not None:
+            identity = locked.st_dev, locked.st_ino
+            if identity == _identity(directory, leaf):
                 _held.add(identity)
                 return PosixLock(descriptor, identity)
-            os.close(descriptor)
+            os.close(descriptor)  # its name was removed meanwhile, as Kafka does at shutdown
 
 
-def is_locked(path: str) -> bool:
-    """Tell whether the file at ``path`` is locked. See ``vfs.Disk.is_locked``."""
+def is_locked(directory: int, leaf: str, path: str) -> bool:
+    """Tell whether a file of a directory is locked. See ``vfs.Disk.is_locked``."""
     with _guard:
+        if _identity(directory, leaf) in _held:
+            return True  # and to open it would be to drop the lock
         try:
-            found = os.stat(path)
-            if (found.st_dev, found.st_ino) in _held:
-                return True  # and to open it would be to drop the lock
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(directory, leaf, os.O_RDONLY, path)
         except FileNotFoundError:
             return False
         try:
@@ -76,31 +86,22 @@ def is_locked(path: str) -> bool:
     return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
 
 
-def _refuse_own(path: str) -> None:
-    """Look before opening: the close after a refusal would drop the lock."""
+def _identity(directory: int, leaf: str) -> tuple[int, int] | None:
+    """Return device and inode of a name; None if there is none."""
     try:
-        found = os.stat(path)
+        found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
-        return
-    if (found.st_dev, found.st_ino) in _held:
-        raise LockedError(f"{path} is locked by this process already (pid {os.getpid()})")
+        return None
+    return found.st_dev, found.st_ino
 
 
-def _lock_descriptor(descriptor: int, path: str) -> tuple[int, int] | None:
-    """Lock an open file; None if its name was removed meanwhile, as Kafka does at shutdown."""
+def _lock_descriptor(descriptor: int, path: str) -> None:
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except (BlockingIOError, PermissionError):
         holder = _holder(descriptor)
         by = f"process {holder}" if holder is not None else "another process"
         raise LockedError(f"{path} is locked by {by}: stop it, or use another directory") from None
-    locked = os.fstat(descriptor)
-    try:
-        named = os.stat(path)
-    except FileNotFoundError:
-        return None
-    identity = (locked.st_dev, locked.st_ino)
-    return identity if identity == (named.st_dev, named.st_ino) else None
 
 
 def _holder(descriptor: int) -> int | None:

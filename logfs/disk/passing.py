@@ -32,8 +32,8 @@ class PassingFile(PosixFile):
 
     __slots__ = ("_asks_kernel", "_reads_ahead", "_tells")
 
-    def __init__(self, path: str, flags: int, *, asks_kernel: bool = True) -> None:
-        super().__init__(path, flags)
+    def __init__(self, path: str, descriptor: int, *, asks_kernel: bool = True) -> None:
+        super().__init__(path, descriptor)
         self._asks_kernel = asks_kernel
         self._reads_ahead = True
         self._tells = True  # what is in memory; on top of another file system it may always be 0

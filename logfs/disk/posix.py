@@ -4,12 +4,22 @@ import errno
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 
+from logfs.disk.beneath import Beneath, check_kind, kind_of, open_regular
 from logfs.disk.locks import is_locked, take_lock
 from logfs.disk.passing import PassingFile
 from logfs.disk.posixfile import PosixFile
 from logfs.disk.transfer import unshare
-from logfs.disk.vfs import File, FileStat, Lock, ReadableBuffer, replace_file
+from logfs.disk.vfs import (
+    SMALL_FILE_BYTES,
+    File,
+    FileStat,
+    Lock,
+    ReadableBuffer,
+    check_size,
+    replace_file,
+)
 
 
 class PosixDisk:
@@ -34,30 +44,48 @@ class PosixDisk:
         """See ``vfs.Disk``."""
         if create and not write:
             raise ValueError("create needs write")
-        flags = os.O_RDWR if write else os.O_RDONLY
         path = self._path(name)
-        if not write and os.path.isdir(path):  # the kernel opens a directory for reading
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-        if write and _is_shared(path):
-            unshare(path)
-        if in_passing and not write:
-            return PassingFile(path, flags)
-        return PosixFile(path, flags | (os.O_CREAT if create else 0))
+        with Beneath(self._root, name) as (directory, leaf):
+            if not write:
+                descriptor = open_regular(directory, leaf, os.O_RDONLY, path)
+                return (PassingFile if in_passing else PosixFile)(path, descriptor)
+            flags = os.O_RDWR | (os.O_CREAT if create else 0)
+            file = PosixFile(path, open_regular(directory, leaf, flags, path))
+            if os.fstat(file.fileno()).st_nlink > 1:  # a backup has it too, or made it
+                file.close()
+                unshare(directory, leaf, path)
+                file = PosixFile(path, open_regular(directory, leaf, flags, path))
+            return file
 
     def list(self, name: str) -> list[tuple[str, bool]]:
         """See ``vfs.Disk``."""
-        with os.scandir(self._path(name)) as entries:
-            return sorted((entry.name, entry.is_dir()) for entry in entries)
+        return sorted((found, is_directory) for found, is_directory, _ in _scan(self._root, name))
 
     def inodes(self, name: str) -> dict[str, int]:
         """See ``vfs.Disk``."""
-        with os.scandir(self._path(name)) as entries:
-            return {entry.name: entry.inode() for entry in entries}
+        return {found: inode for found, _, inode in _scan(self._root, name)}
+
+    def irregular(self, name: str) -> Sequence[tuple[str, str]]:
+        """See ``vfs.Disk``."""
+        with Beneath(self._root, name) as (directory, leaf):
+            descriptor = _open_listing(directory, leaf)
+            try:
+                with os.scandir(descriptor) as entries:
+                    kinds = [
+                        (entry.name, kind_of(entry.stat(follow_symlinks=False).st_mode))
+                        for entry in entries
+                        if not _is_regular(entry)
+                    ]
+            finally:
+                os.close(descriptor)
+        return sorted((name, kind) for name, kind in kinds if kind is not None)
 
     def stat(self, name: str) -> FileStat:
         """See ``vfs.Disk``."""
-        path = self._path(name)
-        found = os.stat(path)
+        with Beneath(self._root, name) as (directory, leaf):
+            found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+            if not stat.S_ISREG(found.st_mode):
+                check_kind(found, self._path(name))
         return FileStat(
             size=found.st_size,
             mtime_ms=found.st_mtime_ns // 1_000_000,
@@ -67,37 +95,61 @@ class PosixDisk:
 
     def exists(self, name: str) -> bool:
         """See ``vfs.Disk``."""
-        return os.path.exists(self._path(name))
+        try:
+            with Beneath(self._root, name) as (directory, leaf):
+                os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+        except OSError as error:
+            if error.errno in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
+                return False
+            raise
+        return True
 
     def make_directory(self, name: str) -> None:
         """See ``vfs.Disk``."""
-        os.mkdir(self._path(name))
+        if not name:
+            os.mkdir(self._root)
+            return
+        with Beneath(self._root, name) as (directory, leaf):
+            os.mkdir(leaf, dir_fd=directory)
 
     def rename(self, old: str, new: str) -> None:
         """See ``vfs.Disk``."""
-        os.replace(self._path(old), self._path(new))
+        with (
+            Beneath(self._root, new) as (new_directory, new_leaf),
+            Beneath(self._root, old) as (directory, leaf),
+        ):
+            os.replace(leaf, new_leaf, src_dir_fd=directory, dst_dir_fd=new_directory)
 
     def remove(self, name: str) -> None:
         """See ``vfs.Disk``."""
-        os.unlink(self._path(name))
+        with Beneath(self._root, name) as (directory, leaf):
+            os.unlink(leaf, dir_fd=directory)
 
     def remove_tree(self, name: str) -> None:
         """See ``vfs.Disk``."""
-        shutil.rmtree(self._path(name))
+        with Beneath(self._root, name) as (directory, leaf):
+            found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+            if stat.S_ISLNK(found.st_mode):
+                os.unlink(leaf, dir_fd=directory)  # the link alone
+            else:
+                shutil.rmtree(leaf, dir_fd=directory)
 
     def sync_directory(self, name: str) -> None:
         """See ``vfs.Disk``."""
-        file = PosixFile(self._path(name), os.O_RDONLY | os.O_DIRECTORY)
+        with Beneath(self._root, name) as (directory, leaf):
+            file = PosixFile(self._path(name), _open_listing(directory, leaf))
         try:
             file.sync()
         finally:
             file.close()
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int | None = SMALL_FILE_BYTES) -> bytes:
         """See ``vfs.Disk``."""
         file = self.open(name)
         try:
-            return file.pread(file.size(), 0)
+            size = file.size()
+            check_size(size, most, self._path(name))
+            return file.pread(size, 0)
         finally:
             file.close()
 
@@ -107,15 +159,22 @@ class PosixDisk:
 
     def touch_times(self, name: str, mtime_ms: int) -> None:
         """See ``vfs.Disk``."""
-        os.utime(self._path(name), ns=(mtime_ms * 1_000_000, mtime_ms * 1_000_000))
+        time_ns = mtime_ms * 1_000_000
+        with Beneath(self._root, name) as (directory, leaf):
+            os.utime(leaf, ns=(time_ns, time_ns), dir_fd=directory, follow_symlinks=False)
 
     def lock(self, name: str) -> Lock:
         """See ``vfs.Disk``."""
-        return take_lock(self._path(name))
+        with Beneath(self._root, name) as (directory, leaf):
+            return take_lock(directory, leaf, self._path(name))
 
     def is_locked(self, name: str) -> bool:
         """See ``vfs.Disk``."""
-        return is_locked(self._path(name))
+        try:
+            with Beneath(self._root, name) as (directory, leaf):
+                return is_locked(directory, leaf, self._path(name))
+        except FileNotFoundError:
+            return False
 
     def free(self) -> os.statvfs_result:
         """See ``vfs.Disk``."""
@@ -125,23 +184,40 @@ class PosixDisk:
         """See ``vfs.Disk``."""
         from logfs.disk import residency  # ctypes: only for those who ask
 
-        path = self._path(name)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        with Beneath(self._root, name) as (directory, leaf):
+            descriptor = open_regular(directory, leaf, os.O_RDONLY, self._path(name))
         try:
             return residency.cached_bytes(descriptor)
         finally:
             os.close(descriptor)
 
     def _path(self, name: str) -> str:
-        if name.startswith("/") or ".." in name.split("/"):
-            raise ValueError(f"the name {name!r} leads out of {self._root}")
         return f"{self._root}/{name}" if name else self._root
 
 
-def _is_shared(path: str) -> bool:
-    """Whether a file has another name as well: a backup, or what it was made from, has it too."""
+def _scan(root: str, name: str) -> list[tuple[str, bool, int]]:
+    """List regular files and directories: name, whether it is a directory, inode."""
+    with Beneath(root, name) as (directory, leaf):
+        descriptor = _open_listing(directory, leaf)
+        try:
+            with os.scandir(descriptor) as entries:
+                return [
+                    (entry.name, entry.is_dir(follow_symlinks=False), entry.inode())
+                    for entry in entries
+                    if _is_regular(entry)
+                ]
+        finally:
+            os.close(descriptor)
+
+
+def _is_regular(entry: "os.DirEntry[str]") -> bool:
+    return entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)
+
+
+def _open_listing(directory: int, leaf: str) -> int:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        return False
-    return found.st_nlink > 1 and stat.S_ISREG(found.st_mode)
+        return os.open(leaf, flags, dir_fd=directory)
+    except NotADirectoryError:
+        check_kind(os.stat(leaf, dir_fd=directory, follow_symlinks=False))
+        raise

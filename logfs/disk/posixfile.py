@@ -14,14 +14,18 @@ _WOULD_WAIT = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS))
 
 
 class PosixFile:
-    """One descriptor. See ``vfs.File`` for what its methods promise."""
+    """One descriptor. See ``vfs.File`` for what its methods promise.
+
+    Args:
+        path: For errors.
+        descriptor: Of the open file; closed with it.
+    """
 
     __slots__ = ("_descriptor", "_path")
 
-    def __init__(self, path: str, flags: int) -> None:
-        self._descriptor = -1
+    def __init__(self, path: str, descriptor: int) -> None:
+        self._descriptor = descriptor
         self._path = path
-        self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
 
     def __del__(self) -> None:
         self.close()

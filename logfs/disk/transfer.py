@@ -10,8 +10,10 @@ the file system can (copy_file_range).
 import contextlib
 import errno
 import os
-from collections.abc import Callable, Iterable, Iterator
+import stat
+from collections.abc import Callable, Iterable
 
+from logfs.disk.beneath import Beneath, open_regular
 from logfs.disk.vfs import TEMPORARY_SUFFIX
 
 Count = Callable[[int], None]
@@ -77,49 +79,33 @@ class FileTransfer:
             FileNotFoundError: It is gone, another one has its name, or it has become shorter.
             OSError: It cannot be read or written.
         """
-        path, target = f"{self.source}/{name}", f"{self.target}/{to or name}"
-        temporary = target + TEMPORARY_SUFFIX
-        source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        path = f"{self.source}/{name}"
+        with Beneath(self.source, name) as (directory, leaf):
+            source = open_regular(directory, leaf, os.O_RDONLY, path)
         try:
             found = os.fstat(source)
             length = found.st_size if size is None else size
             if inode not in (None, found.st_ino) or found.st_size < length:
                 raise _gone(path)
-            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)  # it may be shared
-            copy = os.open(temporary, flags, found.st_mode & 0o777)
-            try:
-                if copy_bytes(source, copy, length, self._counted) < length:
-                    raise _gone(path)
-                os.fsync(copy)
-                os.utime(copy, ns=(found.st_mtime_ns, found.st_mtime_ns))
-            finally:
-                os.close(copy)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            if error.filename is None:
-                raise OSError(error.errno, error.strerror, target) from None
-            raise
+            with Beneath(self.target, to or name) as (directory, leaf):
+                self._copy_to(directory, leaf, source, length)
         finally:
             os.close(source)
-        os.replace(temporary, target)
 
     def is_copy(self, name: str, root: str) -> bool:
         """Whether a file below ``root`` is the file or a copy of it: size and time are the same."""
-        try:
-            copy, source = os.stat(f"{root}/{name}"), os.stat(f"{self.source}/{name}")
-        except FileNotFoundError:
+        copy, source = _found(root, name), _found(self.source, name)
+        if copy is None or source is None:
             return False
         return (copy.st_size, copy.st_mtime_ns) == (source.st_size, source.st_mtime_ns)
 
     def begins_alike(self, name: str, root: str, size: int) -> bool:
         """Whether the first bytes of a file and of the one below ``root`` are the same."""
         heads = []
-        for directory in (self.source, root):
+        for top in (self.source, root):
             try:
-                descriptor = os.open(f"{directory}/{name}", os.O_RDONLY | os.O_CLOEXEC)
+                with Beneath(top, name) as (directory, leaf):
+                    descriptor = open_regular(directory, leaf, os.O_RDONLY, f"{top}/{name}")
             except FileNotFoundError:
                 return False
             try:
@@ -130,32 +116,59 @@ class FileTransfer:
 
     def reuse(self, name: str, root: str) -> bool:
         """Link a copy below ``root`` into the target; False if that cannot be done."""
-        return root == self.target or self._put_link(f"{root}/{name}", f"{self.target}/{name}")
+        return root == self.target or self._put_link(root, name)
+
+    def _copy_to(self, directory: int, leaf: str, source: int, length: int) -> None:
+        """Copy an open file to a name in a directory; nothing of it is left after an error."""
+        found, temporary = os.fstat(source), leaf + TEMPORARY_SUFFIX
+        copy = _new_file(directory, temporary, found.st_mode & 0o777)
+        try:
+            try:
+                if copy_bytes(source, copy, length, self._counted) < length:
+                    raise _gone(leaf)
+                os.fsync(copy)
+                os.utime(copy, ns=(found.st_mtime_ns, found.st_mtime_ns))
+            finally:
+                os.close(copy)
+            os.replace(temporary, leaf, src_dir_fd=directory, dst_dir_fd=directory)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=directory)
+            raise
 
     def _link(self, name: str, inode: int) -> bool:
-        if not self._may_link:
+        if not self._may_link or not self._put_link(self.source, name):
             return False
-        path, target = f"{self.source}/{name}", f"{self.target}/{name}"
-        if not self._put_link(path, target):
-            return False
-        if os.stat(target).st_ino != inode:
-            os.unlink(target)
-            raise _gone(path)
+        found = _found(self.target, name)
+        if found is None or found.st_ino != inode:
+            with Beneath(self.target, name) as (directory, leaf):
+                os.unlink(leaf, dir_fd=directory)
+            raise _gone(f"{self.source}/{name}")
         return True
 
-    def _put_link(self, path: str, target: str) -> bool:
-        try:
-            if os.stat(target).st_ino == os.stat(path).st_ino:
-                return True
-            os.unlink(target)
-        except FileNotFoundError:
-            pass
-        try:
-            os.link(path, target)
-        except OSError as error:
-            if error.errno in _CANNOT_LINK:
-                return False
-            raise
+    def _put_link(self, root: str, name: str) -> bool:
+        """Give a file below ``root`` the same name below the target, in place of what is there."""
+        there, here = _found(self.target, name), _found(root, name)
+        with (
+            Beneath(self.target, name) as (target, target_leaf),
+            Beneath(root, name) as (directory, leaf),
+        ):
+            if there is not None:
+                if here is not None and there.st_ino == here.st_ino:
+                    return True
+                os.unlink(target_leaf, dir_fd=target)
+            try:
+                os.link(
+                    leaf,
+                    target_leaf,
+                    src_dir_fd=directory,
+                    dst_dir_fd=target,
+                    follow_symlinks=False,
+                )
+            except OSError as error:
+                if error.errno in _CANNOT_LINK:
+                    return False
+                raise
         self.linked += 1
         return True
 
@@ -200,20 +213,22 @@ def copy_bytes(source: int, target: int, size: int, count: Count | None = None) 
     return done
 
 
-def unshare(path: str) -> None:
+def unshare(directory: int, leaf: str, path: str) -> None:
     """Give a name that shares its file with others a file of its own, of the same bytes.
+
+    Args:
+        directory: Descriptor of the directory.
+        leaf: The name in it.
+        path: The whole path, for errors.
 
     Raises:
         OSError: There is no room for it; nothing has changed.
     """
-    temporary = path + TEMPORARY_SUFFIX
-    source = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    temporary = leaf + TEMPORARY_SUFFIX
+    source = open_regular(directory, leaf, os.O_RDONLY, path)
     try:
         found = os.fstat(source)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        copy = os.open(temporary, flags, found.st_mode & 0o7777)
+        copy = _new_file(directory, temporary, found.st_mode & 0o7777)
         try:
             copy_bytes(source, copy, found.st_size)
             with contextlib.suppress(PermissionError):
@@ -222,11 +237,11 @@ def unshare(path: str) -> None:
             os.fsync(copy)
         finally:
             os.close(copy)
-        os.replace(temporary, path)
-        _sync_directory(os.path.dirname(path))
+        os.replace(temporary, leaf, src_dir_fd=directory, dst_dir_fd=directory)
+        _sync_directory(directory)
     except OSError as error:
         with contextlib.suppress(OSError):
-            os.unlink(temporary)
+            os.unlink(temporary, dir_fd=directory)
         raise OSError(error.errno, error.strerror, path) from None
     finally:
         os.close(source)
@@ -235,8 +250,8 @@ def unshare(path: str) -> None:
 def give_away(paths: Iterable[str], like: str) -> None:
     """Give what root has made below some paths to the owner of a file or directory.
 
-    Does nothing for anybody but root, whose files are his own. What has another owner than root
-    keeps it.
+    Does nothing for any user but root, who can give nothing away. What has another owner than root
+    keeps it. Links are not followed.
 
     Raises:
         OSError: That cannot be done.
@@ -245,18 +260,42 @@ def give_away(paths: Iterable[str], like: str) -> None:
         return
     owner = os.stat(like)
     for path in paths:
-        for found in (path, *_below(path)):
-            if os.lstat(found).st_uid == 0:
-                os.chown(found, owner.st_uid, owner.st_gid, follow_symlinks=False)
+        root, _, name = path.rstrip("/").rpartition("/")
+        with Beneath(root or "/", name) as (directory, leaf):
+            if _give(directory, leaf, owner):
+                for _, folders, files, inside in os.fwalk(leaf, dir_fd=directory):
+                    for found in (*folders, *files):
+                        _give(inside, found, owner)
 
 
-def _below(path: str) -> Iterator[str]:
-    for directory, directories, files in os.walk(path):
-        yield from (f"{directory}/{name}" for name in (*directories, *files))
+def _give(directory: int, leaf: str, owner: os.stat_result) -> bool:
+    """Give one name away if it is root's; returns whether it is a directory."""
+    found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+    if found.st_uid == 0:
+        os.chown(leaf, owner.st_uid, owner.st_gid, dir_fd=directory, follow_symlinks=False)
+    return stat.S_ISDIR(found.st_mode)
 
 
-def _sync_directory(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def _new_file(directory: int, leaf: str, mode: int) -> int:
+    """Make a file in place of what has the name, which may be another user's link."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(leaf, dir_fd=directory)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.open(leaf, flags, mode, dir_fd=directory)
+
+
+def _found(root: str, name: str) -> os.stat_result | None:
+    """Describe a name without following a link; None if there is none."""
+    try:
+        with Beneath(root, name) as (directory, leaf):
+            return os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _sync_directory(directory: int) -> None:
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    descriptor = os.open(".", flags, dir_fd=directory)
     try:
         os.fsync(descriptor)
     finally:

@@ -15,6 +15,10 @@ it. ``close`` must be the last call. Two threads must not change the same name a
 Errors. Everything raises ``OSError`` with the path in ``filename``. Names are relative to the root
 of the disk, "/" between their parts, "" is the root itself; one that leads out of it is a
 ``ValueError``. Nothing here is async; every call may block.
+
+The owner of the directory may be another user, who must not lead this process elsewhere or make it
+wait. So a symbolic link below the root is never followed: it is an ``OSError`` (ELOOP) wherever a
+file or a directory is needed. So is a FIFO, a socket or a device (ENXIO).
 """
 
 import contextlib
@@ -31,6 +35,14 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 TEMPORARY_SUFFIX = ".tmp"
 """Behind the name of a file that ``Disk.replace`` is writing. Source: Kafka CheckpointFile."""
+
+REFUSED = frozenset({errno.ELOOP, errno.ENXIO, errno.EFBIG})
+"""Errors that say nothing about the disk: the file itself is a link, not regular, or too large."""
+SMALL_FILE_BYTES = 8 << 20
+"""Largest size of a file that is read whole: the checkpoint of 30,000 partitions with the longest
+names, 400,000 leader epochs."""
+LARGER_FILE_BYTES = 64 << 20
+"""The same for files of binary entries: a million producers, 300,000 segments."""
 
 
 class FileStat(NamedTuple):
@@ -226,15 +238,29 @@ class Disk(Protocol):
         Raises:
             FileNotFoundError: No such file and not ``create``, or no such folder.
             IsADirectoryError: The name is a directory.
+            OSError: It is no regular file; see above.
         """
         ...
 
     def list(self, name: str) -> "list[tuple[str, bool]]":
         """List a directory: (entry name, is it a directory), sorted by name.
 
+        Only regular files and directories; see ``irregular`` for the rest.
+
         Raises:
             FileNotFoundError: No such directory.
             NotADirectoryError: The name is a file.
+        """
+        ...
+
+    def irregular(self, name: str) -> Sequence[tuple[str, str]]:
+        """List what in a directory is neither a regular file nor a directory, sorted.
+
+        Returns:
+            Name and what it is: a symbolic link, a FIFO, a socket or a device.
+
+        Raises:
+            FileNotFoundError: No such directory.
         """
         ...
 
@@ -247,11 +273,16 @@ class Disk(Protocol):
         ...
 
     def stat(self, name: str) -> FileStat:
-        """Describe a name; FileNotFoundError if there is none."""
+        """Describe a regular file or a directory.
+
+        Raises:
+            FileNotFoundError: There is no such name.
+            OSError: It is neither of them.
+        """
         ...
 
     def exists(self, name: str) -> bool:
-        """Tell whether the name is there, as a file or a directory."""
+        """Tell whether the name is taken, by whatever it may be."""
         ...
 
     def make_directory(self, name: str) -> None:
@@ -278,8 +309,18 @@ class Disk(Protocol):
         """Return once the names made, renamed and removed in this directory survive a power cut."""
         ...
 
-    def read(self, name: str) -> bytes:
-        """Return the whole contents of a file; FileNotFoundError if none."""
+    def read(self, name: str, most: int | None = SMALL_FILE_BYTES) -> bytes:
+        """Return the whole contents of a file.
+
+        Args:
+            name: The file.
+            most: Its largest size in bytes; None for no limit. A file that is longer is damaged, or
+                a trap: a sparse file of any size takes no room on the disk, but in memory.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+            OSError: EFBIG: it is larger.
+        """
         ...
 
     def replace(self, name: str, data: ReadableBuffer) -> None:
@@ -321,6 +362,17 @@ class Disk(Protocol):
         ...
 
 
+def check_size(size: int, most: int | None, path: str) -> None:
+    """Refuse to read a file whole that is too large for what it should be.
+
+    Raises:
+        OSError: EFBIG.
+    """
+    if most is not None and size > most:
+        text = f"{size} bytes; a file of this kind has at most {most}"
+        raise OSError(errno.EFBIG, text, path)
+
+
 def parent_of(name: str) -> str:
     """Return the directory that holds a name; "" for a name in the root."""
     return name.rpartition("/")[0]
@@ -329,12 +381,15 @@ def parent_of(name: str) -> str:
 def replace_file(disk: Disk, name: str, data: ReadableBuffer) -> None:
     """Carry out ``Disk.replace`` with the other operations of a disk.
 
-    Writes ``NAME.tmp``, syncs it, renames it over ``NAME`` and syncs the directory. A temporary
-    file left by a crash is overwritten; one left by an error is removed, for the room it takes.
+    Writes ``NAME.tmp``, syncs it, renames it over ``NAME`` and syncs the directory. What has the
+    name ``NAME.tmp`` before, a file left by a crash or another user's link, is removed first. A
+    temporary file left by an error is removed, for the room it takes.
 
     Source: Kafka CheckpointFile.write.
     """
     temporary = name + TEMPORARY_SUFFIX
+    if disk.exists(temporary):
+        disk.remove(temporary)
     try:
         file = disk.open(temporary, write=True, create=True)
         try:

@@ -161,7 +161,7 @@ def _default_directory() -> Path:
 def _key(data: str) -> str:
     """Name the cache of a data directory: by where it is, and by the id a broker gave it."""
     try:
-        text = (Path(data) / names.META_PROPERTIES).read_text(errors="replace")
+        text = PosixDisk(data).read(names.META_PROPERTIES).decode(errors="replace")
     except OSError:
         text = ""
     ids = [line for line in text.splitlines() if line.startswith("directory.id=")]

@@ -167,7 +167,7 @@ def _open(
             return LogStore.open(disk, options.store, host, now_ms=now_ms, progress=progress)
         except LockedError:
             # umount(8) returns when the mount has gone, before the daemon has written everything.
-            closing = find_closing(Path(data) / names.DAEMON)
+            closing = find_closing(data)
             if closing is None or time.monotonic() > deadline_s:
                 raise
             progress(f"{data}: waiting for process {closing}, which closes it")

@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import tzinfo
 from typing import Generic, NamedTuple, TypeVar
 
+from logfs.disk.vfs import REFUSED
 from logfs.errors import NoSuchTopicError, UnknownNameError
 from logfs.fs.errnos import NotADirectoryNodeError, NotIndexedYetError
 from logfs.fs.lanes import Lane
@@ -288,6 +289,10 @@ class Tree:
         try:
             found = log.disk.stat(f"{log.directory}/{name}")
         except (FileNotFoundError, ValueError):
+            found = None
+        except OSError as error:
+            if error.errno not in REFUSED:
+                raise
             found = None
         if found is None or found.is_directory:
             raise UnknownNameError(f"{log.directory}/{name}: no such file")

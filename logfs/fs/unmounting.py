@@ -5,6 +5,7 @@ import os
 import time
 from pathlib import Path
 
+from logfs.disk.posix import PosixDisk
 from logfs.errors import MountError
 from logfs.fs.xattrs import PREFIX
 from logfs.log import names
@@ -32,15 +33,15 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
     if lazy or mountpoints.is_dead(point):
         mountpoints.take_away(point, lazy=True)
         return
-    note, pid = _find_daemon(point)
+    data, pid = _find_daemon(point)
     try:
         mountpoints.take_away(point)
     except MountError as error:
         raise _in_use(found, error) from error
     deadline_s = time.monotonic() + CLOSING_TIMEOUT_S
-    while pid is not None and note.exists() and Path(f"/proc/{pid}").exists():
+    while pid is not None and _has_note(data) and Path(f"/proc/{pid}").exists():
         if time.monotonic() > deadline_s:
-            raise MountError(f"{point}: unmounted, but process {pid} still closes {note.parent}")
+            raise MountError(f"{point}: unmounted, but process {pid} still closes {data}")
         time.sleep(0.01)
 
 
@@ -68,10 +69,10 @@ def _in_use(mount: mountpoints.Mount, error: MountError) -> MountError:
     )
 
 
-def find_closing(note: Path) -> int | None:
+def find_closing(data: str) -> int | None:
     """Return the process that owns a data directory if it is only closing it."""
     try:
-        facts = json.loads(note.read_text())
+        facts = json.loads(PosixDisk(data).read(names.DAEMON))
         pid, point = int(facts["pid"]), str(facts["mountpoint"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -80,15 +81,15 @@ def find_closing(note: Path) -> int | None:
     return None if is_serving or not Path(f"/proc/{pid}").exists() else pid
 
 
-def _find_daemon(point: str) -> tuple[Path, int | None]:
-    """Return the note of the daemon behind a mount, and its process if it left that note."""
+def _find_daemon(point: str) -> tuple[str, int | None]:
+    """Return the data directory of a mount, and the daemon that has left a note in it."""
     try:
         data = os.getxattr(point, f"{PREFIX}data").decode()
-    except OSError:
-        data = ""
-    note = Path(data) / names.DAEMON
-    try:
-        facts = json.loads(note.read_text())
-        return note, int(facts["pid"]) if facts["mountpoint"] == point else None
+        facts = json.loads(PosixDisk(data).read(names.DAEMON))
+        return data, int(facts["pid"]) if facts["mountpoint"] == point else None
     except (OSError, ValueError, KeyError, TypeError):
-        return note, None
+        return "", None
+
+
+def _has_note(data: str) -> bool:
+    return PosixDisk(data).exists(names.DAEMON)

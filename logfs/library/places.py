@@ -12,6 +12,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
+from logfs.disk.posix import PosixDisk
 from logfs.errors import NoDataDirectoryError
 from logfs.log import names
 from logfs.machine import mountpoints
@@ -147,7 +148,7 @@ class Daemon(NamedTuple):
 def noted_daemon(data: str) -> Daemon | None:
     """Read the note of the last daemon of a data directory, which may be dead by now."""
     try:
-        facts = json.loads(Path(data, names.DAEMON).read_bytes())
+        facts = json.loads(PosixDisk(data).read(names.DAEMON))
         if facts["version"] != _DAEMON_VERSION:
             return None
         return Daemon(int(facts["pid"]), str(facts["mountpoint"]))

@@ -147,7 +147,7 @@ def _is_as_left(
     entry, mtime_ms = left
     try:
         found = disk.stat(_log_name(topic_partition, entry))
-    except FileNotFoundError:
+    except OSError:  # gone, or no regular file
         return False
     parsed = [names.parse_segment_file(name) for name, _ in disk.list(topic_partition.directory)]
     bases = [

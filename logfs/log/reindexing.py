@@ -109,7 +109,7 @@ def reindex_segment(disk: Disk, task: ReindexTask) -> Reindexed:
     written = []
     for kind, data in rows:
         name = f"{task.directory}/{format_segment_file(task.base_offset, kind)}"
-        if not disk.exists(name) or disk.read(name) != data:
+        if not disk.exists(name) or disk.read(name, None) != data:
             disk.replace(name, data)
             written.append(name)
     log.close()

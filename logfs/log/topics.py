@@ -14,7 +14,7 @@ from uuid import UUID
 
 from logfs.config import TopicConfig, format_properties, parse_properties
 from logfs.disk.vfs import Disk
-from logfs.errors import UnsupportedFormatError
+from logfs.errors import InvalidConfigError, UnsupportedFormatError
 from logfs.log import names
 from logfs.log.checkpoints import EpochEntry, write_leader_epochs, write_partition_metadata
 from logfs.types import TopicPartition
@@ -32,9 +32,14 @@ def read_properties(disk: Disk, directory: str) -> dict[str, str] | None:
     """
     name = f"{directory}/{names.TOPIC_CONFIG}"
     try:
-        text = disk.read(name).decode()
+        data = disk.read(name)
     except FileNotFoundError:
         return None
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise InvalidConfigError(f"{name}: line {line} is not UTF-8") from None
     title = text.partition("\n")[0]
     if title.startswith(_TITLE) and title.removeprefix(_TITLE) != str(VERSION):
         raise UnsupportedFormatError(

@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture(params=[True, False], ids=["the kernel drops", "dropped behind"])
 def passing(request: pytest.FixtureRequest, path: Path) -> Iterator[PassingFile]:
-    file = PassingFile(str(path), os.O_RDONLY, asks_kernel=request.param)
+    file = PassingFile(str(path), os.open(path, os.O_RDONLY), asks_kernel=request.param)
     yield file
     file.close()
 
@@ -56,7 +56,7 @@ def test_nothing_is_left_of_what_was_cold(
 
 
 def test_an_ordinary_file_leaves_all_of_it(path: Path) -> None:
-    file = PosixFile(str(path), os.O_RDONLY)
+    file = PosixFile(str(path), os.open(path, os.O_RDONLY))
     assert read_through(file) == DATA
     file.close()
     assert cached(path) == SIZE

@@ -217,8 +217,12 @@ def test_lock_file_that_was_removed_meanwhile_is_locked_anew(
     path = f"{disk.root}/.lock"
     really_open = os.open
 
-    def open_and_lose(name: str, flags: int, mode: int = 0o777) -> int:
-        descriptor = really_open(name, flags, mode)
+    def open_and_lose(
+        name: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        descriptor = really_open(name, flags, mode, dir_fd=dir_fd)
+        if name != ".lock":
+            return descriptor
         monkeypatch.setattr(os, "open", really_open)
         Path(path).unlink()
         if is_made_again:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.disk.transfer import FileTransfer
-from logfs.disk.vfs import File, ReadableBuffer
+from logfs.disk.vfs import SMALL_FILE_BYTES, File, ReadableBuffer
 from logfs.log.backup.job import Job
 from logfs.log.backup.point import Point, take_point
 from logfs.log.partition import PartitionLog
@@ -54,9 +54,9 @@ class SteppingDisk(PosixDisk):
             self._steps.take()
         return super().open(name, write=write, create=create, in_passing=in_passing)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int | None = SMALL_FILE_BYTES) -> bytes:
         self._steps.take()
-        return super().read(name)
+        return super().read(name, most)
 
     def inodes(self, name: str) -> dict[str, int]:
         self._steps.take()

@@ -129,7 +129,7 @@ def contents(disk: FakeDisk, directory: str = "") -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for name, is_directory in disk.list(directory):
         path = f"{directory}/{name}" if directory else name
-        found |= contents(disk, path) if is_directory else {path: disk.read(path)}
+        found |= contents(disk, path) if is_directory else {path: disk.read(path, None)}
     return found
 
 

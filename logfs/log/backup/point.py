@@ -42,7 +42,7 @@ def take_point(log: PartitionLog) -> Point:
         unfinished = {}
         for name, is_directory in log.disk.list(log.directory):
             if not is_directory and names.parse_unfinished_file(name) is not None:
-                data = log.disk.read(f"{log.directory}/{name}")
+                data = log.disk.read(f"{log.directory}/{name}", None)
                 unfinished[name] = (len(data), crc32c(data))
         return Point(
             snapshot.active.base_offset,

@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
+from logfs.disk.vfs import LARGER_FILE_BYTES
 from logfs.errors import BackupError
 from logfs.log import names
 from logfs.log.backup.job import ChangedError, Job
@@ -107,7 +108,7 @@ def _read_unfinished(job: Job, directory: str, point: Point) -> dict[str, bytes]
     found = {}
     for name, (size, crc) in point.unfinished.items():
         try:
-            data = job.source.read(f"{directory}/{name}")[:size]
+            data = job.source.read(f"{directory}/{name}", None)[:size]
         except FileNotFoundError as error:
             raise ChangedError(str(error)) from error
         if crc32c(data) != crc:
@@ -118,7 +119,7 @@ def _read_unfinished(job: Job, directory: str, point: Point) -> dict[str, bytes]
 
 def _look(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Plan:
     try:
-        raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}")
+        raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
         inodes = job.source.inodes(directory)
     except FileNotFoundError as error:
         raise ChangedError(str(error)) from error
@@ -216,7 +217,7 @@ def _check_unchanged(job: Job, directory: str, plan: _Plan) -> None:
         ChangedError: It does not.
     """
     try:
-        raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}")
+        raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
         inodes = job.source.inodes(directory)
     except FileNotFoundError as error:
         raise ChangedError(str(error)) from error

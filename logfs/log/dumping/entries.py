@@ -6,6 +6,7 @@
 Sources: Kafka DumpLogSegments; ProducerStateManager.readSnapshot, what it says of a bad snapshot.
 """
 
+from logfs.disk.vfs import LARGER_FILE_BYTES
 from logfs.log.checkpoints import parse_leader_epochs, parse_offsets
 from logfs.log.dumping.findings import Findings
 from logfs.log.dumping.source import Source, Streams
@@ -18,7 +19,7 @@ from logfs.records.checksum import crc32c
 
 def dump_snapshot(source: Source, streams: Streams, findings: Findings) -> None:
     """Print a producer snapshot; what is wrong with it goes to stderr, as in Kafka's tool."""
-    data = source.disk.read(source.name)
+    data = source.disk.read(source.name, LARGER_FILE_BYTES)
     problem = _snapshot_problem(data)
     if problem is not None:
         findings.is_damaged = True
@@ -34,7 +35,7 @@ def dump_txn_index(source: Source, streams: Streams) -> None:
     Raises:
         CorruptIndexError: An entry has an unknown version.
     """
-    for entry in decode_txn_index(source.disk.read(source.name)):
+    for entry in decode_txn_index(source.disk.read(source.name, LARGER_FILE_BYTES)):
         streams.print(
             f"version: {VERSION} producerId: {entry.producer_id} "
             f"firstOffset: {entry.first_offset} lastOffset: {entry.last_offset} "

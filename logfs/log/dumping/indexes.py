@@ -81,7 +81,7 @@ def dump_index(source: Source, options: DumpOptions, streams: Streams, findings:
     """
     base_offset = source.base_offset
     with _log_of(source) as file:
-        data = source.disk.read(source.name)
+        data = source.disk.read(source.name, None)
         index = _OffsetIndex(data, base_offset)
         if index.count == 0:
             streams.print(f"{source.path} is empty.")
@@ -134,8 +134,8 @@ def dump_time_index(
     """
     base_offset = source.base_offset
     with _log_of(source) as file:
-        offsets = _OffsetIndex(source.disk.read(source.sibling(".index")), base_offset)
-        data = source.disk.read(source.name)
+        offsets = _OffsetIndex(source.disk.read(source.sibling(".index"), None), base_offset)
+        data = source.disk.read(source.name, None)
         if options.sanity_only:
             _check_time_index(source, data, base_offset)
             streams.print(f"{source.path} passed sanity check.")

@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 AT_ONCE_BYTES = 128 * 1024 * 1024
 """A tenth of a second's work."""
 _LEAST_BYTES = 64 * 1024
+_NO_INODE = -1
+"""Of a partition whose directory is a symbolic link: it is not followed, but it is told of."""
 
 
 class FollowedStore(LogStore):
@@ -144,7 +146,8 @@ class FollowedStore(LogStore):
 
     def _find_partitions(self, now_ms: int) -> None:
         present: dict[TopicPartition, int] = {}
-        for name, inode in self.disk.inodes("").items():
+        links = dict.fromkeys((name for name, _ in self.disk.irregular("")), _NO_INODE)
+        for name, inode in (self.disk.inodes("") | links).items():
             parsed = names.parse_partition_directory(name)
             if parsed is None or parsed.state is not DirectoryState.NONE:
                 continue
@@ -172,8 +175,9 @@ class FollowedStore(LogStore):
         self._directories[topic_partition] = inode
         self._unfollowed.pop(topic_partition, None)
         if not isinstance(log, FollowedLog):
-            mtime_ms = self.disk.stat(topic_partition.directory).mtime_ms
-            self._unfollowed[topic_partition] = mtime_ms
+            with contextlib.suppress(OSError):  # it is a link: it has to be another name first
+                mtime_ms = self.disk.stat(topic_partition.directory).mtime_ms
+                self._unfollowed[topic_partition] = mtime_ms
         # Replaced as a whole: the event loop looks at it meanwhile.
         self._topics = self._topics | {topic: self._topics.get(topic, {}) | {number: log}}
 
@@ -182,7 +186,7 @@ class FollowedStore(LogStore):
         for topic_partition, mtime_ms in list(self._unfollowed.items()):
             try:
                 is_changed = self.disk.stat(topic_partition.directory).mtime_ms != mtime_ms
-            except FileNotFoundError:
+            except OSError:
                 continue
             if is_changed:
                 with self._changes:

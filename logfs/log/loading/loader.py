@@ -41,10 +41,15 @@ _NO_GENERATION = bytes(16)
 
 
 def list_partitions(disk: Disk, *, read_only: bool) -> list[TopicPartition]:
-    """Return the partitions of a data directory; directories of deleted topics are removed."""
+    """Return the partitions of a data directory; directories of deleted topics are removed.
+
+    A partition whose directory is a symbolic link is one of them: it cannot be loaded, and is not
+    passed over silently.
+    """
     found = []
-    for name, is_directory in disk.list(""):
-        parsed = names.parse_partition_directory(name) if is_directory else None
+    entries = [name for name, is_directory in disk.list("") if is_directory]
+    for name in sorted([*entries, *(name for name, _ in disk.irregular(""))]):
+        parsed = names.parse_partition_directory(name)
         if parsed is None or name == names.CLUSTER_METADATA_DIRECTORY:
             continue
         if parsed.state is names.DirectoryState.NONE:

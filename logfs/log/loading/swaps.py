@@ -133,7 +133,7 @@ def _last_indexed(disk: Disk, directory: str, base_offset: int, log: File) -> in
     """Return where the last batch stands that has an index entry; 0 if none has."""
     index = SegmentFileName(base_offset, FileKind.OFFSET_INDEX, FileSuffix.SWAP)
     try:
-        entries = disk.read(_name(directory, index))
+        entries = disk.read(_name(directory, index), None)
     except FileNotFoundError:
         return 0
     count = len(entries) // OFFSET_INDEX.entry_bytes

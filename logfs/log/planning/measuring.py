@@ -178,7 +178,7 @@ def _last_of(disk: Disk, directory: str, base: int) -> tuple[int, int] | None:
 def _last_indexed(disk: Disk, directory: str, base: int, log: File) -> int:
     """Return the file position that the last entry of an offset index names; 0 if none does."""
     try:
-        data = disk.read(f"{directory}/{format_segment_file(base, FileKind.OFFSET_INDEX)}")
+        data = disk.read(f"{directory}/{format_segment_file(base, FileKind.OFFSET_INDEX)}", None)
     except FileNotFoundError:
         return 0
     used = without_zero_tail(memoryview(data), OFFSET_INDEX.entry_bytes)
@@ -193,7 +193,7 @@ def _unused(disk: Disk, directory: str, base: int) -> int:
     unused = 0
     for kind, entry_bytes in ((FileKind.OFFSET_INDEX, 8), (FileKind.TIME_INDEX, 12)):
         try:
-            data = memoryview(disk.read(f"{directory}/{format_segment_file(base, kind)}"))
+            data = memoryview(disk.read(f"{directory}/{format_segment_file(base, kind)}", None))
         except FileNotFoundError:
             continue
         unused += len(data) - len(without_zero_tail(data, entry_bytes))

@@ -28,7 +28,7 @@ import struct
 from collections import deque
 from collections.abc import Iterable
 
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import LARGER_FILE_BYTES, Disk, File
 from logfs.errors import CorruptIndexError
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.producers.state import BATCHES_KEPT, ProducerEntry, ProducerState, WrittenBatch
@@ -136,7 +136,7 @@ def read_snapshot(disk: Disk, directory: str, offset: int) -> ProducerState | No
     """Read the snapshot at an offset; None, and a line in the log, if it is torn or gone."""
     name = snapshot_name(directory, offset)
     try:
-        return ProducerState(decode_snapshot(disk.read(name), name))
+        return ProducerState(decode_snapshot(disk.read(name, LARGER_FILE_BYTES), name))
     except (CorruptIndexError, FileNotFoundError) as error:
         logger.warning("%s; the one before it is used", error)
         return None

@@ -17,7 +17,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import LARGER_FILE_BYTES, Disk, File
 from logfs.errors import CorruptIndexError
 
 VERSION = 0
@@ -68,7 +68,7 @@ def read_txn_index(disk: Disk, name: str, base_offset: int) -> list[AbortedTrans
 
     Source: Kafka TransactionIndex.sanityCheck.
     """
-    entries = decode_txn_index(disk.read(name))
+    entries = decode_txn_index(disk.read(name, LARGER_FILE_BYTES))
     for entry in entries:
         if entry.last_offset < base_offset:
             raise CorruptIndexError(f"{name}: an entry of offset {entry.last_offset}")

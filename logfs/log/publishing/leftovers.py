@@ -56,6 +56,8 @@ def tidy(store: Catalog, now_ms: int) -> bool:
     try:
         ledgers = list(read_ledgers(store.disk))
         for log in store.all_partitions():
+            if log.is_unreadable:
+                continue
             with contextlib.suppress(FileNotFoundError):  # the topic was deleted
                 _tidy_directory(store.disk, log.directory, ledgers, now_ms)
         for ledger in ledgers:

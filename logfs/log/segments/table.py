@@ -47,7 +47,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import LARGER_FILE_BYTES, Disk, File
 from logfs.errors import CorruptIndexError, UnsupportedFormatError
 from logfs.log import names
 from logfs.records.checksum import crc32c
@@ -234,7 +234,9 @@ class SegmentTable:
             CorruptIndexError: Its header does not decode.
             UnsupportedFormatError: A newer logfs wrote it.
         """
-        return cls.decode(disk, directory, disk.read(f"{directory}/{names.SEGMENT_TABLE}"))
+        return cls.decode(
+            disk, directory, disk.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
+        )
 
     @classmethod
     def decode(cls, disk: Disk, directory: str, data: bytes) -> "SegmentTable":

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Collection
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
+from logfs.disk.vfs import LARGER_FILE_BYTES, TEMPORARY_SUFFIX, Disk
 from logfs.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -101,7 +101,7 @@ class SmallFiles:
             properties = read_properties(self._disk, self._directory)
             self.config = effective_config(defaults, properties)
             self.has_config = properties is not None
-        except (InvalidConfigError, UnsupportedFormatError, UnicodeDecodeError) as error:
+        except (InvalidConfigError, UnsupportedFormatError) as error:
             file = f"{self._directory}/{names.TOPIC_CONFIG}"
             remedy = f"{_CANNOT_LOAD} copy it from another partition of the topic"
             problem = " ".join(str(error).removeprefix(f"{file}: ").split())
@@ -133,7 +133,7 @@ class SmallFiles:
         file = snapshot_name(self._directory, offset)
         remedy = "the next start uses the one before it; remove it"
         try:
-            entries = decode_snapshot(self._disk.read(file), file)
+            entries = decode_snapshot(self._disk.read(file, LARGER_FILE_BYTES), file)
         except FileNotFoundError:
             return
         except CorruptIndexError as error:
@@ -157,6 +157,23 @@ class SmallFiles:
 
     def _missing(self, name: str, remedy: str) -> None:
         self.findings.append(Finding(f"{self._directory}/{name}", None, "missing", "", remedy))
+
+
+def find_irregular(disk: Disk, directory: str) -> list[Finding]:
+    """Report what is neither a regular file nor a directory: logfs reads none of it.
+
+    Args:
+        disk: The data directory.
+        directory: Relative to it; "" is the data directory itself, with its control socket.
+            Partitions in it are reported by themselves.
+    """
+    remedy = "move it away, or put a regular file or a bind mount in its place"
+    return [
+        Finding(f"{directory}/{name}" if directory else name, None, kind, "", remedy)
+        for name, kind in disk.irregular(directory)
+        if directory
+        or not (name == names.CONTROL_SOCKET or names.parse_partition_directory(name) is not None)
+    ]
 
 
 def find_leftovers(

@@ -7,7 +7,7 @@ were, and had nothing wrong, the report of the last time holds.
 
 from itertools import pairwise
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import REFUSED, Disk
 from logfs.log.names import (
     MAX_OFFSET,
     FileKind,
@@ -16,7 +16,7 @@ from logfs.log.names import (
     parse_segment_file,
 )
 from logfs.log.segments.table import SegmentState
-from logfs.log.verifying.files import SmallFiles, find_leftovers
+from logfs.log.verifying.files import SmallFiles, find_irregular, find_leftovers
 from logfs.log.verifying.findings import Finding
 from logfs.log.verifying.roots import RootLook
 from logfs.log.verifying.segments import SegmentReport, SegmentTask
@@ -42,6 +42,7 @@ class PartitionCheck:
         self.is_gone = False
         self.has_changed = False
         self._tasks: dict[int, SegmentTask] = {}
+        self._refused: Finding | None = None
 
     def tasks(self, root: RootLook) -> list[SegmentTask]:
         """Look at the directory; returns the segments that are to be checked."""
@@ -49,6 +50,9 @@ class PartitionCheck:
             found = self._look(root)
         except FileNotFoundError:
             self.is_gone = True
+            return []
+        except OSError as error:
+            self._refused = self._refusal(error)
             return []
         self.has_changed = False
         self._tasks = {task.base_offset: task for task in found}
@@ -69,11 +73,28 @@ class PartitionCheck:
         """
         if self.is_gone:
             return []
+        if self._refused is not None:
+            return [self._refused]
         try:
             return self._conclude(root)
         except FileNotFoundError:
             self.has_changed = True
             return []
+        except OSError as error:
+            return [self._refusal(error)]
+
+    def _refusal(self, error: OSError) -> Finding:
+        """Return the finding for a file that a disk refuses to open or to read whole.
+
+        Raises:
+            OSError: It is an error of the disk.
+        """
+        if error.errno not in REFUSED:
+            raise error
+        _, below, name = str(error.filename).rpartition(f"{self._directory}/")
+        file = f"{self._directory}/{name}" if below else self._directory
+        remedy = "the partition cannot be loaded: move it away and restore it from a backup"
+        return Finding(file, None, str(error.strerror), "", remedy)
 
     def _look(self, root: RootLook) -> list[SegmentTask]:
         kinds = _kinds_of(self._disk, self._directory)
@@ -172,6 +193,7 @@ class PartitionCheck:
         findings += small.findings
         if reports and not root.is_live:
             findings += root.outside(self.topic_partition, end_offset)
+        findings += find_irregular(self._disk, self._directory)
         if not root.is_live:
             findings += find_leftovers(self._directory, listed, bases)
         return findings

@@ -10,6 +10,7 @@ from logfs.log.checkpoints import parse_offsets, read_clean_shutdown
 from logfs.log.closing import last_stop
 from logfs.log.loading.loader import list_partitions
 from logfs.log.names import DirectoryState
+from logfs.log.verifying.files import find_irregular
 from logfs.log.verifying.findings import Finding, note
 from logfs.types import TopicPartition
 
@@ -118,6 +119,7 @@ def _add(look: RootLook, error: CorruptCheckpointError, remedy: str) -> None:
 
 
 def _look_for_leftovers(disk: Disk, look: RootLook) -> None:
+    look.findings += find_irregular(disk, "")
     for name, is_directory in disk.list(""):
         found = _judge_directory(name) if is_directory else _judge_file(name)
         if found is not None:

@@ -347,4 +347,4 @@ class _Segment:
                 self._findings.append(Finding(self._task.name(kind), None, "missing", "", remedy))
 
     def _read(self, kind: FileKind) -> bytes:
-        return self._disk.read(self._task.name(kind)) if kind in self._task.kinds else b""
+        return self._disk.read(self._task.name(kind), None) if kind in self._task.kinds else b""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import LARGER_FILE_BYTES, Disk
 from logfs.errors import CorruptIndexError, UnsupportedFormatError
 from logfs.log import names
 from logfs.log.names import FileKind, format_segment_file
@@ -56,7 +56,7 @@ def read_table(disk: Disk, directory: str) -> TableLook:
     name = f"{directory}/{names.SEGMENT_TABLE}"
     look = TableLook(name, None, {}, [])
     try:
-        data = disk.read(name)
+        data = disk.read(name, LARGER_FILE_BYTES)
         look.state = SegmentTable.load(disk, directory).state
     except FileNotFoundError:
         look.is_missing = True

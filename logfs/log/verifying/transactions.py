@@ -3,7 +3,7 @@
 Without an entry a reader of committed records is shown what was aborted.
 """
 
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import LARGER_FILE_BYTES, Disk
 from logfs.errors import CorruptIndexError
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.producers.snapshots import decode_snapshot, snapshot_name
@@ -51,7 +51,9 @@ class TransactionCheck:
         self._entries = self._decode(data)
         snapshot = snapshot_name(directory, base_offset)
         try:
-            self._state = ProducerState(decode_snapshot(disk.read(snapshot), snapshot))
+            self._state = ProducerState(
+                decode_snapshot(disk.read(snapshot, LARGER_FILE_BYTES), snapshot)
+            )
             self._knows_before = True
         except (FileNotFoundError, CorruptIndexError):
             pass  # what began in front of the segment cannot be told

@@ -220,7 +220,7 @@ def adopt_unfinished(log: PartitionLog, now_ms: int) -> None:
 
 def _read_unfinished(log: PartitionLog, name: str, now_ms: int) -> UnfinishedLine | None:
     path = f"{log.directory}/{name}"
-    data = log.disk.read(path)
+    data = log.disk.read(path, None)
     try:
         return decode_unfinished(path, data)
     except LogfsError as error:
