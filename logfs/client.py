@@ -11,6 +11,7 @@ import contextlib
 import errno
 import select
 import socket
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -31,6 +32,8 @@ from logfs.records.record import Record
 from logfs.types import TopicPartition
 
 _CONNECT_TIMEOUT_S = 10.0
+_CONNECT_AGAIN_S = 0.02
+_CONNECT_TRIES = 500
 _AS_THEY_ARE = EncodeOptions(control.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
 """What of records is refused and how they are stored is for the daemon to say."""
 _USUAL = replace(_AS_THEY_ARE, max_batch_bytes=TopicConfig().max_message_bytes)
@@ -62,7 +65,7 @@ class Daemon:
         try:
             with short_path(data, names.CONTROL_SOCKET) as path:
                 connection.settimeout(_CONNECT_TIMEOUT_S)
-                connection.connect(path)
+                _connect(connection, path)
         except OSError as error:
             connection.close()
             if error.errno in _NOBODY:
@@ -314,6 +317,16 @@ class Daemon:
                 raise ConnectionResetError("the connection was closed")
             data += part
         return bytes(data)
+
+
+def _connect(connection: socket.socket, path: str) -> None:
+    """Connect; wait while more programs connect than the daemon takes at once."""
+    for _ in range(_CONNECT_TRIES):
+        # Linux does not wait for a place itself, whatever the timeout.
+        with contextlib.suppress(BlockingIOError):
+            return connection.connect(path)
+        threading.Event().wait(_CONNECT_AGAIN_S)
+    return connection.connect(path)
 
 
 def _of_lines(place: tuple[str, int | None], form: LineForm, unkeyed: int) -> dict[str, object]:

@@ -15,6 +15,9 @@ TimestampMs = NewType("TimestampMs", int)
 NO_TIMESTAMP = -1
 """Kafka's timestamp of a record that has none. Source: Kafka RecordBatch.NO_TIMESTAMP."""
 
+MAX_PARTITIONS = 10_000
+"""A topic is not given more: larger numbers are typing mistakes. One that a broker made may be."""
+
 
 class View(IntEnum):
     """The renderings of a record; the number is the index into ``Positions``."""

@@ -16,14 +16,11 @@ from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name, parse
 from logfs.log.writing.lineform import LineForm
 from logfs.machine.host import LOCAL_ZONE, system_clock
 from logfs.records.record import Header
-from logfs.types import View
+from logfs.types import MAX_PARTITIONS, View
 
 if TYPE_CHECKING:
     from logfs.cli.storing import StoreTarget
     from logfs.log.store import LogStore
-
-MAX_PARTITIONS = 10_000
-"""As many as a topic can be given through a mount; more is a typing mistake."""
 
 _VIEWS = {"": View.TEXT, ".tsv": View.TSV, ".jsonl": View.JSONL}
 _TAB = "\\t"

@@ -3,8 +3,8 @@
 They run in threads, one partition at a time for each client: the loop goes on meanwhile.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TypeVar
 
@@ -40,7 +40,10 @@ class AppendCommands:
         partition = await find_partition(self._operations, request)
         producer, is_durable = request.producer(), request.get("is_durable", bool)
         log, now_ms = partition.log, self._clock.now_ms()
-        appended = await partition.lane.alone(log.append_encoded, request.payload, now_ms, producer)
+        with _arguments("append"):
+            appended = await partition.lane.alone(
+                log.append_encoded, request.payload, now_ms, producer
+            )
         await self._finish(partition, is_durable=is_durable)
         return appended._asdict()
 
@@ -65,7 +68,9 @@ class AppendCommands:
     async def file(self, request: Request) -> object:
         """Append lines of a file in the same way. Others may append between two pieces of it."""
         form, position, now_ms = _form(request), request.get("position", int), self._clock.now_ms()
-        descriptor, unkeyed = request.file(), request.get("unkeyed", int)
+        unkeyed = request.get("unkeyed", int)
+        # In a thread: a file of this mount is described by the event loop.
+        descriptor = await trio.to_thread.run_sync(request.file)
         if request.arguments.get("partition") is None:
             partitions = await self._partitions(request.get("topic", str))
             logs = [partition.log for partition in partitions]
@@ -73,7 +78,9 @@ class AppendCommands:
         else:
             partitions = [await find_partition(self._operations, request)]
             call = partial(append_file, partitions[0].log, descriptor, position, form, now_ms)
-        return await self._answer(partitions, await _beside(partitions, call), is_durable=False)
+        with _arguments("file"):
+            done = await _beside(partitions, call)
+        return await self._answer(partitions, done, is_durable=False)
 
     async def publish(self, request: Request) -> object:
         """Append what a job has staged."""
@@ -110,7 +117,8 @@ class AppendCommands:
             coordinator_epoch=0,
             now_ms=self._clock.now_ms(),
         )
-        offset = await partition.lane.alone(end)
+        with _arguments("end"):
+            offset = await partition.lane.alone(end)
         await self._finish(partition, is_durable=request.get("is_durable", bool))
         return offset
 
@@ -155,6 +163,15 @@ async def find_partition(operations: Operations, request: Request) -> Partition:
     partition = operations.tree.partition(request.get("topic", str), request.get("partition", int))
     await operations.files.reload_if_offline(partition)
     return partition
+
+
+@contextmanager
+def _arguments(request: str) -> Iterator[None]:
+    """Say that a number is out of range, or that there are no records, as the client's mistake."""
+    try:
+        yield
+    except (ValueError, OverflowError) as error:
+        raise ControlError(f"{request}: {error}") from None
 
 
 def _form(request: Request) -> LineForm:

@@ -29,7 +29,10 @@ MAX_CLIENTS = 64
 PATIENCE_S = 30.0
 """How long the rest of a request may take, or an answer may stay unread."""
 
-_BACKLOG = 16
+_BACKLOG = MAX_CLIENTS
+"""A connect(2) beyond these fails at once with EAGAIN, even one that is to wait."""
+_PIECE_BYTES = 1024 * 1024
+"""Memory for a frame grows with what has come: a client may announce much and send nothing."""
 _CREDENTIALS = struct.Struct("iII")
 _PROGRESS_LINES = 64
 _ROOM = socket.CMSG_SPACE(array("i").itemsize)
@@ -102,11 +105,14 @@ class ControlServer:
 
     async def _serve_request(self, stream: trio.SocketStream) -> bool:
         """Answer the next request; False if there is none any more."""
-        with contextlib.ExitStack() as files:
-            request = await _receive(stream, files)
+        descriptors: list[int] = []
+        try:
+            request = await _receive(stream, descriptors)
             if request is not None:
                 await self._answer(stream, request)
             return request is not None
+        finally:
+            _close_in_thread(descriptors)
 
     async def _answer(self, stream: trio.SocketStream, request: "_Received") -> None:
         progress, lines = trio.open_memory_channel[str](_PROGRESS_LINES)
@@ -161,15 +167,13 @@ class _Received(NamedTuple):
     descriptor: int | None
 
 
-async def _receive(stream: trio.SocketStream, files: contextlib.ExitStack) -> _Received | None:
-    """Receive a request; None if there is none any more. ``files`` closes what came with it."""
+async def _receive(stream: trio.SocketStream, descriptors: list[int]) -> _Received | None:
+    """Receive a request; None if there is none any more. The caller closes the descriptors."""
     try:
         first, ancillary, _, _ = await stream.socket.recvmsg(1, _ROOM, socket.MSG_CMSG_CLOEXEC)
     except OSError as error:
         raise trio.BrokenResourceError from error
-    descriptors = _descriptors_in(ancillary)
-    for descriptor in descriptors:
-        files.callback(os.close, descriptor)
+    descriptors += _descriptors_in(ancillary)
     if not first:
         return None
     try:
@@ -191,12 +195,30 @@ def _descriptors_in(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
     return found.tolist()
 
 
+def _close_in_thread(descriptors: list[int]) -> None:
+    """Close files that came with a request. The event loop does not wait for that.
+
+    One may be a file of this mount: close(2) waits until the event loop has answered its FLUSH, and
+    cannot be interrupted meanwhile, not even by SIGKILL.
+    """
+
+    def close() -> None:
+        for descriptor in descriptors:
+            with contextlib.suppress(OSError):
+                os.close(descriptor)
+
+    if descriptors:
+        trio.lowlevel.start_thread_soon(close, lambda _outcome: None, "closing")
+
+
 async def _exactly(stream: trio.SocketStream, size: int) -> bytearray:
-    data = bytearray(size)
-    left = memoryview(data)
-    while left:
-        count = await stream.socket.recv_into(left)
+    data, received = bytearray(min(size, _PIECE_BYTES)), 0
+    while received < size:
+        if received == len(data):
+            data.extend(bytes(min(size - received, received)))
+        with memoryview(data) as view:
+            count = await stream.socket.recv_into(view[received:])
         if not count:
             raise trio.BrokenResourceError
-        left = left[count:]
+        received += count
     return data

@@ -37,6 +37,8 @@ class Request(NamedTuple):
         value = self.arguments.get(name)
         if type(value) is not kind:
             raise ControlError(f"{name}={value!r}: expected {kind.__name__}")
+        if isinstance(value, str) and any("\ud800" <= c <= "\udfff" for c in value):
+            raise ControlError(f"{name}={value!r}: expected text; half a surrogate pair is none")
         return value
 
     def get_optional(self, name: str, kind: type[T]) -> T | None:

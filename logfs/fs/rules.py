@@ -11,7 +11,6 @@ touch of what exists             open is refused, touch then sets the times and 
 import os
 
 from logfs.errors import (
-    InvalidConfigError,
     LogfsError,
     NoSuchPartitionError,
     ReadOnlyError,
@@ -20,9 +19,6 @@ from logfs.errors import (
 from logfs.fs.errnos import RefusedError
 from logfs.fs.nodes import FileNode, Node, TopicNode
 from logfs.fs.tree import VIEWS, Tree
-
-MAX_PARTITIONS = 10_000
-"""A topic is not made larger than this by a name: most such names are typing mistakes."""
 
 
 def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
@@ -62,7 +58,6 @@ def partition_to_make(
         RefusedError: No file of this name, or with these flags, can be made.
         BadSelectorError: The part behind ``@`` does not parse.
         NoSuchPartitionError: Appending does not make partitions.
-        InvalidConfigError: The topic would become absurdly large.
     """
     if not isinstance(parent, TopicNode) or parent is tree.root:
         raise RefusedError("files cannot be made here; mkdir makes a topic")
@@ -77,11 +72,6 @@ def partition_to_make(
     if flags & os.O_APPEND and not create:
         raise NoSuchPartitionError(
             f"topic {parent.name} has no partition {address.partition}; touch makes it"
-        )
-    if address.partition >= MAX_PARTITIONS:
-        raise InvalidConfigError(
-            f"{parent.name}/{address.partition}: a topic can be made up to {MAX_PARTITIONS} "
-            "partitions large by name"
         )
     return parent, address.partition
 

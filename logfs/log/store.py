@@ -23,7 +23,7 @@ from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.vfs import DISK_FULL, Disk, Lock
-from logfs.errors import InvalidConfigError, LogfsError, TopicExistsError
+from logfs.errors import LogfsError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
 from logfs.log.backup.manifest import check_whole
@@ -136,8 +136,7 @@ class LogStore(Catalog):
         """
         self._check_writable()
         parse_topic_name(name)
-        if partitions < 1:
-            raise InvalidConfigError(f"{partitions} partitions: expected at least 1")
+        topics.check_partitions(name, partitions)
         config = topics.effective_config(self.topic_defaults, properties)
         with self._changes:
             if name in self._topics:
@@ -165,11 +164,14 @@ class LogStore(Catalog):
             ownership: What is remembered of each new partition, which is never seen without.
 
         Raises:
-            NoSuchTopicError, LogOfflineError (it could not be loaded), ReadOnlyError, OSError.
+            NoSuchTopicError, LogOfflineError (it could not be loaded), InvalidConfigError,
+            ReadOnlyError, OSError.
         """
         self._check_writable(name)
         with self._changes:
             present = self._partitions(name)
+            if partitions > len(present):
+                topics.check_partitions(name, partitions)
             missing = [n for n in range(partitions) if n not in present]
             if not missing:
                 return

@@ -17,7 +17,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import InvalidConfigError, UnsupportedFormatError
 from logfs.log import names
 from logfs.log.checkpoints import EpochEntry, write_leader_epochs, write_partition_metadata
-from logfs.types import TopicPartition
+from logfs.types import MAX_PARTITIONS, TopicPartition
 
 VERSION = 1
 _TITLE = "# logfs topic configuration, version "
@@ -53,6 +53,18 @@ def write_properties(disk: Disk, directory: str, properties: Mapping[str, str]) 
     """Store the configuration of a topic in a partition directory, durable when this returns."""
     text = f"{_TITLE}{VERSION}\n{format_properties(properties)}"
     disk.replace(f"{directory}/{names.TOPIC_CONFIG}", text.encode())
+
+
+def check_partitions(topic: str, partitions: int) -> None:
+    """Refuse a number of partitions that a topic cannot be given.
+
+    Raises:
+        InvalidConfigError: It is below 1, or above ``MAX_PARTITIONS``.
+    """
+    if not 1 <= partitions <= MAX_PARTITIONS:
+        raise InvalidConfigError(
+            f"topic {topic}: {partitions} partitions, expected 1 to {MAX_PARTITIONS}"
+        )
 
 
 def fill_partition(

@@ -57,7 +57,7 @@ async def test_topics(served: Served) -> None:
     [
         ("create", {"topic": "orders", "partitions": 1, "config": {}}, TopicExistsError, "exists"),
         ("create", {"topic": "x", "partitions": 1, "config": {"a": "b"}}, InvalidConfigError, "a"),
-        ("create", {"topic": "x", "partitions": 0, "config": {}}, InvalidConfigError, "at least 1"),
+        ("create", {"topic": "x", "partitions": 0, "config": {}}, InvalidConfigError, "expected 1"),
         ("create", {"topic": "x", "partitions": 1, "config": {"a": None}}, ControlError, "texts"),
         ("create", {"topic": 5, "partitions": 1, "config": {}}, ControlError, "topic=5: expected"),
         ("alter", {"topic": "x", "changes": {}, "partitions": 2}, NoSuchTopicError, "no topic x"),

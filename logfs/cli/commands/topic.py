@@ -16,16 +16,14 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.places import Place, locate, served_at
+from logfs.types import MAX_PARTITIONS
 
 if TYPE_CHECKING:
     from logfs.log.administration import TopicFacts
 
 T = TypeVar("T")
 
-_MAX_PARTITIONS = 10_000
-"""As many as a topic can be given through a mount; more is a typing mistake."""
-
-_PARTITIONS = click.IntRange(1, _MAX_PARTITIONS)
+_PARTITIONS = click.IntRange(1, MAX_PARTITIONS)
 
 
 class _WithSettings(click.Command):

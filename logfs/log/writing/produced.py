@@ -26,6 +26,7 @@ from logfs.records.encoded import EncodedBatch, EncodeOptions, ProducerBatch
 from logfs.records.produced import ABORT, COMMIT, MAX_SEQUENCE, ProducedBatch
 from logfs.records.record import Record
 
+MAX_PRODUCER_ID = 2**63 - 1
 MAX_EPOCH = 2**15 - 1
 _MARKER_KEY = struct.Struct(">hh")
 _MARKER_VALUE = struct.Struct(">hi")
@@ -182,10 +183,10 @@ def encode_marker(
 
 
 def _check_numbers(producer: ProducerBatch) -> None:
-    if producer.producer_id < 0 or not 0 <= producer.epoch <= MAX_EPOCH:
+    if not 0 <= producer.producer_id <= MAX_PRODUCER_ID or not 0 <= producer.epoch <= MAX_EPOCH:
         raise ValueError(
-            f"producer id {producer.producer_id}, epoch {producer.epoch}: expected an id >= 0 and "
-            f"an epoch from 0 to {MAX_EPOCH}"
+            f"producer id {producer.producer_id}, epoch {producer.epoch}: expected an id from 0 to "
+            f"{MAX_PRODUCER_ID} and an epoch from 0 to {MAX_EPOCH}"
         )
     if not 0 <= producer.base_sequence <= MAX_SEQUENCE:
         raise ValueError(f"base sequence {producer.base_sequence} is outside [0, {MAX_SEQUENCE}]")
