@@ -141,6 +141,9 @@ class ReadAhead:
     def read(self, offset: int, size: int) -> memoryview | None:
         """Read a piece, good until the next await; None: to be read without, then ``note`` it.
 
+        A piece that is too short where the reader ``would_block`` is the begin of the answer: the
+        rest is to be read without, then the whole of it noted.
+
         Raises:
             CorruptRecordError: The first byte does not decode.
         """
@@ -189,9 +192,10 @@ class ReadAhead:
         self._window = window
         got = self._reader.read_into(window.view[: len(window.view) // size * size], offset)
         if self._reader.would_block:
-            self._leave_window()
             self._in_a_row = -_AFTER_COLD
-            return None
+            if got < size:
+                self._leave_window()
+                return window.view[:got]
         self._next, self._end = offset + min(size, got), got
         self._put_ahead(window, max(got - size, 0))
         return window.view[: min(size, got)]
@@ -212,8 +216,6 @@ class ReadAhead:
             got = self._reader.read_into(out[done:], offset + done)
         except CorruptRecordError:
             got = 0  # the next read, which begins there, says so
-        if self._reader.would_block:
-            got = 0
         self._next = offset + done + got
         return out[: done + got]
 

@@ -69,14 +69,15 @@ class _Reading(Waiter):
 
     Attributes:
         woken: Set to have it look again.
+        left: What was read for it and could not be sent; its handler answers with it.
         is_answered: Nothing is left to do.
         is_interrupted: Its program was sent a signal.
         is_waiting: Its handler waits for ``woken``.
     """
 
     __slots__ = (
-        *("_file", "_offset", "_prompt", "_read_now", "_request", "_size"),
-        *("is_answered", "is_interrupted", "is_waiting", "woken"),
+        *("_file", "_found", "_offset", "_prompt", "_read_now", "_request", "_size"),
+        *("is_answered", "is_interrupted", "is_waiting", "left", "woken"),
     )
 
     def __init__(
@@ -95,6 +96,8 @@ class _Reading(Waiter):
         self._size = size
         self._prompt = prompt
         self._read_now = read_now
+        self._found: memoryview | None = None
+        self.left = b""
         self.woken = trio.Event()
         self.is_answered = False
         self.is_interrupted = False
@@ -107,9 +110,10 @@ class _Reading(Waiter):
 
     def find(self) -> memoryview | None:
         """Return what it is to be answered; None if its handler has to see to it."""
-        if not self.is_waiting or self.is_interrupted:
+        if not self.is_waiting or self.is_interrupted or self.left:
             return None
-        return self._read_now(self._file, self._offset, self._size)
+        self._found = self._read_now(self._file, self._offset, self._size)
+        return self._found
 
     def note_answered(self, size: int) -> None:
         """Note that nothing is left to do: it got so many bytes."""
@@ -117,8 +121,8 @@ class _Reading(Waiter):
         self._file.partition.log.counters.bytes_out += size
 
     def put_back(self) -> None:
-        """Take back what ``find`` returned: the handler reads it again."""
-        _reader_of(self._file).unread()
+        """Keep what ``find`` returned: the reader has passed it, so it cannot be read again."""
+        self.left = bytes(self._found or b"")
 
     async def wait(self, limit_s: float) -> None:
         """Wait until it is woken, or for so many seconds."""
@@ -227,6 +231,9 @@ class Followers:
             await self._wait(reading, None)
         while not reading.is_answered:
             was_over, reading.end = reader.is_over(self._now_ms()), reader.seen_end()
+            if reading.left:
+                file.partition.log.counters.bytes_out += len(reading.left)
+                return memoryview(reading.left)
             data = await read(file, offset, size)
             if data is None:
                 continue
@@ -251,7 +258,7 @@ class Followers:
             finally:
                 reading.is_waiting = False
                 self.waker.remove(reading)
-            if reading.is_answered:
+            if reading.is_answered or reading.left:
                 return
             if not reading.woken.is_set() and limit_s < left_s:
                 reading.is_interrupted = True  # perhaps

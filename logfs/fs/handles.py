@@ -44,7 +44,8 @@ class Reader(Protocol):
 
     Attributes:
         may_block: False: a read that would have to wait for the disk sets ``would_block``.
-        would_block: The last read stopped for that; made again with True, it goes on.
+        would_block: The last read stopped for that. The bytes it returned are good; a read of those
+            behind them, made with True, goes on.
     """
 
     may_block: bool

@@ -177,9 +177,7 @@ class OpenFiles:
             got = reader.read_into(self._buffer[:size], offset)
         except CorruptRecordError:
             return None  # which is looked into where there is time for it
-        if not got or reader.would_block:
-            return None
-        return self._buffer[:got]
+        return self._buffer[:got] if got else None
 
     async def _is_changing(self, file: OpenFile) -> bool:
         """Whether what does not decode is what somebody else has just cut: then it is read again.
@@ -202,13 +200,13 @@ class OpenFiles:
         reader = file.reader
         if reader is None:
             raise RefusedError("the file is open for appending only")
-        ahead = file.ahead
+        ahead, found = file.ahead, None
         if ahead is not None:
             found = ahead.read(offset, size)
-            if found is not None:
+            if found is not None and (len(found) == size or not reader.would_block):
                 return found
-        if lane.is_slow or size > MAX_READ_BYTES:
-            data = await self._read_in_thread(file, reader, offset, size)
+        if lane.is_slow or size > MAX_READ_BYTES or found is not None:
+            data = await self._read_in_thread(file, reader, offset, size, found)
         else:
             data = await self._read_now(file, reader, offset, size)
         if ahead is not None:
@@ -222,7 +220,8 @@ class OpenFiles:
             got = reader.read_into(self._buffer[:size], offset)
             lane.note(self._monotonic_s() - started_s)
             if reader.would_block:
-                return await self._read_in_thread(file, reader, offset, size)
+                begin = None if file.is_cached else self._buffer[:got]
+                return await self._read_in_thread(file, reader, offset, size, begin)
             if got < size and file.is_cached:
                 _check_whole(file, reader, offset + got)
         except CorruptRecordError:
@@ -299,16 +298,31 @@ class OpenFiles:
                 logger.warning("at the end of an open file: %s", error)
 
     async def _read_in_thread(
-        self, file: OpenFile, reader: Reader, offset: int, size: int
+        self,
+        file: OpenFile,
+        reader: Reader,
+        offset: int,
+        size: int,
+        begin: memoryview | None,
     ) -> memoryview:
+        """Read what may have to wait for the disk, behind what was read without."""
         done = file.waiting = trio.Event()
         spare = self._spare
         # New memory is made of zeros page by page, which takes as long as to read.
         buffer = spare.pop() if spare else memoryview(bytearray(MAX_READ_BYTES))
         if size > len(buffer):
             buffer = memoryview(bytearray(size))
+        got = len(begin) if begin is not None else 0
+        if begin is not None:
+            buffer[:got] = begin
         try:
-            got = await file.partition.lane.read(_read_blocking, reader, buffer[:size], offset)
+            try:
+                got += await file.partition.lane.read(
+                    _read_blocking, reader, buffer[got:size], offset + got
+                )
+            except (CorruptRecordError, OSError):
+                if not got:
+                    raise  # else the next read, which begins there, says so
             if got < size and file.is_cached:
                 _check_whole(file, reader, offset + got)
         finally:

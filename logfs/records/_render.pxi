@@ -295,6 +295,16 @@ cdef class Renderer:
         return self.position if self.in_batch() else self.cursor
 
     @property
+    def delivered(self):
+        """Bytes of the next byte's record that were delivered; 0 where a record begins."""
+        return self.within if self.have else 0
+
+    @property
+    def undelivered(self):
+        """Bytes left of a record that was delivered in part; 0 where a record begins."""
+        return self.length - self.within if self.have and self.within else 0
+
+    @property
     def next_offset(self):
         """Offset of the record that the next byte belongs to."""
         cdef Batch b

@@ -67,7 +67,7 @@ class Program:
         got = self.file.read_into(memoryview(out), self.offset)
         if self.file.would_block:
             self.file.may_block = True
-            got = self.file.read_into(memoryview(out), self.offset)
+            got += self.file.read_into(memoryview(out)[got:], self.offset + got)
         self.offset += got
         return bytes(out[:got])
 

@@ -218,7 +218,7 @@ def test_a_limit_that_is_reached_stays_where_it_is() -> None:
     assert read_all(GrowingFile(log.log, View.TEXT, 0, AtByte(end))) == b""
 
 
-def test_a_read_that_would_block_is_made_again() -> None:
+def test_a_read_that_would_block_goes_on() -> None:
     log = filled(60)
     log.compact(lambda offset: offset % 3 == 1)
     log.bench.disk.cold = ["*.log"]
@@ -230,12 +230,41 @@ def test_a_read_that_would_block_is_made_again() -> None:
         got = file.read_into(memoryview(out), len(printed))
         if file.would_block:
             file.may_block = True
-            got = file.read_into(memoryview(out), len(printed))
+            got += file.read_into(memoryview(out)[got:], len(printed) + got)
             file.may_block = False
         printed += out[:got]
         if not got:
             break
     assert printed == b"".join(lines_of(log, View.TEXT))
+
+
+@pytest.mark.allow_log("fell behind retention")
+def test_a_read_that_would_block_goes_on_behind_what_is_removed_meanwhile() -> None:
+    """The begin of the reply is in memory, the rest was removed before it could be read."""
+    log = filled(60)
+    lines = lines_of(log, View.TEXT)
+    file, data = GrowingFile(log.log, View.TEXT, 0), bytearray()
+    read_on(file, data, 5)
+    assert not lines[0].startswith(data + b"\n")
+    log.bench.disk.cold = ["*.log"]
+    file.may_block = False
+    read_on(file, data, 1000)
+    assert file.would_block
+    assert len(data) > len(lines[0])
+    log.advance(50)
+    file.may_block = True
+    while read_on(file, data, 1000):
+        pass
+    kept = lines_of(log, View.TEXT)
+    begun = lines[: lines.index(bytes(data).splitlines(keepends=True)[-len(kept) - 1]) + 1]
+    assert bytes(data) == b"".join([*begun, *kept])
+
+
+def read_on(file: GrowingFile, data: bytearray, size: int) -> int:
+    out = bytearray(size)
+    got = file.read_into(memoryview(out), len(data))
+    data += out[:got]
+    return got
 
 
 # Fixed files

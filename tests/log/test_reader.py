@@ -7,13 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
+from logfs.log.cleaning.trimming import trim
 from logfs.log.names import FileKind
 from logfs.log.reading.reader import TextReader
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog
-from tests.log.support import end_of, kept_runs_of
+from tests.log.support import DIRECTORY, end_of, kept_runs_of, log_name
 from tests.records.oracle import rendering
 
 VIEWS = list(View)
@@ -320,8 +321,13 @@ def test_after_a_truncation_nothing_old_is_read() -> None:
     log = filled(12)
     reader, out = TextReader(View.TEXT, lambda: log.log.snapshot), memoryview(bytearray(5))
     reader.read_into(out, end_of(log.log, View.TEXT))
+    begun = rendering(View.TEXT, records(0, 1)[0])
+    assert len(begun) > 5
     log.truncate(0)
-    assert reader.read_into(out, end_of(log.log, View.TEXT)) == 0
+    rest = b""
+    while got := reader.read_into(out, end_of(log.log, View.TEXT)):
+        rest += out[:got]
+    assert rest == begun[5:], "of the record that was begun, and of no other"
     log.append(records(3, 3))
     reader.seek(reader.position)
     assert reader.position == log.model.visible[0].positions.text
@@ -337,6 +343,36 @@ def test_deleted_under_a_reader_is_a_hole() -> None:
     while reader.read_into(out, end):
         assert reader.position <= log.model.runs(View.TEXT)[0][0]  # what was buffered
     assert reader.seek(reader.position) == log.model.runs(View.TEXT)[0][0]
+
+
+@each_view
+@pytest.mark.parametrize("size", [1, 5])
+def test_a_record_that_was_begun_is_read_to_its_end_without_buffers(view: View, size: int) -> None:
+    log = filled(60)
+    reader, out = TextReader(view, lambda: log.log.snapshot), memoryview(bytearray(size))
+    begun = rendering(view, records(0, 1)[0])
+    assert len(begun) > size
+    data = bytes(out[: reader.read_into(out, end_of(log.log, view))])
+    reader.drop_buffers()
+    trim(log.log, 50, log.bench.now_ms, at_once=True)
+    while reader.is_inside_record:
+        data += out[: reader.read_into(out, reader.position + 1)]
+        reader.drop_buffers()
+    assert data == begun
+    assert reader.seek(reader.position) == log.log.snapshot.start.positions[view]
+
+
+def test_a_record_whose_file_was_cut_is_an_error_once() -> None:
+    log = filled(60)
+    reader, out = TextReader(View.TEXT, lambda: log.log.snapshot), memoryview(bytearray(5))
+    reader.read_into(out, end_of(log.log, View.TEXT))
+    reader.drop_buffers()
+    log.bench.disk.open(f"{DIRECTORY}/{log_name(0)}", write=True).truncate(10)
+    with pytest.raises(CorruptRecordError, match="ends at byte 10"):
+        reader.read_into(out, end_of(log.log, View.TEXT))
+    log.advance(50)
+    assert reader.seek(reader.position) == log.model.runs(View.TEXT)[0][0]
+    assert reader.read_into(out, end_of(log.log, View.TEXT)) == 5
 
 
 def test_what_is_not_in_the_page_cache_is_read_only_if_it_may_block() -> None:

@@ -27,7 +27,8 @@ class _RenderedFile:
     """What both kinds of file share: a reader, and whether it may wait for the disk.
 
     Attributes:
-        would_block: The last read needs the disk: set ``may_block`` and make it again.
+        would_block: The last read needs the disk: set ``may_block`` and read what is missing,
+            behind the bytes it returned.
     """
 
     def __init__(self, reader: TextReader, buffers: Buffers | None) -> None:
@@ -43,7 +44,7 @@ class _RenderedFile:
             offset: Byte of the file.
 
         Returns:
-            The number of bytes, 0 at the end. Meaningless if ``would_block``.
+            The number of bytes, 0 at the end; fewer than there are if ``would_block``.
 
         Raises:
             CorruptRecordError: The first byte to return cannot be decoded.
@@ -147,7 +148,9 @@ class GrowingFile(_RenderedFile):
     def has_more(self) -> bool:
         """Whether a read that goes on where the last one ended would find something."""
         try:
-            return self._reader.next_kept(self._position) < self.end()
+            return (
+                self._reader.is_inside_record or self._reader.next_kept(self._position) < self.end()
+            )
         except WouldBlockError:
             return True
 
@@ -158,29 +161,40 @@ class GrowingFile(_RenderedFile):
         try:
             if offset == self._next_offset:
                 position, done = self._fill(out, self._position, end)
-                if position - self._position > done and not self.would_block:
+                if position - self._position > done:
                     self._note_expired(position - self._position - done)
             else:
                 position, done = self._fill_inside(out, self._start + offset, end)
+                if self.would_block:
+                    return 0  # what is kept inside the window is found again
         except WouldBlockError:
             self.would_block = True
             return 0
-        if not self.would_block:
-            self._before = self._next_offset, self._position
-            self._next_offset, self._position = offset + done, position
-            if not done:
-                self._reader.rest()  # the next read may be a long time coming
+        self._before = self._next_offset, self._position
+        self._next_offset, self._position = offset + done, position
+        if not done and not self.would_block:
+            self._reader.rest()  # the next read may be a long time coming
         return done
 
-    def unread(self) -> None:
-        """Take the last read back: nobody has got what it returned."""
-        self._next_offset, self._position = self._before
-
     def unread_end(self, size: int) -> bool:
-        """Take back the last bytes of the last read; False, and nothing, if it passed a hole."""
+        """Take back the last bytes of the last read; False, and nothing, if that cannot be.
+
+        It cannot if the read passed a hole, or where those bytes are not kept any more.
+        """
         offset, position = self._before
         if self._next_offset - offset != self._position - position:
             return False
+        if not size:
+            return True
+        reader = TextReader(self._view, lambda: self._log.snapshot, self._level, may_block=False)
+        reader.position = self._position - size
+        if not reader.enter():
+            return False
+        reader.drop_buffers()
+        if self._buffers is not None:
+            self._buffers.begin(self._reader)
+        self._reader.close()
+        self._reader = reader
         self._next_offset -= size
         self._position -= size
         return True
@@ -219,14 +233,17 @@ class GrowingFile(_RenderedFile):
         reader, done, room = self._reader, 0, len(out)
         if reader.position != position:
             reader.seek(position)
-        while done < room and reader.position < end:
-            got = _read_good(reader, out, done, end)
-            done += got
-            if reader.would_block:
-                self.would_block = True
-                break
-            if got == 0 and not self._skip_hole(end):
-                break
+        try:
+            while done < room and reader.position < end:
+                got = _read_good(reader, out, done, end)
+                done += got
+                if reader.would_block:
+                    self.would_block = True
+                    break
+                if got == 0 and not self._skip_hole(end):
+                    break
+        except WouldBlockError:
+            self.would_block = True
         return reader.position, done
 
     def _skip_hole(self, end: int) -> bool:

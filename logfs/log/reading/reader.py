@@ -7,10 +7,15 @@ read_committed aborted records are holes like those that compaction leaves.
 
 A corrupt batch ends a read in front of it. Positions behind it are found from the text index entry
 that follows it, counting back, so every address behind a corrupt batch can still be read.
+
+A record that a reader has begun is read to its end even if it is removed meanwhile: its batch is in
+the window. A reader that frees its window inside a record keeps the segment's file open.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries
@@ -34,6 +39,24 @@ class WouldBlockError(Exception):
     """Where aborted records lie is not known yet, and finding out may wait for the disk."""
 
 
+class _Place(NamedTuple):
+    """Where a reader was inside a record when it freed its window.
+
+    Attributes:
+        log: The file; it stays open, so the record can be read after its segment was removed.
+        file_position: Of the batch.
+        file_end: A file position at which a later batch ends.
+        offset: Of the record.
+        delivered: Bytes of the record's rendering that were read.
+    """
+
+    log: File
+    file_position: int
+    file_end: int
+    offset: int
+    delivered: int
+
+
 class TextReader:
     """A cursor over one view. One user at a time.
 
@@ -41,9 +64,9 @@ class TextReader:
         view: The rendering to read.
         snapshot: Gives the present state of the partition; a fixed name gives the same one always.
         level: What is seen; aborted records are holes under read_committed.
-        may_block: False: only what is in the page cache is read; ``would_block`` says that a call
-            stopped for that reason and goes on when it is made again with True. So does a
-            ``WouldBlockError``, which only read_committed knows.
+        may_block: False: only what is in the page cache is read; ``would_block`` says that a read
+            stopped for that reason; the next one, made with True, goes on. Under read_committed
+            a call may raise ``WouldBlockError`` for it.
 
     Attributes:
         position: Position of the next byte.
@@ -65,6 +88,8 @@ class TextReader:
         self._renderer = Renderer(view, decompress)
         self._window = Window()
         self._segment: Segment | None = None
+        self._log: File | None = None
+        self._place: _Place | None = None
         self._run_end = _NO_STOP
         self._cuts = 0
         self.may_block = may_block
@@ -83,9 +108,16 @@ class TextReader:
         """
         kept = self.next_kept(position)
         if not self._hop(kept):
-            self._segment = None
+            self._leave_segment()
             self.position = kept
         return kept
+
+    @property
+    def is_inside_record(self) -> bool:
+        """Whether a record has been read in part; the rest of it follows, removed or not."""
+        return self._place is not None or (
+            self._segment is not None and self._renderer.undelivered > 0
+        )
 
     def next_kept(self, position: int) -> int:
         """Return the first kept position at or after one; the end of what is seen if none is.
@@ -140,9 +172,11 @@ class TextReader:
 
         Raises:
             CorruptRecordError: The record at the position cannot be decoded.
-            WouldBlockError: See ``may_block``.
+            WouldBlockError: Nothing was read; see ``may_block``.
         """
         self.would_block = False
+        if self._place is not None and not self._return_to(self._place):
+            return 0
         if self._segment is not None and (
             self._hides_aborted or self._snapshot().cuts != self._cuts
         ):
@@ -155,30 +189,56 @@ class TextReader:
                 if done:
                     break
                 raise
+            except WouldBlockError:
+                self.would_block = True
+                break
             if got < 0:
                 break
             done += got
         return done
+
+    def enter(self) -> bool:
+        """Find the position in its segment now; False if nothing is there, or it would block."""
+        try:
+            return self._locate()
+        except (CorruptRecordError, WouldBlockError):
+            return False
 
     @property
     def buffer_bytes(self) -> int:
         """How much memory the window and the records taken out of it take."""
         return len(self._window.buffer) + self._renderer.buffer_bytes
 
-    def drop_buffers(self) -> None:
-        """Free the buffers; the position stays, and the next read looks it up again."""
-        self.close()
-
     def rest(self) -> None:
         """Free buffers that are larger than a look-up needs; the position stays."""
         if self.buffer_bytes > LOOKUP_BYTES:
             self.drop_buffers()
+        elif not self.is_inside_record:
+            self._log = None  # a reader that waits at the end keeps no deleted segment open
+
+    def drop_buffers(self) -> None:
+        """Free the buffers; the position stays, and the rest of a begun record stays readable."""
+        renderer, window = self._renderer, self._window
+        if self._place is None and self._log is not None and self.is_inside_record:
+            self._place = _Place(
+                self._log,
+                window.file_position + renderer.batch_position,
+                window.file_end,
+                renderer.next_offset,
+                renderer.delivered,
+            )
+        if self._place is None:
+            self._leave_segment()
+        self._window = Window()
+        self._renderer = Renderer(self._view, decompress)
 
     def close(self) -> None:
         """Let go of files and buffers."""
-        self._segment = None
-        self._window = Window()
-        self._renderer = Renderer(self._view, decompress)
+        self._leave_segment()
+        self.drop_buffers()
+
+    def _leave_segment(self) -> None:
+        self._segment = self._log = self._place = None
 
     def _read_some(self, out: memoryview, start: int, stop: int) -> int:
         """Fill a part of ``out`` from one window; -1 if nothing more comes without a seek."""
@@ -197,6 +257,19 @@ class TextReader:
             raise self._placed(error) from None
         self.position += got
         return got
+
+    def _return_to(self, place: _Place) -> bool:
+        """Go back into a record whose batch is no longer in memory; False if it would block."""
+        try:
+            if not self._load(place.log, place.file_position, place.file_end, LOOKUP_BYTES):
+                return False
+            self._renderer.skip_to_offset(place.offset)
+            self._renderer.skip(place.delivered)
+        except CorruptRecordError:
+            self._leave_segment()  # the file was cut: the next read looks its position up
+            raise
+        self._place = None
+        return True
 
     def _next_gap(self, snapshot: Snapshot, index: int, length: int) -> Gap | None:
         """Find what is not shown of a segment around a length or next behind it."""
@@ -239,14 +312,24 @@ class TextReader:
 
     def _follow(self, snapshot: Snapshot) -> None:
         """See to it that what was found out about the segment still holds."""
-        if self._segment is None or snapshot.cuts != self._cuts:
-            self._segment = None
+        if self._segment is None:
+            return
+        if snapshot.cuts != self._cuts:
+            self._leave_after_record()
         elif self._hides_aborted and snapshot.aborted is not self._aborted:
-            index = snapshot.index_of_offset(self._segment.base_offset)
-            if index < 0 or snapshot.segments[index] is not self._segment:
-                self._segment = None  # deleted, or compacted
+            index = _index_of(snapshot, self._segment)
+            if index < 0:
+                self._leave_after_record()  # deleted, or compacted
             else:
                 self._find_run_end(snapshot, index)
+
+    def _leave_after_record(self) -> None:
+        """Leave a segment that is not in the log any more, at the end of the current record."""
+        rest = self._renderer.undelivered
+        if rest:
+            self._run_end = self.position + rest
+        else:
+            self._leave_segment()
 
     def _locate(self) -> bool:
         """Go to the position; False at a hole, at the end, or if it would block."""
@@ -288,7 +371,7 @@ class TextReader:
         while True:
             try:
                 if not is_loaded and not self._load(
-                    segment, entry.file_position, file_end, LOOKUP_BYTES
+                    segment.files().log, entry.file_position, file_end, LOOKUP_BYTES
                 ):
                     return False
                 if not self._go(segment, entry, length, file_end):
@@ -315,7 +398,7 @@ class TextReader:
         if not textindex.is_in_order(entries, number):
             return False
         try:
-            if not self._load(segment, entry.file_position, file_end, LOOKUP_BYTES):
+            if not self._load(segment.files().log, entry.file_position, file_end, LOOKUP_BYTES):
                 return False
         except CorruptRecordError:
             return False
@@ -340,7 +423,7 @@ class TextReader:
                     continue
                 if window.file_end >= file_end:
                     break
-                if not self._load(segment, window.file_end, file_end, LOOKUP_BYTES):
+                if not self._load(segment.files().log, window.file_end, file_end, LOOKUP_BYTES):
                     return False
         except CorruptRecordError as error:
             raise self._placed(error, segment) from None
@@ -349,28 +432,33 @@ class TextReader:
             file_end,
         )
 
-    def _load(self, segment: Segment, position: int, file_end: int, chunk: int) -> bool:
+    def _load(self, log: File, position: int, file_end: int, chunk: int) -> bool:
         window = self._window
         if self.may_block and self._waits_for_disk:
             chunk = SEQUENTIAL_BYTES  # it goes on where it was: this is no look-up
-        if not window.load(segment.files().log, position, file_end, chunk, self.may_block):
+        if not window.load(log, position, file_end, chunk, self.may_block):
             self.would_block = self._waits_for_disk = True
             return False
-        self._waits_for_disk = False
+        self._waits_for_disk, self._log = False, log
         self._renderer.load(window.buffer, 0, window.stop)
         return True
 
     def _advance(self) -> bool:
         """Go on behind a window or a segment; False at a hole, at the end, or if it would block."""
         segment, snapshot = self._segment, self._snapshot()
-        if segment is None or segment.is_deleted or snapshot.cuts != self._cuts:
-            self._segment = None
+        index = -1 if segment is None else _index_of(snapshot, segment)
+        if segment is None or index < 0 or snapshot.cuts != self._cuts:
+            self._leave_segment()
             return self._locate()
-        index = snapshot.index_of_offset(segment.base_offset)
         ends, _, file_end = snapshot.end_of(index)
         if self._window.file_end < file_end:
-            return self._load(segment, self._window.file_end, file_end, SEQUENTIAL_BYTES)
-        self._segment = None
+            try:
+                log = self._log or segment.files().log
+            except FileNotFoundError:
+                self._leave_segment()
+                return self._locate()  # it has just been compacted or deleted
+            return self._load(log, self._window.file_end, file_end, SEQUENTIAL_BYTES)
+        self._leave_segment()
         if self.position != ends[self._view]:
             raise CorruptRecordError(
                 f"{segment.name}: its records end at position {self.position}, "
@@ -391,3 +479,9 @@ class TextReader:
             size = window.stop - begin
         name = None if found is None else found.name
         return CorruptRecordError(f"{name} at byte {position}: {error}", position, name, size)
+
+
+def _index_of(snapshot: Snapshot, segment: Segment) -> int:
+    """Return the index of a segment; -1 if it was deleted or replaced before the snapshot."""
+    index = snapshot.index_of_offset(segment.base_offset)
+    return index if index >= 0 and snapshot.segments[index] is segment else -1
