@@ -52,7 +52,9 @@ class PartitionLog(AppendableLog):
         if self.offline is None:
             with self.offline_on_failure("fsync"):
                 if self._flusher.has_sealed:
+                    self.line_files.sync()
                     self._flusher.flush_sealed()
+                    self._remove_durable_lines()
             self.move_lease()
             if self._has_new_epochs:
                 with self._lock, self.offline_on_failure("fsync", but_not_full=True):
@@ -89,6 +91,8 @@ class PartitionLog(AppendableLog):
             if offset == self.log_end_offset:
                 return
             self.finish_loading()
+            self.flush()
+            self._settle_lines(self.log_end_offset)
             self._leave_active()
             with self.offline_on_failure("truncation"), self._flusher.paused():
                 self._truncate(offset, now_ms)
@@ -245,7 +249,6 @@ class PartitionLog(AppendableLog):
         self.snapshot = snapshot.with_transactions(aborted, self._producers.unstable)
         self._fit_epochs()
         self._flusher.truncated(offset)
-        self._remove_outlived(lambda announced: announced >= (kept[-1].next_offset if kept else 0))
 
     def _replay(self, segments: Sequence[Segment], now_ms: int) -> Replay:
         rows = [(segment, segment.size_bytes) for segment in segments]

@@ -52,6 +52,7 @@ class RemovableLog(LogStanding):
             # A directory that a broker left may hold segments below its log start offset.
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
+            self._settle_lines(start.offset)
             with self._noted(start, kept[0]):
                 is_noted = self._drop(gone)
                 self.snapshot = snapshot.changed(kept, start, snapshot.end)

@@ -62,6 +62,7 @@ class ReplaceableLog(RemovableLog):
             self.check_writable()
             self.finish_loading()
             first = self._place_of(snapshot, old)
+            self._settle_lines(old[-1].next_offset)
             with self.offline_on_failure("write", but_not_full=True):
                 self.table.put(entry._replace(state=SegmentState.PENDING))
             with self.offline_on_failure("fsync"):

@@ -17,6 +17,7 @@ from logfs.log.segments.table import SegmentState
 from logfs.log.state import PartitionState
 from logfs.log.writing.active import create_files
 from logfs.log.writing.lease import Lease
+from logfs.log.writing.linefiles import LineFiles
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
@@ -27,6 +28,7 @@ class LogStanding(LogFacts):
 
     Attributes:
         lease: The lease of positions. For this package.
+        line_files: The files of unfinished lines. For this package.
     """
 
     def __init__(self, state: PartitionState) -> None:
@@ -34,6 +36,7 @@ class LogStanding(LogFacts):
         self.lease = Lease(state.table, state.host.boot, state.lease)
         self._lock = threading.RLock()
         self._deferred = state.deferred
+        self.line_files = LineFiles(state.disk, self.directory, self._lock)
 
     def exclusive(self) -> threading.RLock:
         """Return the lock that every change takes; hold it to make several changes one."""
@@ -110,6 +113,18 @@ class LogStanding(LogFacts):
             if not (but_not_full and error.errno in DISK_FULL):
                 self.take_offline(f"{what} failed: {error}")
             raise
+
+    def _settle_lines(self, below: int) -> None:
+        """Have no file say that a line is in a batch below an offset, which is about to change.
+
+        Raises:
+            OSError: One still does. With ENOSPC nothing else has changed.
+        """
+        with self.offline_on_failure("write", but_not_full=True):
+            must_sync = self.line_files.settle(below)
+        if must_sync:
+            with self.offline_on_failure("fsync"):
+                self.line_files.sync_settled(below)
 
     def _note_lease(self, segment: Segment, ends: Positions) -> Positions:
         with self.offline_on_failure("write", but_not_full=True):

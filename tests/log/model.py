@@ -179,8 +179,8 @@ class Model:
         """After a power cut: unfinished lines are records, if synced once, else at most once.
 
         The record of a line may be lost, then what was synced of the line is a record. A line that
-        was never synced may be there beside its record: nothing was promised of it, and to sync it
-        first would make every write wait.
+        was never synced may be there beside its record, if that was not flushed either: nothing
+        was promised of it, and to sync it first would make every write wait.
         """
         left = Counter(map(content, behind))
         # Not those below the end: a segment may have lost its end while one behind it is there.
@@ -191,7 +191,8 @@ class Model:
             has_record = line.offset in present
             if has_record:
                 self.lines.append(line)
-            if line.synced and has_record:
+            is_flushed = line.offset is not None and line.offset < self.flushed
+            if has_record and (line.synced or is_flushed):
                 continue
             records = [parsed(line.view, s, now_ms) for s in line.states if len(s) >= line.synced]
             there = [content(r) for r in records if r is not None and left[content(r)]]

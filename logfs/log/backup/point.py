@@ -17,7 +17,7 @@ class Point(NamedTuple):
         start_offset: The log start.
         end_offset: The log end.
         recovery_point: First offset that is not known to be durable.
-        unfinished: Name of each file of an unfinished line -> its bytes and their CRC-32C.
+        unfinished: Name of the file of each line that is no record yet -> its bytes, their CRC-32C.
         offline: Why the partition takes no appends; None while it does.
     """
 
@@ -39,9 +39,10 @@ def take_point(log: PartitionLog) -> Point:
     """
     with log.exclusive():
         snapshot = log.snapshot
-        unfinished = {}
+        unfinished, consumed = {}, log.line_files.consumed_names()
         for name, is_directory in log.disk.list(log.directory):
-            if not is_directory and names.parse_unfinished_file(name) is not None:
+            is_line = not is_directory and names.parse_unfinished_file(name) is not None
+            if is_line and name not in consumed:
                 data = log.disk.read(f"{log.directory}/{name}", None)
                 unfinished[name] = (len(data), crc32c(data))
         return Point(

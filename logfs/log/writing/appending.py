@@ -260,6 +260,9 @@ class AppendableLog(FlushableLog):
     def _writable_active(self, now_ms: int) -> ActiveSegment:
         if self.offline is not None or self.is_deleted or self.read_only:
             self.check_writable()
+        if self.line_files.void:
+            with self.offline_on_failure("write", but_not_full=True):
+                self.line_files.cut_void()
         if self._active is None:
             self.finish_loading()
             self._active = ActiveSegment.resume(

@@ -3,21 +3,13 @@
 A flush that is a single fsync may also be begun, to go on by itself; see ``flushing``.
 """
 
-import contextlib
-from collections.abc import Callable
-
 from logfs.disk.vfs import Syncs
 from logfs.log.replacing import ReplaceableLog
-from logfs.log.state import PartitionState
 from logfs.log.writing.flushing import Flush
 
 
 class FlushableLog(ReplaceableLog):
     """A partition whose records can be made durable. Any thread may call, beside appends."""
-
-    def __init__(self, state: PartitionState) -> None:
-        super().__init__(state)
-        self._outlived: list[tuple[int, str]] = []
 
     def flush(self) -> None:
         """Return once everything appended before the call is durable.
@@ -32,9 +24,9 @@ class FlushableLog(ReplaceableLog):
         # First: what is appended from now on is noted anew, and may not be covered.
         self.unflushed_since_ms = None
         with self.offline_on_failure("fsync"):
+            self.line_files.sync()
             self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
-        if self._outlived:
-            self._remove_outlived(lambda offset: offset < self.recovery_point)
+        self._remove_durable_lines()
 
     def is_durable(self, offset: int) -> bool:
         """Whether a ``flush`` that is to cover every record below an offset would do nothing."""
@@ -42,7 +34,7 @@ class FlushableLog(ReplaceableLog):
             self._flusher.recovery_point >= offset
             and self.offline is None
             and not self.is_deleted
-            and not self._outlived
+            and self.line_files.are_settled
         )
 
     def begin_flush(self, syncs: Syncs) -> Flush | None:
@@ -54,7 +46,7 @@ class FlushableLog(ReplaceableLog):
         Returns:
             None: it takes more than that, or another flush is under way; ``flush`` does it all.
         """
-        if self.offline is not None or self.is_deleted or self._outlived:
+        if self.offline is not None or self.is_deleted or not self.line_files.are_settled:
             return None
         # First, as in ``flush``.
         since_ms, self.unflushed_since_ms = self.unflushed_since_ms, None
@@ -72,17 +64,9 @@ class FlushableLog(ReplaceableLog):
         """
         return self._flusher.end(flush)
 
-    def remove_when_durable(self, name: str, offset: int) -> None:
-        """Remove a file after a flush that covers the record at an offset, or when that is cut."""
-        with self._lock:
-            self._outlived.append((offset, name))
-
     # Inside
 
-    def _remove_outlived(self, is_due: Callable[[int], bool]) -> None:
-        with self._lock:
-            due = [row for row in self._outlived if is_due(row[0])]
-            self._outlived = [row for row in self._outlived if row not in due]
-        for _, name in due:
-            with contextlib.suppress(OSError):
-                self.disk.remove(name)
+    def _remove_durable_lines(self) -> None:
+        if not self.line_files.are_settled:
+            with self._lock:
+                self.line_files.remove_durable(self.recovery_point)

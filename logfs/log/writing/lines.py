@@ -45,7 +45,7 @@ class LineWriter:
     @property
     def is_all_records(self) -> bool:
         """Whether ``sync`` is a flush of the log, and nothing else."""
-        return self._unfinished is None
+        return not self.unfinished
 
     def write(self, data: bytes, now_ms: int) -> int:
         """Append the complete lines and keep the rest.
@@ -82,9 +82,10 @@ class LineWriter:
         """
         if self._log.is_deleted:
             self._log.check_writable()
-        if self._unfinished is not None:
+        file = self._unfinished
+        if file is not None and file.line:
             with self._log.offline_on_failure("fsync"):
-                self._unfinished.sync()
+                file.sync()
         self._log.flush()
 
     def close(self, now_ms: int) -> None:
@@ -93,13 +94,13 @@ class LineWriter:
         A line that the view does not parse is set aside as a loss. If the disk fails, the line
         stays where it is and becomes a record when the partition is loaded the next time.
         """
-        file = self._unfinished
+        file, files = self._unfinished, self._log.line_files
         if file is None:
             return
         with self._log.exclusive():
             self._unfinished = None
             if not file.line:
-                file.close(remove=True)
+                files.discard(file)
                 return
             try:
                 encoded = self._encode(file.line, _NEWLINE, 1, now_ms)
@@ -109,17 +110,31 @@ class LineWriter:
                     self._log.check_writable()
                     set_aside(self._log, file.line, str(encoded.refusal), now_ms)
             except (OSError, LogfsError) as error:
-                file.close(remove=False)
+                files.let_go(file)
                 logger.warning("%s: an unfinished line of %d bytes waits: %s",
                                self._log.topic_partition, len(file.line), error)  # fmt: skip
                 return
-            file.close(remove=True)
+            files.discard(file)
 
     def adopt(self, name: str, line: UnfinishedLine) -> None:
-        """Take over the file of a writer that died."""
-        file = UnfinishedFile(self._log.disk, self._log.directory, name, self._view)
-        file.adopt(line)
+        """Take over the file of a writer that died.
+
+        Raises:
+            OSError: It cannot be written to; it waits.
+        """
+        file, files = self._new_file(name), self._log.line_files
+        try:
+            file.adopt(line)
+        except OSError:
+            files.note_void(file)
+            files.let_go(file)
+            raise
         self._unfinished = file
+
+    def _new_file(self, name: str) -> UnfinishedFile:
+        file = UnfinishedFile(self._log.disk, self._log.directory, name, self._view)
+        self._log.line_files.add(file)
+        return file
 
     def _encode(self, head: bytes, body: bytes, stop: int, now_ms: int) -> Encoded:
         log = self._log
@@ -145,19 +160,20 @@ class LineWriter:
         if not file.line:
             return self._log.append(encoded.batches, now_ms)
         first = encoded.batches[0]
+        files = self._log.line_files
         self._log.check_writable()
-        with self._log.offline_on_failure("write", but_not_full=True):
-            file.announce(first.base_offset, _CRC.unpack_from(first.data, _CRC_AT)[0])
         try:
+            with self._log.offline_on_failure("write", but_not_full=True):
+                file.announce(first.base_offset, _CRC.unpack_from(first.data, _CRC_AT)[0])
+            files.announced(file)
             appended = self._log.append(encoded.batches, now_ms)
         except OSError:
             if self._log.offline is None:
-                file.cancel()
+                files.cancel(file)
             raise
         file.consumed()
         if file.is_durable:
-            file.close(remove=False)
-            self._log.remove_when_durable(file.name, first.base_offset)
+            files.outlive(file, first.base_offset)
             self._unfinished = None
         return appended
 
@@ -174,10 +190,13 @@ class LineWriter:
                 options.max_batch_bytes,
             )
         if file is None:
-            file = UnfinishedFile(log.disk, log.directory, log.new_unfinished_name(), self._view)
-            self._unfinished = file
-        with log.offline_on_failure("write", but_not_full=True):
-            file.keep(data)
+            self._unfinished = file = self._new_file(log.new_unfinished_name())
+        try:
+            with log.offline_on_failure("write", but_not_full=True):
+                file.keep(data)
+        except OSError:
+            log.line_files.note_void(file)
+            raise
 
 
 def _short(accepted: int, refusal: Exception | None) -> int:
@@ -207,15 +226,19 @@ def adopt_unfinished(log: PartitionLog, now_ms: int) -> None:
         line = _read_unfinished(log, name, now_ms)
         if line is None:
             continue
-        if line.announced is not None and _is_consumed(log, line.announced):
-            log.remove_when_durable(f"{log.directory}/{name}", line.announced[0])
+        if line.announced is not None and _is_consumed(log, line.announced, line.is_proof):
+            log.line_files.remove_when_durable(f"{log.directory}/{name}", line.announced[0])
         else:
             waiting.append((name, line))
     # Only now, for an adopted line makes a batch that could be taken for an announced one.
     for name, line in waiting:
         writer = LineWriter(log, line.view)
-        writer.adopt(name, line)
-        writer.close(now_ms)
+        try:
+            writer.adopt(name, line)
+        except OSError as error:
+            logger.warning("%s/%s waits: %s", log.directory, name, error)
+        else:
+            writer.close(now_ms)
 
 
 def _read_unfinished(log: PartitionLog, name: str, now_ms: int) -> UnfinishedLine | None:
@@ -229,11 +252,23 @@ def _read_unfinished(log: PartitionLog, name: str, now_ms: int) -> UnfinishedLin
         return None
 
 
-def _is_consumed(log: PartitionLog, announced: tuple[int, int]) -> bool:
+def _is_consumed(log: PartitionLog, announced: tuple[int, int], is_proof: bool) -> bool:
+    """Whether an announced batch was appended; without proof also if it may have been rewritten."""
     offset, crc = announced
-    if offset < log.log_start_offset:
+    if not is_proof and _may_be_rewritten(log, offset):
         return True
     try:
         return offset < log.log_end_offset and log.batch_crc_at(offset) == crc
     except CorruptRecordError:
         return False
+
+
+def _may_be_rewritten(log: PartitionLog, offset: int) -> bool:
+    """Whether retention may have removed the batch at an offset, or compaction rewritten it."""
+    snapshot = log.snapshot
+    if offset < snapshot.start.offset:
+        return True
+    return (
+        offset < snapshot.end.offset
+        and snapshot.segments[snapshot.index_of_offset(offset)].has_gaps
+    )

@@ -3,30 +3,38 @@
 Every open file that has written the beginning of a line has one. The line becomes a record when
 it is completed, when the file is closed, or when the partition is loaded after a crash. So that a
 crash between the append and the end of this file cannot make two records of one line, the append
-is announced here first: an announced batch that stands in the log has consumed the line.
+is announced here first. After a crash a line is a record if, and only if, the batch that it
+announced is in the log. That this is proof is due to three rules:
+
+    before a batch is rewritten or removed (compaction, retention, trim, truncation), the files
+    whose lines are in it are removed, durably (``LineFiles.settle``)
+    an announcement is cut off again if its batch was not appended; until that is done nothing else
+    is appended at that offset (``LineFiles.void``)
+    when fsync(2) returns for a record, the announcement of its line is durable as well, or the
+    file is gone durably (``LineFiles.sync``)
 
     header, 16 bytes
     bytes  field    type
     0-3    magic    "LFUN"
-    4-7    version  int32   1
+    4-7    version  int32   2; 1 if it was written without these rules
     8-11   view     int32   0 text, 1 tsv, 2 jsonl
     12-15  zero
 
     frames, one behind the other
-    0-3    kind     int32   1 bytes of the line; 2 announcement; 3 the announced batch was not
-                            appended, the line goes on
+    0-3    kind     int32   1 bytes of the line; 2 announcement; 3 (version 1) the announced batch
+                            was not appended, the line goes on
     4-7    length   int32   of the data
     8-11   CRC      uint32  CRC-32C of the frame before's CRC (0: none), bytes 0-7 and the data
     12-    data             2: base offset int64, CRC uint32 of the batch; 3: none
 
-Bytes of a line directly behind an announcement begin the next line. Frames are only appended, so
+Bytes of a line directly after an announcement begin the next line. Frames are only appended, so
 nothing that was synced is written again, and a torn one ends the file. It is cut back to its header
-between two lines when it has grown. A file that was synced holds one line only, and stays until the
-record of that line is durable: a power cut may take the record, but not what was synced before.
+between two lines when it has grown. A file that was synced for its line holds that line only, and
+stays until the record of the line is durable: a power cut may take the record, but not what was
+synced before.
 """
 
 import contextlib
-import logging
 import struct
 from typing import NamedTuple
 
@@ -35,15 +43,14 @@ from logfs.errors import CorruptRecordError, UnsupportedFormatError
 from logfs.records.checksum import crc32c
 from logfs.types import View
 
-logger = logging.getLogger(__name__)
-
-VERSION = 1
+VERSION = 2
+_WITHOUT_RULES = 1
 _MAGIC = b"LFUN"
 _HEADER = struct.Struct(">4sii4x")
 _FRAME = struct.Struct(">iiI")
 _CHECKED = struct.Struct(">Iii")
 _MARK = struct.Struct(">qI")
-_BYTES, _ANNOUNCED, _CANCELLED = 1, 2, 3
+_BYTES, _ANNOUNCED = 1, 2
 _RESET_BYTES = 64 * 1024
 
 
@@ -54,8 +61,9 @@ class UnfinishedLine(NamedTuple):
         view: The rendering the line is written in.
         data: Its bytes so far.
         announced: Base offset and CRC of the batch that holds the line, if it was appended.
-        end: Where the valid frames end.
-        crc: Of the last of them.
+        end: Where the valid frames end, without a last one that is an announcement.
+        crc: Of the last of these.
+        is_proof: The batch in the log says whether the line is a record; see the rules above.
     """
 
     view: View
@@ -63,6 +71,7 @@ class UnfinishedLine(NamedTuple):
     announced: tuple[int, int] | None
     end: int
     crc: int
+    is_proof: bool = True
 
 
 def decode_unfinished(name: str, data: bytes) -> UnfinishedLine:
@@ -77,30 +86,38 @@ def decode_unfinished(name: str, data: bytes) -> UnfinishedLine:
     magic, version, view = _HEADER.unpack_from(data)
     if magic != _MAGIC or view not in tuple(View):
         raise CorruptRecordError(f"{name}: not an unfinished line (its header does not decode)", 0)
-    if version != VERSION:
+    if version not in (_WITHOUT_RULES, VERSION):
         raise UnsupportedFormatError(f"{name}: version {version}, this logfs reads {VERSION}")
     line, announced = b"", None
     position, crc = _HEADER.size, 0
+    before = position, crc
     while position + _FRAME.size <= len(data):
         kind, length, found = _FRAME.unpack_from(data, position)
         begin = position + _FRAME.size
         content = data[begin : begin + max(length, 0)]
         if len(content) != length or found != _checksum(crc, kind, content):
             break
+        before = position, crc
         position, crc = begin + length, found
         if kind == _BYTES:
             line = content if announced else line + content
         announced = _MARK.unpack(content) if kind == _ANNOUNCED else None
-    return UnfinishedLine(View(view), line, announced, position, crc)
+    end = before if announced else (position, crc)
+    return UnfinishedLine(View(view), line, announced, *end, version == VERSION)
 
 
 class UnfinishedFile:
-    """The ``.unfinished`` file of one writer: made when first needed, one owner.
+    """The ``.unfinished`` file of one writer: made when first needed.
+
+    One owner, who has the lock of the partition; ``sync`` and ``sync_announcement`` may run beside.
 
     Attributes:
         name: Of the file below the data directory.
         line: The bytes of the unfinished line so far.
-        is_durable: Some of them may survive a power cut.
+        is_durable: An fsync has promised some of them.
+        first_announced: Lowest offset of a batch that is announced in it; None: nothing is. A power
+            cut may leave the file as it was before that announcement.
+        is_void: Its last bytes say what did not happen, and could not be cut off.
     """
 
     def __init__(self, disk: Disk, directory: str, name: str, view: View) -> None:
@@ -108,13 +125,26 @@ class UnfinishedFile:
         self._directory = directory
         self.name = f"{directory}/{name}"
         self._view = view
+        self.line = b""
+        self.is_durable = False
+        self._changes = self._synced_changes = 0  # only grow: a sync may be on its way
+        self._begin()
+
+    def _begin(self) -> None:
+        """Be a file that has not been made yet."""
         self._file: File | None = None
         self._end = 0
         self._crc = 0
-        self._is_announced = False
-        self._is_synced = True
-        self.is_durable = False
-        self.line = b""
+        self._before: tuple[int, int] | None = None
+        self._announced_change = 0
+        self._has_durable_name = False
+        self.first_announced: int | None = None
+        self.is_void = False
+
+    @property
+    def has_unsynced_announcement(self) -> bool:
+        """Whether a power cut may leave a line in it and not the announcement of its record."""
+        return self._announced_change > self._synced_changes
 
     def keep(self, data: bytes) -> None:
         """Add bytes to the line: they survive a kill of the process when this returns.
@@ -123,92 +153,140 @@ class UnfinishedFile:
             OSError: They could not be stored; the line is as before.
         """
         self._open()
-        frames = [(_BYTES, data)]
-        if self.line and self._is_announced:
-            frames.insert(0, (_CANCELLED, b""))
-        self._write(*frames)
-        self._is_announced = False
+        self.cut_void()
+        self._write(_BYTES, data)
+        self._before = None
         self.line += data
 
     def adopt(self, line: UnfinishedLine) -> None:
-        """Go on with the file that an earlier writer left."""
+        """Go on with the file that an earlier writer left; its announcement, if any, is void.
+
+        Raises:
+            OSError: The announcement could not be cut off.
+        """
         self._file = self._disk.open(self.name, write=True)
         self._end, self._crc = line.end, line.crc
-        self._is_announced = line.announced is not None
-        self.is_durable = True
+        self.is_durable = self._has_durable_name = True
         self.line = line.data
+        if not line.is_proof:
+            self._file.pwrite(_HEADER.pack(_MAGIC, VERSION, self._view), 0)
+        if line.announced is not None:
+            self.is_void = True
+            self.cut_void()
 
     def announce(self, base_offset: int, crc: int) -> None:
         """Say that the line is part of a batch that is about to be appended.
 
         Durable if the line may be: else a power cut could keep both the line and its record.
         """
-        self._write((_ANNOUNCED, _MARK.pack(base_offset, crc)))
-        self._is_announced = True
+        self.cut_void()
+        before = self._end, self._crc
+        self._write(_ANNOUNCED, _MARK.pack(base_offset, crc))
+        self._before = before
+        self._announced_change = self._changes
+        if self.first_announced is None:
+            self.first_announced = base_offset
         if self.is_durable:
             self.sync()
 
     def cancel(self) -> None:
-        """The announced batch was not appended. What cannot be noted now is with the next bytes."""
-        with contextlib.suppress(OSError):
-            self._write((_CANCELLED, b""))
-            self._is_announced = False
+        """The announced batch was not appended: cut the announcement off again.
+
+        Raises:
+            OSError: It is still there, and ``is_void``.
+        """
+        if self._before is not None:
+            (self._end, self._crc), self._before = self._before, None
+            self.is_void = True
+        self.cut_void()
+
+    def cut_void(self) -> None:
+        """Cut off what did not happen, if anything is left of that.
+
+        Raises:
+            OSError: It is still there.
+        """
+        if not self.is_void:
+            return
+        if self._file is None:
+            self._file = self._disk.open(self.name, write=True)
+        self._file.truncate(self._end)
+        self._changes += 1
+        if self.is_durable:
+            self.sync()
+        self.is_void = False
 
     def consumed(self) -> None:
         """The announced batch is in the log: the line is a record, the next one is empty."""
         self.line = b""
+        self._before = None
 
     def sync(self) -> None:
         """Make the bytes kept so far durable."""
-        if self._file is None or self._is_synced:
-            return
-        self._file.sync()
-        if not self.is_durable:
+        self.sync_announcement()
+        if self._file is not None and not self._has_durable_name:
             self._disk.sync_directory(self._directory)
-            self.is_durable = True
-        self._is_synced = True
+            self._has_durable_name = True
+        self.is_durable = True
 
-    def close(self, *, remove: bool) -> None:
-        """Close the file; ``remove`` once nothing in it is needed any more.
+    def sync_announcement(self) -> None:
+        """Keep a power cut from leaving a line without the announcement of its record.
 
-        One that cannot be removed is harmless: what it holds is announced.
+        That needs no durable name: without a name there is no line either.
         """
-        if self._file is None:
-            return
-        self._file.close()
+        changes, file = self._changes, self._file  # in this order, beside ``remove``
+        if file is not None and changes > self._synced_changes:
+            file.sync()
+            self._synced_changes = max(self._synced_changes, changes)
+
+    def supersede(self) -> None:
+        """Make the line durable as the last one of the file, whatever was announced before it.
+
+        It is promised no more than before.
+        """
+        self.sync_announcement()
+        self.first_announced = None
+
+    def close(self) -> None:
+        """Let go of the file; it stays."""
+        # Not closed explicitly: a flush in another thread may be about to sync it.
         self._file = None
-        if remove:
-            try:
+
+    def remove(self) -> None:
+        """Remove the file: nothing in it is needed any more. The next line makes a new one.
+
+        Raises:
+            OSError: It is still there.
+        """
+        if self._file is not None:
+            with contextlib.suppress(FileNotFoundError):  # gone with its topic, which was deleted
                 self._disk.remove(self.name)
-            except FileNotFoundError:
-                pass  # gone with its directory: the topic was deleted
-            except OSError as error:
-                logger.warning("%s could not be removed: %s", self.name, error)
+        self.line = b""
+        self._begin()
 
     def _open(self) -> None:
         if self._file is None:
             self._file = self._disk.open(self.name, write=True, create=True)
         if not self.line and self._end > _RESET_BYTES:
             self._file.truncate(_HEADER.size)
-            self._end, self._crc, self._is_announced = _HEADER.size, 0, False
+            self._end, self._crc = _HEADER.size, 0
 
-    def _write(self, *frames: tuple[int, bytes]) -> None:
-        """Append frames with one write; the first one comes with the header."""
+    def _write(self, kind: int, data: bytes) -> None:
+        """Append a frame with one write; the first one comes with the header."""
         if self._file is None:
             return
-        crc, end = self._crc, self._end
-        parts = [] if end else [_HEADER.pack(_MAGIC, VERSION, self._view)]
-        for kind, data in frames:
-            crc = _checksum(crc, kind, data)
-            parts += [_FRAME.pack(kind, len(data), crc), data]
-        written = b"".join(parts)
-        self._is_synced = False
+        end = self._end
+        crc = _checksum(self._crc, kind, data)
+        header = b"" if end else _HEADER.pack(_MAGIC, VERSION, self._view)
+        written = b"".join((header, _FRAME.pack(kind, len(data), crc), data))
         try:
             self._file.pwrite(written, end)
         except OSError:
+            self.is_void = True  # it may be there as a whole
             with contextlib.suppress(OSError):
-                self._file.truncate(end)  # it may be there as a whole
+                self.cut_void()
             raise
+        self._changes += 1
         self._end, self._crc = end + len(written), crc
 
 

@@ -1,0 +1,191 @@
+"""The files of the unfinished lines of a partition: which of them still say something, and when.
+
+What they must not do is in ``unfinished``: this is where the three rules are kept.
+"""
+
+import contextlib
+import logging
+import threading
+
+from logfs.disk.vfs import Disk
+from logfs.log.writing.unfinished import UnfinishedFile
+
+logger = logging.getLogger(__name__)
+
+_NO_OFFSET = 2**63 - 1
+
+
+class LineFiles:
+    """The ``.unfinished`` files of one partition.
+
+    Args:
+        disk: The data directory.
+        directory: That of the partition.
+        lock: The lock of the partition. ``sync`` takes it; for the others the caller has it.
+
+    Attributes:
+        void: Files whose last announcement could not be cut off. Nothing may be appended before
+            ``cut_void``.
+    """
+
+    def __init__(self, disk: Disk, directory: str, lock: threading.RLock) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._lock = lock
+        self._syncing = threading.Lock()
+        self._open: set[UnfinishedFile] = set()
+        self._unsynced: set[UnfinishedFile] = set()
+        self._outlived: list[tuple[int, str]] = []
+        self._removals = self._synced_removals = self._unsynced_removal = 0
+        self.void: list[UnfinishedFile] = []
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether ``sync`` and ``remove_durable`` would do nothing."""
+        return not (
+            self._outlived or self._unsynced or self._unsynced_removal > self._synced_removals
+        )
+
+    def consumed_names(self) -> set[str]:
+        """Return the names of files, without directory, whose lines are all records."""
+        names = [file.name for file in self._open if not file.line]
+        names += [name for _, name in self._outlived]
+        return {name.rpartition("/")[2] for name in names}
+
+    # What writers tell of their files
+
+    def add(self, file: UnfinishedFile) -> None:
+        """Note the file of a writer; until ``let_go``, ``discard`` or ``outlive``."""
+        self._open.add(file)
+
+    def announced(self, file: UnfinishedFile) -> None:
+        """Note that a batch is announced in a file, before it is appended."""
+        if file.has_unsynced_announcement:
+            self._unsynced.add(file)
+
+    def cancel(self, file: UnfinishedFile) -> None:
+        """Take back an announcement: its batch was not appended."""
+        try:
+            file.cancel()
+        except OSError as error:
+            logger.warning("%s: an announcement could not be cut off: %s", file.name, error)
+        self.note_void(file)
+
+    def note_void(self, file: UnfinishedFile) -> None:
+        """Note a file if something in it says what did not happen."""
+        if file.is_void and file not in self.void:
+            self.void.append(file)
+
+    def cut_void(self) -> None:
+        """Cut off what did not happen from the files in which that failed so far.
+
+        Raises:
+            OSError: It cannot be done now either.
+        """
+        while self.void:
+            self.void[-1].cut_void()
+            self.void.pop()
+
+    def let_go(self, file: UnfinishedFile) -> None:
+        """Note that a file waits, with its line, for the partition to be loaded again."""
+        self._open.discard(file)
+        file.close()
+
+    def discard(self, file: UnfinishedFile) -> None:
+        """Remove a file in which nothing is needed any more, unless it is to outlive its writer."""
+        if file not in self._open:
+            return
+        self._open.discard(file)
+        offset = file.first_announced or 0
+        try:
+            self._remove_open(file)
+        except OSError as error:
+            logger.warning("%s could not be removed: %s", file.name, error)
+            file.close()
+            self._outlived.append((offset, file.name))
+
+    def outlive(self, file: UnfinishedFile, offset: int) -> None:
+        """Keep a file until the record that its line has become, at an offset, is durable."""
+        self._open.discard(file)
+        file.close()
+        self.remove_when_durable(file.name, offset)
+
+    def remove_when_durable(self, name: str, offset: int) -> None:
+        """Remove a file once the record at an offset is durable, or gone."""
+        self._outlived.append((offset, name))
+
+    # What the log does about them
+
+    def sync(self) -> None:
+        """Keep a power cut from showing lines of which records are durable beside these records.
+
+        For every record that was appended before the call. Any thread; without the lock.
+
+        Raises:
+            OSError: It may.
+        """
+        if not self._unsynced and self._unsynced_removal <= self._synced_removals:
+            return
+        with self._syncing:
+            with self._lock:
+                files, removals = list(self._unsynced), self._removals
+            for file in files:
+                file.sync_announcement()
+            if self._unsynced_removal > self._synced_removals:
+                self._disk.sync_directory(self._directory)
+            with self._lock:
+                self._synced_removals = max(self._synced_removals, removals)
+                self._unsynced = {f for f in self._unsynced if f.has_unsynced_announcement}
+
+    def remove_durable(self, recovery_point: int) -> None:
+        """Remove the files whose records are durable, as far as that works now."""
+        with contextlib.suppress(OSError):
+            self._remove_outlived(recovery_point)
+
+    def settle(self, below: int = _NO_OFFSET) -> bool:
+        """Remove what is a record below an offset, before the batches there change or go.
+
+        Returns:
+            Whether ``sync_settled`` has something to do, which has to follow.
+
+        Raises:
+            OSError: A file could not be removed; what changes the log must not go on.
+        """
+        for file in list(self._open):
+            if not file.line and _announces(file, below):
+                self._remove_open(file)
+        self._remove_outlived(below)
+        has_superseded = any(_announces(file, below) for file in self._open)
+        return has_superseded or self._removals > self._synced_removals
+
+    def sync_settled(self, below: int = _NO_OFFSET) -> None:
+        """Make durable what ``settle`` has done.
+
+        Raises:
+            OSError: An fsync failed.
+        """
+        for file in self._open:
+            if _announces(file, below):
+                file.supersede()
+        if self._removals > self._synced_removals:
+            self._disk.sync_directory(self._directory)
+            self._synced_removals = self._removals
+
+    def _remove_open(self, file: UnfinishedFile) -> None:
+        is_unsynced = file.has_unsynced_announcement
+        file.remove()
+        self._unsynced.discard(file)
+        self._removals += 1
+        if is_unsynced:
+            self._unsynced_removal = self._removals
+
+    def _remove_outlived(self, below: int) -> None:
+        for row in [row for row in self._outlived if row[0] < below]:
+            with contextlib.suppress(FileNotFoundError):
+                self._disk.remove(row[1])
+            self._removals += 1
+            self._outlived.remove(row)
+
+
+def _announces(file: UnfinishedFile, below: int) -> bool:
+    return file.first_announced is not None and file.first_announced < below
