@@ -1,5 +1,7 @@
 """Staged records are published exactly once, however often it is tried and wherever it stops."""
 
+import errno
+import json
 import logging
 from collections.abc import Sequence
 
@@ -64,6 +66,13 @@ def two_topics() -> Bench:
 
 def lines_in(store: LogStore, topic: str = "t") -> list[bytes]:
     return lines_of(store.partition(topic, 0))
+
+
+def half_published(bench: Bench, staged: Sequence[StagedFile]) -> None:
+    """Publish batch 0 on a disk that is too full for it."""
+    bench.disk.fail_next_write("*.log", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space"):
+        publish(bench.store, QUERY, 0, staged, bench.now_ms)
 
 
 def test_what_was_staged_is_read_once() -> None:
@@ -305,6 +314,48 @@ def test_a_topic_that_was_deleted_meanwhile_does_not_stop_the_query(
     assert lines_in(bench.store) == values_of("v", 4)
 
 
+@pytest.mark.expect_log("is gone, and with it what batch 0")
+def test_a_topic_that_was_made_again_meanwhile_does_not_stop_the_query() -> None:
+    bench = two_topics()
+    staged = [stage(bench.disk, values_of("a", 3)), stage(bench.disk, values_of("b", 3), to=UP)]
+    half_published(bench, staged)
+    bench.store.delete_topic("t", bench.now_ms)
+    bench.store.create_topic("t", 1, {}, bench.now_ms)
+    assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    later = [stage(bench.disk, values_of("c", 2), batch=1)]
+    assert publish(bench.store, QUERY, 1, later, bench.now_ms)
+    assert lines_in(bench.store) == values_of("c", 2)
+    assert lines_in(bench.store, "u") == values_of("b", 3)
+
+
+def test_a_ledger_of_an_older_logfs_is_carried_out() -> None:
+    bench = two_topics()
+    staged = [stage(bench.disk, values_of("a", 3)), stage(bench.disk, values_of("b", 3), to=UP)]
+    half_published(bench, staged)
+    name = format_ledger_file(query_key(QUERY))
+    fields = json.loads(bench.disk.read(name)) | {"version": 1}
+    for share in fields["intent"]["partitions"]:
+        del share["topic_id"]
+    bench.disk.replace(name, json.dumps(fields).encode())
+    bench.restart()
+    assert lines_in(bench.store) == values_of("a", 3)
+    assert lines_in(bench.store, "u") == values_of("b", 3)
+    assert not publish(bench.store, QUERY, 0, staged, bench.now_ms)
+
+
+@pytest.mark.expect_log("could not be loaded", "is half published and waits")
+def test_a_partition_that_could_not_be_loaded_keeps_its_share() -> None:
+    bench = two_topics()
+    staged = [stage(bench.disk, values_of("a", 3)), stage(bench.disk, values_of("b", 3), to=UP)]
+    half_published(bench, staged)
+    config = bench.file("logfs.config")
+    bench.put("logfs.config", b"cleanup.policy=nonsense")
+    bench.restart()
+    bench.put("logfs.config", config)
+    bench.restart()
+    assert lines_in(bench.store) == values_of("a", 3)
+
+
 def test_staged_records_that_are_gone_are_an_error_before_anything_is_begun() -> None:
     bench = two_topics()
     staged = stage(bench.disk, values_of("v", 4))
@@ -333,8 +384,8 @@ def test_a_ledger_that_does_not_parse_is_an_error() -> None:
         bench.disk.replace(name, data)
         with pytest.raises(CorruptCheckpointError, match="it does not parse"):
             publish(bench.store, QUERY, 0, [], bench.now_ms)
-    bench.disk.replace(name, b'{"version": 2}')
-    with pytest.raises(UnsupportedFormatError, match="version 2, this logfs reads version 1"):
+    bench.disk.replace(name, b'{"version": 3}')
+    with pytest.raises(UnsupportedFormatError, match="version 3, this logfs reads version 2"):
         publish(bench.store, QUERY, 0, [], bench.now_ms)
 
 

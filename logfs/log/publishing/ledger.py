@@ -1,13 +1,14 @@
 """What of a query was published, in the plain file ``logfs.KEY.ledger`` of the data directory.
 
-    {"version": 1, "query": "…", "is_single": false, "done": 6,
+    {"version": 2, "query": "…", "is_single": false, "done": 6,
      "intent": {"batch": 7, "partitions": [
          {"topic": "orders", "partition": 0, "log_end_offset": 1500, "base_sequence": 200,
+          "topic_id": "MkTRFLDkRMSQo8wQwVx0Gw",
           "files": [{"name": "logfs.….staged", "records": 100, "size_bytes": 12345}]}]}}
 
 One JSON object; ``done`` is the last batch that is over, -1 at first; ``intent`` is null or the one
-that is being published; a query that is single has but one batch. Replaced whole, durable on
-return.
+that is being published; a query that is single has but one batch. Version 1 has no topic ids.
+Replaced whole, durable on return.
 """
 
 import json
@@ -23,7 +24,8 @@ from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
+_WITHOUT_TOPIC_IDS = 1
 NONE_DONE = -1
 
 
@@ -35,6 +37,8 @@ class Share(NamedTuple):
         log_end_offset: Where its log ended, durable, before the intent: nothing of it is in front.
         base_sequence: Sequence number of the first record.
         files: Whose records it gets, in this order.
+        topic_id: 22 characters; a topic of this name with another id is another topic. None if the
+            topic has no id, or the intent is of version 1.
     """
 
     topic: str
@@ -42,6 +46,7 @@ class Share(NamedTuple):
     log_end_offset: int
     base_sequence: int
     files: tuple[StagedFile, ...]
+    topic_id: str | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -94,7 +99,7 @@ def _decode(name: str, data: bytes) -> Ledger:
     try:
         fields = json.loads(data)
         version = fields["version"]
-        if version == VERSION:
+        if version in (_WITHOUT_TOPIC_IDS, VERSION):
             return Ledger(
                 str(fields["query"]),
                 int(fields["done"]),
@@ -148,13 +153,14 @@ def _intent(fields: Any) -> Intent | None:  # noqa: ANN401 - what JSON says
 
 
 def _share(row: dict[str, Any]) -> Share:
-    topic, partition = str(row["topic"]), int(row["partition"])
+    topic, partition, topic_id = str(row["topic"]), int(row["partition"]), row.get("topic_id")
     return Share(
         topic,
         partition,
         int(row["log_end_offset"]),
         int(row["base_sequence"]),
         _files(topic, partition, row["files"]),
+        None if topic_id is None else str(topic_id),
     )
 
 

@@ -144,7 +144,8 @@ def _intend(store: Catalog, query: str, batch: int, staged: Sequence[StagedFile]
             check_staged(store.disk, file)  # once they are intended it is too late to find out
         log.flush()  # a recovery must not cut in front of where the intent says
         sequence = log.next_sequence(_producer_id(query))
-        shares.append(Share(topic, partition, log.log_end_offset, sequence, files))
+        end_offset = log.log_end_offset
+        shares.append(Share(topic, partition, end_offset, sequence, files, log.topic_id))
     return Intent(batch, tuple(shares))
 
 
@@ -154,9 +155,8 @@ def carry_out(store: Catalog, ledger: Ledger, intent: Intent, now_ms: int) -> Le
     The caller holds ``PUBLISHING``.
     """
     for share in intent.shares:
-        try:
-            log = store.partition(share.topic, share.partition)
-        except (NoSuchTopicError, NoSuchPartitionError):
+        log = _partition_of(store, share)
+        if log is None:
             logger.warning(
                 "%s is gone, and with it what batch %d of %s was to bring",
                 share.topic_partition, intent.batch, ledger.query,
@@ -167,6 +167,17 @@ def carry_out(store: Catalog, ledger: Ledger, intent: Intent, now_ms: int) -> Le
     write_ledger(store.disk, done)
     _clear(store, done, {share.topic_partition for share in intent.shares})
     return done
+
+
+def _partition_of(store: Catalog, share: Share) -> PartitionLog | None:
+    """Return the partition that a share is for; None if its topic was deleted, or made again."""
+    try:
+        log = store.partition(share.topic, share.partition)
+    except (NoSuchTopicError, NoSuchPartitionError):
+        return None
+    # A partition that could not be loaded has no id: it refuses the share, and the batch waits.
+    is_another = None not in (share.topic_id, log.topic_id) and share.topic_id != log.topic_id
+    return None if is_another else log
 
 
 def _clear(store: Catalog, ledger: Ledger, topic_partitions: Iterable[TopicPartition]) -> None:
