@@ -38,6 +38,10 @@ class NoSuchAttributeError(LogfsError):
     """No extended attribute has this name."""
 
 
+class QuotaExceededError(LogfsError):
+    """A user asks for more than the mount lets users have; see ``quotas``."""
+
+
 class ForeignAttributeError(LogfsError):
     """An extended attribute that logfs does not keep."""
 
@@ -105,6 +109,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     StaleError: errno.ESTALE,
     NoSuchAttributeError: errno.ENODATA,
     ForeignAttributeError: errno.ENOTSUP,
+    QuotaExceededError: errno.EDQUOT,
     errors.MountError: errno.EBUSY,
     errors.BackupError: errno.EINVAL,
     errors.SparkJobError: errno.EIO,
@@ -122,6 +127,7 @@ _WORTH_A_LINE = (
     errors.RecordTooLargeError,
     errors.UnparsableLineError,
     errors.UnsupportedFormatError,
+    QuotaExceededError,
 )
 """What the owner of the mount should hear of, or what the errno alone does not explain."""
 

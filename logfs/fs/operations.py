@@ -43,6 +43,7 @@ from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.prompt import Prompt
+from logfs.fs.quotas import Quotas
 from logfs.fs.refusals import Refusals
 from logfs.fs.replies import make_entry, make_statvfs
 from logfs.fs.rules import check_open, partition_to_make, refusal
@@ -86,7 +87,8 @@ class Operations(Refusals):
         self._options = options
         self._clock = clock
         self.changes = Changes(store, tree, clock)
-        self._topics = TopicChanges(store, tree.ownership, options, clock)
+        self._quotas = Quotas(store, tree.ownership, options)
+        self._topics = TopicChanges(store, tree.ownership, options, clock, self._quotas)
         self.inodes: InodeTable[Node] = InodeTable(tree.root)
         self.directories: HandleTable[OpenDirectory] = HandleTable()
         self.interrupts = Interrupts(hooks)
@@ -302,12 +304,12 @@ class Operations(Refusals):
     @answered
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         """Set a topic's configuration."""
-        await self._change_attribute(inode, name, value)
+        await self._change_attribute(inode, name, value, ctx.uid)
 
     @answered
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
         """Take a topic's configuration back."""
-        await self._change_attribute(inode, name, None)
+        await self._change_attribute(inode, name, None, ctx.uid)
 
     # Inside
 
@@ -373,10 +375,14 @@ class Operations(Refusals):
             await partition.lane.releasing.wait()
         return await partition.lane.look(call, node, *args)
 
-    async def _change_attribute(self, inode: int, name: bytes, value: bytes | None) -> None:
+    async def _change_attribute(
+        self, inode: int, name: bytes, value: bytes | None, caller: int
+    ) -> None:
         node = self.inodes.node(inode)
         self._check_writable()
-        await self.changes.run(change_attribute, self._store, node, name, value)
+        await self.changes.run(
+            change_attribute, self._store, self._quotas, node, name, value, caller
+        )
         if isinstance(node, TopicNode):
             self.tree.note_config(node)
 

@@ -17,6 +17,10 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
                        also where the kernel could read them itself (Linux 6.9, CAP_SYS_ADMIN)
     keep_awake         while programs read growing names in small pieces, no processor sleeps: twice
                        as fast in many virtual machines, and more power (needs root)
+    user_max_partitions=N, user_max_message_bytes=N
+                       the most partitions that the topics of one user have together, and the most
+                       that users can set max.message.bytes to, through the mount (EDQUOT); for root
+                       and the daemon's user there is no limit; default 1000 and 104857600
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
     config=FILE        more of these from a file, as --config-file; what stands here counts more
@@ -70,6 +74,11 @@ _FLAGS = {
 }
 
 
+USER_MAX_PARTITIONS = 1000
+USER_MAX_MESSAGE_BYTES = 100 * 1024 * 1024
+"""What a broker takes in one request by default. Source: Kafka socket.request.max.bytes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountOptions:
     """What may be chosen at a mount.
@@ -92,6 +101,8 @@ class MountOptions:
         run_as: Name of the user to become; that, too, is the caller's.
         unknown: Options that are passed over because that was asked for (``is_sloppy``).
         kernel: Options of the kernel's own.
+        user_max_partitions: The most partitions that topics of one user have.
+        user_max_message_bytes: The most that a user can set ``max.message.bytes`` to.
         store: The settings of the store.
     """
 
@@ -112,6 +123,8 @@ class MountOptions:
     run_as: str | None = None
     unknown: tuple[str, ...] = ()
     kernel: tuple[str, ...] = ()
+    user_max_partitions: int = USER_MAX_PARTITIONS
+    user_max_message_bytes: int = USER_MAX_MESSAGE_BYTES
     store: StoreConfig = field(default_factory=lambda: StoreConfig.from_properties({}))
 
 
@@ -204,6 +217,12 @@ def _parse_path(text: str) -> str:
     return text
 
 
+def _parse_limit(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,18}", text):
+        raise ValueError("expected a number, as 1000")
+    return int(text)
+
+
 _VALUES: dict[str, Callable[[str], object]] = {
     "uid": _parse_user,
     "gid": _parse_group,
@@ -214,6 +233,8 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "setuid": _parse_text,
     "isolation.level": _parse_level,
     "metrics": parse_metrics_address,
+    "user_max_partitions": _parse_limit,
+    "user_max_message_bytes": _parse_limit,
 }
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from logfs.fs.nodes import Node, Ownership, PlainNode, TopicNode
 from logfs.fs.options import MountOptions
+from logfs.fs.quotas import Quotas
 from logfs.fs.rules import refusal
 from logfs.log.attributes import Ownership as Remembered
 from logfs.log.store import LogStore
@@ -25,12 +26,18 @@ class TopicChanges:
     """What mkdir, touch, rmdir, chmod and chown do. Runs in threads, one call at a time."""
 
     def __init__(
-        self, store: LogStore, ownership: Ownership, options: MountOptions, clock: Clock
+        self,
+        store: LogStore,
+        ownership: Ownership,
+        options: MountOptions,
+        clock: Clock,
+        quotas: Quotas,
     ) -> None:
         self._store = store
         self._ownership = ownership
         self._options = options
         self._clock = clock
+        self._quotas = quotas
 
     def make(self, name: bytes, mode: int, creator: Creator) -> None:
         """Make a topic, with the owner and modes that mkdir(2) and open(2) would give.
@@ -40,9 +47,12 @@ class TopicChanges:
 
         Raises:
             IllegalTopicNameError, TopicExistsError, ReadOnlyError, OSError.
+            QuotaExceededError: Its creator may not have as many partitions.
         """
         store, defaults = self._store, self._ownership
-        text = name.decode(errors="surrogateescape")
+        text, count = name.decode(errors="surrogateescape"), store.config.num_partitions
+        owner = creator.uid if self._options.uid is None else self._options.uid
+        self._quotas.check_partitions(creator.uid, text, count, owner)
         root_mode, _, root_gid = defaults.of_directory("")
         gid, permissions = creator.gid, stat.S_IMODE(mode)
         if root_mode & stat.S_ISGID:
@@ -53,7 +63,6 @@ class TopicChanges:
             self._own_id(gid, self._options.gid, defaults.gid),
         )
         file = Remembered(self._own_mode(0o666 & ~creator.umask, 0o666))
-        count = store.config.num_partitions
         ownerships: dict[int | None, Remembered] = {None: topic}
         ownerships |= dict.fromkeys(range(count), file)
         store.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
@@ -63,8 +72,11 @@ class TopicChanges:
 
         Raises:
             NoSuchTopicError, LogOfflineError, ReadOnlyError, OSError.
+            InvalidConfigError: A topic cannot have as many.
+            QuotaExceededError: The creator may not make as many.
         """
         topic_mode, topic_uid, topic_gid = self._ownership.of_directory(topic)
+        self._quotas.check_partitions(creator.uid, topic, number + 1, topic_uid)
         gid = topic_gid if topic_mode & stat.S_ISGID else creator.gid
         ownership = Remembered(
             self._own_mode(stat.S_IMODE(mode), 0o666),

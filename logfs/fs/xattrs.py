@@ -20,6 +20,7 @@ from logfs.config import TOPIC_KEYS
 from logfs.errors import InvalidConfigError
 from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, RefusedError
 from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, RootNode, TopicNode
+from logfs.fs.quotas import Quotas
 from logfs.fs.rawnodes import RawNode
 from logfs.log.meta import partition_meta
 from logfs.log.store import LogStore
@@ -59,8 +60,10 @@ def list_attributes(node: Node, store: LogStore) -> list[bytes]:
     return [f"{PREFIX}{key}".encode() for key in keys]
 
 
-def change_attribute(store: LogStore, node: Node, name: bytes, value: bytes | None) -> None:
-    """Set an extended attribute, or remove it with None.
+def change_attribute(
+    store: LogStore, quotas: Quotas, node: Node, name: bytes, value: bytes | None, caller: int
+) -> None:
+    """Set an extended attribute for a user, or remove it with None.
 
     What is allowed and probably not meant goes to the log: there is no other way to say it.
 
@@ -69,6 +72,7 @@ def change_attribute(store: LogStore, node: Node, name: bytes, value: bytes | No
         RefusedError: It can only be read.
         NoSuchAttributeError: There is nothing to remove.
         InvalidConfigError: The topic has no such setting, or the value is not valid.
+        QuotaExceededError: The user may not set it to as much.
     """
     if not name.startswith(PREFIX.encode()):
         raise ForeignAttributeError(f"{name!r}: logfs keeps no attributes but {PREFIX}*")
@@ -81,6 +85,8 @@ def change_attribute(store: LogStore, node: Node, name: bytes, value: bytes | No
         raise InvalidConfigError(f"{name!r}={value!r} is not text") from None
     if text is None and key not in store.topic_properties(node.name):
         raise NoSuchAttributeError(f"{key} is not set")
+    if text is not None:
+        quotas.check_setting(caller, node.name, key, text)
     known = store.config_warnings(node.name)
     store.alter_topic(node.name, {key: text})
     for warning in store.config_warnings(node.name):

@@ -14,9 +14,9 @@ from logfs.fs.metrics.endpoint import Endpoint
 from logfs.fs.metrics.exposition import Exposition
 from logfs.fs.metrics.facts import Facts, Where
 from tests.fs.world import World
-from tests.mounting import wait_until
+from tests.mounting import PATIENCE_S, wait_until
 
-Ask = Callable[[str], tuple[int, bytes]]
+Ask = Callable[..., tuple[int, bytes]]
 
 
 @pytest.fixture
@@ -28,18 +28,23 @@ def point(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def ask(world: World, point: Path) -> Iterator[Ask]:
+def listener() -> socket.socket:
+    """Any port that is free."""
+    return socket.create_server(("127.0.0.1", 0))
+
+
+@pytest.fixture
+def ask(world: World, point: Path, listener: socket.socket) -> Iterator[Ask]:
     """Ask an endpoint over an empty store."""
     where = Where("/data", str(point))
     facts = Facts(world.store, world.operations, world.clock.both(), where)
-    listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     served = Endpoint(listener, Exposition(facts), str(point))
     served.start()
 
-    def get(path: str) -> tuple[int, bytes]:
+    def get(path: str, **headers: str) -> tuple[int, bytes]:
         connection = HTTPConnection("127.0.0.1", port, timeout=30)
-        connection.request("GET", path)
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         body = response.read()
         connection.close()
@@ -84,3 +89,47 @@ def test_those_who_ask_often_share_an_answer(
     monkeypatch.setattr(endpoint, "SHARE", 1_000_000)
     assert len({ask("/metrics")[1] for _ in range(5)}) == 1
     assert world.disk.counts["free"] == 1
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /metrics HT", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"])
+def test_slow_clients_shut_nobody_out(
+    ask: Ask, listener: socket.socket, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    monkeypatch.setattr(endpoint, "PATIENCE_S", 600)
+    monkeypatch.setattr(endpoint, "HEAD_PATIENCE_S", 600)
+    slow = [socket.create_connection(listener.getsockname()) for _ in range(40)]
+    for client in slow:
+        client.send(sent)
+    assert ask("/healthz") == (200, b"ok\n")
+    for client in slow[:20]:
+        client.settimeout(PATIENCE_S)
+        assert client.recv(1) == b"", "the oldest are cut off"
+    for client in slow:
+        client.close()
+    assert ask("/healthz") == (200, b"ok\n")
+
+
+def test_half_a_request_is_answered_soon(
+    ask: Ask, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "PATIENCE_S", 600)
+    monkeypatch.setattr(endpoint, "HEAD_PATIENCE_S", 0.05)
+    with socket.create_connection(listener.getsockname(), PATIENCE_S) as client:
+        client.send(b"GET /metrics")
+        assert client.makefile("rb").readline() == b"HTTP/1.1 400 Bad Request\r\n"
+    assert ask("/healthz")[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        *(("127.0.0.1:9464", 200), ("localhost", 200), ("LOCALHOST:1", 200), ("[::1]:9464", 200)),
+        *(("", 200), ("logfs.localhost", 200), (f"{socket.gethostname()}:80", 200)),
+        *(("evil.example", 421), ("evil.example:9464", 421), ("127.0.0.1.evil.example", 421)),
+        ("localhost.evil.example", 421),
+    ],
+)
+def test_a_web_page_cannot_read_them_through_a_browser(ask: Ask, host: str, status: int) -> None:
+    """One that has the name of its host resolve to this machine."""
+    for path in ("/metrics", "/healthz", "/"):
+        assert ask(path, Host=host)[0] == status

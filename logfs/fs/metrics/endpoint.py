@@ -3,16 +3,22 @@
     GET /metrics    the metrics, in the format that the client asks for
     GET /healthz    200 if the mount answers within two seconds, else 503
 
-The file system must not notice whoever reads. So there is one thread for all of them; a few clients
+The file system must not notice the clients. So there is one thread for all of them; a few clients
 at a time, each for a few seconds; a request has a few lines; and the text is made at most a tenth
-of the time, which means that those who ask more often share it.
+of the time, so that clients that ask more often share it. A new client is always served: when there
+are too many, the oldest one is cut off.
+
+Any user of the machine can connect to a port of it. A web page cannot: a browser that a page has
+sent here with a host name of its own (DNS rebinding) names that host, and is refused.
 """
 
 import contextlib
 import http.client
 import io
+import ipaddress
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -28,6 +34,8 @@ logger = logging.getLogger(__name__)
 MAX_CLIENTS = 16
 PATIENCE_S = 10.0
 """How long one client may take, from the connection to the last byte."""
+HEAD_PATIENCE_S = 2.0
+"""How much of that its request may take."""
 HEALTHY_S = 2.0
 _MAX_HEAD_BYTES = 8192
 SHARE = 10
@@ -48,6 +56,7 @@ class _Request(NamedTuple):
     method: str
     path: str
     accept: str
+    host: str
 
 
 class Endpoint:
@@ -67,7 +76,8 @@ class Endpoint:
         self._stopping = threading.Event()
         self._token: trio.lowlevel.TrioToken | None = None
         self._scope = trio.CancelScope()
-        self._clients = 0
+        self._is_local = _is_loopback(listener)
+        self._clients: list[trio.CancelScope] = []  # the oldest first
         self._made: dict[str, bytes] = {}
         self._fresh_until_s = 0.0
         self._probing = False
@@ -102,24 +112,31 @@ class Endpoint:
             await trio.serve_listeners(self._serve_client, [listener])
 
     async def _serve_client(self, stream: trio.SocketStream) -> None:
-        if self._clients >= MAX_CLIENTS:
-            await stream.aclose()
-            return
-        self._clients += 1
+        if len(self._clients) >= MAX_CLIENTS:
+            self._clients.pop(0).cancel()
+        scope = trio.move_on_after(PATIENCE_S)
+        self._clients.append(scope)
         try:
-            with trio.move_on_after(PATIENCE_S):
+            with scope:
                 async with stream:
                     await _send(stream, *await self._answer_to(stream))
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
             logger.debug("metrics: a client has gone")
         finally:
-            self._clients -= 1
+            if scope in self._clients:
+                self._clients.remove(scope)
 
     async def _answer_to(self, stream: trio.SocketStream) -> tuple[Answer, bool]:
         """Read a request; returns the answer, and whether its body is to be sent."""
-        request = await _receive(stream)
+        request = None
+        with trio.move_on_after(HEAD_PATIENCE_S):
+            request = await _receive(stream)
         if request is None:
             return Answer(HTTPStatus.BAD_REQUEST, b"expected GET /metrics\n"), True
+        if self._is_local and not _is_own_host(request.host):
+            return Answer(
+                HTTPStatus.MISDIRECTED_REQUEST, b"expected localhost or an address\n"
+            ), True
         try:
             return await self._answer(request), request.method != "HEAD"
         except Exception:
@@ -190,7 +207,27 @@ async def _receive(stream: trio.SocketStream) -> _Request | None:
         headers = http.client.parse_headers(io.BytesIO(rest))
     except (ValueError, http.client.HTTPException):
         return None
-    return _Request(method, target.partition("?")[0], headers.get("Accept", ""))
+    path = target.partition("?")[0]
+    return _Request(method, path, headers.get("Accept", ""), headers.get("Host", ""))
+
+
+def _is_loopback(listener: socket.socket) -> bool:
+    """Whether only programs on this machine reach a listener, through a port."""
+    if listener.family not in (socket.AF_INET, socket.AF_INET6):
+        return False
+    return ipaddress.ip_address(listener.getsockname()[0]).is_loopback
+
+
+def _is_own_host(host: str) -> bool:
+    """Whether a request names no host, this machine, or an address: no name that DNS resolves."""
+    name = re.sub(r":[0-9]*$", "", host).strip("[]").lower()
+    if not host or name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return name == socket.gethostname().lower()
+    return True
 
 
 async def _send(stream: trio.SocketStream, answer: Answer, has_body: bool) -> None:

@@ -1,0 +1,72 @@
+"""What users other than root may make and set through a mount."""
+
+import errno
+
+import pytest
+
+from tests.fs.world import World, refused
+
+ALICE, BOB = 1001, 1002
+LIMITS = "user_max_partitions=5,user_max_message_bytes=2000000"
+KEY = b"user.logfs.max.message.bytes"
+
+
+@pytest.fixture
+def limited() -> World:
+    return World(options=LIMITS)
+
+
+def become(world: World, uid: int) -> None:
+    world.user.uid = uid  # type: ignore[misc]
+
+
+@pytest.mark.expect_log("user 1001 would have 6 partitions", "user_max_partitions allows 5")
+async def test_the_topics_of_a_user_together_have_a_limit(limited: World) -> None:
+    become(limited, ALICE)
+    await limited.mkdir("a")
+    await limited.close(await limited.create("a/2"))
+    await limited.mkdir("b")
+    await limited.close(await limited.create("b/1"))
+    assert await refused(limited.mkdir("c")) == errno.EDQUOT
+    assert await refused(limited.create("b/2")) == errno.EDQUOT
+    assert limited.store.partitions("b") == [0, 1]
+    become(limited, BOB)
+    await limited.mkdir("c")
+
+
+@pytest.mark.expect_log("topic a: user 1001 would have 10000 partitions")
+async def test_a_name_with_a_large_number_makes_nothing(limited: World) -> None:
+    become(limited, ALICE)
+    await limited.mkdir("a")
+    assert await refused(limited.create("a/9999")) == errno.EDQUOT
+    assert limited.store.partitions("a") == [0]
+
+
+@pytest.mark.expect_log("topic orders: user 0 would have 6 partitions")
+async def test_in_a_topic_of_root_each_topic_has_the_limit(limited: World) -> None:
+    for name in ("orders", "b", "c"):
+        await limited.mkdir(name)
+        await limited.close(await limited.create(f"{name}/3"))
+    become(limited, ALICE)
+    await limited.close(await limited.create("orders/4"))
+    assert await refused(limited.create("orders/5")) == errno.EDQUOT
+
+
+async def test_root_has_no_limit(limited: World) -> None:
+    topic = await limited.mkdir("orders")
+    await limited.close(await limited.create("orders/7"))
+    await limited.operations.setxattr(topic.st_ino, KEY, b"1000000000", limited.user)
+    assert limited.store.topic_config("orders").max_message_bytes == 1_000_000_000
+
+
+@pytest.mark.expect_log("max.message.bytes=2000001; the mount option user_max_message_bytes")
+async def test_how_large_a_user_may_let_records_be(limited: World) -> None:
+    become(limited, ALICE)
+    topic = await limited.mkdir("orders")
+    call = limited.operations.setxattr(topic.st_ino, KEY, b"2000001", limited.user)
+    assert await refused(call) == errno.EDQUOT
+    call = limited.operations.setxattr(topic.st_ino, KEY, b"large", limited.user)
+    assert await refused(call) == errno.EINVAL
+    await limited.operations.setxattr(topic.st_ino, KEY, b"2000000", limited.user)
+    await limited.operations.removexattr(topic.st_ino, KEY, limited.user)
+    assert limited.store.topic_properties("orders") == {}
