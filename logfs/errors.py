@@ -128,6 +128,10 @@ class TopicExistsError(LogfsError):
     """A topic of that name is there already."""
 
 
+class TopicNotEmptyError(LogfsError):
+    """A topic that holds records is deleted by a name that deletes empty topics only."""
+
+
 class InvalidConfigError(LogfsError):
     """A configuration key is unknown or its value out of bounds."""
 

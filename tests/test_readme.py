@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
-from tests.mounting import ROOT, Mount, environment_with_command, is_mounted, run, take_away
+from tests.mounting import ROOT, Mount, environment_with_command, is_mounted, logfs, run, take_away
 from tests.transcripts import Shell, steps_of, table_of
 
 README = ROOT / "README.md"
@@ -90,7 +90,7 @@ def mounted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mount]:
 def point(mounted: Mount) -> Path:
     """The mount point, with a topic orders of one partition in it and nothing else."""
     for topic in mounted.point.iterdir():
-        topic.rmdir()
+        logfs("topic", "delete", topic)
     (mounted.point / "orders").mkdir()
     result = run("bash", "-c", "seq -f 'order %g' 10 >> orders/0", cwd=mounted.point)
     assert result.returncode == 0

@@ -32,13 +32,19 @@ class Changes:
         async with self.lock:
             return await trio.to_thread.run_sync(call, *args)
 
-    async def delete_topic(self, topic: TopicNode) -> None:
-        """Delete a topic; who has its files open keeps those.
+    async def delete_topic(self, topic: TopicNode, *, only_empty: bool = False) -> None:
+        """Delete a topic; programs that have its files open finish reading.
+
+        Args:
+            topic: The topic.
+            only_empty: Refuse to delete one that holds records.
 
         Raises:
-            NoSuchTopicError, ReadOnlyError, OSError: See ``LogStore.delete_topic``.
+            TopicNotEmptyError, NoSuchTopicError, ReadOnlyError, OSError: See
+                ``LogStore.delete_topic``.
         """
+        delete = self._store.delete_empty_topic if only_empty else self._store.delete_topic
         with self._tree.kept_off_loop(topic):
-            await self.run(self._store.delete_topic, topic.name, self._clock.now_ms())
+            await self.run(delete, topic.name, self._clock.now_ms())
         self._tree.forget(topic)
         self._tree.root.mtime_ms = self._clock.now_ms()

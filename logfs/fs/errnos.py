@@ -88,6 +88,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.NoSuchTopicError: errno.ENOENT,
     errors.NoSuchPartitionError: errno.ENOENT,
     errors.TopicExistsError: errno.EEXIST,
+    errors.TopicNotEmptyError: errno.ENOTEMPTY,
     errors.InvalidConfigError: errno.EINVAL,
     errors.PolicyViolationError: errno.EPERM,
     errors.ReadOnlyError: errno.EROFS,

@@ -62,6 +62,8 @@ def option_words(options: MountOptions) -> list[str]:
         "ro": options.read_only,
         "allow_other": options.allow_other,
         "create": options.create,
+        "rmdir=delete": options.rmdir_deletes,
+        "keep_awake": options.keep_awake,
         "no_passthrough": options.no_passthrough,
         "sync": options.sync,
     }

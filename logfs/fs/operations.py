@@ -214,13 +214,13 @@ class Operations(Refusals):
 
     @answered
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
-        """Delete a topic."""
+        """Delete an empty topic; with the mount option rmdir=delete any topic."""
         parent = self.inodes.node(parent_inode)
         node = await self._find(parent, name)
         self._check_writable()
         if not isinstance(node, TopicNode):
             raise refusal(read_only=False)
-        await self.changes.delete_topic(node)
+        await self.changes.delete_topic(node, only_empty=not self._options.rmdir_deletes)
 
     # Files
 

@@ -5,6 +5,8 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
                        whoever mounts
     umask=OCTAL        bits missing in the mode of everything that nobody has chmodded; default 022
     create             >> on a missing partition makes it
+    rmdir=WHICH        what rmdir deletes: "empty" (default), topics that hold no records; "delete",
+                       every topic, with its records, as Kafka deletes topics
     ro                 read-only: nothing is written into DATA; what others write is followed
     cache_dir=DIR      where a read-only mount keeps what is to outlast it, as positions; default
                        $CACHE_DIRECTORY, else $XDG_CACHE_HOME/logfs, else ~/.cache/logfs
@@ -89,6 +91,7 @@ class MountOptions:
         gid: Group by default; None for that of whoever runs the daemon.
         umask: Bits missing in the modes by default; None for 022.
         create: ``>>`` on a missing partition makes it.
+        rmdir_deletes: rmdir deletes topics that hold records, too.
         keep_awake: No processor sleeps while small reads are answered.
         no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
@@ -111,6 +114,7 @@ class MountOptions:
     gid: int | None = None
     umask: int | None = None
     create: bool = False
+    rmdir_deletes: bool = False
     keep_awake: bool = False
     no_passthrough: bool = False
     read_only: bool = False
@@ -208,7 +212,14 @@ _FIELDS = {
     "isolation.level": "isolation_level",
     "config": "config_file",
     "setuid": "run_as",
+    "rmdir": "rmdir_deletes",
 }
+
+
+def _parse_rmdir(text: str) -> bool:
+    if text not in ("empty", "delete"):
+        raise ValueError("expected empty or delete")
+    return text == "delete"
 
 
 def _parse_path(text: str) -> str:
@@ -231,6 +242,7 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "cache_dir": _parse_path,
     "config": _parse_path,
     "setuid": _parse_text,
+    "rmdir": _parse_rmdir,
     "isolation.level": _parse_level,
     "metrics": parse_metrics_address,
     "user_max_partitions": _parse_limit,

@@ -80,4 +80,6 @@ def refusal(*, read_only: bool) -> LogfsError:
     """Return the error for a request that would change what cannot be changed."""
     if read_only:
         return ReadOnlyError("the mount is read-only")
-    return RefusedError("partitions cannot be removed, renamed or linked; rmdir removes a topic")
+    return RefusedError(
+        "partitions cannot be removed, renamed or linked; 'logfs topic delete' deletes a topic"
+    )

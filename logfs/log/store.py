@@ -40,6 +40,7 @@ from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, tidy
 from logfs.log.reading.address import parse_topic_name
 from logfs.log.segments.segment import OpenSegments
+from logfs.log.topicdeletion import check_empty
 from logfs.log.writing.lines import adopt_unfinished
 from logfs.types import TopicPartition
 
@@ -201,6 +202,20 @@ class LogStore(Catalog):
                 del partitions[number]
             del self._topics[name]
             self._tidy_after_deletion(name, gone)
+
+    def delete_empty_topic(self, name: str, now_ms: int) -> None:
+        """Delete a topic that holds no records and no unfinished lines.
+
+        Raises:
+            TopicNotEmptyError: It holds some, or a partition cannot tell because it is offline.
+            NoSuchTopicError, ReadOnlyError, OSError: See ``delete_topic``.
+        """
+        self._check_writable()
+        with self._changes, contextlib.ExitStack() as locks:
+            for log in self._partitions(name).values():
+                locks.enter_context(log.exclusive())
+            check_empty(self._partitions(name).values())
+            self.delete_topic(name, now_ms)
 
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configuration of a topic, or with None take it back; in effect when this returns.

@@ -151,7 +151,7 @@ async def test_a_topic_is_deleted_while_it_goes_on(syncing: Syncing) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(syncing.fsync)
         await wait_all_tasks_blocked()
-        await syncing.note("rmdir", syncing.world.rmdir("orders"))
+        await syncing.note("rmdir", syncing.world.delete_topic("orders"))
         syncing.syncs.let_go()
         await wait_all_tasks_blocked()
     assert sorted(syncing.done) == ["fsync", "rmdir"]

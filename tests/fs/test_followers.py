@@ -172,7 +172,7 @@ async def test_who_is_at_the_end_of_a_deleted_topic_is_told_the_end(
     await reads.begin(ahead, 5)
     writer = await orders.open("orders/0", APPEND)
     await orders.write(writer, b"a change without news")
-    await orders.rmdir("orders")
+    await orders.delete_topic("orders")
     assert await reads.answered() == {ahead.number: b""}
     assert await orders.read(behind, 0) == b"last\n"
     assert await orders.read(behind, 5) == b""

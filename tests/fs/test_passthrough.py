@@ -153,7 +153,7 @@ def test_a_segment_that_is_deleted_while_it_is_open(mounted: Mounted, tmp_path: 
         with path.open("rb") as file:
             mapped = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         again = path.open("rb", buffering=0)
-        (mounted.point / "orders").rmdir()
+        logfs("topic", "delete", mounted.point / "orders")
         wait_until(lambda: not list(disk.glob("orders-0*/*.log")), "its files were removed")
         assert again.readall() == content
         again.close()

@@ -251,7 +251,7 @@ async def test_deleting_a_topic_delays_no_other(two: World, gate: Gate) -> None:
     order: list[str] = []
     async with trio.open_nursery() as nursery:
         with gate:
-            nursery.start_soon(note, order, "rmdir", two.rmdir("slow"))
+            nursery.start_soon(note, order, "rmdir", two.delete_topic("slow"))
             await gate.reached()
             await note(order, "quick", everything_works(two, "quick"))
     assert order == ["quick", "rmdir"]

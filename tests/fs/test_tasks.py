@@ -123,7 +123,7 @@ async def test_checkpoints_are_written(kept: World, autojump_clock: MockClock) -
 async def test_what_was_deleted_is_removed_when_it_is_due(
     kept: World, autojump_clock: MockClock
 ) -> None:
-    await kept.rmdir("orders")
+    await kept.delete_topic("orders")
     await trio.sleep(10)
     assert left(kept)
     kept.clock.advance(61)

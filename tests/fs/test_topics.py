@@ -84,13 +84,37 @@ async def test_no_files_can_be_made_elsewhere(orders: World, folder: str) -> Non
     assert await refused(call) == errno.EPERM
 
 
+async def test_rmdir_refuses_a_topic_that_holds_records(orders: World) -> None:
+    await orders.append("orders/0", b"one\n")
+    assert await refused(orders.rmdir("orders")) == errno.ENOTEMPTY
+    assert await orders.cat("orders/0") == b"one\n"
+    orders.store.partition("orders", 0).advance_log_start_offset(1, orders.clock.now_ms)
+    await orders.rmdir("orders")
+    assert await refused(orders.find("orders")) == errno.ENOENT
+
+
+async def test_rmdir_refuses_a_topic_with_an_unfinished_line(orders: World) -> None:
+    writer = await orders.open("orders/0", APPEND)
+    await orders.write(writer, b"unfinished")
+    assert await refused(orders.rmdir("orders")) == errno.ENOTEMPTY
+    await orders.close(writer)
+    assert await orders.cat("orders/0") == b"unfinished\n"
+
+
+async def test_with_the_option_rmdir_deletes_records_too(orders: World) -> None:
+    orders.restart("rmdir=delete")
+    await orders.append("orders/0", b"one\n")
+    await orders.rmdir("orders")
+    assert await refused(orders.find("orders")) == errno.ENOENT
+
+
 @pytest.mark.allow_log("unfinished line")
-async def test_rmdir_deletes_a_topic(orders: World) -> None:
+async def test_a_deleted_topic_is_read_to_its_end_by_open_files(orders: World) -> None:
     await orders.append("orders/0", b"one\n")
     reader, writer = await orders.open("orders/0"), await orders.open("orders/0", APPEND)
     await orders.write(writer, b"two\nunfinished")
     entry = await orders.find("orders/0")
-    await orders.rmdir("orders")
+    await orders.delete_topic("orders")
     assert await refused(orders.find("orders")) == errno.ENOENT
     orders.clock.advance(3600)
     orders.store.remove_due_files(orders.clock.now_ms)

@@ -208,7 +208,7 @@ async def test_inodes_survive_a_restart(world: World) -> None:
 async def test_a_topic_made_again_is_another_inode(world: World) -> None:
     first = await world.mkdir("orders")
     file = await world.find("orders/0")
-    await world.rmdir("orders")
+    await world.delete_topic("orders")
     assert (await world.mkdir("orders")).st_ino != first.st_ino
     assert (await world.find("orders/0")).st_ino != file.st_ino
 
@@ -217,7 +217,7 @@ async def test_the_directory_of_a_deleted_topic_finds_nothing_of_its_successor(
     world: World,
 ) -> None:
     old = await world.mkdir("orders")
-    await world.rmdir("orders")
+    await world.delete_topic("orders")
     await world.mkdir("orders")
     with pytest.raises(FUSEError) as caught:
         await world.operations.lookup(old.st_ino, b"0", world.user)

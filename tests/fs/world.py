@@ -14,6 +14,7 @@ from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields
 
 from logfs.fs.hooks import Hooks
 from logfs.fs.mount import make_operations
+from logfs.fs.nodes import TopicNode
 from logfs.fs.operations import Operations
 from logfs.fs.options import parse_options
 from logfs.log.host import Host
@@ -126,6 +127,12 @@ class World:
 
     async def rmdir(self, path: str) -> None:
         await self.operations.rmdir(*await self.parent(path), self.user)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with its records, as ``logfs topic delete`` asks for it."""
+        node = self.operations.tree.find(self.operations.tree.root, name.encode())
+        assert isinstance(node, TopicNode)
+        await self.operations.changes.delete_topic(node)
 
     async def open(self, path: str, flags: int = os.O_RDONLY) -> Handle:
         entry = await self.find(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import Mount, output, run
+from tests.mounting import Mount, logfs, output, run
 from tests.semantics.programs import (
     APPEND,
     append,
@@ -314,7 +314,7 @@ def test_close_reports_what_went_wrong(topic: Path) -> None:
     """close(2) reports an earlier failure."""
     descriptor = os.open(topic / "0", APPEND)
     os.write(descriptor, b"before\n")
-    topic.rmdir()
+    logfs("topic", "delete", topic)
     assert errno_of(os.write, descriptor, b"after\n") == errno.ESTALE
     assert errno_of(os.close, descriptor) == errno.ESTALE
 

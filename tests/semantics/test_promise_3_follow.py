@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from logfs.fs.followers import BLIND_WAIT_S
-from tests.mounting import PATIENCE_S, Mount, environment
+from tests.mounting import PATIENCE_S, Mount, environment, logfs
 from tests.semantics.programs import append, errno_of
 
 pytestmark = pytest.mark.fuse
@@ -199,7 +199,7 @@ def test_the_end_of_the_topic(topic: Path) -> None:
     append(topic / "0", b"last\n")
     with follower("cat", topic / "0.follow") as cat:
         assert line(cat) == b"last\n"
-        topic.rmdir()
+        logfs("topic", "delete", topic)
         assert cat.communicate(timeout=PATIENCE_S) == (b"", b"")
         assert cat.returncode == 0
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import Mount
+from tests.mounting import Mount, logfs
 from tests.semantics.kafka_files import (
     CODECS,
     KAFKA_PYTHON_READS,
@@ -112,7 +112,7 @@ def _exercise(mount: Mount) -> None:
     mount.restart()
     descriptor = os.open(orders / "2", APPEND)
     os.write(descriptor, b"whole\nunfinished")
-    (mount.point / "deleted").rmdir()
+    logfs("topic", "delete", mount.point / "deleted")
     mount.kill()
     assert errno_of(os.close, descriptor) == errno.ENOTCONN
     log = max((mount.data / "orders-0").glob("*.log"))

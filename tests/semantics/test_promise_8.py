@@ -2,13 +2,14 @@
 
 import errno
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.mounting import Mount, output, run
+from tests.mounting import Mount, logfs, output, run
 from tests.semantics.programs import (
     APPEND,
     append,
@@ -277,15 +278,29 @@ def test_a_full_disk(small_disk: Path, tmp_path_factory: pytest.TempPathFactory)
         assert not meta(path)["losses"]
 
 
+def test_find_delete_destroys_nothing(topic: Path) -> None:
+    """`rmdir` deletes a topic that holds no records. One that holds records is ENOTEMPTY."""
+    append(topic / "0", b"kept\n")
+    assert errno_of(topic.rmdir) == errno.ENOTEMPTY
+    shutil.rmtree(topic, ignore_errors=True)
+    found = run("find", topic, "-delete")
+    assert found.returncode == 1
+    assert b"Operation not permitted" in found.stdout + found.stderr
+    assert (topic / "0").read_bytes() == b"kept\n"
+    logfs("trim", f"{topic / '0'}@latest", "--now")
+    topic.rmdir()
+    assert errno_of(os.stat, topic) == errno.ENOENT
+
+
 def test_a_deleted_topic(topic: Path) -> None:
-    """After `rmdir` open files finish reading; their appends are ESTALE."""
+    """After a topic was deleted open files finish reading; their appends are ESTALE."""
     text = b"".join(numbered(0, 30_000))
     append_all(topic / "0", text)
     names = ["0", "0.tsv", "0@offset=5", "0@earliest..latest"]
     files = [(topic / name).open("rb", buffering=0) for name in names]
     assert files[0].read(10) == text[:10]
     writer = os.open(topic / "0", APPEND)
-    topic.rmdir()
+    logfs("topic", "delete", topic)
     assert errno_of(os.stat, topic / "0") == errno.ENOENT
     assert errno_of(os.write, writer, b"x\n") == errno.ESTALE
     assert errno_of(os.close, writer) == errno.ESTALE

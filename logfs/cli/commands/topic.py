@@ -58,7 +58,7 @@ def topic() -> None:
         touch MOUNTPOINT/TOPIC/3                                    four partitions
         setfattr -n user.logfs.retention.ms -v 86400000 …/TOPIC     alter --config
         setfattr -x user.logfs.retention.ms …/TOPIC                 alter --delete
-        rmdir MOUNTPOINT/TOPIC                                      delete
+        rmdir MOUNTPOINT/TOPIC                                      delete one without records
     """  # noqa: D301 - click's mark for text it does not fill
 
 

@@ -22,6 +22,7 @@ from logfs.errors import (
     NoSuchTopicError,
     ReadOnlyError,
     TopicExistsError,
+    TopicNotEmptyError,
     UnknownNameError,
 )
 from logfs.log.administration import TopicFacts, check_changes, check_growth
@@ -146,6 +147,10 @@ def _errors(topic: str) -> Iterator[None]:
     except FileExistsError:
         raise TopicExistsError(f"topic {topic} exists already") from None
     except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            raise TopicNotEmptyError(
+                f"topic {topic} holds records; the daemon's user and root can delete it with them"
+            ) from None
         if error.errno == errno.EROFS:
             raise ReadOnlyError("the mount is read-only") from None
         raise

@@ -241,6 +241,23 @@ def adopt_unfinished(log: PartitionLog, now_ms: int) -> None:
             writer.close(now_ms)
 
 
+def has_unfinished(log: PartitionLog) -> bool:
+    """Tell whether a partition directory holds bytes of lines that are no records yet."""
+    for name, is_directory in log.disk.list(log.directory):
+        if not is_directory and names.parse_unfinished_file(name) is not None:
+            path = f"{log.directory}/{name}"
+            try:
+                found = decode_unfinished(path, log.disk.read(path))
+            except FileNotFoundError:  # became a record meanwhile
+                continue
+            except LogfsError:
+                return True
+            is_record = found.announced is not None and _is_consumed(log, found.announced)
+            if found.data and not is_record:
+                return True
+    return False
+
+
 def _read_unfinished(log: PartitionLog, name: str, now_ms: int) -> UnfinishedLine | None:
     path = f"{log.directory}/{name}"
     data = log.disk.read(path, None)
