@@ -90,7 +90,7 @@ def look(place: Place, since_ms: int) -> Status:
 
 
 def _was_clean(disk: PosixDisk) -> bool:
-    found = list_partitions(disk, read_only=True)
+    found = list_partitions(disk)
     return last_stop(disk, current_host().boot_id, found).is_clean
 
 

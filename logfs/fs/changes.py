@@ -32,6 +32,16 @@ class Changes:
         async with self.lock:
             return await trio.to_thread.run_sync(call, *args)
 
+    async def undelete_topic(self, topic: str) -> None:
+        """Restore a deleted topic.
+
+        Raises:
+            TopicExistsError, NoSuchTopicError, ReadOnlyError, OSError: See
+                ``LogStore.undelete_topic``.
+        """
+        await self.run(self._store.undelete_topic, topic, self._clock.now_ms())
+        self._tree.root.mtime_ms = self._clock.now_ms()
+
     async def delete_topic(self, topic: TopicNode, *, only_empty: bool = False) -> None:
         """Delete a topic; programs that have its files open finish reading.
 

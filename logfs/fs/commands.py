@@ -12,6 +12,7 @@
     create        topic partitions config      warnings
     alter         topic changes partitions     warnings
     delete        topic
+    undelete      topic
     trim          names at_once                Trimmed of each partition
     retention                                  what was deleted of each partition
     compact       topic partition roll         Compacted of each partition
@@ -110,6 +111,7 @@ class Commands:
             "create": self._create,
             "alter": self._alter,
             "delete": self._delete,
+            "undelete": self._undelete,
             "trim": self._trim,
             "retention": self._retention,
             "compact": self._compact,
@@ -207,6 +209,12 @@ class Commands:
     async def _delete(self, request: Request) -> object:
         topic = request.get("topic", str)
         await self._changes.delete_topic(self._topic(topic))
+        await self._kernel.drop_name(self._tree.root.ino, topic)
+        return None
+
+    async def _undelete(self, request: Request) -> object:
+        topic = request.get("topic", str)
+        await self._changes.undelete_topic(topic)
         await self._kernel.drop_name(self._tree.root.ino, topic)
         return None
 

@@ -18,7 +18,7 @@ from logfs.types import TopicPartition
 def partitions_of(data: str) -> dict[str, list[int]]:
     """Return the partition numbers of every topic of a data directory, by name; loads nothing."""
     found: dict[str, list[int]] = {}
-    for topic, number in list_partitions(PosixDisk(data), read_only=True):
+    for topic, number in list_partitions(PosixDisk(data)):
         found.setdefault(topic, []).append(number)
     return {topic: sorted(found[topic]) for topic in sorted(found)}
 

@@ -97,6 +97,21 @@ class Store:
             lambda store: store.delete_topic(topic, system_clock().now_ms()),
         )
 
+    def undelete_topic(self, topic: str) -> None:
+        """Restore a topic that was deleted less than ``file.delete.delay.ms`` (a minute) ago.
+
+        It has its records, positions, configuration and owner again.
+
+        Raises:
+            TopicExistsError: There is a topic of that name.
+            NoSuchTopicError: No deleted topic of that name is left.
+            LockedError, OSError.
+        """
+        self._writer.act(
+            lambda daemon: daemon.ask("undelete", {"topic": topic}),
+            lambda store: store.undelete_topic(topic, system_clock().now_ms()),
+        )
+
     def close(self) -> None:
         """Close its partitions; what is to survive a power cut, flush first."""
         if self._is_closed:

@@ -110,10 +110,7 @@ class Attributes:
 
     def _write(self, entries: dict[str, Ownership]) -> None:
         """Store entries and use them from then on."""
-        rows = {
-            key: {name: value for name, value in ownership._asdict().items() if value is not None}
-            for key, ownership in entries.items()
-        }
+        rows = {key: set_fields(ownership) for key, ownership in entries.items()}
         data = json.dumps({"version": VERSION, "entries": rows}, indent=1) + "\n"
         self._disk.replace(names.ATTRIBUTES, data.encode())
         self._entries, self._is_saved = entries, True
@@ -123,7 +120,17 @@ def _key(topic: str, partition: int | None) -> str:
     return topic if partition is None else f"{topic}/{partition}"
 
 
-def _ownership(entry: dict[str, int]) -> Ownership:
+def set_fields(ownership: Ownership) -> dict[str, int]:
+    """Return what was set of an owner and a mode, as the file has it."""
+    return {name: value for name, value in ownership._asdict().items() if value is not None}
+
+
+def ownership_of(entry: dict[str, int]) -> Ownership:
+    """Return an owner and a mode from what the file has of them.
+
+    Raises:
+        TypeError, AttributeError: It is something else.
+    """
     if not all(type(value) is int for value in entry.values()):
         raise TypeError(f"{entry}: expected numbers")
     return Ownership(**entry)
@@ -134,7 +141,7 @@ def _read(disk: Disk) -> dict[str, Ownership]:
         data = json.loads(disk.read(names.ATTRIBUTES))
         version = data["version"]
         rows = data["entries"].items() if version == VERSION else ()
-        entries = {key: _ownership(entry) for key, entry in rows}
+        entries = {key: ownership_of(entry) for key, entry in rows}
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:

@@ -30,6 +30,7 @@ PARTITION_METADATA = "partition.metadata"
 SEGMENT_TABLE = "logfs.segments"
 TOPIC_CONFIG = "logfs.config"
 LOSSES = "logfs.losses"
+DELETED = "logfs.deleted"
 # In the root, Kafka's.
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

@@ -167,6 +167,11 @@ class PartitionLog(AppendableLog):
             except OSError:
                 self.is_deleted = False
                 raise
+            self.move(directory)
+
+    def move(self, directory: str) -> None:
+        """Follow the partition's directory, which was renamed."""
+        with self._lock:
             self.directory = directory
             self.table.moved_to(directory)
             for segment in (*self.snapshot.segments, *self._deleted.segments):

@@ -40,7 +40,7 @@ from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, tidy
 from logfs.log.reading.address import parse_topic_name
 from logfs.log.segments.segment import OpenSegments
-from logfs.log.topicdeletion import check_empty
+from logfs.log.topicdeletion import DeletedPartitions, check_empty, forget_note, remembered
 from logfs.log.writing.lines import adopt_unfinished
 from logfs.types import TopicPartition
 
@@ -73,7 +73,7 @@ class LogStore(Catalog):
         self.was_clean = True
         self._lock: Lock | None = None
         self._changes = threading.RLock()
-        self._deleted: list[tuple[int, PartitionLog]] = []
+        self._deleted = DeletedPartitions(disk)
         self._expiry_due_ms = 0
         self._tidy_due_ms = 0
 
@@ -217,6 +217,40 @@ class LogStore(Catalog):
             check_empty(self._partitions(name).values())
             self.delete_topic(name, now_ms)
 
+    def undelete_topic(self, name: str, now_ms: int) -> None:
+        """Restore a topic that was deleted and whose files are not removed yet.
+
+        It has its records, positions, configuration and owner again. Files that were open when it
+        was deleted stay refused to writers.
+
+        Raises:
+            TopicExistsError: There is a topic of that name.
+            NoSuchTopicError: No deleted topic of that name is left.
+            ReadOnlyError, OSError.
+        """
+        self._check_writable()
+        with self._changes:
+            if name in self._topics:
+                raise TopicExistsError(
+                    f"topic {name} exists; before a deleted topic of that name can be restored, "
+                    "delete this one"
+                )
+            rows = self._deleted.latest(name)
+            # First, for a private topic must not be seen with the default mode.
+            self.attributes.put(name, remembered(rows))
+            self._deleted.restore(rows)
+            loading = replace(
+                self._loading(now_ms, is_clean=False),
+                recovery_points={r.topic_partition: r.note.recovery_point for r in rows if r.note},
+                start_offsets={r.topic_partition: r.note.start_offset for r in rows if r.note},
+                compacted=frozenset(row.topic_partition for row in rows),
+            )
+            restored = [row.topic_partition for row in rows]
+            self._topics[name] = {tp.partition: self._load_one(loading, tp) for tp in restored}
+            self.checkpoint()
+            for topic_partition in restored:
+                forget_note(self.disk, topic_partition.directory)
+
     def alter_topic(self, name: str, changes: Mapping[str, str | None]) -> None:
         """Set configuration of a topic, or with None take it back; in effect when this returns.
 
@@ -280,11 +314,7 @@ class LogStore(Catalog):
         for log in self.all_partitions():
             log.remove_due_files(now_ms)
         with self._changes:
-            due = [row for row in self._deleted if row[0] <= now_ms and not row[1].is_pinned]
-            for row in due:
-                self._deleted.remove(row)
-                row[1].close_files()
-                self.disk.remove_tree(row[1].directory)
+            self._deleted.remove_due(now_ms)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have been idle for long; to be called often, it looks rarely.
@@ -339,11 +369,13 @@ class LogStore(Catalog):
     # Inside
 
     def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
-        found = list_partitions(self.disk, read_only=self.read_only)
+        found = list_partitions(self.disk)
         is_clean, left = last_stop(self.disk, self._host.boot_id, found)
         if not self.read_only:
             checkpoints.remove_clean_shutdown(self.disk)
             remove_note(self.disk)
+            self._deleted.find(now_ms, self.config.log_segment_delete_delay_ms)
+            self._deleted.remove_due(now_ms)
         loading = replace(self._loading(now_ms, is_clean=is_clean), left=left)
         found = found if only is None else [tp for tp in found if tp in only]
         self.was_clean = is_clean or not found
@@ -473,10 +505,10 @@ class LogStore(Catalog):
 
     def _delete_partition(self, log: PartitionLog, now_ms: int) -> None:
         unique = UUID(bytes=self._host.new_id())
-        log.delete(names.format_delete_directory(log.topic_partition, unique))
+        name = names.format_delete_directory(log.topic_partition, unique)
+        delay_ms = self.config.log_segment_delete_delay_ms
+        self._deleted.delete(log, name, self.attributes, now_ms, delay_ms)
         self.retired.add(log.counters)
-        due_ms = now_ms + self.config.log_segment_delete_delay_ms
-        self._deleted.append((due_ms, log))
 
     @property
     def open_segments(self) -> int:

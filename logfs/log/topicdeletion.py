@@ -1,10 +1,219 @@
-"""Deleting topics: which ones hold nothing."""
+"""Topics that were deleted, and how they come back until their files are removed.
 
-from collections.abc import Iterable
+Deleting a topic renames each partition directory as Kafka does, ``orders-0.UNIQUE-delete``. The
+directories are removed when ``file.delete.delay.ms`` has passed; a restart does not shorten that.
+Until then the topic can be restored: its directories get their names back, and are loaded.
 
-from logfs.errors import TopicNotEmptyError
+The small files of the root forget a deleted topic. What they said of it goes into a plain file in
+each of its directories first, ``logfs.deleted``, in JSON:
+
+    {"version": 1, "topic": "orders", "deleted_ms": 1700000000000, "start_offset": 1500,
+     "recovery_point": 2000, "topic_ownership": {"mode": 448}, "partition_ownership": {}}
+
+A full disk must not keep a topic from being deleted, so the file may be missing. Then the topic
+starts at its first segment when it is restored, and only its owner may use it.
+
+Source: Kafka LogManager.asyncDelete, deleteLogs, addLogToBeDeleted.
+"""
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from logfs.disk.vfs import Disk
+from logfs.errors import LogfsError, NoSuchTopicError, TopicNotEmptyError
+from logfs.log import names
+from logfs.log.attributes import Attributes, Ownership, ownership_of, set_fields
+from logfs.log.checkpoints import read_partition_metadata
+from logfs.log.names import DirectoryState
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.lines import has_unfinished
+from logfs.types import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+VERSION = 1
+_NOT_KNOWN = Ownership(mode=0o700), Ownership(mode=0o600)
+
+
+class DeletionNote(NamedTuple):
+    """What the root's files said of a partition when its topic was deleted.
+
+    Attributes:
+        topic: Its whole name, which the name of the directory may cut short.
+        deleted_ms: Clock.
+        start_offset: The log start offset.
+        recovery_point: First offset that may not be durable.
+        topic_ownership: Remembered owner and mode of the topic.
+        partition_ownership: The same of the partition.
+    """
+
+    topic: str
+    deleted_ms: int
+    start_offset: int
+    recovery_point: int
+    topic_ownership: Ownership
+    partition_ownership: Ownership
+
+
+class DeletedPartition(NamedTuple):
+    """A partition directory that waits for its removal.
+
+    Attributes:
+        directory: Its present name.
+        topic_partition: What it was, and is again if it is restored.
+        due_ms: Clock; it is removed from then on.
+        note: What is known of it; None if nothing is.
+        log: The log that open files read; None if the directory was found at the start.
+    """
+
+    directory: str
+    topic_partition: TopicPartition
+    due_ms: int
+    note: DeletionNote | None = None
+    log: PartitionLog | None = None
+
+
+class DeletedPartitions:
+    """The partition directories of a store that wait for their removal. One call at a time.
+
+    Args:
+        disk: The data directory.
+    """
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._waiting: list[DeletedPartition] = []
+        self._restored: list[PartitionLog] = []
+
+    def delete(
+        self, log: PartitionLog, directory: str, attributes: Attributes, now_ms: int, delay_ms: int
+    ) -> None:
+        """Rename a partition directory; it is removed after a delay.
+
+        Args:
+            log: The partition; open files go on reading it.
+            directory: The new name.
+            attributes: What is remembered of the topic.
+            now_ms: Clock.
+            delay_ms: How long it waits.
+
+        Raises:
+            OSError: It is as it was.
+        """
+        topic, number = log.topic_partition
+        note = DeletionNote(
+            topic,
+            now_ms,
+            log.log_start_offset,
+            log.recovery_point,
+            attributes.get(topic, None),
+            attributes.get(topic, number),
+        )
+        if not log.is_unreadable:
+            _write_note(self._disk, log.directory, note)
+        log.delete(directory)
+        row = DeletedPartition(directory, log.topic_partition, now_ms + delay_ms, note, log)
+        self._waiting.append(row)
+
+    def find(self, now_ms: int, delay_ms: int) -> None:
+        """Find the directories that an earlier owner has left; each waits until it is due."""
+        for name, is_directory in self._disk.list(""):
+            parsed = names.parse_partition_directory(name) if is_directory else None
+            if parsed is None or parsed.state is not DirectoryState.DELETE:
+                continue
+            note = _read_note(self._disk, name)
+            topic = parsed.topic if note is None else note.topic
+            deleted_ms = now_ms if note is None else min(note.deleted_ms, now_ms)
+            topic_partition = TopicPartition(topic, parsed.partition)
+            row = DeletedPartition(name, topic_partition, deleted_ms + delay_ms, note)
+            self._waiting.append(row)
+
+    def remove_due(self, now_ms: int) -> None:
+        """Remove the directories that are due and that no open file reads."""
+        due = [row for row in self._waiting if row.due_ms <= now_ms and not _is_pinned(row.log)]
+        for row in due:
+            self._waiting.remove(row)
+            if row.log is not None:
+                row.log.close_files()
+            try:
+                self._disk.remove_tree(row.directory)
+            except OSError as error:
+                logger.warning(
+                    "%s, of a deleted topic, could not be removed: %s", row.directory, error
+                )
+        for log in [log for log in self._restored if not log.is_pinned]:
+            self._restored.remove(log)
+            log.close_files()
+
+    def latest(self, topic: str) -> list[DeletedPartition]:
+        """Return the directories of a deleted topic; of its last deletion if there were several.
+
+        Raises:
+            NoSuchTopicError: No deleted topic of this name is left.
+        """
+        topics: dict[object, dict[int, DeletedPartition]] = {}
+        for row in sorted(self._waiting, key=lambda row: row.due_ms):
+            if row.topic_partition.topic == topic:
+                rows = topics.setdefault(_topic_id(self._disk, row.directory), {})
+                rows[row.topic_partition.partition] = row
+        if not topics:
+            left = sorted({row.topic_partition.topic for row in self._waiting})
+            raise NoSuchTopicError(
+                f"no deleted topic {topic} is left to restore; "
+                + (f"these are left: {', '.join(left)}" if left else "nor is any other one")
+            )
+        found = max(topics.values(), key=lambda rows: max(row.due_ms for row in rows.values()))
+        return [found[number] for number in sorted(found)]
+
+    def restore(self, rows: Iterable[DeletedPartition]) -> None:
+        """Give directories their names back; durable when this returns.
+
+        Raises:
+            OSError: One could not be renamed; all are as they were.
+        """
+        done: list[DeletedPartition] = []
+        try:
+            for row in rows:
+                self._disk.rename(row.directory, row.topic_partition.directory)
+                done.append(row)
+            self._disk.sync_directory("")
+        except OSError:
+            for row in reversed(done):
+                with contextlib.suppress(OSError):
+                    self._disk.rename(row.topic_partition.directory, row.directory)
+            raise
+        for row in done:
+            self._waiting.remove(row)
+            if row.log is not None:
+                row.log.move(row.topic_partition.directory)
+                self._restored.append(row.log)
+
+
+def remembered(rows: Iterable[DeletedPartition]) -> dict[int | None, Ownership]:
+    """Return the owners and modes of a topic that is restored, as ``Attributes.put`` takes them."""
+    found: dict[int | None, Ownership] = {}
+    for row in rows:
+        topic, partition = _NOT_KNOWN
+        if row.note is not None:
+            topic, partition = row.note.topic_ownership, row.note.partition_ownership
+        else:
+            logger.warning(
+                "%s: its owner and mode are lost: only the owner of the mount may use it",
+                row.topic_partition,
+            )
+        found[None] = topic
+        found[row.topic_partition.partition] = partition
+    return found
+
+
+def forget_note(disk: Disk, directory: str) -> None:
+    """Remove the note of a partition that was restored."""
+    name = f"{directory}/{names.DELETED}"
+    if disk.exists(name):
+        disk.remove(name)
 
 
 def check_empty(logs: Iterable[PartitionLog]) -> None:
@@ -30,3 +239,44 @@ def check_empty(logs: Iterable[PartitionLog]) -> None:
         raise TopicNotEmptyError(
             f"{log.topic_partition} {found}; 'logfs topic delete' deletes a topic with its records"
         )
+
+
+def _is_pinned(log: PartitionLog | None) -> bool:
+    return log is not None and log.is_pinned
+
+
+def _topic_id(disk: Disk, directory: str) -> object:
+    try:
+        return read_partition_metadata(disk, directory)
+    except (LogfsError, OSError):
+        return None
+
+
+def _write_note(disk: Disk, directory: str, note: DeletionNote) -> None:
+    fields: dict[str, object] = {"version": VERSION, **note._asdict()}
+    for key in ("topic_ownership", "partition_ownership"):
+        fields[key] = set_fields(getattr(note, key))
+    try:
+        disk.replace(f"{directory}/{names.DELETED}", (json.dumps(fields) + "\n").encode())
+    except OSError as error:
+        logger.warning("%s: deleted without a note for its restoration: %s", directory, error)
+
+
+def _read_note(disk: Disk, directory: str) -> DeletionNote | None:
+    try:
+        return _parse_note(json.loads(disk.read(f"{directory}/{names.DELETED}")))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+        logger.warning("%s/%s does not parse: %r", directory, names.DELETED, error)
+        return None
+
+
+def _parse_note(data: Mapping[str, Any]) -> DeletionNote:
+    if data["version"] != VERSION:
+        raise ValueError(f"version {data['version']}, this logfs reads {VERSION}")
+    numbers = [data[key] for key in ("deleted_ms", "start_offset", "recovery_point")]
+    if not isinstance(data["topic"], str) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise TypeError("expected a name and numbers")
+    owners = [ownership_of(data[f"{what}_ownership"]) for what in ("topic", "partition")]
+    return DeletionNote(data["topic"], *numbers, *owners)

@@ -70,7 +70,7 @@ class Root:
         """Return the partitions that are there."""
         mtime_ms = self.disk.stat("").mtime_ms
         if mtime_ms != self._mtime_ms:
-            self._partitions = list_partitions(self.disk, read_only=True)
+            self._partitions = list_partitions(self.disk)
             self._mtime_ms = None if mtime_ms > now_ms() - RACY_MS else mtime_ms
         return self._partitions
 

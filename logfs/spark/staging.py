@@ -62,7 +62,7 @@ class Stager:
         self._topic = topic
         self._query = query, batch
         self._counts: dict[str, int] = {}
-        for name, _ in list_partitions(self._disk, read_only=True):
+        for name, _ in list_partitions(self._disk):
             self._counts[name] = self._counts.get(name, 0) + 1
         self._open: dict[TopicPartition, _Partition] = {}
 

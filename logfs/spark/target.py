@@ -83,7 +83,7 @@ def parse_target(
         raise InvalidConfigError(
             "nothing says the topic: expected the option topic, one in the path, or a column topic"
         )
-    present = {one.topic for one in list_partitions(PosixDisk(root), read_only=True)}
+    present = {one.topic for one in list_partitions(PosixDisk(root))}
     if topic is not None and topic not in present:
         raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
     return Target(root, topic, HEADERS.name in columns)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from logfs.config import StoreConfig
-from logfs.errors import DeletedError
+from logfs.errors import DeletedError, NoSuchTopicError, TopicExistsError
 from logfs.log.names import SEGMENT_TABLE
 from logfs.log.reading.reader import TextReader
 from logfs.log.segments.deletion import DeletedSegments, remove_files
@@ -40,13 +40,115 @@ def test_a_deleted_topic_is_renamed_at_once_and_removed_later() -> None:
 
 
 @pytest.mark.parametrize("stop", ["restart", "kill", "crash"])
-def test_what_is_left_of_a_deleted_topic_goes_at_the_next_start(stop: str) -> None:
+def test_a_restart_does_not_shorten_the_delay(stop: str) -> None:
     bench = Bench()
     bench.store.create_topic("gone", 2, {}, bench.now_ms)
     bench.store.delete_topic("gone", bench.now_ms)
     getattr(bench, stop)()
-    assert directories(bench.disk) == [DIRECTORY]
     assert bench.store.topics() == ["t"]
+    bench.store.remove_due_files(bench.now_ms + DELAY_MS - 1)
+    assert len(directories(bench.disk)) == 3
+    bench.store.remove_due_files(bench.now_ms + DELAY_MS)
+    assert directories(bench.disk) == [DIRECTORY]
+
+
+def test_what_is_due_at_a_start_goes_before_anything_is_loaded() -> None:
+    bench = Bench()
+    bench.store.create_topic("gone", 2, {}, bench.now_ms)
+    bench.store.delete_topic("gone", bench.now_ms)
+    bench.now_ms += DELAY_MS
+    bench.restart()
+    assert directories(bench.disk) == [DIRECTORY]
+
+
+@pytest.mark.parametrize("stop", [None, "restart", "kill", "crash"])
+def test_a_deleted_topic_can_be_restored(stop: str | None) -> None:
+    bench = Bench()
+    bench.write(b"a", b"b", b"c")
+    bench.log.advance_log_start_offset(1, bench.now_ms)
+    bench.log.flush()
+    bench.store.attributes.set("t", None, mode=0o700)
+    bench.store.attributes.set("t", 0, uid=33)
+    ends, topic_id = bench.log.snapshot.end, bench.store.topic_id("t")
+    bench.store.delete_topic("t", bench.now_ms)
+    if stop is not None:
+        getattr(bench, stop)()
+    bench.store.undelete_topic("t", bench.now_ms)
+    assert lines_of(bench.log) == [b"b", b"c"]
+    assert bench.log.log_start_offset == 1
+    assert bench.log.snapshot.end == ends
+    assert bench.store.topic_id("t") == topic_id
+    assert bench.store.attributes.get("t", None).mode == 0o700
+    assert bench.store.attributes.get("t", 0).uid == 33
+    assert directories(bench.disk) == [DIRECTORY]
+    bench.write(b"d")
+    bench.store.remove_due_files(bench.now_ms + DELAY_MS)
+    assert lines_of(bench.kill()) == [b"b", b"c", b"d"]
+
+
+def test_a_restored_topic_is_read_on_by_open_files_and_refuses_their_appends() -> None:
+    bench = Bench()
+    bench.write(b"a")
+    old = bench.log
+    bench.store.delete_topic("t", bench.now_ms)
+    bench.store.undelete_topic("t", bench.now_ms)
+    bench.store.remove_due_files(bench.now_ms + DELAY_MS)
+    assert text_of(old) == b"a\n"
+    with pytest.raises(DeletedError):
+        old.roll(bench.now_ms)
+
+
+def test_the_latest_of_several_deletions_is_restored() -> None:
+    bench = Bench()
+    for value in (b"first", b"second"):
+        bench.write(value)
+        bench.store.delete_topic("t", bench.now_ms)
+        bench.now_ms += 1
+        bench.store.create_topic("t", 1, {}, bench.now_ms)
+    bench.store.delete_topic("t", bench.now_ms)
+    bench.store.undelete_topic("t", bench.now_ms)
+    assert lines_of(bench.log) == []
+    bench.store.delete_topic("t", bench.now_ms + 1)
+    bench.store.remove_due_files(bench.now_ms + DELAY_MS)
+    bench.store.undelete_topic("t", bench.now_ms)
+    assert lines_of(bench.log) == []
+
+
+def test_what_cannot_be_restored_says_so() -> None:
+    bench = Bench()
+    with pytest.raises(TopicExistsError, match=r"topic t exists; .* delete this one"):
+        bench.store.undelete_topic("t", bench.now_ms)
+    bench.store.delete_topic("t", bench.now_ms)
+    with pytest.raises(NoSuchTopicError, match=r"no deleted topic x is left to restore; .*: t"):
+        bench.store.undelete_topic("x", bench.now_ms)
+    bench.store.remove_due_files(bench.now_ms + DELAY_MS)
+    with pytest.raises(NoSuchTopicError, match="no deleted topic t is left to restore"):
+        bench.store.undelete_topic("t", bench.now_ms)
+
+
+@pytest.mark.allow_log("deleted without a note", "its owner and mode are lost")
+def test_without_its_note_a_topic_comes_back_to_its_owner_only() -> None:
+    bench = Bench()
+    bench.write(b"a")
+    bench.disk.fail_next("open", "logfs.deleted")
+    bench.store.delete_topic("t", bench.now_ms)
+    bench.store.undelete_topic("t", bench.now_ms)
+    assert lines_of(bench.log) == [b"a"]
+    assert bench.store.attributes.get("t", None).mode == 0o700
+
+
+def test_a_topic_that_cannot_be_restored_whole_stays_deleted() -> None:
+    bench = Bench()
+    bench.write(b"a")
+    bench.store.grow_topic("t", 2, bench.now_ms)
+    bench.store.delete_topic("t", bench.now_ms)
+    bench.disk.fail_next("rename", "t-1")
+    with pytest.raises(OSError, match=str(errno.EIO)):
+        bench.store.undelete_topic("t", bench.now_ms)
+    assert bench.store.topics() == []
+    bench.store.undelete_topic("t", bench.now_ms)
+    assert bench.store.partitions("t") == [0, 1]
+    assert lines_of(bench.log) == [b"a"]
 
 
 def test_a_topic_of_the_same_name_can_be_made_at_once() -> None:

@@ -47,7 +47,7 @@ class _WithSettings(click.Command):
 
 @click.group()
 def topic() -> None:
-    """Create, list, describe, alter and delete topics.
+    """Create, list, describe, alter, delete and restore topics.
 
     PATH is DATA/TOPIC, or MOUNTPOINT/TOPIC: which of them does not matter. If a daemon serves the
     data directory, what changes it is done by the daemon, and is visible in the mount at once.
@@ -182,12 +182,31 @@ def delete(path: str) -> None:
     """Delete the topic PATH and all its records.
 
     As in Kafka its directories are renamed at once, and removed after file.delete.delay.ms (a
-    minute) or at the next start; until then whoever has its files open goes on reading.
+    minute; log.segment.delete.delay.ms of the daemon). Until then programs that have its files open
+    go on reading, and 'logfs topic undelete' restores it.
     """
     with failures.about(path):
         place = locate(path)
         name = _topic_of(place)
         _change(place, lambda topics: topics.delete(name))
+
+
+@topic.command()
+@click.argument("path")
+def undelete(path: str) -> None:
+    """Restore the topic PATH, which was deleted less than a minute ago.
+
+    It has its records, positions, settings, owner and mode again. If it was deleted several times,
+    the latest one is restored. Programs that had it open for appending must open it again.
+
+    \b
+    Examples:
+        logfs topic undelete /var/lib/logfs/orders
+    """  # noqa: D301
+    with failures.about(path):
+        place = locate(path)
+        name = _topic_of(place)
+        _change(place, lambda topics: topics.undelete(name))
 
 
 def _topic_of(place: Place) -> str:

@@ -59,3 +59,12 @@ class Topics(Protocol):
             NoSuchTopicError: There is none.
         """
         ...
+
+    def undelete(self, topic: str) -> None:
+        """Restore a topic that was deleted and whose files are not removed yet.
+
+        Raises:
+            TopicExistsError: There is a topic of that name.
+            NoSuchTopicError: No deleted topic of that name is left.
+        """
+        ...

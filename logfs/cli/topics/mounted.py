@@ -108,6 +108,16 @@ class MountedTopics:
         with _errors(topic):
             self._path(topic).rmdir()
 
+    def undelete(self, topic: str) -> None:
+        """See ``Topics``. A mount has no file operation for it.
+
+        Raises:
+            PermissionError: Always.
+        """
+        raise PermissionError(
+            errno.EPERM, "only the daemon's user and root can restore a topic", str(topic)
+        )
+
     def _path(self, topic: str) -> Path:
         return self._root / parse_topic_name(topic)
 

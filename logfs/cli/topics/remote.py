@@ -41,3 +41,7 @@ class RemoteTopics:
     def delete(self, topic: str) -> None:
         """See ``Topics``."""
         self._daemon.ask("delete", {"topic": topic})
+
+    def undelete(self, topic: str) -> None:
+        """See ``Topics``."""
+        self._daemon.ask("undelete", {"topic": topic})

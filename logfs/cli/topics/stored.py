@@ -60,3 +60,8 @@ class StoredTopics:
         """See ``Topics``."""
         with opened_store(self._data, failures.progress()) as store:
             store.delete_topic(topic, self._clock.now_ms())
+
+    def undelete(self, topic: str) -> None:
+        """See ``Topics``."""
+        with opened_store(self._data, failures.progress()) as store:
+            store.undelete_topic(topic, self._clock.now_ms())

@@ -53,7 +53,7 @@ def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[Top
     """
     check_whole(job.source)
     prepare_target(job, Manifest(UNFINISHED, KIND, source, job.now_ms))
-    found = choose(list_partitions(job.source, read_only=True), topics)
+    found = choose(list_partitions(job.source), topics)
     keep_only(job, found)
     for topic_partition in found:
         copy_resting(job, topic_partition, EVERYTHING)
@@ -84,8 +84,8 @@ def restore_topics(job: Job, topics: Collection[str]) -> list[TopicPartition]:
             "it was not stopped cleanly since it was written, so single topics cannot be taken "
             "from it: restore all of it into an empty directory"
         )
-    found = choose(list_partitions(job.source, read_only=True), topics)
-    present = [tp for tp in list_partitions(job.target, read_only=True) if tp.topic in topics]
+    found = choose(list_partitions(job.source), topics)
+    present = [tp for tp in list_partitions(job.target) if tp.topic in topics]
     for topic_partition in present:
         if topic_partition not in found or not _is_restored(job, topic_partition):
             raise TopicExistsError(

@@ -84,7 +84,7 @@ def back_up(
         LogfsError, OSError: What was met.
     """
     prepare_target(job, Manifest(UNFINISHED, KIND, source, job.now_ms))
-    found = choose(list_partitions(job.source, read_only=True), topics)
+    found = choose(list_partitions(job.source), topics)
     root, done, problems = _read_root(job), list[BackedUp](), list[str]()
     keep_only(job, found)
     for topic_partition in found:
@@ -153,7 +153,7 @@ def choose(found: Collection[TopicPartition], topics: Collection[str]) -> list[T
 
 def keep_only(job: Job, found: Collection[TopicPartition]) -> None:
     """Remove partitions from the target that an interrupted attempt has left there."""
-    for topic_partition in list_partitions(job.target, read_only=True):
+    for topic_partition in list_partitions(job.target):
         if topic_partition not in found:
             job.loose(topic_partition)
 
@@ -216,7 +216,7 @@ def _load_copy(job: Job, topic_partition: TopicPartition, root: _Source) -> Part
 
 
 def _read_root(job: Job) -> _Source:
-    found = list_partitions(job.source, read_only=True)
+    found = list_partitions(job.source)
     return _Source(
         *last_stop(job.source, job.host.boot_id, found),
         read_checkpoint(job.source, names.RECOVERY_POINT_CHECKPOINT),

@@ -202,7 +202,7 @@ class FollowedStore(LogStore):
         is_live = self.disk.is_locked(names.LOCK_FILE)
         if is_live:
             return replace(self._loading(now_ms, is_clean=True), is_live=True)
-        found = list_partitions(self.disk, read_only=True)
+        found = list_partitions(self.disk)
         is_clean, left = last_stop(self.disk, self._host.boot_id, found)
         return replace(self._loading(now_ms, is_clean=is_clean), left=left)
 

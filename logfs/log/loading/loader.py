@@ -40,8 +40,8 @@ logger = logging.getLogger(__name__)
 _NO_GENERATION = bytes(16)
 
 
-def list_partitions(disk: Disk, *, read_only: bool) -> list[TopicPartition]:
-    """Return the partitions of a data directory; directories of deleted topics are removed.
+def list_partitions(disk: Disk) -> list[TopicPartition]:
+    """Return the partitions of a data directory; those of deleted topics are left out.
 
     A partition whose directory is a symbolic link is one of them: it cannot be loaded, and is not
     passed over silently.
@@ -54,11 +54,6 @@ def list_partitions(disk: Disk, *, read_only: bool) -> list[TopicPartition]:
             continue
         if parsed.state is names.DirectoryState.NONE:
             found.append(TopicPartition(parsed.topic, parsed.partition))
-        elif parsed.state is names.DirectoryState.DELETE and not read_only:
-            try:
-                disk.remove_tree(name)
-            except OSError as error:
-                logger.warning("%s, of a deleted topic, could not be removed: %s", name, error)
     return found
 
 

@@ -80,7 +80,7 @@ def measure(disk: Disk, store: StoreConfig) -> list[Measured]:
     """Measure the partitions of a data directory; one that cannot be read is left out."""
     defaults = TopicConfig.from_properties(store.topic_defaults())
     found = []
-    for topic_partition in sorted(list_partitions(disk, read_only=True)):
+    for topic_partition in sorted(list_partitions(disk)):
         try:
             found.append(_measure(disk, defaults, topic_partition))
         except FileNotFoundError:

@@ -101,7 +101,7 @@ def verify(
         OSError: The disk failed.
     """
     root = look_at_root(disk, defaults, boot_id)
-    wanted = list_partitions(disk, read_only=True) if only is None else only
+    wanted = list_partitions(disk) if only is None else only
     followed = [_Followed(PartitionCheck(disk, tp)) for tp in sorted(wanted)]
     open_ones, root_findings = list(followed), root.findings
     for number in range(1, MOST_LOOKS + 1):

@@ -86,7 +86,7 @@ class RootLook:
 def look_at_root(disk: Disk, defaults: TopicConfig, boot_id: str) -> RootLook:
     """Read the files in the root of a data directory, on a machine with this boot id."""
     look = RootLook(defaults, is_live=disk.is_locked(names.LOCK_FILE))
-    look.is_clean = last_stop(disk, boot_id, list_partitions(disk, read_only=True)).is_clean
+    look.is_clean = last_stop(disk, boot_id, list_partitions(disk)).is_clean
     for file in _REMEDIES:
         _read(disk, look, file)
     try:
