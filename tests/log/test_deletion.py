@@ -1,5 +1,6 @@
 """Deleting topics and segments: renamed at once, removed later, readable while somebody reads."""
 
+import contextlib
 import errno
 import re
 
@@ -61,6 +62,12 @@ def test_what_is_due_at_a_start_goes_before_anything_is_loaded() -> None:
     assert directories(bench.disk) == [DIRECTORY]
 
 
+def _stop(bench: Bench, stop: str | None) -> None:
+    with contextlib.suppress(NoSuchTopicError):  # the log of "t", which they return
+        if stop is not None:
+            getattr(bench, stop)()
+
+
 @pytest.mark.parametrize("stop", [None, "restart", "kill", "crash"])
 def test_a_deleted_topic_can_be_restored(stop: str | None) -> None:
     bench = Bench()
@@ -71,12 +78,12 @@ def test_a_deleted_topic_can_be_restored(stop: str | None) -> None:
     bench.store.attributes.set("t", 0, uid=33)
     ends, topic_id = bench.log.snapshot.end, bench.store.topic_id("t")
     bench.store.delete_topic("t", bench.now_ms)
-    if stop is not None:
-        getattr(bench, stop)()
+    _stop(bench, stop)
     bench.store.undelete_topic("t", bench.now_ms)
     assert lines_of(bench.log) == [b"b", b"c"]
     assert bench.log.log_start_offset == 1
-    assert bench.log.snapshot.end == ends
+    if stop != "crash":  # after that positions begin above all that may have been shown
+        assert bench.log.snapshot.end == ends
     assert bench.store.topic_id("t") == topic_id
     assert bench.store.attributes.get("t", None).mode == 0o700
     assert bench.store.attributes.get("t", 0).uid == 33
@@ -130,8 +137,9 @@ def test_what_cannot_be_restored_says_so() -> None:
 def test_without_its_note_a_topic_comes_back_to_its_owner_only() -> None:
     bench = Bench()
     bench.write(b"a")
-    bench.disk.fail_next("open", "logfs.deleted")
+    bench.disk.fail_next("open", "*/logfs.deleted*")
     bench.store.delete_topic("t", bench.now_ms)
+    _stop(bench, "restart")
     bench.store.undelete_topic("t", bench.now_ms)
     assert lines_of(bench.log) == [b"a"]
     assert bench.store.attributes.get("t", None).mode == 0o700
@@ -142,7 +150,7 @@ def test_a_topic_that_cannot_be_restored_whole_stays_deleted() -> None:
     bench.write(b"a")
     bench.store.grow_topic("t", 2, bench.now_ms)
     bench.store.delete_topic("t", bench.now_ms)
-    bench.disk.fail_next("rename", "t-1")
+    bench.disk.fail_next("rename", "t-1.*-delete")
     with pytest.raises(OSError, match=str(errno.EIO)):
         bench.store.undelete_topic("t", bench.now_ms)
     assert bench.store.topics() == []
