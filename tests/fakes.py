@@ -27,7 +27,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from random import Random
-from weakref import WeakValueDictionary
 
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
@@ -77,7 +76,6 @@ class FakeDisk:
         self._death = fakestate.Death()
         self.locked: set[str] = set()
         self.opens: Counter[FileNode] = Counter()
-        self.mappings: WeakValueDictionary[int, fakestate.Mapping] = WeakValueDictionary()
 
     def fail_next(self, operation: str, pattern: str = "*", error: int = errno.EIO) -> None:
         """Let the next such operation on a matching name raise OSError, once, with no effect."""
@@ -164,10 +162,6 @@ class FakeDisk:
             return size
         room = max(0, self.space_bytes - self.used_bytes)
         return node.allocated.fitting(position, position + size, room) - position
-
-    def is_mapped_behind(self, node: FileNode, size: int) -> bool:
-        """Tell whether a mapping of the file reaches behind a size."""
-        return any(m.node is node and len(m) > size for m in self.mappings.values())
 
     @property
     def used_bytes(self) -> int:
@@ -407,8 +401,6 @@ class FakeFile(BeginsSyncs):
 
     def truncate(self, size: int) -> None:
         with self._using("truncate", size, is_change=True):
-            if self._disk.is_mapped_behind(self._node, size):
-                raise fakestate.MappedFileShrankError(f"{self._name} cut to {size} while mapped")
             self._node.resize(size)
             self._node.mtime_ms = self._disk.now_ms
 
@@ -420,14 +412,6 @@ class FakeFile(BeginsSyncs):
                 self._node.lose_changes()
                 raise os_error(fault.error, self._name)
             self._node.sync()
-
-    def map(self) -> memoryview:
-        with self._using("map"):
-            content = self._node.content
-            mapping = fakestate.Mapping(content.read(0, content.size))
-            mapping.node = self._node
-            self._disk.mappings[id(mapping)] = mapping
-            return memoryview(mapping).toreadonly()
 
     def close(self) -> None:
         with self._disk.guard:

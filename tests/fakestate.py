@@ -13,10 +13,6 @@ from dataclasses import dataclass, field
 from random import Random
 
 
-class MappedFileShrankError(BaseException):
-    """On a real disk the process would have died of SIGBUS."""
-
-
 class Stopped(BaseException):
     """The process has died: nothing it does from now on reaches the disk."""
 
@@ -291,12 +287,6 @@ def _sectors(content: Content, change: Write | Resize, sector: int) -> range:
 
 def _padded(content: Content, position: int, size: int) -> bytes:
     return bytes(content.data[position : position + size]).ljust(size, b"\0")
-
-
-class Mapping(bytearray):
-    """Memory of a mapping; lives as long as any view of it."""
-
-    node: FileNode
 
 
 @dataclass(eq=False)

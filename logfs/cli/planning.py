@@ -125,7 +125,6 @@ class Needs:
         rows: list[Row] = [
             ("page cache", tail, f"the last {format_duration(tail_s)}, for readers at the end"),
             ("descriptors", str(plan.descriptors), "at most; see LimitNOFILE"),
-            ("memory maps", str(plan.maps), "at most; see vm.max_map_count"),
             ("recovery", format_duration(self.recovery_s),
              f"after a crash: {format_bytes(plan.recovery)} at {rate}/s a core (measured)"),
         ]  # fmt: skip

@@ -1,9 +1,7 @@
 """One open file of the operating system: ``vfs.File`` done with system calls on a descriptor."""
 
 import errno
-import mmap
 import os
-import sys
 
 from logfs.disk import vfs
 from logfs.disk._syncs import Sync, Syncs
@@ -145,16 +143,6 @@ class PosixFile:
         except OSError:  # no more threads: that is nothing about the disk
             return None
 
-    def map(self) -> memoryview:
-        """See ``vfs.File``."""
-        size = self.size()
-        if size == 0:
-            return memoryview(b"")  # mmap refuses length 0
-        try:
-            return memoryview(_map(self._descriptor, size))
-        except OSError as error:
-            raise self._named(error) from None
-
     def close(self) -> None:
         """See ``vfs.File``."""
         descriptor, self._descriptor = self._descriptor, -1
@@ -164,10 +152,3 @@ class PosixFile:
     def _named(self, error: OSError) -> OSError:
         """Put the path into an error of a call that knows only the descriptor."""
         return OSError(error.errno, error.strerror, self._path)
-
-
-def _map(descriptor: int, size: int) -> mmap.mmap:
-    """Map without a descriptor of its own where Python offers it (there it would keep one)."""
-    if sys.version_info >= (3, 13):
-        return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ, trackfd=False)
-    return mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)

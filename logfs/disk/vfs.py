@@ -193,15 +193,6 @@ class File(Protocol):
         """
         ...
 
-    def map(self) -> memoryview:
-        """Map the whole file, read-only; an empty file gives an empty view.
-
-        Only for a file that can no longer shrink: touching a mapped page behind the end is fatal
-        (SIGBUS). The mapping outlives ``close`` and a removal of the name, and ends with the last
-        view of it.
-        """
-        ...
-
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing. Syncs nothing."""
         ...
@@ -292,13 +283,13 @@ class Disk(Protocol):
     def rename(self, old: str, new: str) -> None:
         """Rename a file or directory, at once for every observer; an existing file is replaced.
 
-        Open files and mappings go on under the new name. Durable after ``sync_directory`` of the
+        Open files go on under the new name. Durable after ``sync_directory`` of the
         folder, or of both folders.
         """
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file; open files and mappings stay usable. FileNotFoundError if none."""
+        """Remove a file; open files stay usable. FileNotFoundError if none."""
         ...
 
     def remove_tree(self, name: str) -> None:

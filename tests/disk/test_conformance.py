@@ -147,27 +147,10 @@ def test_closed_file_is_of_no_use_and_close_again_is_fine(disk: Disk) -> None:
     file = new_file(disk, data=b"ab")
     file.close()
     file.close()
-    for call in (file.size, file.sync, file.map, lambda: file.pread(1, 0)):
+    for call in (file.size, file.sync, lambda: file.pread(1, 0)):
         with pytest.raises(OSError, match="/a'") as caught:
             call()
         assert caught.value.errno == errno.EBADF
-
-
-def test_map_shows_the_file_read_only_and_outlives_everything(disk: Disk) -> None:
-    file = new_file(disk, data=b"0123456789")
-    view = file.map()
-    file.close()
-    disk.remove("a")
-    assert bytes(view) == b"0123456789"
-    assert view.readonly
-    assert view.format == "B"
-    assert bytes(view[2:4]) == b"23"
-
-
-def test_map_of_an_empty_file_is_empty(disk: Disk) -> None:
-    view = new_file(disk).map()
-    assert len(view) == 0
-    assert view.readonly
 
 
 def test_sync_of_file_and_directory_is_quiet(disk: Disk) -> None:
@@ -379,6 +362,6 @@ def test_both_hold_the_same_bytes_after_any_changes(
                 file.truncate(at)
             else:
                 file.sync()
-        assert bytes(file.map()) == disk.read("a")
+        assert file.pread(file.size(), 0) == disk.read("a")
     assert fake.read("a") == real.read("a")
     assert fake.after_kill().read("a") == real.read("a")

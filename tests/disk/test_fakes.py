@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from logfs.disk.vfs import File
 from logfs.errors import LockedError
 from tests.fakes import FakeDisk
-from tests.fakestate import MappedFileShrankError, Ranges
+from tests.fakestate import Ranges
 
 SEEDS = range(300)
 
@@ -296,17 +296,6 @@ def test_files_and_locks_of_a_dead_process_are_gone() -> None:
     again.close()
     disk.crash(1)
     assert disk.read("a") == b"abc"
-
-
-def test_a_mapped_file_must_not_shrink() -> None:
-    disk = FakeDisk()
-    file = file_of(disk, durable=b"abcd")
-    view = file.map()[1:3]
-    file.truncate(4)
-    with pytest.raises(MappedFileShrankError):
-        file.truncate(3)
-    del view
-    file.truncate(3)
 
 
 @given(

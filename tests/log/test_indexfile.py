@@ -58,7 +58,6 @@ def test_active_file_has_kafkas_size_and_its_entries(disk: FakeDisk) -> None:
     index.append(entry(2) + entry(3))
     index.append(b"")
     assert bytes(index.entries()) == entries(3)
-    assert index.entries().readonly
     assert index.count == 3
     assert disk.read(NAME) == entries(3) + bytes(96 - 24)  # 100, rounded down
     assert disk.used_bytes == 24
@@ -206,20 +205,21 @@ def test_truncating_to_nothing_mends_a_header_that_nobody_read(disk: FakeDisk) -
     assert disk.read(NAME) == TEXT_INDEX.header
 
 
-def test_seal_trims_and_maps(disk: FakeDisk) -> None:
+def test_seal_trims_and_opens_the_file_for_look_ups(disk: FakeDisk) -> None:
     index = active(disk, capacity_bytes=100_000)
     index.append(entries(1000))
     index.seal()
     index.sync()
     assert index.is_sealed
     assert disk.read(NAME) == entries(1000)
+    opened = disk.counts["open"]
     assert bytes(index.entries()) == entries(1000)
-    assert disk.counts["map"] == 1
+    assert disk.counts["open"] == opened + 1
     index.entries()
-    assert disk.counts["map"] == 1
+    assert disk.counts["open"] == opened + 1
     index.release()
     assert bytes(index.entries()) == entries(1000)
-    assert disk.counts["map"] == 2
+    assert disk.counts["open"] == opened + 2
     with pytest.raises(ValueError, match="sealed"):
         index.append(entry(1))
     with pytest.raises(ValueError, match="sealed"):
@@ -272,7 +272,7 @@ def test_missing_or_short_file_of_known_count(disk: FakeDisk) -> None:
         active(disk, count=3).entries()
     disk.replace(NAME, entries(2))
     with pytest.raises(
-        CorruptIndexError, match="16 bytes of entries behind the header, expected 24"
+        CorruptIndexError, match="16 bytes of entries after the header, expected 24"
     ):
         active(disk, count=3).entries()
     with pytest.raises(CorruptIndexError, match="4800"):
@@ -343,3 +343,14 @@ def test_on_a_real_disk(tmp_path: Path) -> None:
     disk.remove("a.index")
     index.close()
     assert bytes(view) == before == entries(2001)
+
+
+def test_a_sealed_file_that_another_process_cuts_is_damaged(disk: FakeDisk) -> None:
+    disk.replace(NAME, entries(1000))
+    index = sealed(disk)
+    before = index.entries()
+    disk.open(NAME, write=True).truncate(4000)
+    with pytest.raises(CorruptIndexError, match="4000 bytes of entries after the header"):
+        index.entries()
+    with pytest.raises(CorruptIndexError, match=NAME):
+        bytes(before)

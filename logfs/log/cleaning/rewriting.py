@@ -121,7 +121,7 @@ class CleanedSegment:
             if a.last_offset >= segment.base_offset and a.first_offset < next_base
         )
         text, tsv, jsonl = segment.bases.minus(self._first.bases)
-        entries = segment.files().text_entries() if segment.has_gaps else None
+        entries = bytes(segment.files().text_entries()) if segment.has_gaps else None
         drops_tombstones = self._modified_ms(segment) <= round_.legacy_horizon_ms
         lasts = round_.keys.lasts(segment.base_offset, next_base)
         self._filter.begin_segment(

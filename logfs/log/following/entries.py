@@ -71,5 +71,5 @@ def _used_entries(file: File, entry_bytes: int) -> int:
 def _hold(entries: Entries, size: int) -> tuple[memoryview, int]:
     """Return writable memory with some entries and as much room again, and their size."""
     room = memoryview(bytearray(max(_FIRST_BYTES, 2 * max(size, len(entries)))))
-    room[: len(entries)] = entries
+    room[: len(entries)] = bytes(entries)
     return room, len(entries)

@@ -28,7 +28,7 @@ _OPEN_SEGMENTS = 64
 class TextSource(Protocol):
     """Where the text index of a sealed segment is kept."""
 
-    def text_entries(self, segment: Segment) -> memoryview:
+    def text_entries(self, segment: Segment) -> Entries:
         """Return the entries; empty if there are none.
 
         Raises:
@@ -43,7 +43,7 @@ class OwnTexts:
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
-    def text_entries(self, segment: Segment) -> memoryview:
+    def text_entries(self, segment: Segment) -> Entries:
         """Return the text index of a sealed segment: read, not mapped."""
         name = segment.file_name(FileKind.TEXT_INDEX)
         return IndexFile(self._disk, name, TEXT_INDEX, mode=IndexMode.FOREIGN).entries()
@@ -77,7 +77,7 @@ class FollowedFiles(SegmentFiles):
         """Entries of the time index."""
         return self._time
 
-    def text_entries(self) -> memoryview:
+    def text_entries(self) -> Entries:
         """Entries of the text index."""
         return self._text
 
@@ -90,7 +90,7 @@ class FollowedFiles(SegmentFiles):
         return self._sparse(FileKind.TIME_INDEX, TIME_INDEX.entry_bytes)
 
     @cached_property
-    def _text(self) -> memoryview:
+    def _text(self) -> Entries:
         try:
             return self._texts.text_entries(self._segment)
         except (CorruptIndexError, FileNotFoundError) as error:

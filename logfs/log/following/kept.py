@@ -23,6 +23,7 @@ from logfs.log import names
 from logfs.log.following.files import OwnTexts
 from logfs.log.following.note import TailNote, decode_note, encode_note
 from logfs.log.host import Host
+from logfs.log.indexes.index import Entries
 from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.losses import LossFile
@@ -59,16 +60,16 @@ class KeptInMemory:
         self.tail: TailNote | None = None
         self.shown = Positions()
         self.may_have_lost = False
-        self._texts: dict[int, bytes | memoryview] = {}
+        self._texts: dict[int, Entries] = {}
 
     @property
     def entries(self) -> dict[int, TableEntry]:
         """What is known of segments from before, by base offset."""
         return {}
 
-    def text_entries(self, segment: Segment) -> memoryview:
+    def text_entries(self, segment: Segment) -> Entries:
         """Return the text index of a sealed segment."""
-        return memoryview(self._texts.get(segment.inode, b""))
+        return self._texts.get(segment.inode, b"")
 
     def entry_of_rewritten(self, segment: Segment, size: int) -> TableEntry | None:
         """Return what is known of a segment that others became; None if it has to be compared."""
@@ -83,7 +84,7 @@ class KeptInMemory:
     def grow(self, entries: bytes, note: TailNote) -> None:
         """The followed segment has grown by text index entries; the note says how far."""
 
-    def seal(self, segment: Segment, entries: memoryview) -> None:
+    def seal(self, segment: Segment, entries: Entries) -> None:
         """A segment has its end."""
         self._texts[segment.inode] = entries
 
@@ -138,7 +139,7 @@ class KeptInDirectory(KeptInMemory):
             return None
         return entry if (entry.size_bytes, entry.bases) == (size, segment.bases) else None
 
-    def text_entries(self, segment: Segment) -> memoryview:
+    def text_entries(self, segment: Segment) -> Entries:
         """Return the text index of a sealed segment."""
         if segment.inode in self._texts:
             return super().text_entries(segment)
@@ -206,7 +207,7 @@ class KeptInCache(KeptInMemory):
         """What is known of segments from before, by base offset."""
         return self.table.entries
 
-    def text_entries(self, segment: Segment) -> memoryview:
+    def text_entries(self, segment: Segment) -> Entries:
         """Return the text index of a sealed segment."""
         if self._has_failed and segment.inode in self._texts:
             return super().text_entries(segment)
@@ -238,7 +239,7 @@ class KeptInCache(KeptInMemory):
         """The followed segment has grown by text index entries; the note says how far."""
         self._try(lambda: self._grow(entries, note))
 
-    def seal(self, segment: Segment, entries: memoryview) -> None:
+    def seal(self, segment: Segment, entries: Entries) -> None:
         """A segment has its end."""
         self._try(lambda: self._seal(segment))
         if self._has_failed:

@@ -17,11 +17,12 @@ from logfs.log.following.kept import KeptInMemory
 from logfs.log.following.note import TailNote
 from logfs.log.following.survivors import index_survivors
 from logfs.log.following.tail import Place, Tail, entries_before, find_place, gap_pair
+from logfs.log.indexes.index import Entries
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.segment import Segment
 from logfs.types import Positions
 
-Views = tuple[memoryview, memoryview, memoryview]
+Views = tuple[Entries, Entries, Entries]
 """The entries of offset, time and text index."""
 
 

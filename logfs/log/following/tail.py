@@ -17,6 +17,7 @@ from logfs.log.following.note import MARK_BYTES, TailNote, leader_epoch
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import (
     TIME_INDEX,
+    Entries,
     count_offset_entries_below,
     count_time_entries_below,
     decode_time_entry,
@@ -259,7 +260,7 @@ class Tail:
             self._mark(len(self._buffer), start)
 
 
-def find_place(log: File, segment: Segment, text: memoryview, limit: int, epoch: int) -> Place:
+def find_place(log: File, segment: Segment, text: Entries, limit: int, epoch: int) -> Place:
     """Find how far a log that was cut is what it was, by its text index and its leader epochs.
 
     Args:
@@ -300,7 +301,7 @@ def walk_on(log: File, position: int, limit: int, epoch: int) -> int:
     return position
 
 
-def place_at(log: File, entries: memoryview, segment: Segment, position: int) -> Place:
+def place_at(log: File, entries: Entries, segment: Segment, position: int) -> Place:
     """Describe a border between batches of a ``.log`` that is whole up to there."""
     count = textindex.count_text_entries_before(entries, position)
     last = textindex.decode_text_entry(entries, count - 1) if count else textindex.ZERO
@@ -316,7 +317,7 @@ def place_at(log: File, entries: memoryview, segment: Segment, position: int) ->
 
 
 def entries_before(
-    files: tuple[memoryview, memoryview, memoryview], segment: Segment, place: Place
+    files: tuple[Entries, Entries, Entries], segment: Segment, place: Place
 ) -> tuple[bytes, bytes, bytes]:
     """Return the index entries that stay when a log is cut at a place."""
     offset, time, text = files

@@ -24,10 +24,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from logfs.errors import CorruptIndexError, UnsupportedFormatError
+from logfs.log.indexes.paged import PagedEntries
 from logfs.types import NO_TIMESTAMP
 
-Entries = bytes | bytearray | memoryview
-"""The entries of an index, one behind the other, without a header."""
+Entries = bytes | bytearray | memoryview | PagedEntries
+"""The entries of an index, one after the other, without a header."""
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -113,7 +114,7 @@ def encode_offset_entry(relative_offset: int, position: int) -> bytes:
 
 def decode_offset_entry(entries: Entries, number: int, base_offset: int) -> OffsetPosition:
     """Return entry ``number`` (0 is the first) with its offset made absolute."""
-    relative_offset, position = _OFFSET.unpack_from(entries, number * _OFFSET.size)
+    relative_offset, position = _OFFSET.unpack_from(*place_of(entries, number, _OFFSET.size))
     return OffsetPosition(base_offset + relative_offset, position)
 
 
@@ -176,7 +177,7 @@ def encode_time_entry(timestamp: int, relative_offset: int) -> bytes:
 
 def decode_time_entry(entries: Entries, number: int, base_offset: int) -> TimestampOffset:
     """Return entry ``number`` (0 is the first) with its offset made absolute."""
-    timestamp, relative_offset = _TIME.unpack_from(entries, number * _TIME.size)
+    timestamp, relative_offset = _TIME.unpack_from(*place_of(entries, number, _TIME.size))
     return TimestampOffset(timestamp, base_offset + relative_offset)
 
 
@@ -255,6 +256,8 @@ def count_up_to(
         raise CorruptIndexError(
             f"an index of {len(entries)} bytes is not a multiple of {stride} bytes"
         )
+    if isinstance(entries, PagedEntries):
+        return entries.count_up_to(unpack_from, field, target)
     low = 0
     while low < high:
         middle = (low + high) >> 1
@@ -263,3 +266,21 @@ def count_up_to(
         else:
             high = middle
     return low
+
+
+def place_of(
+    entries: Entries, number: int, stride: int
+) -> tuple[bytes | bytearray | memoryview, int]:
+    """Return bytes that hold an entry, and its position in them.
+
+    Args:
+        entries: Whole entries of ``stride`` bytes.
+        number: Of the entry, from 0.
+        stride: Size of an entry in bytes.
+
+    Raises:
+        CorruptIndexError: The file with the entries has become shorter.
+    """
+    if isinstance(entries, PagedEntries):
+        return entries.place(number)
+    return entries, number * stride

@@ -1,9 +1,9 @@
-"""One index file of a segment: appended to while the segment is active, mapped once it is sealed.
+"""One index file of a segment: appended to while the segment is active, read once it is sealed.
 
 The file of an active segment is preallocated with a hole, as Kafka does it, and written with
 pwrite, never through a mapping: a store into a hole of a full disk is a SIGBUS. Its entries are
-kept in memory as well. A sealed file is cut to its entries, can no longer shrink, and is mapped at
-the first lookup.
+kept in memory as well. A sealed file is cut to its entries. It is opened at the first look-up,
+which reads the pages that it needs. Nothing is mapped, see ``paged``.
 
 One thread changes an ``IndexFile``; any number may call ``entries`` at the same time.
 """
@@ -13,10 +13,11 @@ from enum import Enum
 
 from logfs.disk.vfs import Disk, File, ReadableBuffer
 from logfs.errors import CorruptIndexError
-from logfs.log.indexes.index import IndexFormat
+from logfs.log.indexes.index import Entries, IndexFormat
+from logfs.log.indexes.paged import PAGE_BYTES, PagedEntries
 
-MAP_FROM_BYTES = 4097
-"""Smaller files are read: a mapping takes a page, too, and until Python 3.13 a descriptor."""
+PAGED_FROM_BYTES = PAGE_BYTES + 1
+"""Smaller files are read whole, and need no descriptor then."""
 _FIRST_BYTES = 512
 
 
@@ -26,9 +27,9 @@ class IndexMode(Enum):
     ACTIVE = "active"
     """Appended to by this object."""
     SEALED = "sealed"
-    """Nobody changes it any more: it may be mapped."""
+    """Finished: it is read page by page."""
     FOREIGN = "foreign"
-    """Somebody else may be writing it: read once, never mapped."""
+    """Another process may be writing it: read once, as a whole."""
 
 
 class IndexFile:
@@ -69,6 +70,7 @@ class IndexFile:
         self._mode = mode
         self._file: File | None = None
         self._memory: memoryview | None = None
+        self._stored: _Stored | None = None
         self._is_dirty = False
         self._loading = threading.Lock()
 
@@ -91,11 +93,11 @@ class IndexFile:
         """
         return self._capacity is not None and self.count + reserve >= self._capacity
 
-    def entries(self) -> memoryview:
-        """Return all entries, read-only, loaded or mapped at the first call.
+    def entries(self) -> Entries:
+        """Return all entries, read-only; the file is opened, or read, at the first call.
 
-        The view keeps its contents whatever happens to this index later. An active index that has
-        no file yet is empty.
+        They stay usable whatever happens to this index later. An active index that has no file yet
+        is empty.
 
         Raises:
             FileNotFoundError: There should be entries and the file is gone.
@@ -103,9 +105,13 @@ class IndexFile:
                 were given as valid.
             UnsupportedFormatError: The header has the version of another logfs.
         """
-        memory = self._memory
+        stored, memory = self._stored, self._memory
+        if stored is None and memory is None:
+            stored, memory = self._load()
+        if stored is not None:
+            return stored.entries()
         if memory is None:
-            memory = self._load()
+            return b""
         # The count is read second: a writer sets it last when it grows, first when it shrinks.
         return memory[: self.count * self._form.entry_bytes].toreadonly()
 
@@ -127,7 +133,8 @@ class IndexFile:
             raise ValueError(f"{size} bytes do not fit behind the entries of {self!r}")
         memory = self._memory
         if memory is None:
-            memory = self._load()
+            _, memory = self._load()
+            memory = _room_for(0) if memory is None else memory
         start = self.count * self._form.entry_bytes
         self._writable().pwrite(entries, self._form.header_bytes + start)
         self._is_dirty = True
@@ -149,7 +156,7 @@ class IndexFile:
         if self.is_sealed or (count and count > self.count):
             raise ValueError(f"cannot keep {count} entries of {self!r}")
         size = count * self._form.entry_bytes
-        kept = self.entries()[:size] if count else memoryview(b"")
+        kept = self.entries()[:size] if count else b""
         # New memory: slots behind the cut will be written again, and views of them may be about.
         self._count, self._memory = count, _room_for(size, kept)
         if count == 0:
@@ -179,7 +186,7 @@ class IndexFile:
             return
         self.trim()
         self._mode = IndexMode.SEALED
-        self._memory = None
+        self._memory = self._stored = None
         if not self._is_dirty:
             self._close_file()
 
@@ -206,18 +213,19 @@ class IndexFile:
         Views given out stay valid. The index goes on working.
         """
         if self.is_sealed:
-            self._memory = None
+            self._memory = self._stored = None
         if not self._is_dirty:
             self._close_file()
 
     def reopen(self, name: str) -> None:
         """Take another file from now on; of a sealed index only."""
         if self.is_sealed:
-            self.name, self._memory, self._count = name, None, None
+            self.name, self._count = name, None
+            self._memory = self._stored = None
 
     def close(self) -> None:
         """Give up memory and descriptor; writes and syncs nothing (see ``trim`` and ``sync``)."""
-        self._memory = None
+        self._memory = self._stored = None
         self._close_file()
 
     def __repr__(self) -> str:
@@ -241,33 +249,35 @@ class IndexFile:
         except FileNotFoundError:
             return False
 
-    def _load(self) -> memoryview:
-        """Fill the memory from the file, or map it; two readers may come at once."""
+    def _load(self) -> "tuple[_Stored | None, memoryview | None]":
+        """Open the file of a large sealed index, or read the file; two readers may come at once."""
         with self._loading:
-            if self._memory is None:
+            if self._stored is None and self._memory is None:
                 count = self.count
-                self._memory = self._read(count) if count or self.is_sealed else _room_for(0)
-            return self._memory
+                if count or self.is_sealed:
+                    self._open_or_read(count)
+                else:
+                    self._memory = _room_for(0)
+            return self._stored, self._memory
 
-    def _read(self, count: int) -> memoryview:
+    def _open_or_read(self, count: int) -> None:
         start = self._form.header_bytes
         size = count * self._form.entry_bytes
         file = self._disk.open(self.name)
+        is_stored = self._mode is IndexMode.SEALED and size >= PAGED_FROM_BYTES
         try:
             self._form.check_header(file.pread(start, 0), self.name)
-            if self._mode is IndexMode.SEALED and size >= MAP_FROM_BYTES:
-                memory = file.map()[start : start + size]
-                found = len(memory)
+            stored = _Stored(file, start, size, self._form.entry_bytes, self.name)
+            stored.check_length()
+            if is_stored:
+                self._stored = stored
             else:
                 memory = _room_for(size)
-                found = file.pread_into(memory[:size], start)
+                file.pread_into(memory[:size], start)
+                self._memory = memory
         finally:
-            file.close()
-        if found < size:
-            raise CorruptIndexError(
-                f"{self.name}: {found} bytes of entries behind the header, expected {size}"
-            )
-        return memory
+            if self._stored is None:
+                file.close()
 
     def _writable(self) -> File:
         """Return the file open for writing, made and extended when it is opened."""
@@ -299,9 +309,42 @@ class IndexFile:
             file.close()
 
 
-def _room_for(size: int, kept: memoryview | None = None) -> memoryview:
+def _room_for(size: int, kept: bytes | bytearray | memoryview | None = None) -> memoryview:
     """Return writable memory for ``size`` bytes and as many again, beginning with those kept."""
     memory = memoryview(bytearray(max(_FIRST_BYTES, 2 * size)))
     if kept is not None:
         memory[: len(kept)] = kept
     return memory
+
+
+class _Stored:
+    """The entries of a sealed index in its open file, which is closed after the last use."""
+
+    __slots__ = ("_entries", "_file", "_name", "_size", "_start")
+
+    def __init__(self, file: File, start: int, size: int, stride: int, name: str) -> None:
+        self._file = file
+        self._start = start
+        self._size = size
+        self._name = name
+        self._entries = PagedEntries(self._read, size, stride, name)
+
+    def entries(self) -> PagedEntries:
+        """Return them.
+
+        Raises:
+            CorruptIndexError: Another process has made the file shorter.
+        """
+        self.check_length()
+        return self._entries
+
+    def check_length(self) -> None:
+        """See that the file is as long as it should be."""
+        found = self._file.size() - self._start
+        if found < self._size:
+            raise CorruptIndexError(
+                f"{self._name}: {found} bytes of entries after the header, expected {self._size}"
+            )
+
+    def _read(self, size: int, position: int) -> bytes:
+        return self._file.pread(size, self._start + position)

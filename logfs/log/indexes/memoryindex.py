@@ -1,6 +1,7 @@
 """Indexes that exist only in memory: the directory must not be written, or the disk is full."""
 
 from logfs.disk.vfs import Disk
+from logfs.log.indexes.index import Entries
 from logfs.log.loading.scan import Scan
 from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes
 
@@ -14,17 +15,17 @@ class MemoryFiles(SegmentFiles):
         self._time = bytes(scan.time_entries) if scan else b""
         self._text = None if but_text else bytes(scan.text_entries) if scan else b""
 
-    def offset_entries(self) -> memoryview:
+    def offset_entries(self) -> Entries:
         """Entries of the offset index."""
-        return memoryview(self._offset)
+        return self._offset
 
-    def time_entries(self) -> memoryview:
+    def time_entries(self) -> Entries:
         """Entries of the time index."""
-        return memoryview(self._time)
+        return self._time
 
-    def text_entries(self) -> memoryview:
+    def text_entries(self) -> Entries:
         """Entries of the text index."""
-        return super().text_entries() if self._text is None else memoryview(self._text)
+        return super().text_entries() if self._text is None else self._text
 
 
 def memory_files(

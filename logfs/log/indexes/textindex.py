@@ -31,7 +31,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from logfs.errors import CorruptIndexError
-from logfs.log.indexes.index import Entries, IndexFormat, count_up_to
+from logfs.log.indexes.index import Entries, IndexFormat, count_up_to, place_of
+from logfs.log.indexes.paged import PagedEntries
 from logfs.records._native import first_out_of_order
 from logfs.types import Positions, View
 
@@ -80,7 +81,7 @@ def encode_text_entry(
 
 def decode_text_entry(entries: Entries, number: int) -> TextEntry:
     """Return entry ``number`` (0 is the first)."""
-    return TextEntry._make(_ENTRY.unpack_from(entries, number * _STRIDE))
+    return TextEntry._make(_ENTRY.unpack_from(*place_of(entries, number, _STRIDE)))
 
 
 def is_in_order(entries: Entries, number: int) -> bool:
@@ -175,10 +176,11 @@ def find_gaps(entries: Entries) -> list[int]:
     """
     if len(entries) % _STRIDE:
         raise CorruptIndexError(f"an index of {len(entries)} bytes is not a multiple of {_STRIDE}")
-    wrong = first_out_of_order(entries)
+    data = bytes(entries) if isinstance(entries, PagedEntries) else entries
+    wrong = first_out_of_order(data)
     if wrong >= 0:
         raise CorruptIndexError(f"entry {wrong} of the text index is out of order")
-    keys = memoryview(entries).cast("q")[:: _STRIDE // _KEY_BYTES].tolist()
+    keys = memoryview(data).cast("q")[:: _STRIDE // _KEY_BYTES].tolist()
     if len(set(keys)) == len(keys):
         return []
     return [number for number in range(len(keys) - 1) if keys[number] == keys[number + 1]]
@@ -227,7 +229,5 @@ def _is_gap(entries: Entries, number: int) -> bool:
 
 
 def _gap(entries: Entries, view: View, number: int) -> Gap:
-    at = number * _STRIDE + 8 + 8 * view
-    (end_of_run,) = _INT64.unpack_from(entries, at)
-    (next_start,) = _INT64.unpack_from(entries, at + _STRIDE)
-    return Gap(end_of_run, next_start)
+    end_of_run = decode_text_entry(entries, number).lengths[view]
+    return Gap(end_of_run, decode_text_entry(entries, number + 1).lengths[view])

@@ -9,7 +9,6 @@ import math
 from dataclasses import dataclass
 
 from logfs.config import CleanupPolicy, StoreConfig, TopicConfig
-from logfs.log.indexes.indexfile import MAP_FROM_BYTES
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.planning.footprint import (
     BatchShape,
@@ -51,7 +50,6 @@ class Plan:
         segments: How many, deleted ones included.
         files: How many.
         descriptors: Open at the same time, at most.
-        maps: Memory maps at the same time, at most.
         recovery: Bytes that are read again after a crash.
         cleaner_rounds: How often a log is read for one compaction: 1 if all keys fit into memory;
             0 if it is not compacted.
@@ -72,7 +70,6 @@ class Plan:
     segments: int
     files: int
     descriptors: int
-    maps: int
     recovery: int
     cleaner_rounds: int
 
@@ -122,7 +119,6 @@ def plan_topic(
     if config.is_compacted:
         text += 2 * TEXT_INDEX.entry_bytes * (workload.keys or 0) / number
     sealed = min((segments - 1) * number, open_segments)
-    mapped = (segment.offset_index_bytes, segment.time_index_bytes, segment.text_index_bytes)
     per_segment = _FILES_OF_SEGMENT * BLOCK_BYTES // 2 + ENTRY_BYTES * 2
     return Plan(
         batch,
@@ -140,7 +136,6 @@ def plan_topic(
         segments * number,
         (segments * _FILES_OF_SEGMENT + _SMALL_FILES) * number,
         number * _ACTIVE_DESCRIPTORS + sealed * (len(SEGMENT_FILE_KINDS) - 1),
-        sealed * sum(size >= MAP_FROM_BYTES for size in mapped),
         segment.size_bytes * number,
         partition.cleaner_rounds(store) if config.is_compacted else 0,
     )

@@ -17,10 +17,10 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from logfs.disk.vfs import Disk
-from logfs.errors import ControlError, DataLossError, UnsupportedFormatError
+from logfs.disk.vfs import Disk, File
+from logfs.errors import ControlError, CorruptRecordError, DataLossError, UnsupportedFormatError
 from logfs.log import names
-from logfs.records.batch import decode_header
+from logfs.records.batch import HEADER_BYTES, decode_header
 from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodedBatch
 from logfs.types import TopicPartition
@@ -151,12 +151,17 @@ def staged_batches(disk: Disk, staged: StagedFile) -> Iterator[tuple[memoryview,
         UnsupportedFormatError: A newer logfs wrote it.
         CorruptRecordError: It does not decode.
     """
-    data = _map(disk, staged)
-    position = _HEAD.size
-    while position < len(data):
-        header = decode_header(data, position)
-        yield data[position : position + header.size_bytes], header.last_offset_delta + 1
-        position += header.size_bytes
+    with contextlib.closing(_open(disk, staged)) as file:
+        position = _HEAD.size
+        while position < staged.size_bytes:
+            header = decode_header(file.pread(HEADER_BYTES, position))
+            if position + header.size_bytes > staged.size_bytes:
+                raise CorruptRecordError(f"{staged.path}: the batch at {position} is cut", position)
+            data = file.pread(header.size_bytes, position)
+            if len(data) < header.size_bytes:
+                raise _too_short(staged, position + len(data))
+            yield memoryview(data), header.last_offset_delta + 1
+            position += header.size_bytes
 
 
 def check_staged(disk: Disk, staged: StagedFile) -> None:
@@ -165,27 +170,32 @@ def check_staged(disk: Disk, staged: StagedFile) -> None:
     Raises:
         DataLossError, UnsupportedFormatError: See ``staged_batches``.
     """
-    _map(disk, staged)
+    _open(disk, staged).close()
 
 
-def _map(disk: Disk, staged: StagedFile) -> memoryview:
+def _open(disk: Disk, staged: StagedFile) -> File:
     try:
         file = disk.open(staged.path)
     except FileNotFoundError:
         raise DataLossError(
             f"{staged.path}: staged records are gone before they were published"
         ) from None
-    with contextlib.closing(file):
-        if file.size() != staged.size_bytes:
-            raise DataLossError(f"{staged.path}: {file.size()} bytes, {staged.size_bytes} expected")
-        data = file.map()  # nobody cuts it: it is written once
-    magic, version, _ = _HEAD.unpack_from(data)
+    if file.size() != staged.size_bytes:
+        raise _too_short(staged, file.size())
+    head = file.pread(_HEAD.size, 0)
+    if len(head) < _HEAD.size:
+        raise _too_short(staged, len(head))
+    magic, version, _ = _HEAD.unpack(head)
     if magic != _MAGIC or version != VERSION:
         raise UnsupportedFormatError(
             f"{staged.path}: {magic!r}, version {version}: this logfs reads staged files of "
             f"version {VERSION}: publish with the logfs that wrote it"
         )
-    return data
+    return file
+
+
+def _too_short(staged: StagedFile, size: int) -> DataLossError:
+    return DataLossError(f"{staged.path}: {size} bytes, {staged.size_bytes} expected")
 
 
 def remove_staged(disk: Disk, path: str) -> None:

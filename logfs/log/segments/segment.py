@@ -16,7 +16,7 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File, ReadableBuffer
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log.indexes import textindex
-from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
+from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, Entries
 from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.names import FileKind, FileSuffix, format_deleted_file, format_segment_file
 from logfs.log.segments.abortedruns import AbortedRuns
@@ -63,21 +63,21 @@ class SegmentFiles:
                 return file
             file.close()  # renamed meanwhile: that may have been the segment that took its place
 
-    def offset_entries(self) -> memoryview:
+    def offset_entries(self) -> Entries:
         """Entries of the offset index."""
         return self._entries(self.indexes.offset, FileKind.OFFSET_INDEX)
 
-    def time_entries(self) -> memoryview:
+    def time_entries(self) -> Entries:
         """Entries of the time index."""
         return self._entries(self.indexes.time, FileKind.TIME_INDEX)
 
-    def text_entries(self) -> memoryview:
+    def text_entries(self) -> Entries:
         """Entries of the text index."""
         return self._entries(self.indexes.text, FileKind.TEXT_INDEX)
 
-    def _entries(self, index: IndexFile, kind: FileKind) -> memoryview:
+    def _entries(self, index: IndexFile, kind: FileKind) -> Entries:
         if kind in self._unusable:
-            return memoryview(b"")
+            return b""
         try:
             return self._entries_in_file(index, kind)
         except FileNotFoundError:
@@ -87,9 +87,9 @@ class SegmentFiles:
                 raise CorruptRecordError(f"{error}: the positions in it are lost") from None
             logger.warning("%s; the segment is scanned instead", error)
             self._unusable.add(kind)
-            return memoryview(b"")
+            return b""
 
-    def _entries_in_file(self, index: IndexFile, kind: FileKind) -> memoryview:
+    def _entries_in_file(self, index: IndexFile, kind: FileKind) -> Entries:
         try:
             naming = self._segment.naming
             entries = index.entries()
@@ -380,7 +380,7 @@ class Segment:
         entries = self.files().text_entries()
         return textindex.gaps(entries, view, self.gap_numbers(entries))
 
-    def gap_numbers(self, entries: memoryview) -> list[int]:
+    def gap_numbers(self, entries: Entries) -> list[int]:
         """Return which entries of the text index begin a gap.
 
         Raises:
