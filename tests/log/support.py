@@ -110,7 +110,7 @@ class Bench:
 
     def file(self, name: str) -> bytes:
         """The bytes of a file of the partition directory."""
-        return self.disk.read(f"{DIRECTORY}/{name}")
+        return self.disk.read(f"{DIRECTORY}/{name}", None)
 
     def put(self, name: str, data: bytes) -> None:
         """Replace a file of the partition directory, in place."""

@@ -114,5 +114,5 @@ def test_parts_are_those_of_the_bytes() -> None:
 def test_entries_that_another_process_cut_off_are_reported(left: int) -> None:
     stored = Stored(offset_entries(list(range(1300))), 8)
     stored.data = stored.data[:left]
-    with pytest.raises(CorruptIndexError, match="orders-0/the.index"):
+    with pytest.raises(CorruptIndexError, match=r"orders-0/the\.index"):
         index.lookup_offset(stored.entries, 0, 1299)
