@@ -36,6 +36,9 @@ T = TypeVar("T")
 SYNCS_IN_A_ROW = 3
 """After so many writes that were synced one by one the next one is taken for one of them."""
 
+LONG_LINE_BYTES = 1024 * 1024
+"""A longer unfinished line becomes a record in a thread."""
+
 _REFUSED_LINE = (RecordTooLargeError, UnparsableLineError)
 
 
@@ -136,6 +139,7 @@ class OpenFile:
 
     Attributes:
         ahead: Reads ahead where that can be, see ``ahead``.
+        has_long_line: Its unfinished line is so long that its end takes too long for the loop.
         partition: Whose file it is.
         reader: Reads it; None if it is open for writing only.
         is_cached: The kernel keeps what it reads.
@@ -154,6 +158,7 @@ class OpenFile:
         "_writer",
         "ahead",
         "appends",
+        "has_long_line",
         "is_cached",
         "is_passed",
         "never_waits",
@@ -177,6 +182,7 @@ class OpenFile:
         self.reader = open_reader(node, buffers) if mode != os.O_WRONLY else None
         self.waiting: trio.Event | None = None
         self._log = node.log if isinstance(node, RangeNode) else node.partition.log
+        self.has_long_line = False
         self._writer: LineWriter | None = None
         self._has_written = False
         self._failure: Exception | None = None
@@ -242,7 +248,7 @@ class OpenFile:
         if writer is None:
             writer = self._start_writing()
         try:
-            return writer.write(data, now_ms)
+            accepted = writer.write(data, now_ms)
         except _REFUSED_LINE as error:
             # The program is told, and nothing it wrote before is in doubt; the log says where.
             name, text = str(self.partition.topic_partition), str(error)
@@ -257,6 +263,9 @@ class OpenFile:
         except (LogfsError, OSError) as error:
             self._failure = error
             raise
+        if self.has_long_line or not data.endswith(b"\n"):
+            self.has_long_line = writer.unfinished > LONG_LINE_BYTES
+        return accepted
 
     @property
     def flushed_log(self) -> PartitionLog:

@@ -140,6 +140,10 @@ class Lane:
         """How many fsyncs and long changes are under way in threads. Any thread."""
         return self._threads + self._flushes
 
+    def expect_long(self) -> None:
+        """Have the next change run in a thread, because it is known that it takes long."""
+        self._quick_calls_missing = max(self._quick_calls_missing, 1)
+
     def note(self, seconds: float) -> None:
         """Note how long a call took that the caller has run on the loop himself."""
         if seconds > SLOW_S:

@@ -237,7 +237,7 @@ class OpenFiles:
         """
         file = self._files[number]
         partition = file.partition
-        if file.syncs or not partition.lane.is_free:
+        if file.syncs or file.has_long_line or not partition.lane.is_free:
             return None
         accepted = partition.lane.run(file.append, data, self._now_ms())
         file.note_write()
@@ -250,6 +250,8 @@ class OpenFiles:
         """Append lines; returns the bytes accepted, see ``LineWriter.write``."""
         file = self._files[number]
         partition = file.partition
+        if file.has_long_line:
+            partition.lane.expect_long()
         accepted = await partition.lane.change(file.append, data, self._now_ms())
         if file.syncs:
             await self.flushes.sync(file)
@@ -279,6 +281,8 @@ class OpenFiles:
         lane = file.partition.lane
         try:
             if file.ends_a_line:
+                if file.has_long_line:
+                    lane.expect_long()
                 await lane.release(file.close, self._now_ms())
             elif isinstance(file.node, PlainNode | RangeNode):
                 file.close(0)

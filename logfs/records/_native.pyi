@@ -52,7 +52,7 @@ def decode_batches(
 def decode_messages(batch: Buffer, decompress: Decompress) -> list[Record]: ...
 def encode_lines(
     view: int,
-    head: bytes,
+    head: Buffer,
     body: Buffer,
     start: int,
     stop: int,

@@ -59,6 +59,16 @@ async def calm(lane: Lane) -> None:
         await lane.change(str, "")
 
 
+async def test_a_change_that_is_known_to_take_long_runs_in_a_thread(disk: Disk, lane: Lane) -> None:
+    await calm(lane)
+    await lane.change(disk.quick, "before")
+    lane.expect_long()
+    assert not lane.is_free
+    await lane.change(disk.quick, "long")
+    await lane.change(disk.quick, "after")
+    assert disk.log == [("before", True), ("long", False), ("after", True)]
+
+
 async def test_the_first_call_runs_in_a_thread_and_quick_ones_on_the_loop(
     disk: Disk, lane: Lane
 ) -> None:

@@ -48,7 +48,7 @@ class LineFiles:
 
     def consumed_names(self) -> set[str]:
         """Return the names of files, without directory, whose lines are all records."""
-        names = [file.name for file in self._open if not file.line]
+        names = [file.name for file in self._open if not file.line_bytes]
         names += [name for _, name in self._outlived]
         return {name.rpartition("/")[2] for name in names}
 
@@ -152,7 +152,7 @@ class LineFiles:
             OSError: A file could not be removed; what changes the log must not go on.
         """
         for file in list(self._open):
-            if not file.line and _announces(file, below):
+            if not file.line_bytes and _announces(file, below):
                 self._remove_open(file)
         self._remove_outlived(below)
         has_superseded = any(_announces(file, below) for file in self._open)

@@ -40,7 +40,7 @@ class LineWriter:
     @property
     def unfinished(self) -> int:
         """Bytes of the unfinished line."""
-        return 0 if self._unfinished is None else len(self._unfinished.line)
+        return 0 if self._unfinished is None else self._unfinished.line_bytes
 
     @property
     def is_all_records(self) -> bool:
@@ -83,7 +83,7 @@ class LineWriter:
         if self._log.is_deleted:
             self._log.check_writable()
         file = self._unfinished
-        if file is not None and file.line:
+        if file is not None and file.line_bytes:
             with self._log.offline_on_failure("fsync"):
                 file.sync()
         self._log.flush()
@@ -99,20 +99,21 @@ class LineWriter:
             return
         with self._log.exclusive():
             self._unfinished = None
-            if not file.line:
+            if not file.line_bytes:
                 files.discard(file)
                 return
             try:
-                encoded = self._encode(file.line, _NEWLINE, 1, now_ms)
+                line = file.line()
+                encoded = self._encode(line, _NEWLINE, 1, now_ms)
                 if encoded.refusal is None:
                     self._append_encoded(file, encoded, now_ms)
                 else:
                     self._log.check_writable()
-                    set_aside(self._log, file.line, str(encoded.refusal), now_ms)
+                    set_aside(self._log, bytes(line), str(encoded.refusal), now_ms)
             except (OSError, LogfsError) as error:
                 files.let_go(file)
                 logger.warning("%s: an unfinished line of %d bytes waits: %s",
-                               self._log.topic_partition, len(file.line), error)  # fmt: skip
+                               self._log.topic_partition, file.line_bytes, error)  # fmt: skip
                 return
             files.discard(file)
 
@@ -136,7 +137,7 @@ class LineWriter:
         self._log.line_files.add(file)
         return file
 
-    def _encode(self, head: bytes, body: bytes, stop: int, now_ms: int) -> Encoded:
+    def _encode(self, head: bytes | bytearray, body: bytes, stop: int, now_ms: int) -> Encoded:
         log = self._log
         return encode_lines(
             self._view, head, body, 0, stop, log.log_end_offset, now_ms, log.encode_options()
@@ -144,7 +145,7 @@ class LineWriter:
 
     def _append(self, data: bytes, stop: int, now_ms: int) -> tuple[int, Exception | None]:
         file = self._unfinished
-        encoded = self._encode(b"" if file is None else file.line, data, stop, now_ms)
+        encoded = self._encode(b"" if file is None else file.line(), data, stop, now_ms)
         if not encoded.batches:
             return 0, encoded.refusal
         try:
@@ -157,7 +158,7 @@ class LineWriter:
         return encoded.ends[appended - 1], encoded.refusal
 
     def _append_encoded(self, file: UnfinishedFile, encoded: Encoded, now_ms: int) -> int:
-        if not file.line:
+        if not file.line_bytes:
             return self._log.append(encoded.batches, now_ms)
         first = encoded.batches[0]
         files = self._log.line_files

@@ -36,6 +36,7 @@ synced before.
 
 import contextlib
 import struct
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk, File
@@ -52,6 +53,9 @@ _CHECKED = struct.Struct(">Iii")
 _MARK = struct.Struct(">qI")
 _BYTES, _ANNOUNCED = 1, 2
 _RESET_BYTES = 64 * 1024
+_KEPT_BYTES = 4096
+"""A longer line is not in memory: a program may have thousands of files open, each with a line."""
+_PIECE_BYTES = 1024 * 1024
 
 
 class UnfinishedLine(NamedTuple):
@@ -88,22 +92,19 @@ def decode_unfinished(name: str, data: bytes) -> UnfinishedLine:
         raise CorruptRecordError(f"{name}: not an unfinished line (its header does not decode)", 0)
     if version not in (_WITHOUT_RULES, VERSION):
         raise UnsupportedFormatError(f"{name}: version {version}, this logfs reads {VERSION}")
-    line, announced = b"", None
+    line, announced = bytearray(), None
     position, crc = _HEADER.size, 0
     before = position, crc
-    while position + _FRAME.size <= len(data):
-        kind, length, found = _FRAME.unpack_from(data, position)
-        begin = position + _FRAME.size
-        content = data[begin : begin + max(length, 0)]
-        if len(content) != length or found != _checksum(crc, kind, content):
-            break
+    for kind, content, found in _frames(data, crc, position):
         before = position, crc
-        position, crc = begin + length, found
+        position, crc = position + _FRAME.size + len(content), found
         if kind == _BYTES:
-            line = content if announced else line + content
+            if announced:
+                line.clear()
+            line += content
         announced = _MARK.unpack(content) if kind == _ANNOUNCED else None
     end = before if announced else (position, crc)
-    return UnfinishedLine(View(view), line, announced, *end, version == VERSION)
+    return UnfinishedLine(View(view), bytes(line), announced, *end, version == VERSION)
 
 
 class UnfinishedFile:
@@ -113,7 +114,7 @@ class UnfinishedFile:
 
     Attributes:
         name: Of the file below the data directory.
-        line: The bytes of the unfinished line so far.
+        line_bytes: Length of the unfinished line so far.
         is_durable: An fsync has promised some of them.
         first_announced: Lowest offset of a batch that is announced in it; None: nothing is. A power
             cut may leave the file as it was before that announcement.
@@ -125,7 +126,9 @@ class UnfinishedFile:
         self._directory = directory
         self.name = f"{directory}/{name}"
         self._view = view
-        self.line = b""
+        self.line_bytes = 0
+        self._kept = b""  # the line, unless it is longer than _KEPT_BYTES
+        self._line_begin = self._line_crc = 0  # where its frames begin, and the checksum before
         self.is_durable = False
         self._changes = self._synced_changes = 0  # only grow: a sync may be on its way
         self._begin()
@@ -154,9 +157,24 @@ class UnfinishedFile:
         """
         self._open()
         self.cut_void()
+        begin, crc = self._end or _HEADER.size, self._crc
         self._write(_BYTES, data)
         self._before = None
-        self.line += data
+        if not self.line_bytes:
+            self._line_begin, self._line_crc = begin, crc
+        self.line_bytes += len(data)
+        self._kept = self._kept + data if self.line_bytes <= _KEPT_BYTES else b""
+
+    def line(self) -> bytes | bytearray:
+        """Return the bytes of the unfinished line so far.
+
+        Raises:
+            CorruptRecordError: The file does not hold what was written to it.
+            OSError: It cannot be read.
+        """
+        if len(self._kept) == self.line_bytes:
+            return self._kept
+        return self._read_line(self._file or self._disk.open(self.name))
 
     def adopt(self, line: UnfinishedLine) -> None:
         """Go on with the file that an earlier writer left; its announcement, if any, is void.
@@ -167,7 +185,7 @@ class UnfinishedFile:
         self._file = self._disk.open(self.name, write=True)
         self._end, self._crc = line.end, line.crc
         self.is_durable = self._has_durable_name = True
-        self.line = line.data
+        self._kept, self.line_bytes = line.data, len(line.data)
         if not line.is_proof:
             self._file.pwrite(_HEADER.pack(_MAGIC, VERSION, self._view), 0)
         if line.announced is not None:
@@ -218,7 +236,7 @@ class UnfinishedFile:
 
     def consumed(self) -> None:
         """The announced batch is in the log: the line is a record, the next one is empty."""
-        self.line = b""
+        self._kept, self.line_bytes = b"", 0
         self._before = None
 
     def sync(self) -> None:
@@ -261,13 +279,37 @@ class UnfinishedFile:
         if self._file is not None:
             with contextlib.suppress(FileNotFoundError):  # gone with its topic, which was deleted
                 self._disk.remove(self.name)
-        self.line = b""
+        self._kept, self.line_bytes = b"", 0
         self._begin()
+
+    def _read_line(self, file: File) -> bytearray:
+        """Read the frames of the line again, a piece of the file at a time."""
+        line, position, crc = bytearray(), self._line_begin, self._line_crc
+        while len(line) < self.line_bytes:
+            piece = file.pread(_PIECE_BYTES, position)
+            if len(piece) >= _FRAME.size:
+                _, length, _ = _FRAME.unpack_from(piece)
+                if len(piece) < _FRAME.size + length:
+                    piece = file.pread(_FRAME.size + length, position)
+            done = 0
+            for kind, content, found in _frames(piece, crc):
+                if kind != _BYTES:
+                    break
+                line += content
+                done, crc = done + _FRAME.size + len(content), found
+            if not done:
+                raise CorruptRecordError(
+                    f"{self.name}: the unfinished line of {self.line_bytes} bytes is damaged at "
+                    f"byte {position} of the file",
+                    position,
+                )
+            position += done
+        return line
 
     def _open(self) -> None:
         if self._file is None:
             self._file = self._disk.open(self.name, write=True, create=True)
-        if not self.line and self._end > _RESET_BYTES:
+        if not self.line_bytes and self._end > _RESET_BYTES:
             self._file.truncate(_HEADER.size)
             self._end, self._crc = _HEADER.size, 0
 
@@ -288,6 +330,18 @@ class UnfinishedFile:
             raise
         self._changes += 1
         self._end, self._crc = end + len(written), crc
+
+
+def _frames(data: bytes, crc: int, position: int = 0) -> Iterator[tuple[int, bytes, int]]:
+    """Yield kind, content and checksum of frames, up to one that is cut or damaged."""
+    while position + _FRAME.size <= len(data):
+        kind, length, found = _FRAME.unpack_from(data, position)
+        begin = position + _FRAME.size
+        content = data[begin : begin + max(length, 0)]
+        if len(content) != length or found != _checksum(crc, kind, content):
+            break
+        yield kind, content, found
+        position, crc = begin + length, found
 
 
 def _checksum(before: int, kind: int, data: bytes) -> int:
