@@ -31,6 +31,10 @@ class CorruptRecordError(LogfsError):
         self.size_bytes = size_bytes
 
 
+class OversizedBatchError(CorruptRecordError):
+    """The records of a batch take more memory, when decompressed, than they may."""
+
+
 class CorruptIndexError(LogfsError):
     """An index or segment table does not decode; it is rebuilt and never reaches the user."""
 

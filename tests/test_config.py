@@ -172,6 +172,7 @@ STORE_ROWS = [
     whole("log.initial.task.delay.ms", "long", 30000, 0),
     whole("log.segment.delete.delay.ms", "long", 60000, 0),
     whole("replica.high.watermark.checkpoint.interval.ms", "long", 5000, 1),
+    whole("logfs.decompressed.max.bytes", "int", 134_217_728, 1 << 20),
     boolean("log.cleaner.enable", "true"),
     # With two threads and more the default buffer would have to be larger: see its own test.
     Row("log.cleaner.threads", "int", "1", ("0", "127"), ("-1", "two")),

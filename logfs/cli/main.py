@@ -88,8 +88,16 @@ def _meaning(context: click.Context, name: str) -> str:
 @click.option(
     "--debug", is_flag=True, envvar="LOGFS_DEBUG", help="Show tracebacks (also: LOGFS_DEBUG=1)."
 )
+@click.option(
+    "--decompressed-max-bytes",
+    type=click.IntRange(1 << 20),
+    envvar="LOGFS_DECOMPRESSED_MAX_BYTES",
+    metavar="N",
+    help="Read compressed batches whose records take up to N bytes of memory "
+    "(default: 128 MiB; also: LOGFS_DECOMPRESSED_MAX_BYTES=N).",
+)
 @click.pass_obj
-def cli(session: Session, *, debug: bool) -> None:
+def cli(session: Session, *, debug: bool, decompressed_max_bytes: int | None) -> None:
     """Kafka's log storage engine with a file system for an API.
 
     A directory of Kafka-format logs is mounted, and every partition of every topic is one file:
@@ -105,6 +113,10 @@ def cli(session: Session, *, debug: bool) -> None:
         logfs cat /tmp/data/orders/0                # the same paths work without a mount
     """  # noqa: D301 - click's mark for text it does not fill
     session.debug = debug
+    if decompressed_max_bytes is not None:
+        from logfs.records.compression import limit_decompressed
+
+        limit_decompressed(decompressed_max_bytes)
     if debug:
         logging.getLogger("logfs").setLevel(logging.DEBUG)
 

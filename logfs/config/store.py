@@ -24,6 +24,14 @@ REFUSED_BROKER_KEYS: Mapping[str, str] = {
 }
 """Keys of a broker that a store has no use for, and why."""
 
+DECOMPRESSED_MAX_BYTES = 128 * 1024 * 1024
+"""The default limit for the records of a compressed batch: 128 times that of ``max.message.bytes``.
+
+What is compressed may be 32,000 times as long as what is stored, and a reader holds all of a batch.
+A broker limits only what is stored. Text compresses to a tenth, repetitive text to a fiftieth, so
+the largest batch of a topic with Kafka's defaults stays well below this limit.
+"""
+
 _UNITS_MS = {"hours": 3_600_000, "minutes": 60_000}
 
 
@@ -85,6 +93,12 @@ class StoreConfig(Settings):
     )
     producer_id_expiration_check_interval_ms: int = setting(
         int_kind(1), 600_000, "time from one look for producer ids to forget to the next"
+    )
+
+    logfs_decompressed_max_bytes: int = setting(
+        int_kind(1 << 20),
+        DECOMPRESSED_MAX_BYTES,
+        "most bytes that the records of a compressed batch may take; a larger one is an error",
     )
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)

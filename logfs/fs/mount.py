@@ -57,9 +57,11 @@ from logfs.machine.host import (
     system_clock,
 )
 from logfs.machine.terminal import ControllingTerminal
+from logfs.records.compression import limit_decompressed
 
 logger = logging.getLogger(__name__)
 
+_DECOMPRESSED_MAX = "logfs.decompressed.max.bytes"
 _MAX_REQUESTS = 1 << 20
 """Requests served at the same time, in effect all: those of a partition whose disk hangs, and reads
 of ``.follow`` that wait, must not use them up."""
@@ -157,6 +159,8 @@ def _open(
     progress: Callable[[str], None],
 ) -> LogStore:
     disk, host = PosixDisk(data), current_host()
+    if _DECOMPRESSED_MAX in options.store.explicit:
+        limit_decompressed(options.store.logfs_decompressed_max_bytes)
     if options.read_only:
         kept = None if cache is None else cache.disk
         return FollowedStore.follow(disk, options.store, host, kept, now_ms=clock.now_ms())

@@ -130,7 +130,7 @@ cdef class ColumnBuilder:
         columns: Which are wanted, see ``logfs.records.columns``; others cost nothing.
         max_rows: Records of one set of columns at most.
         max_bytes: Bytes of keys, values and headers at most; a larger record comes alone.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
         aborted: The transactions that are not seen, as in ``aborted_ranges``.
 
     Attributes:

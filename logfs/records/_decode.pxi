@@ -59,7 +59,7 @@ def decode_messages(batch, decompress):
 
     Args:
         batch: The whole of it; its CRC was checked.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 
     Returns:
         A list of :class:`Record`.
@@ -107,7 +107,7 @@ def decode_batches(
         stop: Where to end; a batch cut there is left out.
         first: Records in front of this offset are left out.
         end: A batch that begins at or behind this offset ends it, and no record from there is taken.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
         aborted: Transactions whose records the reader does not see, as in ``aborted_ranges``.
 
     Returns:

@@ -100,7 +100,7 @@ cdef int open_all(bytes_t p, int64_t size, Batch *b, decompress, list keep) exce
 
     Raises CorruptRecordError without a position.
     """
-    cdef bytes plain
+    cdef _View plain
     cdef int code
     if size < HEADER:
         raise CorruptRecordError(f"batch length {size - LOG_OVERHEAD} is too small")
@@ -110,10 +110,12 @@ cdef int open_all(bytes_t p, int64_t size, Batch *b, decompress, list keep) exce
     if b.count == 0:
         return 0
     if b.attributes & CODEC_MASK:
-        plain = decompress(b.attributes & CODEC_MASK, borrowed(p + HEADER, size - HEADER))
+        plain = _View(
+            decompress(b.attributes & CODEC_MASK, borrowed(p + HEADER, size - HEADER)), False
+        )
         keep.append(plain)
-        b.p = <bytes_t>PyBytes_AS_STRING(plain)
-        b.end = b.p + PyBytes_GET_SIZE(plain)
+        b.p = plain.p
+        b.end = plain.p + plain.n
     else:
         b.p = p + HEADER
         b.end = p + size
@@ -168,7 +170,7 @@ cdef class Dumper:
         records: Print a line for every record.
         metadata: Print offset, time, sizes, sequence and header keys of a record.
         payloads: Print key and value of a record.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
         control: ``(key, value) -> bytes``: what a control record says.
         parse: ``(offset, key, value) -> (bytes | None, bytes | None)``: key and value as they are
             printed; None for text, which is done here.

@@ -318,10 +318,15 @@ cdef class _Builder:
         return 0
 
     cdef bytes batch(self, int64_t max_timestamp):
-        """The finished batch, compressed if asked for and if that does not make it too large."""
+        """The finished batch, compressed if asked for and if that does not make it too large.
+
+        Nor is one compressed that would be too large to be decompressed.
+        """
         cdef int codec = self.options.compression
         cdef int64_t size = self.d.size
         cdef bytes packed
+        if codec and size - HEADER > _decompressed_limit():
+            codec = 0
         if codec:
             packed = _compress(
                 codec, borrowed(self.d.p + HEADER, size - HEADER), self.options.compression_level

@@ -24,7 +24,7 @@ cdef class BatchFilter:
         upper_bound: First offset that is not cleaned: the batch in front of it keeps its header.
         retained: Last offset of a batch -> the producer id whose last batch it is: it keeps its
             header, too.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 
     Attributes:
         messages_read, bytes_read, messages_written, bytes_written: How much went by.

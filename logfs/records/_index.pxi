@@ -54,7 +54,7 @@ cdef class IndexBuilder:
     Args:
         base_offset: Base offset of the segment.
         index_interval_bytes: Kafka's ``index.interval.bytes``.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 
     Attributes:
         file_position: Bytes accounted for; where the next batch begins.

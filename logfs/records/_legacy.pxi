@@ -68,7 +68,7 @@ cdef int next_message(Batch *b, Rec *r) noexcept nogil:
 cdef object open_messages(bytes_t p, int64_t size, Batch *b, decompress):
     """Do what open_records does; of a compressed message the offsets are known from now on."""
     cdef int codec = b.attributes & CODEC_MASK
-    cdef bytes plain
+    cdef _View plain
     cdef Rec r
     b.p = p
     b.end = p + size
@@ -80,9 +80,10 @@ cdef object open_messages(bytes_t p, int64_t size, Batch *b, decompress):
     if codec > LZ4:
         raise CorruptRecordError(f"unknown compression codec {codec} of format v{b.magic}")
     payload = borrowed(r.value.p, r.value.n)
-    plain = decompress(codec, _mend_lz4(payload) if b.magic == 0 and codec == LZ4 else payload)
-    b.p = b.end = <bytes_t>PyBytes_AS_STRING(plain)
-    adopt_messages(b, PyBytes_GET_SIZE(plain))
+    payload = _mend_lz4(payload) if b.magic == 0 and codec == LZ4 else payload
+    plain = _View(decompress(codec, payload), False)
+    b.p = b.end = plain.p
+    adopt_messages(b, plain.n)
     return plain
 
 

@@ -6,7 +6,7 @@ from logfs.records.encoded import Encoded, EncodedBatch, EncodeOptions
 from logfs.records.produced import ProducedBatch
 from logfs.records.record import Record
 
-Decompress = Callable[[int, Buffer], bytes]
+Decompress = Callable[[int, Buffer], Buffer]
 Parse = Callable[[int, bytes | None, bytes | None], tuple[bytes | None, bytes | None]]
 
 def header_ok(buf: Buffer, position: int, limit: int) -> bool: ...

@@ -38,7 +38,11 @@ from zlib import crc32 as _crc32
 
 from logfs.errors import CorruptRecordError, RecordTooLargeError, UnparsableLineError
 from logfs.records.checksum import native_crc32c as _crc32c
-from logfs.records.compression import compress as _compress, decompress as _decompress
+from logfs.records.compression import (
+    compress as _compress,
+    decompress as _decompress,
+    decompressed_limit as _decompressed_limit,
+)
 from logfs.records.encoded import Encoded, EncodedBatch
 from logfs.records.jsonl import parse_line
 from logfs.records.legacy import mend_lz4 as _mend_lz4
@@ -584,14 +588,14 @@ cdef object open_records(bytes_t p, int64_t size, Batch *b, decompress):
     Raises CorruptRecordError without a position.
     """
     cdef int codec = b.attributes & CODEC_MASK
-    cdef bytes plain
+    cdef _View plain
     if b.magic < 2:
         return open_messages(p, size, b, decompress)
     if not point_at_records(p, size, b) or codec == 0:
         return None
-    plain = decompress(codec, borrowed(p + HEADER, size - HEADER))
-    b.p = <bytes_t>PyBytes_AS_STRING(plain)
-    b.end = b.p + PyBytes_GET_SIZE(plain)
+    plain = _View(decompress(codec, borrowed(p + HEADER, size - HEADER)), False)
+    b.p = plain.p
+    b.end = plain.p + plain.n
     return plain
 
 

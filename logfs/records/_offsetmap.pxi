@@ -141,7 +141,7 @@ cdef class OffsetMap:
             start: Where to begin.
             stop: Where to end.
             start_offset: Records below it are not noted.
-            decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+            decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 
         Returns:
             The position where it ended.

@@ -7,6 +7,9 @@ cdef enum:
     DAMAGED = 3
     NO_MEMORY = 4
 
+cdef enum:
+    LARGE_SCRATCH = 1 << 20     # bytes; larger memory is given back with its record
+
 
 @cython.final
 cdef class Renderer:
@@ -19,7 +22,7 @@ cdef class Renderer:
 
     Args:
         view: Which rendering: 0 text, 1 tsv, 2 jsonl.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 
     Attributes:
         stop_offset: Nothing of a record with this offset or a larger one is delivered.
@@ -38,7 +41,7 @@ cdef class Renderer:
     cdef readonly int view
     cdef object decompress
     cdef _View window
-    cdef object plain       # keeps decompressed records alive
+    cdef _View plain        # keeps decompressed records alive
     cdef Py_ssize_t cursor  # position of the next batch
     cdef Py_ssize_t stop
     cdef Py_ssize_t position
@@ -225,11 +228,17 @@ cdef class Renderer:
 
     cdef inline void leave_record(self) noexcept nogil:
         self.have = False
+        if self.scratch_bytes > LARGE_SCRATCH:
+            free(self.scratch)
+            self.scratch = NULL
+            self.scratch_bytes = 0
         self.behind = lf_add(self.r.offset, 1)
 
     cdef bint deliver_part(self, uint8_t *out, int64_t room, int64_t *done) noexcept nogil:
         cdef int64_t part = min(self.length - self.within, room - done[0])
-        if out != NULL:
+        if out != NULL and self.view == TEXT:
+            self.copy_text(out + done[0], part)
+        elif out != NULL:
             if not self.prepare_scratch():
                 return False
             memcpy(out + done[0], self.scratch + self.within, part)
@@ -238,6 +247,14 @@ cdef class Renderer:
         if self.within == self.length:
             self.leave_record()
         return True
+
+    cdef inline void copy_text(self, uint8_t *out, int64_t part) noexcept nogil:
+        """Write a part of a record's text, which needs no rendering: its value and a LF."""
+        cdef int64_t of_value = min(part, self.length - 1 - self.within)
+        if of_value > 0:
+            memcpy(out, self.r.value.p + self.within, of_value)
+        if self.within + part == self.length:
+            out[part - 1] = b"\n"
 
     cdef bint prepare_scratch(self) noexcept nogil:
         cdef void *larger
@@ -275,7 +292,7 @@ cdef class Renderer:
     @property
     def buffer_bytes(self):
         """How much memory is held beside the window: decompressed records, one rendered record."""
-        return self.scratch_bytes + (0 if self.plain is None else len(self.plain))
+        return self.scratch_bytes + (0 if self.plain is None else self.plain.n)
 
     @property
     def at_stop(self):

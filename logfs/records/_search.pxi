@@ -134,7 +134,7 @@ def measure(buf, Py_ssize_t start, Py_ssize_t stop, int64_t offset, decompress):
         start: Where to begin.
         stop: Where to end; a batch cut there is left out.
         offset: Records with this offset or a larger one are not counted.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 
     Returns:
         ``(text, tsv, jsonl)`` in bytes.
@@ -171,7 +171,7 @@ def find_timestamp(
         start: Where to begin.
         stop: Where to end; a batch cut there is left out.
         timestamp: Epoch milliseconds.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
         aborted: Transactions whose records the reader does not see, as in ``aborted_ranges``.
 
     Returns:

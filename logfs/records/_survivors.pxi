@@ -60,7 +60,7 @@ cdef class Survivors:
     Args:
         base_offset: Of the new segment and of the first old one.
         index_interval_bytes: About how far apart entries are where nothing was removed.
-        decompress: ``(codec, payload) -> bytes``, raising CorruptRecordError.
+        decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 
     Attributes:
         text, tsv, jsonl: Where the last record ends that was kept, from the begin of the segment.

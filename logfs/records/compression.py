@@ -18,10 +18,10 @@ from types import ModuleType
 
 import cramjam
 
-from logfs.errors import CorruptRecordError
+from logfs.config.store import DECOMPRESSED_MAX_BYTES
+from logfs.errors import CorruptRecordError, OversizedBatchError
 
-MAX_DECOMPRESSED_BYTES = 1 << 30
-"""A payload that would grow beyond this is refused as corrupt; no honest batch comes near it."""
+_SETTING = "logfs.decompressed.max.bytes (of a command: --decompressed-max-bytes)"
 
 _SNAPPY_MAGIC = b"\x82SNAPPY\x00"
 _SNAPPY_HEADER = _SNAPPY_MAGIC + struct.pack(">ii", 1, 1)
@@ -33,6 +33,11 @@ _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_STORED = 1 << 31
 _LZ4_KAFKA_DEFAULT_LEVEL = 9
 _LZ4_MAX_LEVEL = 12
+
+_FIRST_RATIO = 8
+"""Memory for what may grow beyond the limit, times its size; again as many times if too small."""
+_NO_SPACE = "failed to write whole buffer"
+"""What cramjam says when the space it was given is too small."""
 
 _ZSTD_MAGIC = bytes.fromhex("28b52ffd")
 _ZSTD_BLOCK_BYTES = 128 * 1024
@@ -48,6 +53,22 @@ class Compression(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+class _Limit:
+    """The limit of this process."""
+
+    size_bytes = DECOMPRESSED_MAX_BYTES
+
+
+def limit_decompressed(size_bytes: int) -> None:
+    """Refuse batches whose records take more than so many bytes, from now on and in all threads."""
+    _Limit.size_bytes = size_bytes
+
+
+def decompressed_limit() -> int:
+    """Return how many bytes the records of a compressed batch may take."""
+    return _Limit.size_bytes
 
 
 def compress(codec: int, payload: Buffer, level: int | None = None) -> bytes:
@@ -75,19 +96,19 @@ def compress(codec: int, payload: Buffer, level: int | None = None) -> bytes:
     return bytes(payload)
 
 
-def decompress(codec: int, payload: Buffer) -> bytes:
-    """Undo :func:`compress`, whoever wrote the payload.
+def decompress(codec: int, payload: Buffer) -> memoryview:
+    """Return the records of a batch decompressed, whoever wrote the payload.
 
     Args:
         codec: Bits 0-2 of the batch's attributes; any number.
         payload: Bytes 61 to the end of the batch; any bytes.
 
     Raises:
-        CorruptRecordError: The codec is unknown, the payload does not decode, or it would grow
-            beyond :data:`MAX_DECOMPRESSED_BYTES`.
+        CorruptRecordError: The codec is unknown, or the payload does not decode.
+        OversizedBatchError: It would grow beyond the limit of ``limit_decompressed``.
     """
     if codec == Compression.NONE:
-        return bytes(payload)
+        return memoryview(payload)
     decoder = _DECODERS.get(codec)
     if decoder is None:
         raise CorruptRecordError(f"unknown compression codec {codec}")
@@ -131,11 +152,11 @@ def _compress_lz4(payload: Buffer, level: int | None) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_snappy(payload: Buffer) -> bytes:
+def _decompress_snappy(payload: Buffer) -> memoryview:
     view = memoryview(payload)
     if bytes(view[: len(_SNAPPY_MAGIC)]) != _SNAPPY_MAGIC:
         return _decompress_snappy_blocks([view])
-    return _decompress_snappy_blocks(_xerial_blocks(view))
+    return _decompress_snappy_blocks(list(_xerial_blocks(view)))
 
 
 def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
@@ -151,16 +172,23 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
         position += size
 
 
-def _decompress_snappy_blocks(blocks: Iterator[memoryview] | list[memoryview]) -> bytes:
-    parts: list[bytes] = []
-    total_bytes = 0
-    for block in blocks:
-        # A raw block states its decompressed length up front, so a lie costs nothing.
-        total_bytes += cramjam.snappy.decompress_raw_len(block)
-        if total_bytes > MAX_DECOMPRESSED_BYTES:
-            raise ValueError(f"more than {MAX_DECOMPRESSED_BYTES} bytes")
-        parts.append(bytes(cramjam.snappy.decompress_raw(block)))
-    return b"".join(parts)
+def _decompress_snappy_blocks(blocks: list[memoryview]) -> memoryview:
+    # A raw block states its decompressed length up front, so a lie costs nothing.
+    sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
+    if sum(sizes) > _Limit.size_bytes:
+        raise _oversized()
+
+    space, end = memoryview(bytearray(sum(sizes))), 0
+    for block, size in zip(blocks, sizes, strict=True):
+        end += cramjam.snappy.decompress_raw_into(block, space[end : end + size])
+    return space[:end]
+
+
+def _oversized() -> OversizedBatchError:
+    return OversizedBatchError(
+        f"its records take more than {_Limit.size_bytes} bytes when decompressed; "
+        f"to read them, raise {_SETTING}"
+    )
 
 
 def _gzip_bound(payload: Buffer) -> int:
@@ -196,33 +224,29 @@ def _zstd_bound(payload: Buffer) -> int:
     return bound
 
 
-def _streamed(module: ModuleType, bound: Callable[[Buffer], int]) -> Callable[[Buffer], bytes]:
-    def decode(payload: Buffer) -> bytes:
-        if bound(payload) <= MAX_DECOMPRESSED_BYTES:
-            return bytes(module.decompress(payload))
-        return _decompress_within(module, payload)
+def _streamed(module: ModuleType, bound: Callable[[Buffer], int]) -> Callable[[Buffer], memoryview]:
+    def decode(payload: Buffer) -> memoryview:
+        limit = _Limit.size_bytes
+        if bound(payload) <= limit:
+            return memoryview(module.decompress(payload))
+        capacity = min(_FIRST_RATIO * len(payload), limit)
+        while True:
+            space = bytearray(capacity)
+            try:
+                del space[module.decompress_into(payload, space) :]
+            except cramjam.DecompressionError as error:
+                if _NO_SPACE not in str(error):
+                    raise
+                if capacity == limit:
+                    raise _oversized() from None
+                capacity = min(_FIRST_RATIO * capacity, limit)
+            else:
+                return memoryview(space)
 
     return decode
 
 
-def _decompress_within(module: ModuleType, payload: Buffer) -> bytes:
-    """Decompress what could grow beyond the limit, into buffers that cannot."""
-    capacity = 8 * len(payload)
-    while capacity < MAX_DECOMPRESSED_BYTES:
-        try:
-            return _decompress_into(module, payload, capacity)
-        except cramjam.DecompressionError:
-            capacity *= 8  # too small, or damaged: the largest buffer decides
-    return _decompress_into(module, payload, MAX_DECOMPRESSED_BYTES)
-
-
-def _decompress_into(module: ModuleType, payload: Buffer, capacity: int) -> bytes:
-    space = bytearray(capacity)
-    size = module.decompress_into(payload, space)
-    return bytes(memoryview(space)[:size])
-
-
-_DECODERS: dict[int, Callable[[Buffer], bytes]] = {
+_DECODERS: dict[int, Callable[[Buffer], memoryview]] = {
     Compression.GZIP: _streamed(cramjam.gzip, _gzip_bound),
     Compression.SNAPPY: _decompress_snappy,
     Compression.LZ4: _streamed(cramjam.lz4, _lz4_bound),

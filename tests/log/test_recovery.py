@@ -2,7 +2,9 @@
 
 import pytest
 
+from logfs.config.store import DECOMPRESSED_MAX_BYTES
 from logfs.log import checkpoints
+from logfs.records.compression import limit_decompressed
 from logfs.types import TopicPartition, View
 from tests.fakes import FakeDisk
 from tests.log.damage import GARBAGE, LINES, cut_copies, filled, kinds_of_losses, segmented, start
@@ -300,3 +302,24 @@ def test_a_batch_whose_magic_alone_is_unknown_stays_as_at_a_broker(number: int) 
     start(bench)
     assert kinds_of_losses(bench) == ["cut"]
     assert bench.log.log_end_offset == number
+
+
+def test_a_batch_that_is_too_large_to_be_decompressed_stays() -> None:
+    """Another limit lets it in, so nothing is cut."""
+    properties = {"compression.type": "zstd", "max.message.bytes": "4194304"}
+    bench = filled(properties, [b"before", b"v" * (2 << 20), b"behind"])
+    data = bench.file(log_name(0))
+    limit_decompressed(1 << 20)
+    try:
+        start(bench)
+        assert bench.file(log_name(0)) == data
+        assert kinds_of_losses(bench) == ["corrupt"]
+        assert "logfs.decompressed.max.bytes" in bench.log.losses[0].detail
+        assert cut_copies(bench) == {}
+    finally:
+        limit_decompressed(DECOMPRESSED_MAX_BYTES)
+    position, _ = batches_in(data)[1]
+    bench = filled(properties, [b"before", b"v" * (2 << 20), b"behind"])
+    bench.put(log_name(0), data[: position + 70] + b"?" + data[position + 71 :])
+    start(bench)
+    assert kinds_of_losses(bench) == ["cut"]

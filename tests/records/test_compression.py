@@ -1,16 +1,35 @@
 import gzip
+import resource
 import struct
 import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import cramjam
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.errors import CorruptRecordError
+from logfs.errors import CorruptRecordError, OversizedBatchError
 from logfs.records import compression
-from logfs.records.compression import Compression, compress, decompress
+from logfs.records._native import encode_records
+from logfs.records.batch import decode_header, decode_records
+from logfs.records.compression import (
+    Compression,
+    compress,
+    decompress,
+    decompressed_limit,
+    limit_decompressed,
+)
+from logfs.records.encoded import EncodeOptions
+from logfs.records.record import Record
 from tests.records.strategies import codecs
+
+
+def resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
 
 PACKED = list(Compression)[1:]
 TEXT = b"".join(b"line %d of a log that compresses well\n" % i for i in range(5000))
@@ -69,7 +88,7 @@ def test_other_writers_framings() -> None:
     blocks = struct.pack(">i", len(raw)) + raw
     header = compress(Compression.SNAPPY, b"")
     assert decompress(Compression.SNAPPY, header + blocks + blocks) == TEXT * 2
-    assert decompress(Compression.GZIP, gzip.compress(b"a") + gzip.compress(b"b")) == b"ab"
+    assert bytes(decompress(Compression.GZIP, gzip.compress(b"a") + gzip.compress(b"b"))) == b"ab"
     assert decompress(Compression.ZSTD, bytes(cramjam.zstd.compress(TEXT))) == TEXT
     assert decompress(Compression.LZ4, bytes(cramjam.lz4.compress(TEXT))) == TEXT
 
@@ -105,21 +124,61 @@ def test_damage_gives_bytes_or_an_error(
         packed[position % len(packed)] ^= mask
     for payload in (bytes(packed), garbage, bytes(packed) + garbage):
         try:
-            assert isinstance(decompress(codec, payload), bytes)
+            assert isinstance(decompress(codec, payload), memoryview)
         except CorruptRecordError as error:
             assert "codec" in str(error) or codec.name.lower() in str(error)  # noqa: PT017
 
 
+@pytest.fixture
+def limit() -> Iterator[Callable[[int], None]]:
+    before = decompressed_limit()
+    yield limit_decompressed
+    limit_decompressed(before)
+
+
 @pytest.mark.parametrize("codec", PACKED)
 def test_no_payload_grows_beyond_the_limit(
-    codec: Compression, monkeypatch: pytest.MonkeyPatch
+    codec: Compression, limit: Callable[[int], None]
 ) -> None:
     packed = compress(codec, bytes(300_000))
-    monkeypatch.setattr(compression, "MAX_DECOMPRESSED_BYTES", 300_000)
+    limit(300_000)
     assert decompress(codec, packed) == bytes(300_000)
-    monkeypatch.setattr(compression, "MAX_DECOMPRESSED_BYTES", 299_999)
-    with pytest.raises(CorruptRecordError):
+    limit(299_999)
+    with pytest.raises(OversizedBatchError, match=r"299999 .* logfs.decompressed.max.bytes"):
         decompress(codec, packed)
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_damage_close_to_the_limit_is_damage(
+    codec: Compression, limit: Callable[[int], None]
+) -> None:
+    packed = compress(codec, bytes(300_000))
+    limit(300_000)
+    with pytest.raises(CorruptRecordError) as error:
+        decompress(codec, packed[:-7])
+    assert error.type is CorruptRecordError
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_what_is_decompressed_is_in_memory_once(codec: Compression) -> None:
+    size = 64 << 20
+    packed = compress(codec, bytes(size))
+    before = resident_bytes()
+    plain = decompress(codec, packed)
+    held = resident_bytes() - before
+    assert len(plain) == size
+    assert held < 1.4 * size
+
+
+def test_the_encoder_compresses_nothing_that_would_be_too_large(
+    limit: Callable[[int], None],
+) -> None:
+    limit(1 << 20)
+    options = EncodeOptions(4 << 20, compression=Compression.ZSTD)
+    for size, codec in ((1 << 19, Compression.ZSTD), (1 << 21, Compression.NONE)):
+        (batch,) = encode_records([Record(0, 0, None, bytes(size))], 0, 0, options).batches
+        assert decode_header(batch.data).compression is codec
+        assert decode_records(batch.data)[0].value == bytes(size)
 
 
 def test_a_bomb_costs_little() -> None:

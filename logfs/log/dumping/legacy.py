@@ -178,7 +178,7 @@ def _records(message: _Message) -> list[_Message]:
     value = message.value
     if message.magic == 0 and message.codec is Compression.LZ4:
         value = mend_lz4(value)
-    inner = [_inner(part, message) for part in _split(decompress(message.codec, value))]
+    inner = [_inner(part, message) for part in _split(bytes(decompress(message.codec, value)))]
     if not inner:
         raise CorruptRecordError("a compressed message without messages inside")
     if message.magic == 0:

@@ -11,19 +11,22 @@ from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
-from logfs.errors import CorruptRecordError
+from logfs.errors import CorruptRecordError, OversizedBatchError
 from logfs.log.loading.chunks import Chunks
 from logfs.log.loading.cutting import end_of_data
 from logfs.log.segments.segment import Segment, write_indexes
 from logfs.log.writing.active import fill_segment, new_builder
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
+from logfs.records.compression import decompress
 from logfs.types import Positions
 
 _LOG_OVERHEAD_BYTES = 12
 _MAGIC_AT = 16
 _CRC_AT = 17
 _CRC_START = 21
+_ATTRIBUTES_AT = 22
+_CODEC_MASK = 7
 _HEADER_BYTES = 61
 _SHORTEST_BYTES = 26
 """A message of format v0 without key and value."""
@@ -121,7 +124,7 @@ def scan_segment(
             wanted = max(builder.wanted, _MAGIC_AT + 2)
             if builder.file_position + wanted <= scan.file_size:
                 continue
-        elif (pass_over_corrupt or _has_unknown_magic(log, builder.file_position)) and (
+        elif (pass_over_corrupt or _is_sound(log, builder.file_position)) and (
             used or pass_over(scan, log, lengths_of_corrupt)
         ):
             continue
@@ -177,18 +180,31 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     return True
 
 
-def _has_unknown_magic(log: File, position: int) -> bool:
-    """Whether a sound batch stands there whose magic alone, which no CRC covers, is not known.
+def _is_sound(log: File, position: int) -> bool:
+    """Tell whether a batch that cannot be used has the right checksum, so that it is not cut.
 
-    A broker takes it for a v2 batch when it recovers, so it is not cut.
+    Its magic, which no CRC covers, is not known: a broker takes it for a v2 batch when it recovers.
+    Or its records are too large to be decompressed: another limit lets them in.
     """
     header = log.pread(_HEADER_BYTES, position)
-    if len(header) < _HEADER_BYTES or not 2 < header[_MAGIC_AT] < 128:
+    if len(header) < _HEADER_BYTES or not 2 <= header[_MAGIC_AT] < 128:
         return False
     size = int.from_bytes(header[8:12], "big", signed=True) + _LOG_OVERHEAD_BYTES
     body = log.pread(max(0, size - _CRC_START), position + _CRC_START)
     stored = int.from_bytes(header[_CRC_AT:_CRC_START], "big")
-    return len(body) == size - _CRC_START and crc32c(body) == stored
+    if len(body) != size - _CRC_START or crc32c(body) != stored:
+        return False
+    return header[_MAGIC_AT] > 2 or _is_oversized(header, body[_HEADER_BYTES - _CRC_START :])
+
+
+def _is_oversized(header: bytes, payload: bytes) -> bool:
+    try:
+        decompress(header[_ATTRIBUTES_AT] & _CODEC_MASK, payload)
+    except OversizedBatchError:
+        return True
+    except CorruptRecordError:
+        return False
+    return False
 
 
 def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
