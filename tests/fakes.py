@@ -295,6 +295,9 @@ class FakeDisk:
     def cached_bytes(self, name: str) -> int | None:
         return self.stat(name).size  # what is in memory is in memory
 
+    def mount_id(self) -> str | None:
+        return str(self.mounts)
+
     def free(self) -> os.statvfs_result:
         self.begin("free", "")
         limit = _ROOMY if self.space_bytes is None else self.space_bytes

@@ -6,6 +6,7 @@ import shutil
 import stat
 from collections.abc import Sequence
 
+from logfs.disk import mounts
 from logfs.disk.beneath import Beneath, check_kind, kind_of, open_regular
 from logfs.disk.locks import is_locked, take_lock
 from logfs.disk.passing import PassingFile
@@ -25,10 +26,11 @@ from logfs.disk.vfs import (
 class PosixDisk:
     """The directory ``root`` of the operating system. See ``vfs.Disk`` for its promises."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_mount_ids", "_root")
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = os.path.abspath(root)
+        self._mount_ids: list[str | None] = []
 
     @property
     def root(self) -> str:
@@ -175,6 +177,12 @@ class PosixDisk:
                 return is_locked(directory, leaf, self._path(name))
         except FileNotFoundError:
             return False
+
+    def mount_id(self) -> str | None:
+        """See ``vfs.Disk``."""
+        if not self._mount_ids:
+            self._mount_ids.append(mounts.mount_id(self._root))
+        return self._mount_ids[0]
 
     def free(self) -> os.statvfs_result:
         """See ``vfs.Disk``."""

@@ -348,6 +348,14 @@ class Disk(Protocol):
         """Return how many bytes of a file are in the page cache; None if nobody can tell."""
         ...
 
+    def mount_id(self) -> str | None:
+        """Return what changes when the file system is mounted again; None if that is not known.
+
+        As long as it is the same, on the same boot of the machine, what was written is in the page
+        cache or on the disk. It is that of the first call.
+        """
+        ...
+
     def free(self) -> os.statvfs_result:
         """Return the room on the file system, as statvfs(2) tells it."""
         ...

@@ -29,6 +29,8 @@ class Ownership(NamedTuple):
 
 
 NOTHING_SET = Ownership()
+_CLOSED_TOPIC, _CLOSED_PARTITION = Ownership(mode=0o700), Ownership(mode=0o600)
+"""Where it is not known what was set: nobody may do what a mode that was set denies him."""
 
 
 class Attributes:
@@ -36,14 +38,26 @@ class Attributes:
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
-        self._entries = _read(disk)
+        self._is_unreadable = False
+        try:
+            self._entries = _read(disk)
+        except OSError as error:
+            self._is_unreadable = True
+            self._entries = {}
+            logger.warning(
+                "%s: owners and modes are not known: only the owner of the mount may use what "
+                "has none set from now on, and what is set is forgotten at the next start", error
+            )  # fmt: skip
         self._is_saved = True
 
     def get(self, topic: str, partition: int | None) -> Ownership:
         """Return what was set for a topic, or for one of its partitions."""
-        if not self._entries:  # asked by every stat(2)
+        if not (self._entries or self._is_unreadable):  # asked by every stat(2)
             return NOTHING_SET
-        return self._entries.get(_key(topic, partition), NOTHING_SET)
+        unset = NOTHING_SET
+        if self._is_unreadable:
+            unset = _CLOSED_TOPIC if partition is None else _CLOSED_PARTITION
+        return self._entries.get(_key(topic, partition), unset)
 
     def all(self) -> list[tuple[str, int | None, Ownership]]:
         """Return what was set: topic, partition or None, attributes."""
@@ -110,6 +124,10 @@ class Attributes:
 
     def _write(self, entries: dict[str, Ownership]) -> None:
         """Store entries and use them from then on."""
+        if self._is_unreadable:
+            # Not to be overwritten: another start may be able to read it.
+            self._entries, self._is_saved = entries, True
+            return
         rows = {key: set_fields(ownership) for key, ownership in entries.items()}
         data = json.dumps({"version": VERSION, "entries": rows}, indent=1) + "\n"
         self._disk.replace(names.ATTRIBUTES, data.encode())

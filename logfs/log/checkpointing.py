@@ -23,11 +23,15 @@ _FILES = (
 
 
 def read_checkpoint(disk: Disk, name: str) -> dict[TopicPartition, int]:
-    """Read one of the files; one that does not parse says nothing, which is the safe answer."""
+    """Read one of the files; one that does not parse, or cannot be read, says nothing.
+
+    Without recovery points everything is recovered. Without log start offsets a log starts where
+    its first segment does: records that were trimmed inside that segment are shown again.
+    """
     try:
         return dict(checkpoints.read_offsets(disk, name))
-    except LogfsError as error:
-        logger.warning("%s; every partition is taken to begin at 0 there", error)
+    except (LogfsError, OSError) as error:
+        logger.warning("%s: %s; every partition is taken to begin at 0 there", name, error)
         return {}
 
 

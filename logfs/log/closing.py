@@ -1,10 +1,11 @@
 """A close that syncs nothing: the plain file ``logfs.closed`` in the root of a data directory.
 
-It says that everything was written and nothing has to be scanned, for as long as the machine runs:
-the page cache is as good as the disk until then. It is JSON:
+It says that everything was written and nothing has to be scanned, for as long as the machine runs
+and the file system stays mounted: the page cache is as good as the disk until then. It is JSON:
 
     version    1; what another logfs wrote says nothing, so the logs are recovered
     boot       boot id of the machine; another one may have lost bytes, so the logs are recovered
+    mount      which mount of the file system it was, as ``Disk.mount_id`` has it; likewise
     logs       by partition directory: the *entry* of its last segment, closed, as the segment table
                has entries (hex), and the time of change of its ``.log``, *mtime_ms*
 
@@ -73,7 +74,7 @@ def write_note(disk: Disk, boot_id: str, left: Left) -> None:
         }
         for topic_partition, entry in left.items()
     }
-    content = {"version": _VERSION, "boot": boot_id, "logs": logs}
+    content = {"version": _VERSION, "boot": boot_id, "mount": disk.mount_id(), "logs": logs}
     file = disk.open(names.CLOSED, write=True, create=True)
     try:
         file.truncate(0)
@@ -113,7 +114,8 @@ def _read_note(disk: Disk, boot_id: str) -> dict[TopicPartition, tuple[TableEntr
     """Read the note; None if there is none that counts on this boot, or it is torn."""
     try:
         content = json.loads(disk.read(names.CLOSED))
-        if content["version"] != _VERSION or content["boot"] != boot_id:
+        is_known = content["version"] == _VERSION and content["mount"] is not None
+        if not is_known or (content["boot"], content["mount"]) != (boot_id, disk.mount_id()):
             return None
         return {
             _parse_directory(directory): (_parse_entry(row["entry"]), int(row["mtime_ms"]))
@@ -121,8 +123,8 @@ def _read_note(disk: Disk, boot_id: str) -> dict[TopicPartition, tuple[TableEntr
         }
     except (ValueError, KeyError, TypeError, AttributeError, LogfsError, RecursionError):
         return None
-    except FileNotFoundError:
-        return None
+    except OSError:
+        return None  # it is not there, or cannot be read
 
 
 def _parse_directory(directory: str) -> TopicPartition:

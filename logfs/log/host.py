@@ -1,8 +1,10 @@
 """What the log must know of the machine, given from outside: it reads no clock and no chance."""
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from logfs.disk.vfs import Disk
 from logfs.log.segments.segment import OPEN_SEGMENTS
 
 
@@ -15,8 +17,8 @@ class Host:
     """The machine a store runs on.
 
     Attributes:
-        boot_id: Changes with every start of the machine (``/proc/sys/kernel/random/boot_id``): if
-            it is the same, the page cache has survived and nothing written can be lost.
+        boot_id: Changes with every start of the machine (``/proc/sys/kernel/random/boot_id``); see
+            ``cache_mark``.
         new_id: Gives 16 random bytes.
         open_segments: Sealed segments to keep open; each takes up to four descriptors.
         clock_s: Seconds that only go forward, for how long something takes. By default they stand.
@@ -27,7 +29,13 @@ class Host:
     open_segments: int = OPEN_SEGMENTS
     clock_s: Callable[[], float] = _stands_still
 
-    @property
-    def boot(self) -> bytes:
-        """The first eight bytes of the boot id."""
-        return self.boot_id.replace("-", "").encode()[:8].ljust(8, b"\0")
+
+def cache_mark(host: Host, disk: Disk) -> bytes:
+    """Return eight bytes that are the same as long as the page cache cannot have been lost.
+
+    With another start of the machine, and with another mount of the file system, they are others.
+    Where the mount is not known they are others each time, which is always safe.
+    """
+    mount_id = disk.mount_id() or host.new_id().hex()
+    mark = hashlib.blake2b(f"{host.boot_id} {mount_id}".encode(), digest_size=8)
+    return mark.digest()

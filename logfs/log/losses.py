@@ -50,7 +50,7 @@ class LossFile:
     """The losses of one partition; read when first asked for.
 
     Attributes:
-        is_dirty: Something was noted and is not saved.
+        is_dirty: Something was noted and is to be saved.
     """
 
     def __init__(self, disk: Disk, directory: str, *, read_only: bool) -> None:
@@ -59,6 +59,7 @@ class LossFile:
         self._read_only = read_only
         self._lock = threading.Lock()
         self._losses: list[Loss] | None = None
+        self._is_unreadable = False
         self.is_dirty = False
 
     def all(self) -> list[Loss]:
@@ -78,7 +79,7 @@ class LossFile:
         if any(_what(loss) == _what(other) for other in losses):
             return False
         losses.append(loss)
-        self.is_dirty = not self._read_only
+        self.is_dirty = not (self._read_only or self._is_unreadable)
         return True
 
     def save(self) -> None:
@@ -104,6 +105,11 @@ class LossFile:
         try:
             lines = self._disk.read(self._name).splitlines()
         except FileNotFoundError:
+            return []
+        except OSError as error:
+            # Not to be overwritten: another start may be able to read it.
+            self._is_unreadable = True
+            logger.warning("%s: its losses are not known until the next start", error)
             return []
         rows = [row for line in lines if (row := _parse(line)) is not None]
         versions = [row["version"] for row in rows if "version" in row]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from logfs.disk.vfs import DISK_FULL
 from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
 from logfs.log.facts import LogFacts
+from logfs.log.host import cache_mark
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState
 from logfs.log.state import PartitionState
@@ -33,7 +34,7 @@ class LogStanding(LogFacts):
 
     def __init__(self, state: PartitionState) -> None:
         super().__init__(state)
-        self.lease = Lease(state.table, state.host.boot, state.lease)
+        self.lease = Lease(state.table, cache_mark(state.host, state.disk), state.lease)
         self._lock = threading.RLock()
         self._deferred = state.deferred
         self.line_files = LineFiles(state.disk, self.directory, self._lock)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
-from logfs.disk.vfs import DISK_FULL, Disk, Lock
+from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LogfsError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
@@ -411,7 +411,7 @@ class LogStore(Catalog):
     def _load_one(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
         started_s = self._host.clock_s()
         try:
-            log = self._load_with_or_without_room(loading, topic_partition)
+            log = self._load_or_salvage(loading, topic_partition)
         except (LogfsError, OSError) as error:
             return offline_partition(loading, topic_partition, error)
         if not loading.is_clean:
@@ -425,18 +425,21 @@ class LogStore(Catalog):
                 logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
         return log
 
-    def _load_with_or_without_room(
-        self, loading: Loading, topic_partition: TopicPartition
-    ) -> PartitionLog:
-        """Load a partition; if the disk is too full to recover it, it is read but not written."""
+    def _load_or_salvage(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
+        """Load a partition; if the disk fails, or has no room to recover it, for reading alone.
+
+        Nothing is written then, so once the disk does better the next attempt finds what was there.
+        """
         try:
             return load_partition(loading, topic_partition)
         except OSError as error:
-            if error.errno not in DISK_FULL or loading.read_only:
-                raise
-            log = load_partition(replace(loading, read_only=True), topic_partition)
-            log.read_only = False
-            log.offline = f"there is no room to recover it: {error}"
+            salvaging = replace(loading, read_only=True, salvages=True)
+            try:
+                log = load_partition(salvaging, topic_partition)
+            except (LogfsError, OSError):
+                raise error from None
+            log.read_only = self.read_only
+            log.offline = f"it could not be loaded as a whole: {error}"
             logger.warning("%s can be read, but not written: %s", topic_partition, log.offline)
             return log
 

@@ -106,9 +106,16 @@ def flip(bench: Bench) -> None:
     bench.disk.replace(names.CLOSED, json.dumps(note).encode())
 
 
+def remount(bench: Bench) -> None:
+    """The file system went away and returned with everything that was written."""
+    bench.disk.mounts += 1
+
+
 @pytest.mark.allow_log("")
 @pytest.mark.parametrize(
-    "what", [Bench.new_boot, kill, change, roll, add, tear, renew, flip], ids=lambda f: f.__name__
+    "what",
+    [Bench.new_boot, remount, kill, change, roll, add, tear, renew, flip],
+    ids=lambda f: f.__name__,
 )
 def test_the_note_does_not_count(what: Callable[[Bench], None]) -> None:
     bench = written()

@@ -146,7 +146,7 @@ def test_half_a_batch_waits_on_a_full_disk_until_it_can_be_copied(stop: str) -> 
     assert [loss.kind for loss in bench.log.losses] == ["cut"]
 
 
-@pytest.mark.expect_log("t/0 can be read, but not written: there is no room to recover it")
+@pytest.mark.expect_log("t/0 can be read, but not written: it could not be loaded as a whole")
 def test_what_cannot_be_recovered_on_a_full_disk_can_be_read() -> None:
     bench = full_bench()
     bench.disk.kill()

@@ -147,6 +147,34 @@ def test_after_a_power_cut_no_position_is_given_twice(seed: int | None, small_le
     assert small_lease
 
 
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("seed", [None, *range(20)])
+def test_when_the_file_system_went_away_and_returned_no_position_is_given_twice(
+    seed: int | None, small_lease: int
+) -> None:
+    bench = Bench(SMALL)
+    for _ in range(3):
+        bench.write(*[b"some words"] * 7)
+        shown = bench.log.snapshot.end.positions
+        bench.disk.lose_cache(seed)
+        bench.store = bench.open()
+        assert covers(bench.log.snapshot.end.positions, shown)
+        bench.write(b"new")
+    assert small_lease
+
+
+def test_after_a_kill_on_a_mount_that_is_not_known_no_position_is_given_twice() -> None:
+    class Unknown(FakeDisk):
+        def mount_id(self) -> str | None:
+            return None
+
+    bench = Bench(disk=Unknown())
+    bench.write(b"a", b"b")
+    shown = bench.log.snapshot.end.positions
+    assert lines_of(bench.kill()) == [b"a", b"b"]
+    assert end_of(bench.log, View.TEXT) > shown.text, "it may have been lost"
+
+
 @pytest.mark.parametrize("stop", ["kill", "restart"])
 def test_after_a_kill_or_a_clean_stop_there_is_no_hole(stop: str) -> None:
     bench = Bench(SMALL)

@@ -17,6 +17,7 @@ from logfs.log import names
 from logfs.log.backup.job import ChangedError, Job
 from logfs.log.backup.manifest import BackedUp, backed_up
 from logfs.log.backup.point import Point
+from logfs.log.host import cache_mark
 from logfs.log.loading.given import Loading
 from logfs.log.loading.loader import load_partition
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
@@ -286,6 +287,6 @@ def _write_table(job: Job, directory: str, plan: _Plan) -> None:
     entries = [e for b, e in sorted(plan.table.entries.items()) if b < base]
     entries += [e for b, e in sorted(state.pending.items()) if b < base]
     bases = plan.table.entries[base].bases
-    boot = job.host.boot
+    boot = cache_mark(job.host, job.target)
     entries.append(TableEntry(base, SegmentState.OPEN, bases, bases, boot=boot))
     SegmentTable.create(job.target, directory, plan.table.generation, entries).close()

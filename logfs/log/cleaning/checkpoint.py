@@ -25,7 +25,7 @@ def read_cleaner_offsets(disk: Disk) -> Rows:
     """Return the first dirty offset of each partition that was compacted."""
     try:
         return dict(checkpoints.read_offsets(disk, names.CLEANER_OFFSET_CHECKPOINT))
-    except LogfsError as error:
+    except (LogfsError, OSError) as error:
         logger.warning("%s; every log is taken to be dirty from its start on", error)
         return {}
 

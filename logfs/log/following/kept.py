@@ -22,7 +22,7 @@ from logfs.errors import CorruptIndexError, LogfsError
 from logfs.log import names
 from logfs.log.following.files import OwnTexts
 from logfs.log.following.note import TailNote, decode_note, encode_note
-from logfs.log.host import Host
+from logfs.log.host import Host, cache_mark
 from logfs.log.indexes.index import Entries
 from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.indexes.textindex import TEXT_INDEX
@@ -161,7 +161,7 @@ class KeptInCache(KeptInMemory):
         self._file: File | None = None
         self._file_end = 0
         self._note_file: File | None = None
-        self._lease = Lease(table, host.boot, Positions())
+        self._lease = Lease(table, cache_mark(host, disk), Positions())
         self._is_new = True
         self._has_failed = False
         self._rewritten: set[int] = set()
@@ -341,8 +341,9 @@ class KeptInCache(KeptInMemory):
     def _restore(self) -> None:
         state = self.table.state
         self.shown = state.lease
-        self.may_have_lost = any(boot != self._host.boot for boot in state.boots)
-        self._lease = Lease(self.table, self._host.boot, state.lease)
+        mark = cache_mark(self._host, self._disk)
+        self.may_have_lost = bool(state.boots - {mark})
+        self._lease = Lease(self.table, mark, state.lease)
         try:
             self.tail = decode_note(self._disk.read(f"{self._directory}/{TAIL_NOTE}"))
         except FileNotFoundError:

@@ -18,7 +18,7 @@ def begin_behind_what_was_lost(loader: Loader) -> Positions:
         return shown
     last = loader.segments[-1]
     behind = shown.at_least(last.ends)
-    may_have_lost = any(boot != loading.host.boot for boot in loader.boots)
+    may_have_lost = bool(loader.boots - {loader.cache_mark})
     if loader.has_cut and not loading.read_only:
         may_have_lost = True
     if may_have_lost and last.ends != behind:

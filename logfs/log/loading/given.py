@@ -24,6 +24,7 @@ class Loading:
         compacted: Partitions that were compacted at some time, maybe by a broker: their files need
             not be those that the table speaks of.
         producer_expiration_ms: A producer that wrote nothing for that long is forgotten.
+        salvages: It is only read since it cannot be recovered: what cannot be read is done without.
         left: After a clean stop that flushed nothing the last segment of each partition: it and
             the recovery points say what may not be on the disk.
         is_live: Somebody else is writing: what is no whole batch at the end is not there yet.
@@ -42,4 +43,5 @@ class Loading:
     producer_expiration_ms: int = 86_400_000
     is_live: bool = False
     compacted: frozenset[TopicPartition] = frozenset()
+    salvages: bool = False
     left: Mapping[TopicPartition, TableEntry] | None = None

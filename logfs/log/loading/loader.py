@@ -5,6 +5,7 @@ Source: Kafka LogLoader.load, UnifiedLog.recover.
 
 import logging
 from collections.abc import Callable
+from uuid import UUID
 
 from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.errors import CorruptIndexError, CorruptRecordError
@@ -76,12 +77,13 @@ def load_partition(
         OSError: The disk failed.
     """
     disk, directory = loading.disk, topic_partition.directory
-    config = effective_config(loading.defaults, read_properties(disk, directory))
-    topic_id = read_partition_metadata(disk, directory)
-    entries = read_leader_epochs(disk, directory)
+    config = effective_config(loading.defaults, _read_config(loading, directory))
+    topic_id = _read_topic_id(loading, directory)
+    entries = _read_epochs(disk, directory)
     losses = LossFile(disk, directory, read_only=loading.read_only)
     kinds, swapped = _list_segments(loading, directory)
     loader = Loader(loading, topic_partition, config, losses, kinds, swapped)
+    loader.scans_all = entries is None
     loader.table = _load_table(loader)
     take_pending(loader)
     load_segments(loader)
@@ -94,7 +96,7 @@ def load_partition(
     snapshot = _snapshot(loader)
     locate_transactions(producers.state, snapshot)
     snapshot = snapshot.with_transactions(tuple(producers.aborted), producers.state.unstable)
-    epochs = _load_epochs(loader, entries, snapshot)
+    epochs = _load_epochs(loader, entries or [], snapshot)
     return make(
         PartitionState(
             disk,
@@ -119,6 +121,27 @@ def load_partition(
             loader.deferred,
         )
     )
+
+
+def _read_config(loading: Loading, directory: str) -> dict[str, str] | None:
+    """Read the topic's configuration; of one that is only salvaged the defaults do as well."""
+    try:
+        return read_properties(loading.disk, directory)
+    except OSError as error:
+        if not loading.salvages:
+            raise
+        logger.warning("%s: without it the defaults are taken", error)
+        return {"cleanup.policy": ""}
+
+
+def _read_topic_id(loading: Loading, directory: str) -> UUID | None:
+    try:
+        return read_partition_metadata(loading.disk, directory)
+    except OSError as error:
+        if not loading.salvages:
+            raise
+        logger.warning("%s: without it the topic has no id", error)
+        return None
 
 
 def _list_segments(
@@ -173,7 +196,16 @@ def _load_epochs(loader: Loader, entries: list[EpochEntry], snapshot: Snapshot) 
     return epochs
 
 
-def _save_epochs(loader: Loader, epochs: LeaderEpochs, before: list[EpochEntry]) -> bool:
+def _read_epochs(disk: Disk, directory: str) -> list[EpochEntry] | None:
+    """Read the leader epochs; None if they cannot be read, so that they are made of the batches."""
+    try:
+        return read_leader_epochs(disk, directory)
+    except OSError as error:
+        logger.warning("%s; the leader epochs are taken from the batches", error)
+        return None
+
+
+def _save_epochs(loader: Loader, epochs: LeaderEpochs, before: list[EpochEntry] | None) -> bool:
     """Write the leader epochs if they were changed; returns whether that is still to be done."""
     if epochs.entries == before or loader.loading.read_only:
         return False
@@ -201,6 +233,10 @@ def _load_table(loader: Loader) -> SegmentTable | None:
         reason = "is gone"
     except CorruptIndexError as error:
         reason = f"does not decode ({error})"
+    except OSError as error:
+        if not loader.loading.salvages:
+            raise
+        reason = f"cannot be read ({error})"
     loader.lose(
         "positions",
         names.SEGMENT_TABLE,
@@ -241,7 +277,7 @@ def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
         lease,
         max_timestamp=last.max_timestamp,
         first_timestamp=last.first_timestamp,
-        boot=loading.host.boot,
+        boot=loader.cache_mark,
     )
     if table is None:
         table = SegmentTable(loading.disk, loader.directory, loading.host.new_id())

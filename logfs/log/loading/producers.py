@@ -124,7 +124,7 @@ class ProducerLoader:
         name = segment.file_name(FileKind.TXN_INDEX)
         try:
             return read_txn_index(self._loader.loading.disk, name, segment.base_offset)
-        except (CorruptIndexError, FileNotFoundError) as error:
+        except (CorruptIndexError, OSError) as error:
             logger.warning("%s; it is made anew", error)
             return None
 

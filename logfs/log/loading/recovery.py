@@ -21,6 +21,7 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL, File
 from logfs.errors import LogfsError
 from logfs.log.counters import LogCounters
+from logfs.log.host import cache_mark
 from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.cutting import copy_tail, free_cut_name, rewrite
 from logfs.log.loading.given import Loading as Loading  # others take it from here
@@ -55,6 +56,7 @@ class Loader:
         counters: Told what was scanned for that.
         produced: Batches with a producer id of the segments that were scanned, by base offset.
         leader_epochs: Epochs in them, each with the first offset.
+        scans_all: No segment is trusted, since what is to be known stands in the batches alone.
         deferred: What has to be done before the first append, since the disk is full now. None:
             nothing has.
     """
@@ -75,6 +77,7 @@ class Loader:
     leader_epochs: list[tuple[int, int]] = field(default_factory=list)
     counters: LogCounters = field(default_factory=LogCounters)
     deferred: list[Callable[[], None]] | None = None
+    scans_all: bool = False
 
     @contextlib.contextmanager
     def deferring(self, later: Callable[[], None] | None = None) -> Iterator[None]:
@@ -114,8 +117,13 @@ class Loader:
         return None if self.table is None else (self.loading.left or {}).get(self.topic_partition)
 
     @property
+    def cache_mark(self) -> bytes:
+        """What goes with an open entry of the table; see ``host.cache_mark``."""
+        return cache_mark(self.loading.host, self.loading.disk)
+
+    @property
     def boots(self) -> set[bytes]:
-        """Boot ids of the machine while something was appended, since the last clean stop."""
+        """Marks of the page cache while something was appended, since the last clean stop."""
         return set() if self.table is None else self.table.state.boots
 
     @property
@@ -220,7 +228,7 @@ def _without_deleted(loader: Loader) -> list[int]:
 
 
 def _is_trusted(loader: Loader, entry: TableEntry, must_recover: bool, is_last: bool) -> bool:
-    if must_recover and entry.state is not SegmentState.CLOSED:
+    if loader.scans_all or (must_recover and entry.state is not SegmentState.CLOSED):
         return False
     if entry.state is SegmentState.OPEN:
         return False

@@ -133,11 +133,11 @@ def write_snapshot(
 
 
 def read_snapshot(disk: Disk, directory: str, offset: int) -> ProducerState | None:
-    """Read the snapshot at an offset; None, and a line in the log, if it is torn or gone."""
+    """Read the snapshot at an offset; None, and a line in the log, if that cannot be done."""
     name = snapshot_name(directory, offset)
     try:
         return ProducerState(decode_snapshot(disk.read(name, LARGER_FILE_BYTES), name))
-    except (CorruptIndexError, FileNotFoundError) as error:
+    except (CorruptIndexError, OSError) as error:
         logger.warning("%s; the one before it is used", error)
         return None
 

@@ -137,14 +137,17 @@ def sealed_indexes(disk: Disk, segment: "Segment") -> SegmentIndexes:
 
 
 def active_indexes(
-    disk: Disk, segment: "Segment", config: TopicConfig, counts: tuple[int, int, int] | None
+    disk: Disk,
+    segment: "Segment",
+    config: TopicConfig,
+    counts: tuple[int | None, int | None, int | None],
 ) -> SegmentIndexes:
     """Describe the indexes of the active segment.
 
-    ``counts`` are the entries they hold; None: as many as their trimmed files hold.
+    ``counts`` are the entries they hold; None: as many as the trimmed file holds.
     """
     capacity = config.segment_index_bytes
-    offset, time, text = counts or (None, None, None)
+    offset, time, text = counts
     return SegmentIndexes(
         IndexFile(
             disk,

@@ -26,8 +26,10 @@ passed over (a torn write). The file is written anew, by rename, when much of it
     48-71   bases              3 int64   positions (text, tsv, jsonl) at which it begins
     72-95   ends               3 int64   positions at which it ends; open: the *lease*
     96-119  kept               3 int64   lengths of what is kept in it (ends - bases less its gaps)
-    120-127 boot               8 bytes   of an open entry: begin of the boot id of the machine; of
-                                         a pending one: what the header of its text index says
+    120-127 boot               8 bytes   of an open entry: mark of the page cache, which is another
+                                         one after a start of the machine or a mount of the file
+                                         system; of a pending one: what the header of its text index
+                                         says
     128-131 zero
     132-135 CRC                uint32    CRC-32C of bytes 0-131
 
@@ -117,7 +119,7 @@ class TableState:
         pending: Entries of compacted segments that may or may not be in place.
         lease: No size ever shown exceeds it. Entries that others have replaced count too: of what
             was not synced, the last entry may be kept and the one before it lost.
-        boots: Boot ids of the machine while something was appended, since the last clean stop.
+        boots: Marks of the page cache while something was appended, since the last clean stop.
     """
 
     entries: dict[int, TableEntry] = field(default_factory=dict)

@@ -15,7 +15,13 @@ from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.indexes.indexfile import IndexFile
 from logfs.log.names import FileKind
 from logfs.log.producers.txnindex import AbortedTransaction, append_aborted
-from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles, active_indexes
+from logfs.log.segments.segment import (
+    SEGMENT_FILE_KINDS,
+    Segment,
+    SegmentFiles,
+    SegmentIndexes,
+    active_indexes,
+)
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.roll import should_roll
@@ -96,7 +102,7 @@ class ActiveSegment:
         Raises:
             OSError: Its files could not be opened.
         """
-        indexes = active_indexes(disk, segment, config, None)
+        indexes = _usable_indexes(disk, segment, config)
         times, base = indexes.time.entries(), segment.base_offset
         count = len(times) // TIME_INDEX.entry_bytes
         last = decode_time_entry(times, count - 1, base) if count else None
@@ -252,6 +258,21 @@ class ActiveSegment:
             index.append(entries)
         except (OSError, ValueError) as error:
             logger.warning("%s: an index entry is left out: %s", self.segment.name, error)
+
+
+def _usable_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> SegmentIndexes:
+    """Describe the indexes of a segment that was loaded; one that cannot be read begins anew."""
+    counts: list[int | None] = []
+    for index in active_indexes(disk, segment, config, (None, None, None)).all():
+        try:
+            index.entries()
+        except OSError as error:
+            logger.warning("%s: the index begins at the end of the segment", error)
+            counts.append(0)
+        else:
+            counts.append(None)
+    offset, time, text = counts
+    return active_indexes(disk, segment, config, (offset, time, text))
 
 
 def create_files(disk: Disk, segment: Segment, config: TopicConfig) -> None:
