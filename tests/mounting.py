@@ -123,6 +123,7 @@ class Mount:
         point: The mount point, made if it is missing; neither path has white space in it.
         options: Mount options, each as behind ``-o``.
         variables: Changes of the daemon's environment.
+        log_directory: Where its log goes; beside the data directory by default.
 
     Attributes:
         data: The data directory.
@@ -131,7 +132,12 @@ class Mount:
     """
 
     def __init__(
-        self, data: Path, point: Path, *options: str, variables: Mapping[str, str] | None = None
+        self,
+        data: Path,
+        point: Path,
+        *options: str,
+        variables: Mapping[str, str] | None = None,
+        log_directory: Path | None = None,
     ) -> None:
         for directory in (data, point):
             directory.mkdir(parents=True, exist_ok=True)
@@ -141,7 +147,7 @@ class Mount:
         # What a read-only mount keeps must not get into the cache of whoever runs the tests.
         cache = self.data.with_name(f"{self.data.name}.cache")
         self._variables = {"CACHE_DIRECTORY": str(cache), **(variables or {})}
-        self._log_path = self.data.with_name(f"{self.data.name}.daemon-log")
+        self._log_path = (log_directory or self.data.parent) / f"{self.data.name}.daemon-log"
         self._daemon: subprocess.Popen[bytes] | None = None
 
     @property

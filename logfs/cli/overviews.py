@@ -21,6 +21,9 @@ from logfs.log.overview import PartitionOverview, TopicOverview, topic_overview
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 
+LARGEST_APPEND_BYTES = 1024 * 1024
+"""What one write(2) can bring at most: the kernel's largest request."""
+
 
 class Status(NamedTuple):
     """A data directory, and who serves it.
@@ -34,6 +37,7 @@ class Status(NamedTuple):
         is_foreign: Somebody else has the directory: a broker, a job, another command.
         is_clean: It was stopped cleanly; None while somebody has it.
         free_bytes: Room on its file system.
+        is_full: That is too little for an append, or no more files can be made.
         topics: The topics, with the partitions that were asked for.
     """
 
@@ -44,6 +48,7 @@ class Status(NamedTuple):
     is_foreign: bool
     is_clean: bool | None
     free_bytes: int
+    is_full: bool
     topics: list[TopicOverview]
 
     @property
@@ -65,8 +70,7 @@ def look(place: Place, since_ms: int) -> Status:
     """
     data, only = data_and_partitions(place)
     disk = PosixDisk(data)
-    found = disk.free()
-    free = found.f_bavail * found.f_frsize
+    room = _room(disk.free())
     wanted = [TopicPartition(t, n) for t, all_ in partitions_of(data).items() for n in all_]
     wanted = wanted if only is None else only
     try:
@@ -77,16 +81,23 @@ def look(place: Place, since_ms: int) -> Status:
         with daemon:
             facts = daemon.ask("status")
             topics = list(_from_daemon(daemon, wanted, since_ms))
-            return Status(data, facts, daemon.ask("metrics"), False, False, None, free, topics)
+            return Status(data, facts, daemon.ask("metrics"), False, False, None, *room, topics)
     point = place.root if place.is_mount else served_at(data)
     if point is not None:
         topics = list(_from_mount(disk, point, wanted, since_ms))
         is_read_only = bool(os.statvfs(point).f_flag & os.ST_RDONLY)
-        return Status(data, _facts_of(point), None, is_read_only, False, None, free, topics)
+        return Status(data, _facts_of(point), None, is_read_only, False, None, *room, topics)
     is_foreign = disk.is_locked(names.LOCK_FILE)
     is_clean = None if is_foreign else _was_clean(disk) or not wanted
     topics = list(_from_files(disk, wanted, since_ms))
-    return Status(data, None, None, False, is_foreign, is_clean, free, topics)
+    return Status(data, None, None, False, is_foreign, is_clean, *room, topics)
+
+
+def _room(found: os.statvfs_result) -> tuple[int, bool]:
+    """Return the free bytes of a file system, and whether it is full."""
+    free_bytes = found.f_bavail * found.f_frsize
+    has_no_inodes = found.f_files > 0 and found.f_favail == 0
+    return free_bytes, free_bytes < LARGEST_APPEND_BYTES or has_no_inodes
 
 
 def _was_clean(disk: PosixDisk) -> bool:

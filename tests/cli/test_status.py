@@ -1,6 +1,9 @@
 """``logfs status``: from the files, from a daemon, through a read-only mount."""
 
 import json
+import os
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -165,3 +168,34 @@ def test_a_daemon_is_asked_and_says_the_same(logfs: Call, data: Path, tmp_path: 
         assert (found["is_read_only"], found["daemon"]["pid"]) == (True, mount.pid)
         assert rows_of(found, "log_end_offset")[0] == ("orders", 0, 100)
         assert b"(read-only)" in logfs("status", mount.point).out
+
+
+def test_a_full_disk_is_trouble(logfs: Call, small_disk: Path) -> None:
+    data = small_disk / "data"
+    data.mkdir()
+    logfs("topic", "create", data / "orders")
+    assert logfs("status", data)[0] == 0
+    (small_disk / "ballast").write_bytes(bytes(3 << 20))
+    status, out, _ = logfs("status", data)
+    lines = out.decode().splitlines()
+    assert status == 1
+    assert lines[0].endswith("free: the disk is full)")
+    assert lines[4].split()[-2:] == ["disk", "full"]
+    assert "appends fail" in lines[-1]
+    status, out, _ = logfs("status", data, "--json")
+    assert (status, json.loads(out)["is_full"]) == (1, True)
+    assert b"disk full" in logfs("status", data, "--partitions")[1]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system with room for 4 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system to fill up")
+    point = tmp_path / "small"
+    point.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", point], check=True)
+    try:
+        yield point
+    finally:
+        subprocess.run(["umount", "-l", point], check=True)

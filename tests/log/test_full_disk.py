@@ -23,6 +23,7 @@ def full_bench(lines: int = 20) -> Bench:
     return bench
 
 
+@pytest.mark.allow_log("deleted without a note for its restoration")
 @pytest.mark.expect_log("topic t is deleted; to be done later")
 def test_a_topic_is_deleted_on_a_full_disk() -> None:
     bench = full_bench()

@@ -59,8 +59,8 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
     losses, topics that nobody has given a configuration and that are therefore never trimmed,
     settings that are probably not meant.
 
-    The exit status is 0 if all is well, 1 if a partition is offline or there are losses, 2 if that
-    could not be found out.
+    The exit status is 0 if all is well, 1 if a partition is offline, there are losses or the disk
+    is full (less than 1 MiB or no inode is free), 2 if that could not be found out.
 
     \b
     Examples:
@@ -109,7 +109,8 @@ def _moment(text: str, place: "Place") -> int:
 
 
 def _verdict(found: "Status") -> int:
-    return TROUBLE if any(row.offline or row.losses for row in found.partitions) else 0
+    has_trouble = found.is_full or any(row.offline or row.losses for row in found.partitions)
+    return TROUBLE if has_trouble else 0
 
 
 def _print_json(found: "Status") -> None:
@@ -121,7 +122,8 @@ def _print_json(found: "Status") -> None:
 
 
 def _show(found: "Status", *, every: bool) -> None:
-    click.echo(f"data    {found.data} ({format_bytes(found.free_bytes)} free)")
+    full = ": the disk is full" if found.is_full else ""
+    click.echo(f"data    {found.data} ({format_bytes(found.free_bytes)} free{full})")
     click.echo(f"daemon  {_daemon(found)}")
     if found.daemon is not None and "sealed_files" in found.daemon:
         click.echo(f"        sealed files: {found.daemon['sealed_files']}")
@@ -176,7 +178,7 @@ def _show_topics(found: "Status") -> None:
     for topic in found.topics:
         parts = topic.partitions
         offline = sum(row.offline is not None for row in parts)
-        state = "ok" if not offline else f"{offline} offline"
+        state = f"{offline} offline" if offline else _ok(found)
         if not topic.has_config:
             state += ", never trimmed"
         rows.append(
@@ -213,11 +215,16 @@ def _show_partitions(found: "Status") -> None:
             _time(row.oldest_timestamp),
             _time(row.newest_timestamp),
             str(row.losses),
-            "ok" if row.offline is None else "offline",
+            _ok(found) if row.offline is None else "offline",
         ]
         for row in found.partitions
     ]
     tables.show_table(columns, rows)
+
+
+def _ok(found: "Status") -> str:
+    """Return the state of what is online."""
+    return "disk full" if found.is_full else "ok"
 
 
 def _sizes(rows: "Sequence[PartitionOverview]") -> list[str]:
@@ -262,6 +269,11 @@ def _time(timestamp_ms: int | None) -> str:
 def _notes(found: "Status") -> list[str]:
     """Return what to know beside the numbers."""
     notes = []
+    if found.is_full:
+        notes.append(
+            "the disk is full, so appends fail: 'logfs trim --now' and 'logfs topic delete' make "
+            "room on it, and so does retention"
+        )
     for row in found.partitions:
         name = f"{row.topic}/{row.partition}"
         if row.offline is not None:
