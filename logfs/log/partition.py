@@ -38,6 +38,7 @@ class PartitionLog(AppendableLog):
             or self._flusher.has_sealed
             or self._losses.is_dirty
             or self._has_new_epochs
+            or self.has_unnoted
         )
 
     def maintain(self) -> None:
@@ -59,6 +60,8 @@ class PartitionLog(AppendableLog):
             if self._has_new_epochs:
                 with self._lock, self.offline_on_failure("fsync", but_not_full=True):
                     self._save_epochs()
+            if self.has_unnoted:
+                self.note_dropped()
         self._losses.save()
 
     def move_lease(self) -> None:

@@ -74,23 +74,37 @@ class RemovableLog(LogStanding):
         """Note in the table that segments are gone; durable: a power cut must bring none back.
 
         Returns:
-            False if the disk is too full for that. It is noted with the next segments that go.
+            False if the disk is too full for that. ``maintain`` notes it when there is room.
         """
         if not segments:
             return True
         self._unnoted += [segment.entry(SegmentState.DROPPED) for segment in segments]
         try:
-            with self.offline_on_failure("write", but_not_full=True):
-                self.table.put(*self._unnoted)
+            self.note_dropped()
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
             logger.warning("%s: %s; its segments go without a note", self.topic_partition, error)
             return False
-        self._unnoted.clear()
-        with self.offline_on_failure("fsync"):
-            self.table.sync()
         return True
+
+    @property
+    def has_unnoted(self) -> bool:
+        """Whether segments went for which the table had no room."""
+        return bool(self._unnoted)
+
+    def note_dropped(self) -> None:
+        """Note in the table which segments have gone, durably.
+
+        Raises:
+            OSError: With ENOSPC it is still due; anything else takes the log offline.
+        """
+        with self._lock:
+            with self.offline_on_failure("write", but_not_full=True):
+                self.table.put(*self._unnoted)
+            self._unnoted.clear()
+            with self.offline_on_failure("fsync"):
+                self.table.sync()
 
     def hasten_removal(self, now_ms: int) -> tuple[int, int]:
         """Let the time of all deleted segments have come; see ``remove_due_files``.

@@ -139,6 +139,8 @@ class DeletedPartitions:
             if row.log is not None:
                 row.log.close_files()
             try:
+                # A power cut that undid the new name must not find half of the files removed.
+                self._disk.sync_directory("")
                 self._disk.remove_tree(row.directory)
             except OSError as error:
                 logger.warning(

@@ -14,6 +14,7 @@ from logfs.log.segments.deletion import DeletedSegments, remove_files
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState
 from logfs.types import View
+from tests.fakestate import Stopped
 from tests.log.looking import directories
 from tests.log.support import DIRECTORY, Bench, lines_of, log_name, text_of
 
@@ -283,3 +284,26 @@ def test_what_a_deleted_partition_still_notes_never_goes_to_a_new_one_of_its_nam
     old.table.close()
     old.lease.distrust(old.snapshot.active)
     assert bench.file(SEGMENT_TABLE) == table
+
+
+def test_a_deletion_that_a_power_cut_undoes_is_undone_as_a_whole() -> None:
+    bench = Bench()
+    bench.write(b"a", b"b")
+    bench.log.flush()
+    disk = bench.disk
+    disk.before = lambda operation, *_: disk.stop_before(1) if operation == "rename" else None
+    with pytest.raises(Stopped):
+        bench.store.delete_topic("t", bench.now_ms)
+    disk.before = None
+    disk.kill()
+    store = bench.open()
+    assert store.topics() == []
+    store.remove_due_files(bench.now_ms + DELAY_MS)
+    assert directories(disk) == []
+    bench.new_boot()
+    for seed in range(60):
+        store = bench.open(disk.after_crash(seed))
+        for log in store.all_partitions():
+            assert lines_of(log) == [b"a", b"b"]
+            assert log.losses == []
+        store.close(bench.now_ms)

@@ -9,6 +9,7 @@ from logfs.log.cleaning.retention import apply_retention
 from logfs.log.cleaning.trimming import trim
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.segments.table import SegmentTable
 from logfs.types import Positions, TopicPartition
 from tests.log.looking import directories
 from tests.log.support import DIRECTORY, Bench, lines_of, log_name
@@ -258,3 +259,16 @@ def test_a_fixed_name_reads_on_although_its_segment_could_not_be_renamed() -> No
     log.remove_due_files(bench.now_ms)
     bench.disk.before = None
     assert not bench.disk.exists(f"{DIRECTORY}/{log_name(0)}")
+
+
+@pytest.mark.expect_log("its segments go without a note")
+def test_segments_that_went_without_a_note_are_noted_once_there_is_room() -> None:
+    bench = full_bench()
+    bench.disk.fill()
+    bench.log.advance_log_start_offset(bench.log.snapshot.segments[1].base_offset, bench.now_ms)
+    bench.disk.space_bytes = None
+    assert bench.log.maintenance_due
+    bench.log.maintain()
+    assert not bench.log.maintenance_due
+    table = SegmentTable.load(bench.disk, DIRECTORY)
+    assert min(table.entries) == bench.log.snapshot.segments[0].base_offset

@@ -22,6 +22,7 @@ from tests.log.support import (
     DIRECTORY,
     Bench,
     batches_in,
+    end_of,
     kept_runs_of,
     lines_of,
     log_name,
@@ -190,6 +191,23 @@ def test_a_damaged_entry_after_a_clean_stop_is_a_lost_table() -> None:
     bench.put(TABLE, bytes(data))
     start(bench)
     assert "has lost entries" in lost_table(bench)
+    assert lines_of(bench.log) == LINES
+
+
+def test_of_a_roll_after_a_clean_stop_only_the_second_entry_may_be_on_the_disk() -> None:
+    bench = Bench()
+    bench.write(*LINES)
+    bench.restart()
+    whole = len(bench.file(TABLE))
+    bench.log.roll(bench.now_ms)
+    data = bytearray(bench.file(TABLE))
+    assert len(data) == whole + 2 * ENTRY_BYTES
+    data[whole : whole + ENTRY_BYTES] = bytes(ENTRY_BYTES)
+    bench.put(TABLE, bytes(data))
+    end, generation = end_of(bench.log, View.TEXT), bench.log.generation
+    bench.crash()
+    assert bench.log.losses == []
+    assert (end_of(bench.log, View.TEXT), bench.log.generation) == (end, generation)
     assert lines_of(bench.log) == LINES
 
 

@@ -1,5 +1,7 @@
 """When a segment is rolled: Kafka's five conditions, alone and on a partition."""
 
+import errno
+
 import pytest
 
 from logfs.config import TopicConfig
@@ -9,7 +11,7 @@ from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
 from tests.fakes import START_MS
-from tests.log.support import Bench, batches_in, log_name
+from tests.log.support import Bench, batches_in, lines_of, log_name
 
 CREATED_MS = 1_000_000
 FILL = SegmentFill(100, 500, CREATED_MS, CREATED_MS, is_index_full=False)
@@ -221,3 +223,21 @@ def test_a_roll_that_was_asked_for_seals_a_segment_but_no_empty_one() -> None:
     assert bases(bench) == [0, 2]
     snapshot: Snapshot = bench.log.snapshot
     assert snapshot.segments[1].bases == snapshot.end.positions == snapshot.segments[0].ends
+
+
+@pytest.mark.allow_log("are no whole batch")
+def test_a_segment_that_could_not_begin_does_not_come_back_after_a_power_cut() -> None:
+    bench = Bench()
+    bench.write(b"durable")
+    bench.disk.fail_next_write("*/logfs.segments", errno.ENOSPC)
+    with pytest.raises(OSError, match="No space left on device"):
+        bench.log.roll(bench.now_ms)
+    bench.log.flush()
+    bench.store.checkpoint()
+    bench.write(b"not durable")
+    bench.new_boot()
+    for seed in range(60):
+        store = bench.open(bench.disk.after_crash(seed))
+        found = lines_of(store.partition("t", 0))
+        assert found in ([b"durable"], [b"durable", b"not durable"])
+        store.close(bench.now_ms)

@@ -254,9 +254,7 @@ def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool
         return bool(table.entries)
     # The first entry was durable before anything was appended, so it cannot be torn.
     oldest = min(table.entries.keys() | table.state.dropped, default=bases[0] + 1)
-    ends = {SegmentState.OPEN, SegmentState.CLOSED}
-    has_lease = bool(table.state.boots) or any(e.state in ends for e in table.entries.values())
-    return not is_clean and has_lease and oldest <= bases[0]
+    return not is_clean and table.state.has_lease and oldest <= bases[0]
 
 
 def _store_table(loader: Loader, lease: Positions) -> SegmentTable:

@@ -120,6 +120,7 @@ class TableState:
         lease: No size ever shown exceeds it. Entries that others have replaced count too: of what
             was not synced, the last entry may be kept and the one before it lost.
         boots: Marks of the page cache while something was appended, since the last clean stop.
+        has_lease: An entry said how far sizes were shown; what replaced it changes nothing in that.
     """
 
     entries: dict[int, TableEntry] = field(default_factory=dict)
@@ -127,10 +128,12 @@ class TableState:
     pending: dict[int, TableEntry] = field(default_factory=dict)
     lease: Positions = field(default_factory=Positions)
     boots: set[bytes] = field(default_factory=set)
+    has_lease: bool = False
 
     def note(self, entry: TableEntry) -> None:
         """Take one more entry into account."""
         self.lease = self.lease.at_least(entry.ends)
+        self.has_lease |= entry.state in (SegmentState.OPEN, SegmentState.CLOSED)
         if entry.state is SegmentState.PENDING:
             self.pending[entry.base_offset] = entry
             return

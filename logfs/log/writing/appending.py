@@ -331,12 +331,16 @@ class AppendableLog(FlushableLog):
         """Seal the active segment and begin one at an offset and positions."""
         old = self._writable_active(now_ms)
         segment = self.new_segment(base_offset, bases)
-        new = ActiveSegment.create(self.disk, segment, self._config, now_ms)
         try:
+            new = ActiveSegment.create(self.disk, segment, self._config, now_ms)
             # In this order: of a torn write, the open entry with the lease is what is kept.
             self.table.put(self.lease.open_entry(segment), old.sealed_entry())
         except OSError:
-            remove_segment_files(self.disk, segment)
+            with self.offline_on_failure("roll", but_not_full=True):
+                remove_segment_files(self.disk, segment)
+                # If a power cut brought the empty segment back, recovery would take the records
+                # that the segment before it gets from now on for durable ones.
+                self.disk.sync_directory(self.directory)
             raise
         old.seal()
         self._flusher.add_sealed(old.segment, old.segment.files(), self._helpers_of(old, new))
