@@ -10,8 +10,14 @@ PYTHON := $(VENV)/bin/python
 WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
+# How long test-long goes on: stops of the model, kills of daemons, minutes for all of it (no limit if
+# empty), and the first seed of the model's schedules; each day has others.
+STOPS := 10000
+KILLS := 300
+MINUTES :=
+SEED := $(shell date +%Y%m%d)0000
 
-.PHONY: help demo test test-fast check format bench bench-peers bench-record plot install uninstall clean
+.PHONY: help demo test test-fast test-long check format bench bench-peers bench-record plot install uninstall clean
 .PHONY: system-packages kafka spark connector
 
 help: ## list the targets
@@ -27,6 +33,10 @@ test: connector ## all tests, those with a Kafka broker and with Spark too
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
 	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka" $(ARGS)
+
+test-long: system-packages $(VENV)/.installed ## thousands of stops, hundreds of kills: STOPS=10000 KILLS=300 MINUTES=60 SEED=1
+	@LOGFS_LONG_STOPS=$(STOPS) LOGFS_LONG_KILLS=$(KILLS) LOGFS_LONG_MINUTES=$(MINUTES) \
+		LOGFS_LONG_SEED=$(SEED) $(WITH_VENV) python -m pytest -m long $(ARGS)
 
 check: $(VENV)/.installed ## lint, formatting, types, warnings of the C compiler
 	$(VENV)/bin/ruff check .

@@ -9,6 +9,8 @@
   modules, thousands of tests and what they import, is not looked through again each time.
 * What a read-only mount remembers goes below the session's temporary folder, not to the user's.
 * When the session ends, no mount is left below its temporary folder.
+* Tests marked ``long`` run only if the marker expression names them, as ``make test-long`` does.
+  What they count (``counts``) is printed at the end.
 """
 
 import gc
@@ -17,11 +19,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+
+from tests.long import Limits
 
 FUSE_DEVICE = Path("/dev/fuse")
 
@@ -67,6 +72,45 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         problem = why_no_mount()
         if problem is not None:
             pytest.fail(f"this test mounts, and {problem}", pytrace=False)
+
+
+_COUNTS = pytest.StashKey[Counter[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have a place for what long tests count."""
+    config.stash[_COUNTS] = Counter()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave long tests out that were not asked for."""
+    if "long" not in config.option.markexpr:
+        left_out = [item for item in items if item.get_closest_marker("long") is not None]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what long tests have counted."""
+    counts = config.stash[_COUNTS]
+    if counts:
+        terminalreporter.section("counted")
+        for name, count in sorted(counts.items()):
+            terminalreporter.write_line(f"{count:12,} {name}")
+
+
+@pytest.fixture
+def counts(request: pytest.FixtureRequest) -> Counter[str]:
+    """What a long test counts."""
+    return request.config.stash[_COUNTS]
+
+
+@pytest.fixture(scope="session")
+def limits() -> Limits:
+    """How long long tests go on."""
+    return Limits.from_environment()
 
 
 def pytest_collection_finish() -> None:

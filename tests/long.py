@@ -1,0 +1,38 @@
+"""How long the tests of ``make test-long`` go on; each counts what it did, and that is printed."""
+
+import os
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What ends a long test: the first of these.
+
+    Attributes:
+        stops: Stops of the model.
+        kills: Kills of daemons.
+        until_s: When all of it is over, by the monotonic clock.
+        seed: Of the first schedule; the others follow.
+    """
+
+    stops: int
+    kills: int
+    until_s: float
+    seed: int
+
+    @classmethod
+    def from_environment(cls) -> "Limits":
+        """Take what the Makefile says."""
+        minutes = float(os.environ.get("LOGFS_LONG_MINUTES") or "inf")
+        return cls(
+            int(os.environ.get("LOGFS_LONG_STOPS") or 10_000),
+            int(os.environ.get("LOGFS_LONG_KILLS") or 300),
+            time.monotonic() + 60 * minutes,
+            int(os.environ.get("LOGFS_LONG_SEED") or 1_000_000),
+        )
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is."""
+        return time.monotonic() >= self.until_s

@@ -1,0 +1,300 @@
+"""A store on a fake disk, the programs that write to it, and what they know of it.
+
+The topics: ``t`` (two partitions, trimmed and given up by retention), ``c`` (compacted, lines with
+keys), ``d`` (deleted and made again). Segments are small and the lease is short, so that every
+operation meets the end of one. ``Machine`` has what the steps of ``steps.py`` need; a stop is
+``Machine.stop``.
+"""
+
+import contextlib
+import hashlib
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from random import Random
+
+from logfs.config import StoreConfig
+from logfs.log.host import Host
+from logfs.log.partition import PartitionLog
+from logfs.log.reading.reader import TextReader
+from logfs.log.store import LogStore
+from logfs.log.writing import lease
+from logfs.log.writing.lines import LineWriter
+from logfs.types import TopicPartition, View
+from tests.fakes import START_MS, FakeDisk
+from tests.fakestate import Stopped
+from tests.model.account import Account, Defect, Found, Line, StopKind
+
+T0, T1, C, D = (TopicPartition(*row) for row in (("t", 0), ("t", 1), ("c", 0), ("d", 0)))
+ALL = (T0, T1, C, D)
+TRIMMED = (T0, T1)
+LEASE_BYTES = 4096
+_READ_BYTES = 1 << 16
+
+
+@contextlib.contextmanager
+def short_leases() -> Iterator[None]:
+    """Have leases end soon, so that they are moved all the time."""
+    usual, lease.LEASE_BYTES = lease.LEASE_BYTES, LEASE_BYTES
+    try:
+        yield
+    finally:
+        lease.LEASE_BYTES = usual
+
+
+class Writer:
+    """An open file of a program.
+
+    Attributes:
+        queue: Lines that it has not written, or not to their end.
+    """
+
+    def __init__(self, number: int, topic_partition: TopicPartition, file: LineWriter) -> None:
+        self.number = number
+        self.topic_partition = topic_partition
+        self.file = file
+        self.queue: list[Line] = []
+
+    @property
+    def sent(self) -> int:
+        """Bytes of the first line of the queue that are accepted."""
+        return self.queue[0].low if self.queue else 0
+
+
+class Batch:
+    """What a job has to publish: rows of a partition's account and lines."""
+
+    def __init__(self, query: str, number: int) -> None:
+        self.query = query
+        self.number = number
+        self.rows: list[tuple[TopicPartition, Account, list[Line]]] = []
+
+
+class Machine:
+    """A machine, its disk, its store, and the programs.
+
+    Attributes:
+        counts: What has happened, for the report.
+        accounts: What is known of each partition; none of one whose topic is not there.
+        writers: The open files.
+        batch: What a job tries to publish; None: nothing.
+        published: Number of the next batch by query.
+        deleting, making: The topic ``d`` is being deleted, made.
+        half_deleted: What was in it if a stop interrupted that; a power cut may bring it back.
+        is_half_made: Making it was interrupted; a power cut may take it, unless it was used.
+    """
+
+    def __init__(self, random: Random, counts: Counter[str]) -> None:
+        self.counts = counts
+        self.disk = FakeDisk()
+        self.now_ms = START_MS
+        self.writers: list[Writer] = []
+        self.batch: Batch | None = None
+        self.published: Counter[str] = Counter()
+        self.deleting = self.making = self.is_half_made = False
+        self.half_deleted: Account | None = None
+        self._boot = 1
+        self._ids = self._uids = self._writers = 0
+        self._losses: dict[TopicPartition, int] = {}
+        self.properties = {
+            "internal.segment.bytes": random.choice(["300", "700", "3000"]),
+            "index.interval.bytes": random.choice(["0", "100", "4096"]),
+            "compression.type": random.choice(["producer", "producer", "lz4"]),
+            "preallocate": random.choice(["false", "false", "true"]),
+        }
+        self.store = self.open(self.disk)
+        forever = {"retention.bytes": "-1", "retention.ms": "-1"}
+        compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+        self.store.create_topic("t", 2, self.properties | forever, self.now_ms)
+        self.store.create_topic("c", 1, self.properties | compact, self.now_ms)
+        self.store.create_topic("d", 1, self.properties, self.now_ms)
+        self.accounts = {tp: Account(str(tp), View.TSV if tp == C else View.TEXT) for tp in ALL}
+
+    # What there is
+
+    def new_id(self) -> bytes:
+        self._ids += 1
+        return hashlib.md5(b"%d" % self._ids, usedforsecurity=False).digest()
+
+    def host(self) -> Host:
+        return Host(f"{self._boot:08}", self.new_id)
+
+    def open(self, disk: FakeDisk) -> LogStore:
+        config = StoreConfig(num_recovery_threads_per_data_dir=1)
+        return LogStore.open(disk, config, self.host(), now_ms=self.now_ms)
+
+    def log(self, topic_partition: TopicPartition) -> PartitionLog:
+        return self.store.partition(*topic_partition)
+
+    def present(self) -> list[TopicPartition]:
+        """The partitions that are there."""
+        return [tp for tp in ALL if tp in self.accounts]
+
+    def maintain(self) -> None:
+        """Do what a daemon does in the background."""
+        for log in self.store.all_partitions():
+            log.maintain()
+
+    def pass_time(self, by_ms: int) -> None:
+        self.now_ms += by_ms
+        self.disk.now_ms = self.now_ms
+
+    def new_line(self, tp: TopicPartition, random: Random, owner: int = 0) -> Line:
+        """A line that a program is going to write."""
+        self._uids += 1
+        uid = b"%08d" % self._uids
+        body = b"%s|%s" % (uid, b"#" * random.choice([0, 3, 20, 60, 150]))
+        body += b"|%08x" % zlib.crc32(body)
+        key = b"k%d" % random.randint(0, 4) if tp == C else None
+        line = Line(uid, body if key is None else key + b"\t" + body, key, owner)
+        self.accounts[tp].add(line)
+        return line
+
+    def new_writer(self, tp: TopicPartition) -> None:
+        self._writers += 1
+        file = LineWriter(self.log(tp), self.accounts[tp].view)
+        self.writers.append(Writer(self._writers, tp, file))
+
+    def close_writer(self, writer: Writer) -> None:
+        """Close a file; its unfinished line becomes a record, now or when there is room."""
+        self.writers.remove(writer)
+        for line in writer.queue[1:]:
+            line.accept(0) if line.low == line.high else None
+        if writer.queue and writer.queue[0].high:
+            writer.queue[0].end()
+        writer.file.close(self.now_ms)
+
+    # What readers see
+
+    def learn(self) -> None:
+        """Have readers see what is new."""
+        for tp in self.present():
+            log = self.log(tp)
+            if log.is_deleted or log.is_unreadable:
+                continue
+            account = self.accounts[tp]
+            end = log.snapshot.end.positions[account.view]
+            account.learn(lines_from(log, account.view, account.shown), end)
+
+    def flushed(self, tp: TopicPartition) -> None:
+        """Note that an fsync of a partition has returned."""
+        self.learn()
+        self.accounts[tp].flushed()
+
+    def settle(
+        self,
+        store: LogStore,
+        accounts: dict[TopicPartition, Account],
+        kind: StopKind,
+        *,
+        may_wait: bool = False,
+    ) -> None:
+        """Compare what readers see of every partition of a store with what is known of it."""
+        for tp, account in accounts.items():
+            self.settle_one(store.partition(*tp), account, kind, may_wait=may_wait)
+
+    def settle_one(
+        self, log: PartitionLog, account: Account, kind: StopKind, *, may_wait: bool = False
+    ) -> None:
+        if log.offline is not None:
+            account.fail(f"offline: {log.offline}", kind)
+        found = list(lines_from(log, account.view, 0))
+        self.counts["lines checked"] += len(found)
+        may_lose = kind.is_lossy and account.may_lose
+        account.settle(found, log.snapshot.end.positions[account.view], kind, may_wait=may_wait)
+        for loss in log.losses[self._losses.get(log.topic_partition, 0) :]:
+            if not (loss.kind in ("cut", "line") and may_lose):
+                account.fail(f"a loss that is none: {loss}", kind)
+
+    # Stops
+
+    def stop(self, random: Random, kind: StopKind, *, is_full: bool = False) -> None:
+        """Stop everything, perhaps again while it comes back, and compare.
+
+        Args:
+            random: Decides what of the unsynced is left, and where else it stops.
+            kind: How it stops.
+            is_full: There is no room while it comes back, and there is room afterwards.
+        """
+        is_full = is_full or self.disk.space_bytes is not None
+        self._die(random, kind)
+        if is_full:
+            self.disk.fill()
+        kind = self._come_back(random, kind)
+        if is_full:
+            self._after_stop(kind, may_wait=True)
+            self.disk.space_bytes = None
+            self._die(random, StopKind.KILL)
+            # What waited may have been lost by the first stop: only now that shows.
+            kind = self._come_back(random, kind)
+        self._after_stop(kind)
+
+    def _die(self, random: Random, kind: StopKind) -> None:
+        self.writers.clear()
+        self.counts[kind] += 1
+        self.counts["stops"] += 1
+        seed = random.choice([None, *(random.getrandbits(32) for _ in range(3))])
+        if kind is StopKind.KILL:
+            self.disk.kill()
+        elif kind is StopKind.POWER:
+            self.disk.crash(seed)
+            self._boot += 1
+        else:
+            self.disk.lose_cache(seed)
+
+    def _come_back(self, random: Random, kind: StopKind) -> StopKind:
+        """Open the store; it may stop again while it recovers. Returns the worst that happened."""
+        while True:
+            if random.random() < 0.3:
+                self.disk.stop_before(random.randint(0, 60), torn=random.random())
+            try:
+                self.store = self.open(self.disk)
+            except Stopped:
+                again = random.choice([StopKind.KILL, StopKind.POWER])
+                kind = again if again.is_lossy and not kind.is_lossy else kind
+                self.counts["stops in recovery"] += 1
+                self._die(random, again)
+                continue
+            self.disk.live_on()
+            return kind
+
+    def _after_stop(self, kind: StopKind, *, may_wait: bool = False) -> None:
+        self._complete_topic()
+        self.settle(self.store, self.accounts, kind, may_wait=may_wait)
+        self._losses = {tp: len(self.log(tp).losses) for tp in self.present()}
+
+    def _complete_topic(self) -> None:
+        """Find out what became of the topic that was being deleted, or made, and go on."""
+        is_there, account = "d" in self.store.topics(), self.accounts.get(D)
+        if is_there and account is None:
+            if self.making:
+                self.accounts[D] = Account(str(D), View.TEXT)
+                self.is_half_made = True
+            elif self.half_deleted is not None:
+                self.accounts[D] = self.half_deleted
+            else:
+                raise Defect("d is there again")
+            self.half_deleted = None
+        elif account is not None and not is_there:
+            if self.deleting:
+                self.half_deleted = account
+            elif not self.is_half_made or account.is_promised:
+                raise Defect("d is gone")
+            del self.accounts[D]
+        self.deleting = self.making = False
+
+
+def lines_from(log: PartitionLog, view: View, position: int) -> Iterator[Found]:
+    """Read every kept line from a position on, at which one begins or that is in a hole."""
+    reader = TextReader(view, lambda: log.snapshot)
+    out = memoryview(bytearray(_READ_BYTES))
+    end = log.snapshot.end.positions[view]
+    at = reader.seek(position)
+    while at < end:
+        got = bytes(out[: reader.read_into(out, end)])
+        if not got.endswith(b"\n"):
+            raise Defect(f"{log.topic_partition}: a read at {at} of {end} gives {got[-200:]!r}")
+        for text in got[:-1].split(b"\n"):
+            yield at, text
+            at += len(text) + 1
+        at = reader.seek(reader.position)
