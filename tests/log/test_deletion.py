@@ -291,7 +291,7 @@ def test_a_deletion_that_a_power_cut_undoes_is_undone_as_a_whole() -> None:
     bench.write(b"a", b"b")
     bench.log.flush()
     disk = bench.disk
-    disk.before = lambda operation, *_: disk.stop_before(1) if operation == "rename" else None
+    disk.before = lambda _, name, __: disk.stop_before(1) if name == DIRECTORY else None
     with pytest.raises(Stopped):
         bench.store.delete_topic("t", bench.now_ms)
     disk.before = None

@@ -267,8 +267,8 @@ def test_segments_that_went_without_a_note_are_noted_once_there_is_room() -> Non
     bench.disk.fill()
     bench.log.advance_log_start_offset(bench.log.snapshot.segments[1].base_offset, bench.now_ms)
     bench.disk.space_bytes = None
-    assert bench.log.maintenance_due
+    due = [bench.log.maintenance_due]
     bench.log.maintain()
-    assert not bench.log.maintenance_due
+    assert [*due, bench.log.maintenance_due] == [True, False]
     table = SegmentTable.load(bench.disk, DIRECTORY)
     assert min(table.entries) == bench.log.snapshot.segments[0].base_offset
