@@ -18,7 +18,7 @@ from logfs.fs.partitions import Partition
 from logfs.log.attributes import Attributes as Remembered
 from logfs.log.meta import format_meta, partition_meta
 from logfs.log.partition import PartitionLog
-from logfs.log.reading.address import AtByte
+from logfs.log.reading.address import AtByte, Moment
 from logfs.log.reading.resolve import Resolved, growing_end
 from logfs.types import View
 
@@ -259,6 +259,11 @@ class RangeNode(FileNode):
         )
         self.resolved = resolved
         self.limit = resolved.limit
+
+    @property
+    def waits_for_clock(self) -> bool:
+        """Whether it grows because the time of its end has not come."""
+        return isinstance(self.resolved.limit, Moment)
 
     @property
     def log(self) -> PartitionLog:

@@ -35,7 +35,7 @@ from logfs.fs.nodes import (
 )
 from logfs.fs.partitions import Partition
 from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
-from logfs.fs.recent import RecentAnswers
+from logfs.fs.recent import Answer, RecentAnswers
 from logfs.log import names
 from logfs.log.following.followed import FollowedLog
 from logfs.log.following.store import FollowedStore
@@ -108,7 +108,7 @@ class Tree:
         self._started_ms = clock.now_ms()
         self.root = RootNode(ownership, self._started_ms, time_zone)
         self.segments = DirectoryNode("segments", ownership, self.root, self._started_ms)
-        self.recent = RecentAnswers(clock.monotonic_s)
+        self.recent = RecentAnswers()
         self._topics: dict[str, TopicNode] = {}
         self._partitions: dict[tuple[str, int], Partition] = {}
 
@@ -210,7 +210,8 @@ class Tree:
         if address.has_selector:
             if address.view is Suffix.META:
                 raise UnknownNameError(f"{name!r}: {address.view} goes without a selector")
-            return self.recent.get(partition.identity, name) or Question(
+            snapshot, now_ms = partition.log.snapshot, self._clock.now_ms()
+            return self.recent.get(partition.identity, name, snapshot, now_ms) or Question(
                 partition, self._resolve, (partition, address, name)
             )
         node: FileNode
@@ -241,13 +242,17 @@ class Tree:
     # Questions
 
     def _resolve(self, partition: Partition, address: PartitionAddress, name: str) -> FileNode:
-        node = self._answer(partition, address)
-        if address.is_relative:
-            self.recent.put(partition.identity, name, node)
+        log, now_ms = partition.log, self._clock.now_ms()
+        snapshot, is_whole = log.snapshot, log.indexing is None
+        node = self._answer(partition, address, now_ms)
+        waits_for_clock = isinstance(node, RangeNode) and node.waits_for_clock
+        if is_whole and not address.uses_clock and not waits_for_clock:
+            # Kept for the state before: what was resolved in a later one is not given again.
+            self.recent.put(partition.identity, name, Answer(snapshot, now_ms, node))
         return node
 
-    def _answer(self, partition: Partition, address: PartitionAddress) -> FileNode:
-        log, now_ms = partition.log, self._clock.now_ms()
+    def _answer(self, partition: Partition, address: PartitionAddress, now_ms: int) -> FileNode:
+        log = partition.log
         if log.indexing is not None:
             log, address = self._part(log, address, now_ms)
         resolved = resolve(log, address, now_ms, self._level)

@@ -224,14 +224,58 @@ async def test_the_directory_of_a_deleted_topic_finds_nothing_of_its_successor(
     assert number_of(caught) == errno.ENOENT
 
 
-async def test_a_relative_selector_is_resolved_at_most_once_a_second(world: World) -> None:
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "@earliest..latest",
+        "@earliest..now",
+        "@offset=-1000..latest",
+        "@byte=-1000..latest",
+        "@-1h..now",
+    ],
+)
+async def test_a_look_up_includes_what_was_written_before_it(world: World, selector: str) -> None:
     await filled(world)
-    before = await world.find("orders/0@latest")
+    before = await world.cat(f"orders/0{selector}")
+    for text in (b"one\n", b"two\n"):
+        await world.append("orders/0", text)
+        world.clock.advance(0.001)
+        before += text
+        assert await world.cat(f"orders/0{selector}") == before
+
+
+@pytest.mark.parametrize("selector", ["@latest", "@offset=-1", "@now"])
+async def test_a_name_begins_at_the_end_of_its_look_up(world: World, selector: str) -> None:
+    await filled(world)
+    before = await world.find(f"orders/0{selector}")
     await world.append("orders/0", b"more\n")
-    world.clock.advance(0.9)
-    assert (await world.find("orders/0@latest")).st_ino == before.st_ino
-    world.clock.advance(0.2)
-    assert (await world.find("orders/0@latest")).st_ino != before.st_ino
+    world.clock.advance(0.001)
+    assert (await world.find(f"orders/0{selector}")).st_ino != before.st_ino
+
+
+@pytest.mark.parametrize(
+    "selector", ["@earliest..latest", "@earliest..now", "@-1h..now", "@latest", "@offset=-3..-2s"]
+)
+async def test_equal_answers_are_one_inode_however_much_later(world: World, selector: str) -> None:
+    """Programs look a name up more than once, and what the kernel has cached stays."""
+    await filled(world)
+    world.clock.advance(60)
+    before = await world.find(f"orders/0{selector}")
+    for seconds in (0.001, 2, 60):
+        world.clock.advance(seconds)
+        after = await world.find(f"orders/0{selector}")
+        assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+        assert (await world.open(f"orders/0{selector}")).keeps_cache
+
+
+async def test_a_name_whose_end_lies_ahead_is_fixed_once_its_time_has_come(world: World) -> None:
+    await filled(world)
+    name = f"orders/0@earliest..{START_MS + 14_000}"
+    assert (await world.find(name)).attr_timeout == 0
+    world.clock.advance(6)
+    assert (await world.find(name)).attr_timeout == CACHED_S
+    world.clock.advance(-3)
+    assert (await world.find(name)).attr_timeout == 0
 
 
 async def test_an_absolute_selector_is_resolved_every_time(world: World) -> None:

@@ -239,7 +239,7 @@ def test_format_point(point: Point, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "has_selector", "is_relative"),
+    ("name", "has_selector", "uses_clock"),
     [
         ("0", False, False),
         ("0.tsv", False, False),
@@ -248,17 +248,17 @@ def test_format_point(point: Point, text: str) -> None:
         ("0@offset=0..byte=5", True, False),
         ("0@-15m", True, True),
         ("0@now", True, True),
-        ("0@latest", True, True),
-        ("0@offset=-1", True, True),
-        ("0@byte=-1", True, True),
-        ("0@earliest..latest", True, True),
+        ("0@latest", True, False),
+        ("0@offset=-1", True, False),
+        ("0@byte=-1", True, False),
+        ("0@earliest..latest", True, False),
         ("0@0..-1d.tsv", True, True),
     ],
 )
-def test_properties(name: str, has_selector: bool, is_relative: bool) -> None:
+def test_properties(name: str, has_selector: bool, uses_clock: bool) -> None:
     address = parse_partition_name(name, UTC)
     assert address.has_selector is has_selector
-    assert address.is_relative is is_relative
+    assert address.uses_clock is uses_clock
 
 
 def test_the_tables_show_what_parses() -> None:

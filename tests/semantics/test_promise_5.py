@@ -101,6 +101,15 @@ def test_a_time_is_where_reading_begins(
     assert read(path, selector) == text(records[minute:])
 
 
+def test_a_look_up_includes_what_was_just_written(topic: Path) -> None:
+    """A look-up includes everything that was written before it."""
+    name, written = topic / "0@earliest..latest", b""
+    for number in range(200):
+        append(topic / "0", b"%d\n" % number)
+        written += b"%d\n" % number
+        assert name.read_bytes() == written
+
+
 def test_grep_by_time(in_order: tuple[Path, list[Written]]) -> None:
     """`@TIME` begins with the first record at or after that moment."""
     path, records = in_order

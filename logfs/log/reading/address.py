@@ -146,9 +146,9 @@ class PartitionAddress:
         return self.start is not None
 
     @property
-    def is_relative(self) -> bool:
-        """Whether the answer depends on the time of look-up or on the end of the log then."""
-        return _is_relative(self.start) or _is_relative(self.end)
+    def uses_clock(self) -> bool:
+        """Whether FROM or TO counts from the time of the look-up."""
+        return isinstance(self.start, Ago | Now) or isinstance(self.end, Ago | Now)
 
 
 def parse_partition_name(name: str, time_zone: tzinfo) -> PartitionAddress:
@@ -254,16 +254,6 @@ def _format_moment(timestamp_ms: int) -> str:
     # A date even where digits would do: people read names, and eight digits do not parse.
     moment = datetime(1970, 1, 1) + timestamp_ms * _MILLISECOND
     return moment.isoformat(timespec="milliseconds" if timestamp_ms % 1000 else "seconds") + "Z"
-
-
-def _is_relative(point: Point | None) -> bool:
-    match point:
-        case Ago() | Now() | Latest():
-            return True
-        case AtOffset(n) | AtByte(n):
-            return n < 0
-        case _:
-            return False
 
 
 def _refusal(text: str, reason: str) -> BadSelectorError:
