@@ -4,10 +4,12 @@ Kept as long as a query plans, so that a look costs a few stats: of the roots, o
 directory, of each newest segment.
 """
 
+import os
 from collections.abc import Collection, Iterable
 
 from logfs.disk.posix import PosixDisk
-from logfs.errors import InvalidConfigError, NoSuchPartitionError
+from logfs.errors import InvalidConfigError, NoDataDirectoryError, NoSuchPartitionError
+from logfs.library.places import Kind, kind_of
 from logfs.log import names
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.following.files import FollowedSegments
@@ -21,6 +23,25 @@ from logfs.types import IsolationLevel, TopicPartition
 _OPEN_SEGMENTS = 16
 
 now_ms = system_clock().now_ms
+
+
+def check_root(path: str) -> None:
+    """Refuse a root that is no data directory on this machine, as where it is not mounted.
+
+    Its records are not gone, so ``failOnDataLoss`` does not apply.
+
+    Raises:
+        NoDataDirectoryError: There is no such directory, or one without logs.
+        OSError: It cannot be read.
+    """
+    kind = kind_of(path)
+    if kind is not Kind.DATA:
+        found = "does not exist" if kind is Kind.MISSING else "holds no logs"
+        raise NoDataDirectoryError(
+            f"{path} {found} on this machine ({os.uname().nodename}): every machine that runs the "
+            "query needs the data directory at this path. No records are lost; failOnDataLoss does "
+            "not apply"
+        )
 
 
 class SeenLog:
@@ -50,6 +71,11 @@ class SeenLog:
             SizedRange(one, *piece) for piece in self.stored.cut(start, end, most_bytes, now_ms())
         ]
 
+    def first_piece(self, start: int, end: int, least_bytes: int) -> tuple[int, int]:
+        """Return where a beginning of about so many bytes ends, and its size in bytes."""
+        piece = self.stored.first_piece(start, end, least_bytes, now_ms())
+        return piece.end, piece.size_bytes
+
     def size_of(self, start: int, end: int) -> int:
         """Return about how many bytes of the log a range of offsets takes."""
         return self.stored.size_of(start, end, now_ms()) if start < end else 0
@@ -67,10 +93,17 @@ class Root:
         self.checkpoints = WatchedCheckpoints(self.disk)
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions that are there."""
+        """Return the partitions that are there.
+
+        Raises:
+            NoDataDirectoryError: It is no data directory, or not any more.
+            OSError: It cannot be read.
+        """
         mtime_ms = self.disk.stat("").mtime_ms
         if mtime_ms != self._mtime_ms:
             self._partitions = list_partitions(self.disk)
+            if not self._partitions:
+                check_root(self.path)
             self._mtime_ms = None if mtime_ms > now_ms() - RACY_MS else mtime_ms
         return self._partitions
 

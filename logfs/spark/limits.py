@@ -1,15 +1,17 @@
 """How much of what is new goes into one batch of a stream. Pure.
 
     maxOffsetsPerTrigger   shared out in proportion to what each partition has
-    maxBytesPerTrigger     the same in bytes, of about what the records take in the log
+    maxBytesPerTrigger     the same in bytes of the log, in whole record batches; partitions take
+                           turns where the share of each would be less than a batch
     minOffsetsPerTrigger   no batch before there are so many, or maxTriggerDelay is over
 
 Source: Spark KafkaMicroBatchStream.rateLimit, delayBatch.
 """
 
+import bisect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from logfs.errors import InvalidConfigError
@@ -94,6 +96,44 @@ def share(most: int, begins: Offsets, ends: Offsets, sizes: Offsets) -> dict[Top
         wanted = (end - begin) * most / total if sizes[one] else end - begin
         shared[one] = min(begin + (math.ceil(wanted) if wanted < 1 else math.floor(wanted)), end)
     return shared
+
+
+def share_bytes(
+    most: int,
+    begins: Offsets,
+    ends: Offsets,
+    sizes: Offsets,
+    first_piece: Callable[[TopicPartition, int], tuple[int, int]],
+    turn: TopicPartition | None,
+) -> tuple[dict[TopicPartition, int], TopicPartition | None]:
+    """Return where a batch ends that takes about so many bytes of what there is.
+
+    Args:
+        most: How many bytes.
+        begins: Where the batch begins, partition by partition.
+        ends: Where the partitions end; the same ones.
+        sizes: How many bytes lie between.
+        first_piece: Of a partition: where a beginning of at least so many bytes ends, and its size.
+        turn: The partition that was served last; None before the first batch.
+
+    Returns:
+        The ends, and the partition that was served last. At least one partition moves on if there
+        is anything. The sum may exceed ``most`` by the last piece.
+    """
+    total = sum(sizes.values())
+    if total <= most:
+        return dict(ends), turn
+    shared = {one: min(end, begins[one]) for one, end in ends.items()}
+    waiting = sorted(one for one, end in ends.items() if end > begins[one])
+    after = 0 if turn is None else bisect.bisect(waiting, turn)
+    taken = 0
+    for one in [*waiting[after:], *waiting[:after]]:
+        if taken >= most:
+            break
+        wanted = max(1, most * sizes[one] // total)
+        shared[one], size = first_piece(one, wanted)
+        taken, turn = taken + size, one
+    return shared, turn
 
 
 def has_enough(limits: Limits, begins: Offsets, ends: Offsets, waited_ms: float) -> bool:

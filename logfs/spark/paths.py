@@ -6,12 +6,14 @@
 /var/lib/logfs/orders/0@-1h          one partition, from an hour ago
 """
 
+import os
 from dataclasses import dataclass
 from datetime import tzinfo
+from pathlib import Path
 
 from logfs.errors import BadSelectorError, InvalidConfigError, UnknownNameError
 from logfs.library.owner import data_directory
-from logfs.library.places import locate
+from logfs.library.places import Place, locate
 from logfs.log.reading.address import (
     AtByte,
     PartitionAddress,
@@ -53,16 +55,42 @@ def parse_path(text: str | None, zone: tzinfo, example: str = '.load("/var/lib/l
     paths = [part.strip() for part in (text or "").split(",") if part.strip()]
     if not paths:
         raise InvalidConfigError(f"a path is missing: expected a data directory, as in {example}")
-    places = [locate(path.removeprefix("file:")) for path in paths]
+    paths = [_local(path) for path in paths]
+    places = [locate(path) for path in paths]
     if len(places) == 1 and places[0].address:
-        return _addressed(data_directory(places[0]), places[0].address, zone)
+        return _addressed(_root(paths[0], places[0]), places[0].address, zone)
     for path, place in zip(paths, places, strict=True):
         if place.address:
             raise InvalidConfigError(
                 f"{path} is no data directory: of several paths each has to be one"
             )
-    roots = tuple(dict.fromkeys(map(data_directory, places)))
-    return Source(roots)
+    return Source(tuple(dict.fromkeys(map(_root, paths, places))))
+
+
+def _local(path: str) -> str:
+    """Return a path without ``file:``; refuses URLs of other kinds."""
+    scheme, colon, rest = path.partition(":")
+    if scheme == "file":
+        return f"/{rest.lstrip('/')}" if rest.startswith("/") else rest
+    if colon and rest.startswith("//"):
+        raise InvalidConfigError(
+            f"{path} is a URL; expected the path of a directory that every machine of the cluster "
+            "has at the same place"
+        )
+    return path
+
+
+def _root(path: str, place: Place) -> str:
+    """Return the data directory as the workers are to open it.
+
+    A symbolic link stays one: on another machine it may lead to another place. A mount stands for
+    its data directory.
+    """
+    if place.is_mount:
+        return data_directory(place)
+    given = Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed
+    root = given.parents[len(place.address) - 1] if place.address else given
+    return str(root) if os.path.realpath(root) == place.root else place.root
 
 
 def _addressed(root: str, address: tuple[str, ...], zone: tzinfo) -> Source:

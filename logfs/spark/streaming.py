@@ -25,7 +25,7 @@ from logfs.machine.host import system_clock
 from logfs.spark.batch import share_out
 from logfs.spark.bounds import start_of
 from logfs.spark.directories import Directories, SeenLog, now_ms
-from logfs.spark.limits import has_enough, share
+from logfs.spark.limits import has_enough, share, share_bytes
 from logfs.spark.offsets import Json, from_json, to_json
 from logfs.spark.options import ReadOptions
 from logfs.spark.schema import Column
@@ -53,6 +53,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: Offsets | None = None
         self._target: Offsets | None = None
         self._triggered_s: float | None = None
+        self._served: TopicPartition | None = None
 
     def __getstate__(self) -> tuple[ReadOptions, Work]:
         """What workers need: they only read."""
@@ -191,6 +192,14 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             counts = {one: max(end - begins[one], 0) for one, end in ends.items()}
             ends = share(limits.max_offsets, begins, ends, counts)
         if limits.max_bytes is not None:
-            sizes = {one: logs[one].size_of(begins[one], end) for one, end in ends.items()}
-            ends = share(limits.max_bytes, begins, ends, sizes)
+            last = ends
+            sizes = {one: logs[one].size_of(begins[one], end) for one, end in last.items()}
+            ends, self._served = share_bytes(
+                limits.max_bytes,
+                begins,
+                ends,
+                sizes,
+                lambda one, least: logs[one].first_piece(begins[one], last[one], least),
+                self._served,
+            )
         return ends

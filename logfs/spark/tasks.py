@@ -11,7 +11,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import DataLossError
 from logfs.log.scanning.ranges import OffsetRange, RangeReader
 from logfs.spark.arrow import BatchMaker
-from logfs.spark.directories import SeenLog
+from logfs.spark.directories import SeenLog, check_root
 from logfs.spark.planning import Task
 from logfs.spark.schema import Column, taken
 from logfs.types import IsolationLevel, TopicPartition
@@ -60,6 +60,7 @@ class Work(NamedTuple):
 
         Raises:
             DataLossError: Records of it are gone, and that is a reason to stop.
+            NoDataDirectoryError: This machine does not have the data directory.
             CorruptRecordError: A batch in it is damaged.
             OSError: The disk failed.
         """
@@ -69,7 +70,8 @@ class Work(NamedTuple):
         for root, topic, number, start, end in partition.ranges:
             one = TopicPartition(topic, number)
 
-            def lost(first: int, behind: int, one: TopicPartition = one) -> None:
+            def lost(first: int, behind: int, one: TopicPartition = one, root: str = root) -> None:
+                check_root(root)
                 self.lose(f"{one}: offsets {first} to {behind - 1} are gone")
 
             reader = RangeReader(

@@ -69,6 +69,31 @@ def cut(snapshot: Snapshot, start: int, end: int, most_bytes: int) -> list[Piece
     return [*pieces, Piece(begin, end, filled)]
 
 
+def first_piece(snapshot: Snapshot, start: int, end: int, least_bytes: int) -> Piece:
+    """Return the beginning of ``[start, end)``, of about ``least_bytes`` or a little more.
+
+    It ends where a batch ends, so that no batch has to be read twice; all of it if the indexes
+    know no such place.
+
+    Args:
+        snapshot: The log.
+        start: Where to begin.
+        end: Where to end, at an offset after ``start``.
+        least_bytes: At least 1.
+    """
+    filled = 0
+    for part in _parts(snapshot, start, end):
+        if filled + part.size_bytes >= least_bytes:
+            position = part.begin + least_bytes - filled
+            offset = _offset_near(snapshot, part, position)
+            if offset is None or offset <= start:
+                offset = snapshot.end_of(part.number)[1]
+            offset = min(offset, end)
+            return Piece(start, offset, size_of(snapshot, start, offset))
+        filled += part.size_bytes
+    return Piece(start, end, filled)
+
+
 def _parts(snapshot: Snapshot, start: int, end: int) -> list[_Part]:
     parts = []
     for number in range(max(snapshot.index_of_offset(start), 0), len(snapshot.segments)):

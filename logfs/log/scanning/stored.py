@@ -19,7 +19,7 @@ from logfs.log.reading.lookup import offset_for_time, offset_hint
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.scanning.committed import Committed
 from logfs.log.scanning.listing import SegmentNames, list_names
-from logfs.log.scanning.pieces import Piece, cut, size_of
+from logfs.log.scanning.pieces import Piece, cut, first_piece, size_of
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.records._native import next_batch, sound_batches
@@ -123,6 +123,10 @@ class StoredLog:
     def cut(self, start: int, end: int, most_bytes: int, now_ms: int) -> list[Piece]:
         """Cut a range of offsets at places that the indexes know; see ``pieces.cut``."""
         return self._steadily(lambda: cut(self.snapshot, start, end, most_bytes), now_ms)
+
+    def first_piece(self, start: int, end: int, least_bytes: int, now_ms: int) -> Piece:
+        """Return the beginning of a range of offsets; see ``pieces.first_piece``."""
+        return self._steadily(lambda: first_piece(self.snapshot, start, end, least_bytes), now_ms)
 
     def _steadily(self, ask: Callable[[], T], now_ms: int) -> T:
         """Ask something of the files; of those that are there then, if one has just gone."""
