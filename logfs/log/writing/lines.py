@@ -248,12 +248,14 @@ def has_unfinished(log: PartitionLog) -> bool:
         if not is_directory and names.parse_unfinished_file(name) is not None:
             path = f"{log.directory}/{name}"
             try:
-                found = decode_unfinished(path, log.disk.read(path))
+                found = decode_unfinished(path, log.disk.read(path, None))
             except FileNotFoundError:  # became a record meanwhile
                 continue
             except LogfsError:
                 return True
-            is_record = found.announced is not None and _is_consumed(log, found.announced)
+            is_record = found.announced is not None and _is_consumed(
+                log, found.announced, found.is_proof
+            )
             if found.data and not is_record:
                 return True
     return False
