@@ -372,6 +372,11 @@ def check_size(size: int, most: int | None, path: str) -> None:
         raise OSError(errno.EFBIG, text, path)
 
 
+def is_full(error: BaseException) -> bool:
+    """Tell whether an error says that there is no room."""
+    return isinstance(error, OSError) and error.errno in DISK_FULL
+
+
 def parent_of(name: str) -> str:
     """Return the directory that holds a name; "" for a name in the root."""
     return name.rpartition("/")[0]

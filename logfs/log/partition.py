@@ -39,6 +39,7 @@ class PartitionLog(AppendableLog):
             or self._losses.is_dirty
             or self._has_new_epochs
             or self.has_unnoted
+            or self.adopt_later is not None
         )
 
     def maintain(self) -> None:
@@ -51,6 +52,8 @@ class PartitionLog(AppendableLog):
         if self.is_deleted:
             return
         if self.offline is None:
+            if self.adopt_later is not None:
+                self.adopt_waiting()
             with self.offline_on_failure("fsync"):
                 if self._flusher.has_sealed:
                     self.line_files.sync()

@@ -7,7 +7,7 @@ but loading it anew can tell what is on the disk.
 import contextlib
 import logging
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from logfs.disk.vfs import DISK_FULL
 from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
@@ -28,6 +28,7 @@ class LogStanding(LogFacts):
     """A partition that can be written or not.
 
     Attributes:
+        adopt_later: Makes records of lines that a crash left and that wait for room; None: none do.
         lease: The lease of positions. For this package.
         line_files: The files of unfinished lines. For this package.
     """
@@ -37,6 +38,7 @@ class LogStanding(LogFacts):
         self.lease = Lease(state.table, cache_mark(state.host, state.disk), state.lease)
         self._lock = threading.RLock()
         self._deferred = state.deferred
+        self.adopt_later: Callable[[], None] | None = None
         self.line_files = LineFiles(state.disk, self.directory, self._lock)
 
     def exclusive(self) -> threading.RLock:
@@ -83,6 +85,21 @@ class LogStanding(LogFacts):
             entries = [segment.entry(SegmentState.SEALED) for segment in sealed]
             self.table.rewrite([*entries, self.lease.open_entry(active)])
         self._deferred = None
+
+    def adopt_waiting(self) -> None:
+        """Make records of the lines that a crash left and that wait for room, if there is any.
+
+        They come before whatever is appended from now on. Without room they go on waiting.
+        """
+        with self._lock:
+            adopt, self.adopt_later = self.adopt_later, None
+            if adopt is None or self.offline is not None or self.is_deleted:
+                return
+            room = self.disk.free()
+            if not room.f_bfree:
+                self.adopt_later = adopt
+            else:
+                adopt()
 
     def take_offline(self, reason: str) -> None:
         """Refuse appends and fsyncs until the partition is loaded anew.

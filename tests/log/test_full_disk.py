@@ -10,6 +10,7 @@ from logfs.log.cleaning.trimming import trim
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.table import SegmentTable
+from logfs.records.record import Record
 from logfs.types import Positions, TopicPartition
 from tests.log.looking import directories
 from tests.log.support import DIRECTORY, Bench, lines_of, log_name
@@ -272,3 +273,26 @@ def test_segments_that_went_without_a_note_are_noted_once_there_is_room() -> Non
     assert [*due, bench.log.maintenance_due] == [True, False]
     table = SegmentTable.load(bench.disk, DIRECTORY)
     assert min(table.entries) == bench.log.snapshot.segments[0].base_offset
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("how", ["write", "maintain", "records"])
+def test_a_line_that_a_crash_left_comes_before_what_is_appended_after_it(how: str) -> None:
+    bench = full_bench()
+    bench.writer().write(b"unfinished", bench.now_ms)
+    bench.disk.fill()
+    bench.kill()
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        bench.write(b"no room")
+    assert len(lines_of(bench.log)) == 20
+    bench.disk.space_bytes = None
+    assert bench.log.maintenance_due
+    if how == "maintain":
+        bench.log.maintain()
+    if how == "records":
+        bench.log.append_records([Record(-1, -1, None, b"new", ())], bench.now_ms)
+    else:
+        bench.write(b"new")
+    assert lines_of(bench.log)[20:] == [b"unfinished", b"new"]
+    assert lines_of(bench.restart())[20:] == [b"unfinished", b"new"]
+    assert not bench.log.maintenance_due

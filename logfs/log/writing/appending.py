@@ -4,6 +4,7 @@ A batch of a producer is checked behind the roll that it may cause, as Kafka doe
 like any other; what the log knows of producers changes once it is in the log.
 """
 
+import errno
 import logging
 from collections.abc import Sequence
 
@@ -105,6 +106,7 @@ class AppendableLog(FlushableLog):
         Source: Kafka UnifiedLog.appendAsLeader.
         """
         with self._lock:
+            self.adopt_waiting()
             base_offset = self.log_end_offset
             if producer is not None:
                 encoded = encode_produced(records, base_offset, now_ms, self._options, producer)
@@ -133,6 +135,7 @@ class AppendableLog(FlushableLog):
             ValueError, LogfsError, OSError: See ``append_records``.
         """
         with self._lock:
+            self.adopt_waiting()
             base_offset = self.log_end_offset
             batches, produced = rebase_encoded(
                 payload, base_offset, now_ms, self._options, producer
@@ -172,6 +175,7 @@ class AppendableLog(FlushableLog):
         Source: Kafka KafkaApis.handleWriteTxnMarkersRequest.
         """
         with self._lock:
+            self.adopt_waiting()
             marker = ProducerBatch(producer_id, epoch, 0)
             encoded = encode_marker(
                 self.log_end_offset, now_ms, self._options, marker, commit, coordinator_epoch
@@ -260,6 +264,10 @@ class AppendableLog(FlushableLog):
     def _writable_active(self, now_ms: int) -> ActiveSegment:
         if self.offline is not None or self.is_deleted or self.read_only:
             self.check_writable()
+        if self.adopt_later is not None:
+            raise OSError(
+                errno.ENOSPC, "unfinished lines of before a crash wait for room", self.directory
+            )
         if self.line_files.void:
             with self.offline_on_failure("write", but_not_full=True):
                 self.line_files.cut_void()

@@ -7,7 +7,9 @@ it appended and everything behind it unaccepted, so a short count tells the writ
 
 import logging
 import struct
+from collections.abc import Collection
 
+from logfs.disk.vfs import is_full
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.log import names
 from logfs.log.loading.cutting import free_cut_name
@@ -62,6 +64,8 @@ class LineWriter:
             LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was accepted.
         """
         with self._log.exclusive():
+            if self._log.adopt_later is not None:
+                self._log.adopt_waiting()
             stop = data.rfind(_NEWLINE) + 1
             if stop:
                 accepted, refusal = self._append(data, stop, now_ms)
@@ -88,20 +92,23 @@ class LineWriter:
                 file.sync()
         self._log.flush()
 
-    def close(self, now_ms: int) -> None:
+    def close(self, now_ms: int) -> bool:
         """End the file: its unfinished line becomes a record.
 
         A line that the view does not parse is set aside as a loss. If the disk fails, the line
         stays where it is and becomes a record when the partition is loaded the next time.
+
+        Returns:
+            False if there was no room for the line, so that it waits.
         """
         file, files = self._unfinished, self._log.line_files
         if file is None:
-            return
+            return True
         with self._log.exclusive():
             self._unfinished = None
             if not file.line_bytes:
                 files.discard(file)
-                return
+                return True
             try:
                 line = file.line()
                 encoded = self._encode(line, _NEWLINE, 1, now_ms)
@@ -114,8 +121,9 @@ class LineWriter:
                 files.let_go(file)
                 logger.warning("%s: an unfinished line of %d bytes waits: %s",
                                self._log.topic_partition, file.line_bytes, error)  # fmt: skip
-                return
+                return not is_full(error)
             files.discard(file)
+            return True
 
     def adopt(self, name: str, line: UnfinishedLine) -> None:
         """Take over the file of a writer that died.
@@ -215,14 +223,22 @@ def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
     )
 
 
-def adopt_unfinished(log: PartitionLog, now_ms: int) -> None:
+def adopt_unfinished(log: PartitionLog, now_ms: int, only: Collection[str] | None = None) -> None:
     """Make records of the unfinished lines that a crash left in a partition directory.
 
-    What cannot be done now, because the disk fails or is full, is left for the next time.
+    A line for which the disk has no room waits, and so does whatever would be appended after it:
+    the partition takes no appends until ``adopt_waiting`` has found room for the line. What cannot
+    be done now for another reason is left for the next start.
+
+    Args:
+        log: The partition.
+        now_ms: The clock.
+        only: The files to look at, by name; None for all.
     """
-    waiting = []
+    lines, waiting = [], []
     for name, is_directory in log.disk.list(log.directory):
-        if is_directory or names.parse_unfinished_file(name) is None:
+        is_ours = only is None or name in only
+        if is_directory or not is_ours or names.parse_unfinished_file(name) is None:
             continue
         line = _read_unfinished(log, name, now_ms)
         if line is None:
@@ -230,16 +246,21 @@ def adopt_unfinished(log: PartitionLog, now_ms: int) -> None:
         if line.announced is not None and _is_consumed(log, line.announced, line.is_proof):
             log.line_files.remove_when_durable(f"{log.directory}/{name}", line.announced[0])
         else:
-            waiting.append((name, line))
+            lines.append((name, line))
     # Only now, for an adopted line makes a batch that could be taken for an announced one.
-    for name, line in waiting:
+    for name, line in lines:
         writer = LineWriter(log, line.view)
         try:
             writer.adopt(name, line)
         except OSError as error:
             logger.warning("%s/%s waits: %s", log.directory, name, error)
+            has_room = not is_full(error)
         else:
-            writer.close(now_ms)
+            has_room = writer.close(now_ms)
+        if not has_room:
+            waiting.append(name)
+    if waiting:
+        log.adopt_later = lambda: adopt_unfinished(log, now_ms, waiting)
 
 
 def has_unfinished(log: PartitionLog) -> bool:
