@@ -4,6 +4,7 @@ from collections.abc import Callable
 from datetime import tzinfo
 from typing import NamedTuple, TypeAlias
 
+from logfs.disk.vfs import Disk
 from logfs.errors import (
     BadSelectorError,
     CorruptRecordError,
@@ -14,7 +15,8 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.directory import open_for_reading, partitions_of
-from logfs.library.owner import data_directory, shown_level
+from logfs.library.mounted import reading_disk
+from logfs.library.owner import shown_level
 from logfs.library.places import Place
 from logfs.library.zones import zone_of
 from logfs.log.partition import PartitionLog
@@ -77,11 +79,12 @@ def ask(
     now_ms = system_clock().now_ms()
     asked = times or _EVERYTHING
     questions = [_question(time, now_ms, zone_of(place), as_kafka=as_kafka) for time in asked]
-    data, shown = data_directory(place), shown_level(place)
+    shown = shown_level(place)
+    disk = reading_disk(place, place.address[:1] or None)
     answers: list[Answer] = []
     failures: list[LogfsError] = []
-    partitions = _partitions(data, place.address)
-    store = open_for_reading(data, partitions)
+    partitions = _partitions(disk, place.address)
+    store = open_for_reading(disk, partitions)
     for topic_partition in partitions:
         log = store.partition(*topic_partition)
         if log.is_unreadable:
@@ -97,8 +100,8 @@ def ask(
     return answers, failures
 
 
-def _partitions(data: str, address: tuple[str, ...]) -> list[TopicPartition]:
-    present = partitions_of(data)
+def _partitions(disk: Disk, address: tuple[str, ...]) -> list[TopicPartition]:
+    present = partitions_of(disk)
     if not address:
         return [TopicPartition(topic, number) for topic in present for number in present[topic]]
     topic, name, *more = *address, "", ""

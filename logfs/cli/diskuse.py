@@ -159,7 +159,7 @@ def _size_in(point: str, topic_partition: TopicPartition) -> int | None:
 def _size_stored(data: str, topic_partition: TopicPartition) -> int | None:
     """Return the size, for which the last segment may have to be read."""
     try:
-        log = open_for_reading(data, [topic_partition]).partition(*topic_partition)
+        log = open_for_reading(PosixDisk(data), [topic_partition]).partition(*topic_partition)
     except (LogfsError, OSError):
         return None
     return None if log.is_unreadable else log.snapshot.end.positions.text

@@ -104,7 +104,7 @@ def _runner(data: str, destination: str, worker: Any, progress: Progress) -> "Ru
 def _all_of(data: str) -> list[TopicPartition]:
     return [
         TopicPartition(topic, number)
-        for topic, numbers in partitions_of(data).items()
+        for topic, numbers in partitions_of(PosixDisk(data)).items()
         if not topic.startswith("__")
         for number in numbers
     ]

@@ -5,6 +5,7 @@ A traceback is for those who ask for it, with ``--debug`` or ``LOGFS_DEBUG=1``.
 """
 
 import errno
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -62,7 +63,7 @@ def explain(error: BaseException) -> str:
     """Return what to tell the user of an error, in one line."""
     match error:
         case AboutError(thing=thing, cause=cause, state=state):
-            reason = explain(cause) + (f"; {state}" if state else "")
+            reason = explain(_unnamed(cause, thing)) + (f"; {state}" if state else "")
             # A message that begins with the thing need not say it twice.
             text = reason if reason.startswith(f"{thing}:") else f"{thing or repr(thing)}: {reason}"
         case LogfsError():
@@ -77,6 +78,15 @@ def explain(error: BaseException) -> str:
                 "run it again with 'logfs --debug' for the traceback"
             )
     return " ".join(text.split())
+
+
+def _unnamed(cause: Exception, thing: str) -> Exception:
+    """Leave out the name of a file that is what the error is about, spelled in another way."""
+    if not isinstance(cause, OSError) or not isinstance(cause.filename, str):
+        return cause
+    if os.path.realpath(cause.filename) != os.path.realpath(thing):
+        return cause
+    return OSError(cause.errno, cause.strerror)
 
 
 def explain_usage(error: click.UsageError) -> str:

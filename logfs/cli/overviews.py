@@ -7,17 +7,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from logfs.cli.topics.named import data_and_partitions
+from logfs.cli.topics.named import partitions_named
 from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError
 from logfs.library.directory import open_for_reading, partitions_of
+from logfs.library.mounted import reading_disk
+from logfs.library.owner import data_directory
 from logfs.library.places import Place, served_at
 from logfs.log import names
 from logfs.log.closing import last_stop
 from logfs.log.loading.loader import list_partitions
 from logfs.log.names import FileKind
 from logfs.log.overview import PartitionOverview, TopicOverview, topic_overview
+from logfs.log.reading.address import SEGMENTS_NAME
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 
@@ -68,10 +71,10 @@ def look(place: Place, since_ms: int) -> Status:
         LogfsError: There is no such topic or partition, or the daemon cannot be asked.
         OSError: The directory cannot be read.
     """
-    data, only = data_and_partitions(place)
-    disk = PosixDisk(data)
+    data, disk = data_directory(place), reading_disk(place)
+    only = partitions_named(disk, place.address)
     room = _room(disk.free())
-    wanted = [TopicPartition(t, n) for t, all_ in partitions_of(data).items() for n in all_]
+    wanted = [TopicPartition(t, n) for t, all_ in partitions_of(disk).items() for n in all_]
     wanted = wanted if only is None else only
     try:
         daemon = Daemon.connect(data)
@@ -84,7 +87,7 @@ def look(place: Place, since_ms: int) -> Status:
             return Status(data, facts, daemon.ask("metrics"), False, False, None, *room, topics)
     point = place.root if place.is_mount else served_at(data)
     if point is not None:
-        topics = list(_from_mount(disk, point, wanted, since_ms))
+        topics = list(_from_mount(point, wanted, since_ms))
         is_read_only = bool(os.statvfs(point).f_flag & os.ST_RDONLY)
         return Status(data, _facts_of(point), None, is_read_only, False, None, *room, topics)
     is_foreign = disk.is_locked(names.LOCK_FILE)
@@ -139,17 +142,33 @@ def _facts_of(point: str) -> dict[str, Any]:
 
 
 def _from_mount(
-    disk: PosixDisk, point: str, wanted: Sequence[TopicPartition], since_ms: int
+    point: str, wanted: Sequence[TopicPartition], since_ms: int
 ) -> Iterator[TopicOverview]:
     for topic, numbers in _by_topic(wanted).items():
-        rows = [_from_meta(Path(point, topic, f"{number}.meta"), since_ms) for number in numbers]
-        directory = TopicPartition(topic, numbers[0]).directory
-        has_config = disk.exists(f"{directory}/{names.TOPIC_CONFIG}")
-        yield TopicOverview(topic, has_config, [], len(numbers), rows)
+        tps = [TopicPartition(topic, number) for number in numbers]
+        rows = [_from_meta(point, one, since_ms) for one in tps]
+        yield TopicOverview(topic, _has_config(point, tps[0]), [], len(numbers), rows)
 
 
-def _from_meta(path: Path, since_ms: int) -> PartitionOverview:
-    meta = json.loads(path.read_bytes())
+def _has_config(point: str, topic_partition: TopicPartition) -> bool | None:
+    """Tell whether a topic has a configuration of its own; None if this user may not know."""
+    directory = Path(point, SEGMENTS_NAME, topic_partition.directory)
+    try:
+        (directory / names.TOPIC_CONFIG).stat()
+    except FileNotFoundError:
+        return False
+    except PermissionError:
+        return None
+    return True
+
+
+def _from_meta(point: str, topic_partition: TopicPartition, since_ms: int) -> PartitionOverview:
+    """Tell what the mount says of a partition: nothing if this user may not read it."""
+    topic, number = topic_partition
+    try:
+        meta = json.loads(Path(point, topic, f"{number}.meta").read_bytes())
+    except PermissionError:
+        return PartitionOverview(topic, number)
     losses = [loss for loss in meta["losses"] if loss["time_ms"] >= since_ms]
     text = meta["positions"]["text"]
     return PartitionOverview(
@@ -172,7 +191,7 @@ def _from_files(
 ) -> Iterator[TopicOverview]:
     """Load what has a segment table; what logfs never wrote to is not scanned for this."""
     ours = [tp for tp in wanted if disk.exists(f"{tp.directory}/{names.SEGMENT_TABLE}")]
-    store = open_for_reading(disk.root, ours)
+    store = open_for_reading(disk, ours)
     now_ms = system_clock().now_ms()
     for topic, numbers in _by_topic(wanted).items():
         told = TopicOverview(topic, False, [], len(numbers), [])

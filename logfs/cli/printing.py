@@ -5,9 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from logfs.library.reading import Cursor
-from logfs.records._native import Renderer
-from logfs.records.batch import encode_batch
-from logfs.records.compression import decompress
+from logfs.library.rendering import rendered
 from logfs.records.record import Record
 from logfs.types import TopicPartition, View
 
@@ -55,15 +53,3 @@ class Followed:
             return [begin + line[1:] for line in lines]
         prefix = f"{self.name}: ".encode()
         return [prefix + line for line in lines]
-
-
-def rendered(records: list[Record], view: View) -> list[bytes]:
-    """Return records of one partition as the lines of a view, each with its newline."""
-    if view is View.TEXT:
-        return [(record.value or b"") + b"\n" for record in records]
-    batch, renderer = encode_batch(records), Renderer(view, decompress)
-    renderer.load(batch, 0, len(batch))
-    text, out = bytearray(), bytearray(1 << 16)
-    while not renderer.exhausted:
-        text += memoryview(out)[: renderer.render(out, 0, len(out))]
-    return [line + b"\n" for line in bytes(text).split(b"\n")[:-1]]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from logfs.cli.copying import copy_file, copy_resolved
+from logfs.disk.posix import PosixDisk
 from logfs.errors import (
     LogfsError,
     LogOfflineError,
@@ -100,7 +101,7 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
 
 def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> None:
     topic, name, *more = *place.address, "", ""
-    if topic and topic != SEGMENTS_NAME and topic not in partitions_of(place.root):
+    if topic and topic != SEGMENTS_NAME and topic not in partitions_of(PosixDisk(place.root)):
         raise _no_topic(topic)
     if len(place.address) < 2 or topic == SEGMENTS_NAME:
         raise _no_file(place)
@@ -148,12 +149,13 @@ def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
 
 def _load(data: str, topic_partition: TopicPartition) -> PartitionLog:
     topic, number = topic_partition
-    present = partitions_of(data)
+    disk = PosixDisk(data)
+    present = partitions_of(disk)
     if topic not in present:
         raise _no_topic(topic)
     if number not in present[topic]:
         raise _no_partition(topic, number)
-    store = open_for_reading(data, [topic_partition])
+    store = open_for_reading(disk, [topic_partition])
     log = store.partition(*topic_partition)
     if log.is_unreadable:
         raise LogOfflineError(f"{topic_partition}: {log.offline}")

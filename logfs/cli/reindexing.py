@@ -73,7 +73,7 @@ def _nobody_elses(place: Place, data: str) -> Iterator[None]:
 
 
 def _all_of(data: str) -> list[TopicPartition]:
-    found = partitions_of(data)
+    found = partitions_of(PosixDisk(data))
     return [TopicPartition(topic, number) for topic in found for number in found[topic]]
 
 

@@ -6,11 +6,13 @@ those in front of it.
 
 import heapq
 import select
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import chain
+from datetime import UTC
+from itertools import chain, takewhile
 from operator import attrgetter
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -18,14 +20,23 @@ from typing import BinaryIO, Self
 from logfs.cli import failures
 from logfs.cli.printing import Followed, Printed
 from logfs.disk.watching import Watch
-from logfs.errors import DeletedError, LogfsError, NoSuchTopicError, UnknownNameError
-from logfs.library.directory import check_exists, partitions_of
-from logfs.library.owner import data_directory, shown_level
+from logfs.errors import (
+    DeletedError,
+    LogfsError,
+    LogOfflineError,
+    NoSuchPartitionError,
+    NoSuchTopicError,
+    UnknownNameError,
+)
+from logfs.library.directory import partitions_of
+from logfs.library.mounted import reading_disk
+from logfs.library.owner import shown_level
 from logfs.library.places import Place, locate
 from logfs.library.points import point_of
 from logfs.library.reading import LOOK_S, Cursor
 from logfs.library.source import SETTLING_S, Source
 from logfs.library.zones import zone_of
+from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
     AtOffset,
@@ -35,7 +46,6 @@ from logfs.log.reading.address import (
     Suffix,
     parse_partition_name,
 )
-from logfs.machine.host import LOCAL_ZONE
 from logfs.types import IsolationLevel, TopicPartition, View
 
 _VIEWS = {
@@ -46,18 +56,56 @@ _VIEWS = {
     Suffix.JSONL: View.JSONL,
 }
 _FEW_TIMES = 4
+_HIDDEN = "__"
+"""Topics whose names begin so are not meant by a PATH that names no topic, as in a listing."""
 _time = attrgetter("time_ms")
 
 
 @dataclass
-class _Place:
-    """What a PATH names: a source, and which partitions of it."""
+class _Root:
+    """A data directory or mount point that PATHs lie in.
 
-    source: Source
-    topic: str
+    Attributes:
+        place: The root itself.
+        present: The partitions of each topic.
+        level: What its daemon shows, else everything.
+    """
+
+    place: Place
+    present: dict[str, list[int]]
+    level: IsolationLevel
+
+    @classmethod
+    def look(cls, place: Place) -> Self:
+        """Look at the root of a place."""
+        root = place._replace(address=())
+        return cls(root, partitions_of(reading_disk(root)), shown_level(root))
+
+
+@dataclass
+class _Wish:
+    """What a PATH names.
+
+    Attributes:
+        path: As it was given.
+        root: Where it lies.
+        topic, number: Which partitions; None for every one.
+        view: How they are printed.
+        point: Where to begin; None: with the last records.
+    """
+
+    path: str
+    root: _Root
+    topic: str | None
     number: int | None
     view: View
-    level: IsolationLevel
+    point: Point | None
+
+    def has(self, name: TopicPartition) -> bool:
+        """Tell whether it names a partition."""
+        if self.topic is None:
+            return not name.topic.startswith(_HIDDEN)
+        return self.topic == name.topic and self.number in {None, name.partition}
 
 
 class Tail:
@@ -85,33 +133,43 @@ class Tail:
         self._view = _VIEWS[view]
         self._level = level
         self._has_prefix = has_prefix
-        self._places: list[_Place] = []
+        self._roots: dict[str, _Root] = {}
+        self._wishes: list[_Wish] = []
+        self._sources: list[tuple[Source, list[_Wish]]] = []
         self._followed: list[Followed] = []
         self._known: set[tuple[Source, TopicPartition]] = set()
         self._has_more = False
         self._opened = ExitStack()
         self._watch = self._opened.enter_context(Watch())
 
-    def add(self, path: str, count: int, start: str | None) -> None:
+    def add(self, path: str, start: str | None) -> None:
         """Add the partitions that a PATH names.
 
         Args:
-            path: DATA/TOPIC or DATA/TOPIC/PARTITION.
-            count: Begin with so many records of each, if no ``start`` is given.
-            start: The point at which to begin.
+            path: DATA, DATA/TOPIC or DATA/TOPIC/PARTITION.
+            start: The point at which to begin; None: with the last records.
 
         Raises:
             LogfsError, OSError: There is nothing of that name, or it cannot be read.
         """
-        found = locate(path)
-        point = None if start is None else point_of(start, zone_of(found))
-        place = self._open(found)
-        names = self._names(place)
-        if not names:
-            raise NoSuchTopicError(f"no topic {place.topic}")
-        for name in names:
-            self._begin(place, name, count, point)
-        self._places.append(place)
+        place = locate(path)
+        point = None if start is None else point_of(start, zone_of(place))
+        root = self._roots.get(place.root)
+        if root is None:
+            root = self._roots[place.root] = _Root.look(place)
+        self._wishes.append(self._wish(path, root, place.address, point))
+
+    def open(self, count: int) -> None:
+        """Open what was added; each directory is listed once, however many PATHs lie in it.
+
+        Args:
+            count: Begin with so many records of each partition, if no point was given.
+        """
+        for root in self._roots.values():
+            wishes = [wish for wish in self._wishes if wish.root is root]
+            if wishes:
+                with self._reported(wishes[0].path):
+                    self._open(root, wishes, count)
 
     def print_present(self) -> None:
         """Print what there is, merged by time."""
@@ -155,69 +213,73 @@ class Tail:
 
     # Partitions
 
-    def _open(self, place: Place) -> _Place:
-        topic, name, *more = *place.address, "", ""
-        if not topic or topic == SEGMENTS_NAME or any(more):
+    def _wish(self, path: str, root: _Root, address: Sequence[str], point: Point | None) -> _Wish:
+        topic, name, *more = *address, "", ""
+        if topic == SEGMENTS_NAME or any(more):
             raise UnknownNameError("expected TOPIC or TOPIC/PARTITION behind the data directory")
-        number, view = None, self._view
-        data = data_directory(place)
-        if name:
-            address = parse_partition_name(name, LOCAL_ZONE)
-            if address.has_selector or address.view in (Suffix.META, Suffix.FOLLOW):
-                raise UnknownNameError(
-                    f"{name!r}: expected the number of a partition, maybe with .tsv or .jsonl; "
-                    "points go into --from"
-                )
-            number, view = address.partition, _VIEWS.get(address.view, view)
-            check_exists(data, TopicPartition(topic, number))
-        elif topic not in partitions_of(data):
+        if topic and topic not in root.present:
             raise NoSuchTopicError(f"no topic {topic}")
-        level = shown_level(place) if self._level is None else self._level
-        source = Source(data, _wanted(topic, number))
+        if not name:
+            return _Wish(path, root, topic or None, None, self._view, point)
+        parsed = parse_partition_name(name, UTC)
+        if parsed.has_selector or parsed.view in (Suffix.META, Suffix.FOLLOW):
+            raise UnknownNameError(
+                f"{name!r}: expected the number of a partition, maybe with .tsv or .jsonl; "
+                "points go into --from"
+            )
+        if parsed.partition not in root.present[topic]:
+            raise NoSuchPartitionError(f"topic {topic} has no partition {parsed.partition}")
+        view = _VIEWS.get(parsed.view, self._view)
+        return _Wish(path, root, topic, parsed.partition, view, point)
+
+    def _open(self, root: _Root, wishes: list[_Wish], count: int) -> None:
+        topics = {wish.topic for wish in wishes if wish.topic is not None}
+        is_all = any(wish.topic is None for wish in wishes)
+        disk = reading_disk(root.place, None if is_all else topics)
+        source = Source(disk, _wanted(wishes))
         self._opened.callback(source.close)
-        self._watch.add([data])
-        return _Place(source, topic, number, view, level)
+        self._watch.add([source.data])
+        self._sources.append((source, wishes))
+        logs = source.logs()
+        for wish in wishes:
+            for log in _of(wish, logs):
+                with self._reported(wish.path):
+                    self._begin(source, wish, log, wish.point, count)
 
-    def _names(self, place: _Place) -> list[TopicPartition]:
-        return [
-            name
-            for name in place.source.partitions()
-            if name.topic == place.topic and place.number in {None, name.partition}
-        ]
+    @contextmanager
+    def _reported(self, path: str) -> Iterator[None]:
+        """Report an error, and go on without what it is about."""
+        try:
+            with failures.about(path):
+                yield
+        except failures.AboutError as error:
+            self._report(error)
 
-    def _begin(self, place: _Place, name: TopicPartition, count: int, point: Point | None) -> None:
-        source, level = place.source, place.level
+    def _begin(
+        self, source: Source, wish: _Wish, log: PartitionLog, point: Point | None, count: int
+    ) -> None:
+        name, level = log.topic_partition, self._level or wish.root.level
+        if log.is_unreadable:
+            raise LogOfflineError(f"{name}: {log.offline}")
         # Watched first: what comes from now on wakes.
-        self._watch.add([f"{source.data}/{name.directory}"])
-        log = source.log(name)
+        self._watch.add([source.watched(name)])
+        self._known.add((source, name))
         _, end = source.locate(log, Latest(), level)
         if point is None:
-            point = AtOffset(self._last(place, name, count, end))
+            point = AtOffset(_last(source, log, level, count, end))
         log, offset = source.locate(log, point, level)
         cursor = Cursor(source, log, offset, level)
-        self._followed.append(Followed(name, cursor, end, place.view))
-        self._known.add((source, name))
-
-    def _last(self, place: _Place, name: TopicPartition, count: int, end: int) -> int:
-        """Return the offset of the last but so many records: some offsets have none."""
-        source, level, step = place.source, place.level, count
-        if not count:
-            return end
-        while True:
-            log, offset = source.locate(source.log(name), AtOffset(max(end - step, 0)), level)
-            cursor, last = Cursor(source, log, offset, level), deque[int](maxlen=count)
-            while records := cursor.read(end):
-                last.extend(record.offset for record in records)
-            if len(last) == count or offset <= source.log(name).log_start_offset:
-                return last[0] if last else end
-            step *= _FEW_TIMES
+        self._followed.append(Followed(name, cursor, end, wish.view))
 
     def _find_new(self) -> None:
-        """Follow partitions that were added to a topic, from their first record on."""
-        for place in self._places:
-            for name in self._names(place) if place.number is None else ():
-                if (place.source, name) not in self._known:
-                    self._begin(place, name, 0, Earliest())
+        """Follow partitions that were added, from their first record on."""
+        for source, wishes in self._sources:
+            present = source.partitions()
+            new = [name for name in present if (source, name) not in self._known]
+            logs = [source.log(name) for name in new]
+            for wish in wishes:
+                for log in _of(wish, logs):
+                    self._begin(source, wish, log, Earliest(), 0)
 
     # Records
 
@@ -234,7 +296,7 @@ class Tail:
         return self._guarded(followed, read())
 
     def _coming(self, followed: Followed) -> Iterator[Printed]:
-        self._has_more |= followed.cursor.look()
+        self._has_more |= followed.cursor.look(is_around_known=True)
         if records := followed.cursor.read():
             yield from followed.render(records, has_prefix=self._prefixes)
 
@@ -259,5 +321,37 @@ class Tail:
         return not any(events & select.POLLERR for _, events in poll.poll(0))
 
 
-def _wanted(topic: str, number: int | None) -> Callable[[TopicPartition], bool]:
-    return lambda name: name.topic == topic and number in {None, name.partition}
+def _wanted(wishes: Sequence[_Wish]) -> Callable[[TopicPartition], bool]:
+    names = {(wish.topic, wish.number) for wish in wishes}
+    is_all = any(wish.topic is None for wish in wishes)
+
+    def is_wanted(name: TopicPartition) -> bool:
+        if is_all and not name.topic.startswith(_HIDDEN):
+            return True
+        return (name.topic, None) in names or (name.topic, name.partition) in names
+
+    return is_wanted
+
+
+def _of(wish: _Wish, logs: Sequence[PartitionLog]) -> list[PartitionLog]:
+    """Return those of a topic's logs, which are sorted, that a PATH names."""
+    if wish.topic is not None:
+        key = attrgetter("topic_partition")
+        first = bisect_left(logs, TopicPartition(wish.topic, 0), key=key)
+        logs = list(takewhile(lambda log: log.topic_partition.topic == wish.topic, logs[first:]))
+    return [log for log in logs if wish.has(log.topic_partition)]
+
+
+def _last(source: Source, log: PartitionLog, level: IsolationLevel, count: int, end: int) -> int:
+    """Return the offset of the last but so many records: some offsets have none."""
+    if not count:
+        return end
+    step = count
+    while True:
+        found, offset = source.locate(log, AtOffset(max(end - step, 0)), level)
+        cursor, last = Cursor(source, found, offset, level), deque[int](maxlen=count)
+        while records := cursor.read(end):
+            last.extend(record.offset for record in records)
+        if len(last) == count or offset <= log.log_start_offset:
+            return last[0] if last else end
+        step *= _FEW_TIMES

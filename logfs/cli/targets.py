@@ -20,6 +20,7 @@ from logfs.types import MAX_PARTITIONS, View
 
 if TYPE_CHECKING:
     from logfs.cli.storing import StoreTarget
+    from logfs.cli.throughmount import MountTarget
     from logfs.log.store import LogStore
 
 _VIEWS = {"": View.TEXT, ".tsv": View.TSV, ".jsonl": View.JSONL}
@@ -112,6 +113,31 @@ def prepare_daemon(daemon: Daemon, target: LineTarget, *, create: bool) -> None:
         daemon.ask("create", {"topic": topic, "partitions": count, "config": {}})
     elif count is not None:
         daemon.ask("alter", {"topic": topic, "partitions": count, "changes": {}})
+
+
+def prepare_mount(point: str, target: LineTarget, *, create: bool) -> None:
+    """Do the same through a mount, as its permissions allow."""
+    from logfs.library.mountedtopics import MountedTopics
+
+    topics = MountedTopics(point)
+    present = topics.count(target.topic)
+    count = _partitions_to_make(target, present, create=create)
+    if present is None:
+        topics.create(target.topic, count, {})
+    elif count is not None:
+        topics.alter(target.topic, {}, count)
+
+
+@contextmanager
+def of_mount(point: str, target: LineTarget) -> "Iterator[MountTarget]":
+    """Append through a mount while this is entered."""
+    from logfs.cli.throughmount import MountTarget
+
+    found = MountTarget(point, target.topic, target.partition, target.form)
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 @contextmanager

@@ -2,13 +2,23 @@
 
 from logfs.disk.vfs import FileStat
 from logfs.fs.errnos import StaleError
-from logfs.fs.nodes import CACHED_S, DirectoryNode, FileNode, Ownership
+from logfs.fs.nodes import CACHED_S, Attributes, DirectoryNode, FileNode, Ownership
 from logfs.fs.partitions import Partition
 from logfs.log.reading.files import RawFile
 
+_LOG = ".log"
+"""Only appended to, or replaced as a whole; small files are replaced at every change."""
+
 
 class RawDirectoryNode(DirectoryNode):
-    """The raw files of one partition: whatever the topic's directory denies, this one denies."""
+    """The raw files of one partition: whatever the topic's directory denies, this one denies.
+
+    Its time of change is that of the directory on the disk, so that a program that follows the
+    files sees at once when some were added or removed.
+    """
+
+    attr_timeout_s = 0.0
+    asks_disk = True
 
     def __init__(
         self, partition: Partition, ownership: Ownership, parent: DirectoryNode, mtime_ms: int
@@ -22,20 +32,34 @@ class RawDirectoryNode(DirectoryNode):
         """Return the partition."""
         return self._partition
 
+    def attributes(self) -> Attributes:
+        """Return what stat(2) tells now; asks the disk."""
+        log = self._partition.log
+        found = super().attributes()
+        try:
+            return found._replace(mtime_ms=log.disk.stat(log.directory).mtime_ms)
+        except FileNotFoundError:
+            return found  # deleted; who has it open goes on
+
 
 class RawNode(FileNode):
     """A file of the partition directory. Those of sealed segments never change.
 
     Attributes:
         name: Its name in the directory.
+        disk_inode: Number of the file on the disk: it stays the same when a segment is sealed,
+            which makes another inode of the mount of it.
     """
 
     asks_disk = True
     reads_log = False
 
-    def __init__(self, partition: Partition, name: str, ownership: Ownership) -> None:
+    def __init__(
+        self, partition: Partition, name: str, disk_inode: int, ownership: Ownership
+    ) -> None:
         super().__init__(f"raw {name}", partition, ownership)
         self.name = name
+        self.disk_inode = disk_inode
 
     def path(self) -> str:
         """Return where the file is now, below the data directory."""
@@ -64,9 +88,12 @@ class RawNode(FileNode):
 
     def _stat(self) -> FileStat:
         try:
-            return self._partition.log.disk.stat(self.path())
+            found = self._partition.log.disk.stat(self.path())
         except FileNotFoundError as error:
             raise StaleError(f"{self.path()} has been removed") from error
+        if self.name.endswith(_LOG) and found.inode != self.disk_inode:
+            raise StaleError(f"{self.path()} has been replaced")
+        return found
 
 
 class SealedNode(RawNode):
@@ -89,7 +116,7 @@ class SealedNode(RawNode):
         rewrites: int = 0,
     ) -> None:
         # A file that is rewritten under its name, or replaced, is another inode.
-        super().__init__(partition, name, ownership)
+        super().__init__(partition, name, found.inode, ownership)
         self.key += f" {found.inode} {found.size} {found.mtime_ms} {rewrites}"
         self.stays_cached = False
         self._found = found

@@ -310,7 +310,7 @@ class Tree:
             ):
                 rewrites = segments[index].rewrites
                 return SealedNode(partition, name, found, self.ownership, rewrites)
-        return RawNode(partition, name, self.ownership)
+        return RawNode(partition, name, found.inode, self.ownership)
 
     # From a directory to its names
 

@@ -4,6 +4,7 @@
                      positions, in the view, of the first kept and behind the last byte of the name
     on a topic       topic_id, and its configuration under Kafka's keys; listed are those that were
                      set, any key answers; setfattr sets one, removexattr takes it back
+    on a raw file    inode, its number on the disk
     on the mount     data, the data directory; pid, the process that serves it; isolation_level;
                      utc_offset.2026-11-20T10:00:00 and the like, which are not listed: the offset
                      of the daemon's time zone from UTC at that local time, in seconds
@@ -120,7 +121,9 @@ def _utc_offset(root: RootNode, local: str) -> str | None:
 def _facts(node: Node) -> Mapping[str, str]:
     if isinstance(node, RootNode):
         return node.facts
-    if not isinstance(node, FileNode) or isinstance(node, RawNode):
+    if isinstance(node, RawNode):
+        return {"inode": str(node.disk_inode)}
+    if not isinstance(node, FileNode):
         return {}
     partition = node.partition
     meta = partition_meta(partition.log, partition.level)

@@ -50,6 +50,27 @@ def daemon_of(place: Place) -> Daemon | None:
     return Daemon.connect(data_directory(place))
 
 
+def mount_to_use(place: Place) -> str | None:
+    """Return the mount point to use because the control socket is another user's.
+
+    None if the socket may be used, or there is no daemon.
+
+    Raises:
+        PermissionError: It is another user's, and its mount cannot be used either.
+        OSError: The mount or the socket cannot be reached.
+    """
+    try:
+        daemon = daemon_of(place)
+    except PermissionError:
+        point = place.root if place.is_mount else served_at(place.root)
+        if point is None:
+            raise
+        return point
+    if daemon is not None:
+        daemon.close()
+    return None
+
+
 def act(
     place: Place,
     ask: Callable[[Daemon], T],

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, tzinfo
 from itertools import chain
-from pathlib import PurePosixPath
 from types import TracebackType
 from typing import Self
 from weakref import WeakSet
@@ -250,7 +249,7 @@ class Partition:
         log, offset = self._locate(start)
         limit = None if stop is None else point_of(stop, self._zone)
         watch = Watch()
-        watch.add([str(PurePosixPath(self._source.data, log.directory)), self._source.data])
+        watch.add([self._source.watched(self._topic_partition), self._source.data])
         cursor = Cursor(self._source, log, offset, self.isolation_level)
         with self._lock:
             self._watches.add(watch)

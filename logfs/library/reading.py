@@ -61,13 +61,15 @@ class Cursor:
                 if not self.source.has_changed(self._log):
                     raise
 
-    def look(self) -> bool:
+    def look(self, *, is_around_known: bool = False) -> bool:
         """Take notice of what was appended or removed; True if there is more to read at once.
+
+        See ``Source.look``.
 
         Raises:
             DeletedError: The topic is gone.
         """
-        has_more = self.source.look(self._log)
+        has_more = self.source.look(self._log, is_around_known=is_around_known)
         if self._log.is_deleted:
             raise DeletedError(f"{self._log.topic_partition}: the topic has been deleted")
         return has_more

@@ -7,11 +7,13 @@ deleted, compacted or cut, when two looks a few ms apart agree on it.
 import threading
 import time
 from collections.abc import Callable
+from operator import attrgetter
 
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LogOfflineError, NoSuchPartitionError
 from logfs.library.directory import check_exists
+from logfs.library.mounted import MountedDisk
 from logfs.library.points import offset_of, reached
 from logfs.log.following.followed import STEP_BYTES, FollowedLog
 from logfs.log.following.store import FollowedStore
@@ -28,24 +30,25 @@ class Source:
     """Partitions of a data directory, for readers. May be used by several threads.
 
     Args:
-        data: The data directory.
+        disk: The data directory, or what is read in its place; see ``mounted.reading_disk``.
         only: Which partitions; None: all.
         step_bytes: How much is read by one look, of a log of which nobody knows what stands where.
     """
 
     def __init__(
         self,
-        data: str,
+        disk: PosixDisk,
         only: Callable[[TopicPartition], bool] | None = None,
         *,
         step_bytes: int = STEP_BYTES,
     ) -> None:
-        self.data = data
+        self.data = disk.root
+        self._disk = disk
         self._step_bytes = step_bytes
         self._lock = threading.RLock()
         self._now_ms = system_clock().now_ms
         self._store = FollowedStore.follow(
-            PosixDisk(data),
+            disk,
             StoreConfig.from_properties({}),
             current_host(),
             None,
@@ -77,7 +80,7 @@ class Source:
             self._store.look_around(self._now_ms())
             topic, number = topic_partition
             if topic not in self._store.topics() or number not in self._store.partitions(topic):
-                check_exists(self.data, topic_partition)
+                check_exists(self._disk, topic_partition)
                 raise NoSuchPartitionError(f"{topic_partition} is just being made")
             log = self._store.partition(topic, number)
         if log.is_unreadable:
@@ -85,8 +88,22 @@ class Source:
         self.look(log)
         return log
 
-    def look(self, log: PartitionLog) -> bool:
+    def logs(self) -> list[PartitionLog]:
+        """Return the logs of all partitions as they are now, also of those that cannot be read."""
+        with self._lock:
+            self._store.look_around(self._now_ms())
+            logs = self._store.all_partitions()
+        for log in logs:
+            self.look(log, is_around_known=True)
+        return sorted(logs, key=attrgetter("topic_partition"))
+
+    def look(self, log: PartitionLog, *, is_around_known: bool = False) -> bool:
         """Take notice of what has changed in a partition; True if there is more to read at once.
+
+        Args:
+            log: The partition.
+            is_around_known: Deleted topics and trimmed partitions were just looked for, by
+                ``partitions``: with many partitions that is too much to do for each.
 
         Raises:
             LogfsError, OSError: Its directory cannot be read.
@@ -94,8 +111,15 @@ class Source:
         if not isinstance(log, FollowedLog):
             return False
         with self._lock:
-            self._store.look_around(self._now_ms())
+            if not is_around_known:
+                self._store.look_around(self._now_ms())
             return log.refresh(self._now_ms(), self._step_bytes)
+
+    def watched(self, topic_partition: TopicPartition) -> str:
+        """Return the directory in which inotify tells of appends to a partition."""
+        if isinstance(self._disk, MountedDisk):
+            return f"{self._disk.point}/{topic_partition.topic}"
+        return f"{self.data}/{topic_partition.directory}"
 
     def look_twice(self, log: PartitionLog) -> None:
         """Take notice of everything that has changed, also of what two looks have to agree on."""

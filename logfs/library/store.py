@@ -3,12 +3,13 @@
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from datetime import tzinfo
 from types import TracebackType
 from typing import Self
 
 from logfs.errors import NoDataDirectoryError, UnknownNameError
 from logfs.library.directory import check_exists, partitions_of
+from logfs.library.mounted import reading_disk
+from logfs.library.mountedtopics import MountedTopics
 from logfs.library.owner import data_directory, shown_level
 from logfs.library.partition import Partition
 from logfs.library.places import Kind, Place, kind_of, locate
@@ -29,19 +30,19 @@ class Store:
         isolation_level: What its partitions show of transactions.
     """
 
-    def __init__(
-        self, data: str, isolation_level: IsolationLevel, writer: Writer, zone: tzinfo
-    ) -> None:
-        self.data = data
+    def __init__(self, place: Place, isolation_level: IsolationLevel, writer: Writer) -> None:
+        self.data = data_directory(place)
         self.isolation_level = isolation_level
+        self._place = place
         self._writer = writer
-        self._zone = zone
+        self._zone = zone_of(place)
         self._is_closed = False
         self._partitions: dict[tuple[TopicPartition, IsolationLevel], Partition] = {}
 
     def topics(self) -> dict[str, int]:
         """Return the number of partitions of every topic, sorted by name."""
-        return {topic: len(numbers) for topic, numbers in partitions_of(self.data).items()}
+        found = partitions_of(reading_disk(self._place))
+        return {topic: len(numbers) for topic, numbers in found.items()}
 
     def partition(
         self, topic: str, number: int = 0, *, isolation_level: str | None = None
@@ -84,6 +85,7 @@ class Store:
             lambda store: administration.create_topic(
                 store, topic, partitions, settings, system_clock().now_ms()
             ),
+            lambda mounted: MountedTopics(mounted.point).create(topic, partitions, settings),
         )
 
     def delete_topic(self, topic: str) -> None:
@@ -95,6 +97,7 @@ class Store:
         self._writer.act(
             lambda daemon: daemon.ask("delete", {"topic": topic}),
             lambda store: store.delete_topic(topic, system_clock().now_ms()),
+            lambda mounted: MountedTopics(mounted.point).delete(topic),
         )
 
     def undelete_topic(self, topic: str) -> None:
@@ -136,8 +139,9 @@ class Store:
     def _open(
         self, topic_partition: TopicPartition, level: IsolationLevel, owned: ExitStack
     ) -> Partition:
-        check_exists(self.data, topic_partition)
-        source = Source(self.data, lambda other: other == topic_partition)
+        disk = reading_disk(self._place, {topic_partition.topic})
+        check_exists(disk, topic_partition)
+        source = Source(disk, lambda other: other == topic_partition)
         owned.callback(source.close)
         return Partition(topic_partition, source, self._writer, level, self._zone, owned)
 
@@ -213,5 +217,5 @@ def _directory(path: str) -> Place:
 
 def _store(place: Place, isolation_level: str | None) -> Store:
     level = shown_level(place) if isolation_level is None else IsolationLevel(isolation_level)
-    data = data_directory(place)
-    return Store(data, level, Writer.of(data, may_own=not place.is_mount), zone_of(place))
+    writer = Writer.of(data_directory(place), place.root if place.is_mount else None)
+    return Store(place, level, writer)

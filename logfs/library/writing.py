@@ -1,7 +1,8 @@
-"""Who writes for a program: the daemon of a directory, or the program itself under its lock.
+"""What writes for a program: the daemon of a directory, or the program itself under its lock.
 
-Decided when the first write comes. A daemon that has gone since is looked for anew, and if there is
-none the lock is taken; it is held until ``close``.
+This is decided at the first write. A daemon that has gone since is looked for again, and if there
+is none the lock is taken; it is held until ``close``. If the control socket of the daemon is
+another user's, writes go through the mount, as its permissions allow.
 """
 
 import errno
@@ -14,7 +15,9 @@ from logfs.client import Daemon
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, LockedError, ReadOnlyError
+from logfs.library.mountedwriting import MountedWriter
 from logfs.library.owner import owned
+from logfs.library.places import served_at
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.log.writing.produced import Appended
@@ -26,7 +29,7 @@ from logfs.types import TopicPartition
 T = TypeVar("T")
 
 
-_shared: dict[tuple[int, str, bool], "Writer"] = {}
+_shared: dict[tuple[int, str, str | None], "Writer"] = {}
 _sharing = threading.Lock()
 
 
@@ -36,24 +39,28 @@ class Writer:
     All of a process that write to one directory share one: there is one lock. Get it from ``of``.
     """
 
-    def __init__(self, data: str, *, may_own: bool) -> None:
+    def __init__(self, data: str, point: str | None) -> None:
         self._data = data
-        self._may_own = may_own
+        self._point = point
         self._users = 0
         self._now_ms = system_clock().now_ms
         self._lock = threading.RLock()
         self._daemon: Daemon | None = None
         self._store: LogStore | None = None
+        self._mounted: MountedWriter | None = None
 
     @classmethod
-    def of(cls, data: str, *, may_own: bool) -> "Writer":
-        """Return the writer of a data directory, an absolute path without links; ``close`` it.
+    def of(cls, data: str, point: str | None) -> "Writer":
+        """Return the writer of a data directory; ``close`` it.
 
-        Without ``may_own`` it never takes the lock: a mount that is read-only says so.
+        Args:
+            data: An absolute path without links.
+            point: The mount point by which it was named; it never takes the lock then, as a mount
+                without a control socket is read-only. None: it was named itself.
         """
         with _sharing:
-            key = os.getpid(), data, may_own
-            writer = _shared.setdefault(key, cls(data, may_own=may_own))
+            key = os.getpid(), data, point
+            writer = _shared.setdefault(key, cls(data, point))
             writer._users += 1
             return writer
 
@@ -81,6 +88,9 @@ class Writer:
         done = self.act(
             lambda daemon: daemon.append(topic_partition, records, producer, is_durable=is_durable),
             do,
+            None
+            if producer is not None
+            else lambda mounted: mounted.append(topic_partition, records, is_durable=is_durable),
         )
         missing = len(records) - (done.last_offset - done.base_offset + 1)
         if missing:
@@ -117,12 +127,28 @@ class Writer:
         def do(store: LogStore) -> None:
             store.partition(*topic_partition).flush()
 
-        self.act(lambda daemon: daemon.flush(topic_partition), do)
+        self.act(
+            lambda daemon: daemon.flush(topic_partition),
+            do,
+            lambda mounted: mounted.flush(topic_partition),
+        )
 
-    def act(self, ask: Callable[[Daemon], T], do: Callable[[LogStore], T]) -> T:
+    def act(
+        self,
+        ask: Callable[[Daemon], T],
+        do: Callable[[LogStore], T],
+        through: Callable[[MountedWriter], T] | None = None,
+    ) -> T:
         """Have something done by the daemon, or do it.
 
+        Args:
+            ask: What to ask a daemon for.
+            do: What to do with the store if there is none.
+            through: What to do in the mount if the daemon's control socket is another user's; None:
+                only the socket has it.
+
         Raises:
+            PermissionError: The control socket is another user's, and nothing else has it.
             LockedError: Somebody owns the directory who cannot be asked.
             ReadOnlyError: It was named by a mount point, and nobody owns it.
             ControlError: The daemon has gone before it answered.
@@ -132,7 +158,11 @@ class Writer:
             if self._daemon is not None and self._daemon.has_gone:
                 self._let_daemon_go()
             if self._store is None and self._daemon is None:
-                self._begin()
+                mounted = self._begin()
+                if mounted is not None:
+                    if through is None:
+                        raise mounted.refusal or PermissionError(errno.EACCES, self._data)
+                    return through(mounted)
             if self._store is not None:
                 return do(self._store)
             assert self._daemon is not None
@@ -148,17 +178,24 @@ class Writer:
             self._users -= 1
             if self._users:
                 return
-            _shared.pop((os.getpid(), self._data, self._may_own), None)
+            _shared.pop((os.getpid(), self._data, self._point), None)
             self._let_daemon_go()
+            mounted, self._mounted = self._mounted, None
+            if mounted is not None:
+                mounted.close()
             store, self._store = self._store, None
             if store is not None:
                 store.close(self._now_ms(), is_durable=False)
 
-    def _begin(self) -> None:
-        self._daemon = Daemon.connect(self._data)
+    def _begin(self) -> MountedWriter | None:
+        """Find a daemon, or open the store; returns what writes if neither is allowed."""
+        try:
+            self._daemon = Daemon.connect(self._data)
+        except PermissionError as error:
+            return self._begin_through_mount(error)
         if self._daemon is not None:
-            return
-        if not self._may_own:
+            return None
+        if self._point is not None:
             raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
         try:
             self._store = LogStore.open(
@@ -171,6 +208,15 @@ class Writer:
             self._daemon = Daemon.connect(self._data)  # it may have started meanwhile
             if self._daemon is None:
                 raise owned(self._data, error) from error
+        return None
+
+    def _begin_through_mount(self, refusal: PermissionError) -> MountedWriter:
+        point = served_at(self._data) if self._point is None else self._point
+        if point is None:
+            raise refusal
+        if self._mounted is None or self._mounted.point != point:
+            self._mounted = MountedWriter(point, refusal)
+        return self._mounted
 
     def _let_daemon_go(self) -> None:
         daemon, self._daemon = self._daemon, None

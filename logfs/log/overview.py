@@ -60,14 +60,14 @@ class TopicOverview(NamedTuple):
     Attributes:
         topic: Its name.
         has_config: It has a configuration of its own; one that a broker made has none, and is
-            never trimmed or compacted.
+            never trimmed or compacted. None is not known.
         warnings: What is set and probably not meant.
         partition_count: How many partitions it has.
         partitions: Some of them, in order.
     """
 
     topic: str
-    has_config: bool
+    has_config: bool | None
     warnings: list[str]
     partition_count: int
     partitions: list[PartitionOverview]

@@ -16,8 +16,8 @@ from tests.cli.conftest import fill
 
 def test_only_some_partitions_are_loaded(tmp_path: Path) -> None:
     fill(tmp_path, {"a/0": b"", "b/2": b"x\n"})
-    assert partitions_of(str(tmp_path)) == {"a": [0], "b": [0, 1, 2]}
-    store = open_for_reading(str(tmp_path), [TopicPartition("b", 2)])
+    assert partitions_of(PosixDisk(tmp_path)) == {"a": [0], "b": [0, 1, 2]}
+    store = open_for_reading(PosixDisk(tmp_path), [TopicPartition("b", 2)])
     assert store.topics() == ["b"]
     assert store.partition("b", 2).log_end_offset == 1
     with pytest.raises(NoSuchPartitionError):

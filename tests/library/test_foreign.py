@@ -9,6 +9,7 @@ import pytest
 
 import logfs
 from logfs import NewRecord
+from logfs.disk.posix import PosixDisk
 from logfs.library.points import Point, point_of
 from logfs.library.reading import Cursor, read
 from logfs.library.source import Source
@@ -84,7 +85,7 @@ POINTS: list[tuple[Point, int]] = [
 def test_points_in_a_log_that_has_not_been_read(
     foreign: Path, point: Point, offset: int, level: IsolationLevel
 ) -> None:
-    source = Source(str(foreign), lambda name: name == TP, step_bytes=4096)
+    source = Source(PosixDisk(foreign), lambda name: name == TP, step_bytes=4096)
     log = source.log(TP)
     assert log.indexing is not None
     log, found = source.locate(log, point_of(point, UTC), level)

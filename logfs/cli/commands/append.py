@@ -139,10 +139,19 @@ def _append(
         targets.prepare_daemon(daemon, target, create=options.create)
         run(appending.DaemonTarget(daemon, target.topic, target.partition, target.form))
 
+    def through(point: str) -> None:
+        targets.prepare_mount(point, target, create=options.create)
+        with targets.of_mount(point, target) as to:
+            run(to)
+
     with Interrupts() as interrupts:
         try:
             with failures.about(path):
-                owner.act(place, ask, do, failures.progress(), is_durable=is_durable)
+                point = owner.mount_to_use(place)
+                if point is None:
+                    owner.act(place, ask, do, failures.progress(), is_durable=is_durable)
+                else:
+                    through(point)
         except failures.AboutError as error:
             # A line that was refused is named already.
             error.state = _so_far(summary, up_to=error.thing == path)
@@ -161,7 +170,8 @@ def _so_far(summary: "Summary", *, up_to: bool = False) -> str:
     where = ""
     if len(summary.partitions) == 1:
         (row,) = summary.partitions.values()
-        where = f", offsets {row.base_offset} to {row.last_offset}"
+        if row.base_offset is not None:
+            where = f", offsets {row.base_offset} to {row.last_offset}"
     elif summary.partitions:
         where = f", in {len(summary.partitions)} partitions"
     last = f", up to {summary.last_line}" if up_to and summary.last_line else ""

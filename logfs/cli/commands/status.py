@@ -109,8 +109,14 @@ def _moment(text: str, place: "Place") -> int:
 
 
 def _verdict(found: "Status") -> int:
-    has_trouble = found.is_full or any(row.offline or row.losses for row in found.partitions)
-    return TROUBLE if has_trouble else 0
+    if found.is_full or any(row.offline or row.losses for row in found.partitions):
+        return TROUBLE
+    return UNKNOWN if any(_is_unknown(row) for row in found.partitions) else 0
+
+
+def _is_unknown(row: "PartitionOverview") -> bool:
+    """Tell whether this user may not read a partition, so that nothing is known of it."""
+    return row.segments is None and row.offline is None
 
 
 def _print_json(found: "Status") -> None:
@@ -178,8 +184,9 @@ def _show_topics(found: "Status") -> None:
     for topic in found.topics:
         parts = topic.partitions
         offline = sum(row.offline is not None for row in parts)
-        state = f"{offline} offline" if offline else _ok(found)
-        if not topic.has_config:
+        unknown = sum(map(_is_unknown, parts))
+        state = f"{offline} offline" if offline else "unknown" if unknown else _ok(found)
+        if topic.has_config is False:
             state += ", never trimmed"
         rows.append(
             [
@@ -189,7 +196,7 @@ def _show_topics(found: "Status") -> None:
                 *_sizes(parts),
                 _time(min(_known([row.oldest_timestamp for row in parts]), default=None)),
                 _time(max(_known([row.newest_timestamp for row in parts]), default=None)),
-                str(sum(row.losses for row in parts)),
+                "-" if unknown == len(parts) else str(sum(row.losses for row in parts)),
                 state,
             ]
         )
@@ -214,8 +221,8 @@ def _show_partitions(found: "Status") -> None:
             *_sizes([row]),
             _time(row.oldest_timestamp),
             _time(row.newest_timestamp),
-            str(row.losses),
-            _ok(found) if row.offline is None else "offline",
+            "-" if _is_unknown(row) else str(row.losses),
+            "unknown" if _is_unknown(row) else _ok(found) if row.offline is None else "offline",
         ]
         for row in found.partitions
     ]
@@ -266,6 +273,10 @@ def _time(timestamp_ms: int | None) -> str:
     return "-" if timestamp_ms is None else format_time(timestamp_ms)
 
 
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
+
+
 def _notes(found: "Status") -> list[str]:
     """Return what to know beside the numbers."""
     notes = []
@@ -286,7 +297,12 @@ def _notes(found: "Status") -> list[str]:
                 f"{loss['bytes']} bytes: {loss['detail']}"
             )
     for topic in found.topics:
-        if not topic.has_config:
+        unknown = sum(map(_is_unknown, topic.partitions))
+        if unknown:
+            notes.append(
+                f"{topic.topic}: nothing is known of {_partitions(unknown)}, which you may not read"
+            )
+        if topic.has_config is False:
             notes.append(
                 f"{topic.topic} has no configuration of its own, as a broker leaves it: nothing is "
                 "ever trimmed or compacted until 'logfs topic alter' has set its policy"

@@ -63,10 +63,10 @@ def tail(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Print the last records of partitions, and with -f those that come.
 
-    PATH is DATA/TOPIC, all partitions of a topic, or DATA/TOPIC/PARTITION, which may end in .tsv or
-    .jsonl; a mount point may stand in front as well. It does not matter whether a daemon serves the
-    directory: the files are read, without a lock and without changing anything, and records of
-    whoever writes them are seen at once, a running broker's too.
+    PATH is DATA, all topics that a listing shows, DATA/TOPIC, all partitions of a topic, or
+    DATA/TOPIC/PARTITION, which may end in .tsv or .jsonl; DATA may be a mount point, too. It does
+    not matter whether a daemon serves the directory: the files are read, without a lock and without
+    changing anything, and records of whoever writes them are seen at once, a running broker's too.
 
     The records of several partitions are merged by their timestamps; with -f those that come are
     printed as they come. Each begins with its partition, "orders/0: "; in .jsonl that is two more
@@ -78,6 +78,7 @@ def tail(  # noqa: PLR0913 - an argument for each option
         logfs tail /var/lib/logfs/orders/0
         logfs tail -f /var/lib/logfs/orders
         logfs tail -n 0 -f /mnt/logs/orders /mnt/logs/payments
+        logfs tail -f /mnt/logs
         logfs tail --from -15m /var/lib/logfs/orders | grep refused
         logfs tail -f --view jsonl /var/lib/logfs/orders | jq .value
         logfs tail -f --isolation-level read_committed /var/lib/logfs/payments/0.tsv
@@ -99,9 +100,10 @@ def tail(  # noqa: PLR0913 - an argument for each option
             for path in paths:
                 try:
                     with failures.about(path):
-                        followed.add(path, _LINES if count is None else count, start)
+                        followed.add(path, start)
                 except failures.AboutError as error:
                     report(error)
+            followed.open(_LINES if count is None else count)
             followed.print_present()
             if follow:
                 followed.print_coming()

@@ -254,8 +254,8 @@ def _change(place: Place, act: Callable[[Topics], T]) -> T:
 
 def _by_daemon(place: Place, act: Callable[[Topics], T]) -> tuple[T] | None:
     """Have a daemon do it: through its socket, or if that is another user's, its mount."""
-    from logfs.cli.topics.mounted import MountedTopics
     from logfs.cli.topics.remote import RemoteTopics
+    from logfs.library.mountedtopics import MountedTopics
     from logfs.library.owner import daemon_of
 
     try:

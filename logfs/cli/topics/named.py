@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from logfs.disk.posix import PosixDisk
+from logfs.disk.vfs import Disk
 from logfs.errors import NoSuchPartitionError, NoSuchTopicError, UnknownNameError
 from logfs.library.directory import partitions_of
 from logfs.library.owner import data_directory
@@ -21,10 +23,19 @@ def data_and_partitions(place: Place) -> tuple[str, list[TopicPartition] | None]
         OSError: The directory cannot be read, or a mount does not answer.
     """
     data = data_directory(place)
-    return data, _named(partitions_of(data), place.address) if place.address else None
+    return data, partitions_named(PosixDisk(data), place.address)
 
 
-def _named(present: dict[str, list[int]], address: Sequence[str]) -> list[TopicPartition]:
+def partitions_named(disk: Disk, address: Sequence[str]) -> list[TopicPartition] | None:
+    """Return the partitions that the part of a PATH below its root names; None for everything.
+
+    Raises:
+        LogfsError: There is no such topic or partition, or it is no such path.
+        OSError: The directory cannot be read.
+    """
+    if not address:
+        return None
+    present = partitions_of(disk)
     topic, number, *more = *address, "", ""
     directory = parse_partition_directory(topic)
     if topic not in present and directory is not None and len(address) == 1:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from logfs.cli import failures
 from logfs.config import TopicConfig
+from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError
 from logfs.library.directory import open_for_reading, partitions_of
 from logfs.library.owner import opened_store
@@ -30,14 +31,16 @@ class StoredTopics:
 
     def sizes(self) -> dict[str, int]:
         """See ``Topics``."""
-        return {topic: len(numbers) for topic, numbers in partitions_of(self._data).items()}
+        return {
+            topic: len(numbers) for topic, numbers in partitions_of(PosixDisk(self._data)).items()
+        }
 
     def describe(self, topic: str) -> TopicFacts:
         """See ``Topics``."""
-        numbers = partitions_of(self._data).get(topic)
+        numbers = partitions_of(PosixDisk(self._data)).get(topic)
         if numbers is None:
             raise NoSuchTopicError(f"no topic {topic}")
-        store = open_for_reading(self._data, [TopicPartition(topic, n) for n in numbers])
+        store = open_for_reading(PosixDisk(self._data), [TopicPartition(topic, n) for n in numbers])
         return administration.describe_topic(store, topic)
 
     def create(self, topic: str, partitions: int | None, config: Mapping[str, str]) -> list[str]:

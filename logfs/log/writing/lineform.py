@@ -35,14 +35,14 @@ class AppendedLines(NamedTuple):
     Attributes:
         partition: Its number.
         records: How many; at least one.
-        base_offset: Of the first of them.
-        last_offset: Of the last, inclusive.
+        base_offset: Of the first of them; None if the writer does not learn it.
+        last_offset: Of the last, inclusive; None likewise.
     """
 
     partition: int
     records: int
-    base_offset: int
-    last_offset: int
+    base_offset: int | None
+    last_offset: int | None
 
 
 class Lines(NamedTuple):

@@ -53,17 +53,22 @@ class MountedTopics:
                 found[parsed.topic] = found.get(parsed.topic, 0) + 1
         return dict(sorted(found.items()))
 
+    def count(self, topic: str) -> int | None:
+        """Return the number of partitions of a topic; None if there is no such topic."""
+        with _errors(topic):
+            path = self._path(topic)
+            return len(self._numbers(topic)) if path.is_dir() else None
+
+    def effective(self, topic: str) -> TopicConfig:
+        """Return the configuration in effect of a topic."""
+        with _errors(topic):
+            return TopicConfig.from_properties(self._effective(topic))
+
     def describe(self, topic: str) -> TopicFacts:
         """See ``Topics``."""
         path = self._path(topic)
         with _errors(topic):
-            texts = {key: _get(path, key) for key in TOPIC_KEYS}
-            # An empty text is an empty list, or that there is no value.
-            effective = {
-                key: text
-                for key, text in texts.items()
-                if text or TOPIC_KEYS[key].default is not None
-            }
+            effective = self._effective(topic)
             names = [name.removeprefix(_PREFIX) for name in os.listxattr(path)]
             return TopicFacts(
                 topic,
@@ -128,6 +133,13 @@ class MountedTopics:
         path = self._path(topic)
         keys = [name.removeprefix(_PREFIX) for name in os.listxattr(path)]
         return {key: _get(path, key) for key in keys if key in TOPIC_KEYS}
+
+    def _effective(self, topic: str) -> dict[str, str]:
+        texts = {key: _get(self._path(topic), key) for key in TOPIC_KEYS}
+        # An empty text is an empty list, or that there is no value.
+        return {
+            key: text for key, text in texts.items() if text or TOPIC_KEYS[key].default is not None
+        }
 
     def _fit(self, topic: str, partitions: int | None) -> None:
         """Give a topic that mkdir has just made as many partitions as were asked for."""

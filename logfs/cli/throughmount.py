@@ -1,0 +1,102 @@
+"""Where ``logfs append`` puts lines if the control socket of the daemon is another user's."""
+
+from dataclasses import replace
+
+from logfs.errors import LogfsError
+from logfs.library.mountedtopics import MountedTopics
+from logfs.library.mountedwriting import MountedWriter
+from logfs.library.rendering import rendered_batch
+from logfs.log.options import encode_options
+from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
+from logfs.machine.host import system_clock
+from logfs.records._native import encode_lines, spread_lines
+from logfs.records.compression import Buffer, Compression
+from logfs.types import TopicPartition, View
+
+
+class MountTarget:
+    """Partitions below a mount point, for a user who may not ask the daemon; offsets stay unknown.
+
+    What a line is, and whether it is refused, is found out here by the rules of the daemon.
+
+    Args:
+        point: The mount point.
+        topic: The topic.
+        partition: Its number; None: those to which the keys belong.
+        form: What the lines are.
+    """
+
+    chunk_bytes = 4 << 20
+
+    def __init__(self, point: str, topic: str, partition: int | None, form: LineForm) -> None:
+        self._writer = MountedWriter(point)
+        self._topic, self._partition, self._form = topic, partition, form
+        topics = MountedTopics(point)
+        self._count = topics.count(topic) or 1
+        usual = form.options(encode_options(topics.effective(topic), 0))
+        self._options = replace(usual, compression=Compression.NONE)
+        self._now_ms = system_clock().now_ms
+
+    def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
+        """See ``Target``."""
+        form, size = self._form, memoryview(lines).nbytes
+        tried = encode_lines(form.view, b"", lines, 0, size, 0, self._now_ms(), self._options)
+        stop = tried.ends[-1] if tried.ends else 0
+        if self._partition is not None:
+            parts = {self._partition: bytes(memoryview(lines)[:stop])}
+        else:
+            place = unkeyed % self._count
+            spread = spread_lines(form.view, form.key_delimiter, lines, 0, stop, self._count, place)
+            parts = {n: bytes(part) for n, part in enumerate(spread)}
+        rows: list[AppendedLines] = []
+        for number, part in parts.items():
+            if not part:
+                continue
+            records, error = self._write(number, part)
+            if records:
+                rows.append(AppendedLines(number, records, None, None))
+            if error is not None and not rows:
+                raise error
+            if error is not None:
+                return Lines(rows, 0, error)
+        return Lines(rows, stop, tried.refusal)
+
+    def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
+        """See ``Target``; not called, as it cannot read files."""
+        raise NotImplementedError
+
+    def can_read(self, descriptor: int) -> bool:
+        """See ``Target``: lines are read here."""
+        return False
+
+    def flush(self) -> None:
+        """See ``Target``."""
+        numbers = range(self._count) if self._partition is None else [self._partition]
+        for number in numbers:
+            self._writer.flush(TopicPartition(self._topic, number))
+
+    def close(self) -> None:
+        """Close the files below the mount."""
+        self._writer.close()
+
+    def _write(self, number: int, lines: Buffer) -> tuple[int, Exception | None]:
+        """Write lines to a partition; returns how many got in, and why not all."""
+        form, name = self._form, TopicPartition(self._topic, number)
+        view = form.view
+        if form.key_delimiter or form.headers:
+            lines, view = self._as_jsonl(lines), View.JSONL
+        data, done = memoryview(lines), 0
+        try:
+            while done < len(data):
+                done += self._writer.write(name, view, data[done:])
+        except (LogfsError, OSError) as error:
+            return bytes(data[:done]).count(b"\n"), error
+        return bytes(data).count(b"\n"), None
+
+    def _as_jsonl(self, lines: Buffer) -> bytes:
+        """Return lines with the keys and headers that the options say."""
+        size = memoryview(lines).nbytes
+        encoded = encode_lines(
+            self._form.view, b"", lines, 0, size, 0, self._now_ms(), self._options
+        )
+        return b"".join(b"".join(rendered_batch(x.data, View.JSONL)) for x in encoded.batches)

@@ -1,0 +1,178 @@
+"""Appending through a mount, for users who may write to it but may not use the control socket.
+
+What the modes of the mount grant is possible: appending lines and records, and waiting until they
+are durable. Producers and transactions go through the control socket only.
+"""
+
+import os
+import time
+from collections.abc import Sequence
+
+from logfs.errors import LogfsError
+from logfs.library.mounted import MountedDisk
+from logfs.library.reading import Cursor
+from logfs.library.rendering import rendered
+from logfs.library.source import SETTLING_S, Source
+from logfs.log.writing.produced import Appended
+from logfs.records.compression import Buffer
+from logfs.records.record import Record
+from logfs.types import IsolationLevel, TopicPartition, View
+
+SUFFIXES = {View.TEXT: "", View.TSV: ".tsv", View.JSONL: ".jsonl"}
+_LOG_END = "user.logfs.log_end_offset"
+_LOOKS = 20
+_REQUEST_BYTES = (1 << 20) - 4096
+"""So much arrives as one request, wherever the buffer begins in its page."""
+
+
+class MountedWriter:
+    """Appends to partitions through a mount. One thread at a time.
+
+    Args:
+        point: The mount point.
+        refusal: Why the control socket cannot be used, if it was tried.
+
+    Attributes:
+        point: The mount point.
+        refusal: Why the control socket cannot be used.
+    """
+
+    def __init__(self, point: str, refusal: PermissionError | None = None) -> None:
+        self.point = point
+        self.refusal = refusal
+        self._files: dict[tuple[TopicPartition, View], int] = {}
+        self._sources: dict[TopicPartition, Source] = {}
+
+    def write(self, topic_partition: TopicPartition, view: View, lines: Buffer) -> int:
+        """Append whole lines; returns how many bytes were taken: fewer than all if a line failed.
+
+        Raises:
+            OSError: Not even the first line was taken. The error names the partition.
+        """
+        descriptor = self._open(topic_partition, view)
+        data, done = memoryview(lines), 0
+        while done < len(data):
+            try:
+                done += os.write(descriptor, data[done : done + _whole(data[done:])])
+            except OSError as error:
+                if done:
+                    return done
+                raise self._named(error, topic_partition) from None
+        return done
+
+    def append(
+        self, topic_partition: TopicPartition, records: Sequence[Record], *, is_durable: bool
+    ) -> Appended:
+        """Append records; takes permission to read as well, for their offsets are looked up.
+
+        Raises:
+            OSError: The mount refuses it; some records, but not all, may have been appended.
+            LogfsError: They are in the log, and cannot be read.
+        """
+        numbered = [record._replace(offset=number) for number, record in enumerate(records)]
+        path = self._path(topic_partition)
+        before = int(os.getxattr(path, _LOG_END))
+        source = self._source(topic_partition)
+        text = b"".join(rendered(numbered, View.JSONL))
+        done = self.write(topic_partition, View.JSONL, text)
+        if done < len(text):
+            self.write(topic_partition, View.JSONL, memoryview(text)[done:])  # says why
+        if is_durable:
+            self.flush(topic_partition)
+        return _find(source, topic_partition, before, records)
+
+    def flush(self, topic_partition: TopicPartition) -> None:
+        """Return once everything that was appended to a partition is durable.
+
+        Raises:
+            OSError: It may not be durable, or the partition may be neither read nor written.
+        """
+        found = [file for (name, _), file in self._files.items() if name == topic_partition]
+        descriptor = found[0] if found else os.open(self._path(topic_partition), os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise self._named(error, topic_partition) from None
+        finally:
+            if not found:
+                os.close(descriptor)
+
+    def close(self) -> None:
+        """Close everything; reports what the mount refuses only then.
+
+        Raises:
+            OSError: What was written last could not be appended.
+        """
+        sources, self._sources = self._sources, {}
+        for source in sources.values():
+            source.close()
+        files, self._files = self._files, {}
+        for descriptor in files.values():
+            os.close(descriptor)
+
+    def _open(self, topic_partition: TopicPartition, view: View) -> int:
+        descriptor = self._files.get((topic_partition, view))
+        if descriptor is None:
+            path = self._path(topic_partition)
+            try:
+                descriptor = os.open(f"{path}{SUFFIXES[view]}", os.O_WRONLY | os.O_APPEND)
+            except OSError as error:
+                raise self._named(error, topic_partition) from None
+            self._files[topic_partition, view] = descriptor
+        return descriptor
+
+    def _source(self, topic_partition: TopicPartition) -> Source:
+        source = self._sources.get(topic_partition)
+        if source is None:
+            disk = MountedDisk(self.point, {topic_partition.topic})
+            source = Source(disk, lambda other: other == topic_partition)
+            self._sources[topic_partition] = source
+        return source
+
+    def _path(self, topic_partition: TopicPartition) -> str:
+        return f"{self.point}/{topic_partition.topic}/{topic_partition.partition}"
+
+    def _named(self, error: OSError, topic_partition: TopicPartition) -> OSError:
+        return OSError(error.errno, error.strerror, self._path(topic_partition))
+
+
+def _whole(data: memoryview) -> int:
+    """Return how many bytes of lines to write at once: whole lines if the first one fits."""
+    if len(data) <= _REQUEST_BYTES:
+        return len(data)
+    end = bytes(data[:_REQUEST_BYTES]).rfind(b"\n") + 1
+    return end or len(data)
+
+
+def _find(
+    source: Source, topic_partition: TopicPartition, before: int, records: Sequence[Record]
+) -> Appended:
+    """Find records that were just appended: in order, behind an offset.
+
+    Another writer's record that equals one of them may be taken for it, as they cannot be told
+    apart.
+    """
+    log = source.log(topic_partition)
+    cursor = Cursor(source, log, before, IsolationLevel.READ_UNCOMMITTED)
+    wanted = iter(map(_content, records))
+    first, last, expected = -1, -1, next(wanted)
+    for _ in range(_LOOKS):
+        while found := cursor.read():
+            for record in found:
+                if _content(record) != expected:
+                    continue
+                first, last = record.offset if first < 0 else first, record.offset
+                following = next(wanted, None)
+                if following is None:
+                    return Appended(first, last)
+                expected = following
+        time.sleep(SETTLING_S)
+        source.look_twice(log)
+    raise LogfsError(
+        f"{topic_partition}: the records are in the log, but their offsets were not found: "
+        f"retention or compaction may have removed them; look behind offset {before}"
+    )
+
+
+def _content(record: Record) -> tuple[object, ...]:
+    return record.key, record.value, record.headers

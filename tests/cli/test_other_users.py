@@ -1,0 +1,243 @@
+"""Commands and the library for users who may use the mount, but not the data directory."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Mounted, Outcome, command, environment, run, take_away
+
+pytestmark = [
+    pytest.mark.fuse,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can become other users"),
+]
+
+NOBODY = 65534
+SMALL = ["--config", "internal.segment.bytes=20000", "--config", "max.message.bytes=10000"]
+
+
+def as_nobody(*words: str | Path, stdin: bytes = b"") -> Outcome:
+    """Run a command line as another user."""
+    done = subprocess.run(
+        [str(word) for word in words],
+        check=False,
+        capture_output=True,
+        input=stdin,
+        env=environment() | {"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"},
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        cwd="/",
+        timeout=60,
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr.decode().splitlines())
+
+
+def logfs_as_nobody(*arguments: str | Path, stdin: bytes = b"") -> Outcome:
+    """Call ``logfs`` as another user."""
+    return as_nobody(*command(*arguments), stdin=stdin)
+
+
+def python_as_nobody(program: str, *arguments: str | Path) -> Outcome:
+    """Run a program that uses the library as another user."""
+    return as_nobody(sys.executable, "-c", program, *arguments)
+
+
+def write(path: Path, text: bytes) -> None:
+    with path.open("ab") as file:
+        file.write(text)
+
+
+@pytest.fixture
+def shared() -> Iterator[Mounted]:
+    """Mount a directory for everybody: a topic that all may use, and a private one."""
+    if as_nobody(sys.executable, "-c", "import logfs.cli.main").status:
+        pytest.skip("the source cannot be read by other users")
+    root = Path(tempfile.mkdtemp(prefix="logfs-shared-"))
+    root.chmod(0o755)
+    found = Mounted(root / "data", root / "mnt")
+    found.data.mkdir(mode=0o700)
+    found.point.mkdir()
+    mount = ["mount", str(found.data), str(found.point), "--background", "-o", "allow_other"]
+    assert run(*mount, "--log-file", root / "log") == (0, b"", [])
+    try:
+        run("topic", "create", found.point / "open", "--partitions", "2", *SMALL)
+        run("topic", "create", found.point / "private")
+        for topic, mode in (("open", 0o777), ("private", 0o700)):
+            (found.point / topic).chmod(mode)
+            for partition in (found.point / topic).iterdir():
+                partition.chmod(mode & 0o666)
+        write(found.point / "private" / "0", b"secret\n")
+        yield found
+    finally:
+        take_away(found)
+        shutil.rmtree(root)
+
+
+def test_reading_commands_print_what_root_sees(shared: Mounted) -> None:
+    topic = shared.point / "open"
+    write(topic / "0", b"".join(b"%d\n" % n for n in range(10_000)))
+    write(topic / "1.tsv", b"k\tv\n")
+    calls: list[list[str | Path]] = [
+        ["tail", topic],
+        ["tail", "--from", "offset=-3", "--view", "jsonl", topic / "0"],
+        ["tail", "-n", "100000", topic / "0"],
+        ["offsets", topic],
+        ["offsets", topic / "0", "--time", "-1h", "--as-kafka"],
+        ["cat", topic / "0@offset=9990.jsonl"],
+        ["topic", "describe", topic],
+        ["topic", "list", shared.point],
+    ]
+    for arguments in calls:
+        assert logfs_as_nobody(*arguments) == run(*arguments), arguments
+
+
+def test_what_was_trimmed_is_not_shown(shared: Mounted) -> None:
+    partition = shared.point / "open" / "0"
+    write(partition, b"".join(b"%d\n" % n for n in range(100)))
+    run("trim", f"{partition}@offset=37")
+    assert logfs_as_nobody("tail", "-n", "1000", partition).out.startswith(b"37\n")
+    found = json.loads(logfs_as_nobody("offsets", "--json", partition).out)
+    assert found[0]["offset"] == 37
+
+
+def test_a_follower_sees_every_record_over_rolls_and_compaction(shared: Mounted) -> None:
+    topic = shared.point / "compacted"
+    run("topic", "create", topic, *SMALL, "--config", "cleanup.policy=compact")
+    program = """
+import sys, logfs
+with logfs.open(sys.argv[1]) as log:
+    print("ready", flush=True)
+    for record in log.follow("earliest", timeout=50):
+        print(record.value.decode(), flush=True)
+        if record.value == b"end": break
+"""
+    reader = subprocess.Popen(
+        [sys.executable, "-c", program, str(topic / "0")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+        user=NOBODY,
+        group=NOBODY,
+        extra_groups=[],
+        cwd="/",
+        text=True,
+    )
+    assert reader.stdout is not None
+    assert reader.stdout.readline() == "ready\n"
+    written = []
+    for turn in range(20):
+        values = [f"{turn}-{key}" for key in range(100)]
+        lines = "".join(f"{key}\t{value}\n" for key, value in enumerate(values))
+        write(topic / "0.tsv", lines.encode())
+        for value in values:  # compaction must not overtake the reader
+            assert reader.stdout.readline() == f"{value}\n"
+        written += values
+        if turn % 5 == 4:
+            assert run("compact", topic, "--roll").status == 0
+    write(topic / "0.tsv", b"x\tend\n")
+    out, errors = reader.communicate(timeout=60)
+    assert (out, errors) == ("end\n", "")
+
+
+def test_lines_are_appended_as_the_modes_allow(shared: Mounted) -> None:
+    topic = shared.point / "open"
+    assert logfs_as_nobody("append", topic / "0", stdin=b"a\nb") == (0, b"", [])
+    assert logfs_as_nobody("append", topic / "0.tsv", "--durable", stdin=b"k\tv\n").status == 0
+    keyed = [f"key{n}:value{n}" for n in range(50)]
+    done = logfs_as_nobody(
+        *("append", "--json", "--key-delimiter", ":", "--header", "host=web", topic),
+        stdin="\n".join(keyed).encode(),
+    )
+    told = json.loads(done.out)
+    assert (done.status, done.errors, told["records"]) == (0, [], 50)
+    assert {row["first_offset"] for row in told["partitions"]} == {None}
+    assert (topic / "0").read_bytes().splitlines()[:3] == [b"a", b"b", b"v"]
+    lines = [line for n in "01" for line in (topic / f"{n}.jsonl").read_bytes().splitlines()]
+    found = [json.loads(line) for line in lines[3:]]
+    assert sorted(f"{row['key']}:{row['value']}" for row in found) == sorted(keyed)
+    assert {json.dumps(row["headers"]) for row in found} == {'[["host", "web"]]'}
+    by_root = shared.point / "same"
+    run("topic", "create", by_root, "--partitions", "2")
+    run("append", by_root, "--key-delimiter", ":", stdin="\n".join(keyed).encode())
+    assert (by_root / "1").read_bytes() == (topic / "1").read_bytes()
+
+
+def test_a_line_that_is_refused_is_named_and_those_before_it_are_there(shared: Mounted) -> None:
+    topic = shared.point / "open"
+    done = logfs_as_nobody("append", topic / "0", stdin=b"good\n" + b"x" * 20_000 + b"\nlost\n")
+    assert done.status == 1
+    assert "stdin, line 2: " in done.errors[0]
+    assert done.errors[0].endswith("1 record appended (5B)")
+    assert (topic / "0").read_bytes() == b"good\n"
+
+
+def test_what_a_mode_denies_is_its_errno_with_the_path_as_it_was_typed(shared: Mounted) -> None:
+    path = f"{shared.point}/../mnt/private/0"
+    for arguments in (["append", path], ["tail", path], ["cat", path]):
+        done = logfs_as_nobody(*arguments, stdin=b"x\n")
+        assert (done.status, done.out, len(done.errors)) == (1, b"", 1)
+        assert done.errors[0].startswith(f"logfs: {path}: "), done.errors
+        assert "Permission denied" in done.errors[0]
+    everything = logfs_as_nobody("tail", shared.point)
+    assert (everything.status, b"secret" in everything.out) == (1, False)
+    assert "private" in everything.errors[0]
+
+
+def test_a_program_appends_reads_and_follows(shared: Mounted) -> None:
+    program = """
+import sys, logfs
+with logfs.open(sys.argv[1]) as log:
+    print(log.append(b"one", key=b"k", headers=[("h", b"1")], timestamp=1_790_000_000_000))
+    print(log.append_many([b"two"] * 3 + [b"\\xff\\n"], durable=True))
+    print([tuple(record) for record in log.read()][:1])
+    print([record.value for record in log.follow("offset=2", timeout=0)])
+    print(log.start_offset, log.end_offset, log.offset_at("byte=4"))
+    try:
+        log.producer(1).append_many([b"x"])
+    except PermissionError as error:
+        print(error.filename)
+with logfs.open_store(sys.argv[2]) as store:
+    print(store.topics())
+    try:
+        store.create_topic("mine")
+    except PermissionError:
+        print("denied")
+"""
+    done = python_as_nobody(program, shared.point / "open" / "0", shared.point)
+    assert done.errors == [], "\n".join(done.errors)
+    assert done.out.decode().splitlines() == [
+        "0",
+        "range(1, 5)",
+        "[(0, 1790000000000, b'k', b'one', ((b'h', b'1'),))]",
+        "[b'two', b'two', b'\\xff\\n']",
+        "0 5 1",
+        f"{shared.data}/logfs.socket",
+        "{'open': 2, 'private': 1}",
+        "denied",
+    ]
+
+
+@pytest.mark.parametrize("mode", [0o700, 0o755])
+def test_status_says_that_it_does_not_know(shared: Mounted, mode: int) -> None:
+    """A directory may be denied, or may be listed although its files may not be read."""
+    shared.data.chmod(mode)
+    for path in shared.data.iterdir():
+        path.chmod(0o750 if path.is_dir() else 0o640)
+    for number in ("0", "1"):
+        (shared.point / "open" / number).chmod(0o644)
+    status, out, errors = logfs_as_nobody("status", "--json", shared.point)
+    assert (status, errors) == (2, [])
+    topics = {row["topic"]: row for row in json.loads(out)["topics"]}
+    assert (topics["open"]["has_config"], topics["private"]["has_config"]) == (True, None)
+    assert topics["private"]["partitions"][0]["log_end_offset"] is None
+    text = logfs_as_nobody("status", shared.point).out.decode()
+    assert "never trimmed" not in text
+    assert "private: nothing is known of 1 partition, which you may not read" in text
+    assert logfs_as_nobody("status", shared.point / "open").status == 0
