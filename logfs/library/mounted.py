@@ -13,7 +13,7 @@ from zlib import crc32
 
 from logfs.disk.posix import PosixDisk
 from logfs.disk.posixfile import PosixFile
-from logfs.disk.vfs import File, FileStat
+from logfs.disk.vfs import SMALL_FILE_BYTES, File, FileStat
 from logfs.library.owner import data_directory
 from logfs.library.places import ROOT_FILES, Place
 from logfs.log import names
@@ -57,8 +57,8 @@ class _MountedFile(PosixFile):
 
     __slots__ = ("_size",)
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path, os.O_RDONLY)
+    def __init__(self, path: str, descriptor: int) -> None:
+        super().__init__(path, descriptor)
         self._size = 0
 
     def size(self) -> int:
@@ -123,18 +123,22 @@ class MountedDisk(PosixDisk):
         self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
     ) -> File:
         """See ``vfs.Disk``; nothing can be written."""
-        if write or create or not name.endswith(_LOG):
-            return super().open(name, write=write, create=create, in_passing=in_passing)
-        return _MountedFile(self._path(name))
+        file = super().open(name, write=write, create=create, in_passing=in_passing)
+        if write or not name.endswith(_LOG):
+            return file
+        try:
+            return _MountedFile(self._path(name), os.dup(file.fileno()))
+        finally:
+            file.close()
 
     def exists(self, name: str) -> bool:
         """See ``vfs.Disk``."""
         return name in _FACTS or super().exists(name)
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, most: int | None = SMALL_FILE_BYTES) -> bytes:
         """See ``vfs.Disk``."""
         fact = _FACTS.get(name)
-        return super().read(name) if fact is None else self._checkpoint(fact)
+        return super().read(name, most) if fact is None else self._checkpoint(fact)
 
     def is_locked(self, name: str) -> bool:
         """Return that it is: the daemon of the mount has the data directory."""

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 
+from logfs.disk.appended import AppendedFile, sync_file
 from logfs.errors import LogfsError
 from logfs.library.mounted import MountedDisk
 from logfs.library.reading import Cursor
@@ -40,7 +41,7 @@ class MountedWriter:
     def __init__(self, point: str, refusal: PermissionError | None = None) -> None:
         self.point = point
         self.refusal = refusal
-        self._files: dict[tuple[TopicPartition, View], int] = {}
+        self._files: dict[tuple[TopicPartition, View], AppendedFile] = {}
         self._sources: dict[TopicPartition, Source] = {}
 
     def write(self, topic_partition: TopicPartition, view: View, lines: Buffer) -> int:
@@ -49,11 +50,11 @@ class MountedWriter:
         Raises:
             OSError: Not even the first line was taken. The error names the partition.
         """
-        descriptor = self._open(topic_partition, view)
+        file = self._open(topic_partition, view)
         data, done = memoryview(lines), 0
         while done < len(data):
             try:
-                done += os.write(descriptor, data[done : done + _whole(data[done:])])
+                done += file.write(data[done : done + _whole(data[done:])])
             except OSError as error:
                 if done:
                     return done
@@ -88,14 +89,13 @@ class MountedWriter:
             OSError: It may not be durable, or the partition may be neither read nor written.
         """
         found = [file for (name, _), file in self._files.items() if name == topic_partition]
-        descriptor = found[0] if found else os.open(self._path(topic_partition), os.O_RDONLY)
         try:
-            os.fsync(descriptor)
+            if found:
+                found[0].sync()
+            else:
+                sync_file(self._path(topic_partition))
         except OSError as error:
             raise self._named(error, topic_partition) from None
-        finally:
-            if not found:
-                os.close(descriptor)
 
     def close(self) -> None:
         """Close everything; reports what the mount refuses only then.
@@ -107,19 +107,19 @@ class MountedWriter:
         for source in sources.values():
             source.close()
         files, self._files = self._files, {}
-        for descriptor in files.values():
-            os.close(descriptor)
+        for file in files.values():
+            file.close()
 
-    def _open(self, topic_partition: TopicPartition, view: View) -> int:
-        descriptor = self._files.get((topic_partition, view))
-        if descriptor is None:
+    def _open(self, topic_partition: TopicPartition, view: View) -> AppendedFile:
+        file = self._files.get((topic_partition, view))
+        if file is None:
             path = self._path(topic_partition)
             try:
-                descriptor = os.open(f"{path}{SUFFIXES[view]}", os.O_WRONLY | os.O_APPEND)
+                file = AppendedFile(f"{path}{SUFFIXES[view]}")
             except OSError as error:
                 raise self._named(error, topic_partition) from None
-            self._files[topic_partition, view] = descriptor
-        return descriptor
+            self._files[topic_partition, view] = file
+        return file
 
     def _source(self, topic_partition: TopicPartition) -> Source:
         source = self._sources.get(topic_partition)

@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 import logfs
 from logfs import NewRecord
-from tests.cli.conftest import ROOT, Call, Mounted, command, environment
+from tests.cli.conftest import ROOT, Call, Mounted, command, environment, fill
 from tests.mounting import PATIENCE_S, wait_until
 
 BEGIN_MS = 1_700_000_000_000
@@ -71,6 +72,44 @@ def test_partitions_are_merged_by_time(logfs: Call, data: Path) -> None:
     assert times == sorted(times)
     named = logfs("tail", "-n", "4", data / "orders" / "0", data / "orders" / "1")
     assert named.out.splitlines() == out
+
+
+def test_all_topics_that_a_listing_shows(logfs: Call, data: Path) -> None:
+    fill(data, {"__hidden/0": b"hidden\n", "web/0": b"GET /\n"})
+    out = logfs("tail", "-n", "1", data).out.splitlines()
+    assert sorted(out) == [b"orders/0: 0 at 58", b"orders/1: 1 at 58", b"web/0: GET /"]
+    again = logfs("tail", "-n", "1", data, data / "__hidden")
+    assert b"__hidden/0: hidden" in again.out.splitlines()
+
+
+COUNTING = """
+import os, sys
+listed = []
+def note(event, args):
+    if event in ("os.scandir", "os.listdir"):
+        path = args[0]
+        listed.append(os.readlink(f"/proc/self/fd/{path}") if isinstance(path, int) else path)
+sys.addaudithook(note)
+from logfs.cli.main import main
+main(["tail", "-n", "1", *sys.argv[2:]])
+print(listed.count(sys.argv[1]), file=sys.stderr)
+"""
+
+
+def test_a_directory_is_listed_as_often_for_many_paths_as_for_one(data: Path) -> None:
+    with logfs.open_store(data) as store:
+        for number in range(40):
+            store.create_topic(f"t{number}")
+            store.partition(f"t{number}").append(b"x")
+    fill(data, {"last/0": b"x\n"})  # leaves the files of a root that was closed cleanly
+
+    def listings(count: int) -> tuple[int, int]:
+        paths = [str(data / f"t{number}") for number in range(count)]
+        words = [sys.executable, "-c", COUNTING, os.path.realpath(data), *paths]
+        done = subprocess.run(words, check=True, capture_output=True, env=environment())
+        return len(done.stdout.splitlines()), int(done.stderr)
+
+    assert listings(40) == (40, listings(1)[1])
 
 
 def test_a_merge_keeps_the_order_of_a_partition(logfs: Call, data: Path) -> None:
@@ -142,7 +181,6 @@ def test_isolation_levels(logfs: Call, data: Path) -> None:
         (["orders/0@-1h"], "points go into --from"),
         (["orders/0.meta"], "points go into --from"),
         (["orders/0/x"], "expected TOPIC or TOPIC/PARTITION"),
-        (["."], "expected TOPIC or TOPIC/PARTITION"),
         (["--from", "yesterday", "orders"], "not a point in a log"),
     ],
 )
