@@ -40,7 +40,7 @@ def test_every_length_of_the_log_leaves_the_whole_batches() -> None:
         assert lines_of(bench.log) == LINES[: len(whole)]
         rest = data[whole[-1] : size]
         assert list(cut_copies(bench).values()) == ([rest] if rest.strip(b"\0") else [])
-        assert kinds_of_losses(bench) == (["cut"] if rest else [])
+        assert kinds_of_losses(bench) == []  # on the same boot: nobody was told of that batch
 
 
 def test_a_flipped_byte_anywhere_cuts_in_front_of_its_batch() -> None:
@@ -59,7 +59,7 @@ def test_a_flipped_byte_anywhere_cuts_in_front_of_its_batch() -> None:
             assert list(cut_copies(bench).values()) == [bytes(damaged[position:])]
 
 
-@pytest.mark.parametrize("tail", [bytes(1), bytes(500), GARBAGE, bytes(100) + GARBAGE])
+@pytest.mark.parametrize("tail", [bytes(20), bytes(500), GARBAGE, bytes(100) + GARBAGE])
 def test_what_follows_the_last_batch_is_cut(tail: bytes) -> None:
     bench = filled()
     data = bench.file(log_name(0))

@@ -25,7 +25,13 @@ from logfs.log.host import cache_mark
 from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.cutting import copy_tail, free_cut_name, rewrite
 from logfs.log.loading.given import Loading as Loading  # others take it from here
-from logfs.log.loading.scan import Scan, rebuild_indexes, scan_segment
+from logfs.log.loading.scan import (
+    INCOMPLETE,
+    Scan,
+    begins_batch,
+    rebuild_indexes,
+    scan_segment,
+)
 from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
 from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import FileKind
@@ -379,25 +385,50 @@ def _handle_tail(
         loader.lose("corrupt", segment.name, position, size, f"{what}; they stay")
         loader.has_junk = not behind
         return
+    is_half = not behind and _is_half_written(loader, scan, log)
     loader.has_cut = True
     if loader.loading.read_only:
         _set_aside(loader, behind, "it lies behind a cut")
-        loader.lose("cut", segment.name, position, size, f"{what}; recovery would cut them")
+        if not is_half:
+            loader.lose("cut", segment.name, position, size, f"{what}; recovery would cut them")
         return
 
     def cut() -> None:
         if segment.is_deleted:
             return
-        _distrust(loader, segment)
+        if not is_half:
+            _distrust(loader, segment)
         _set_aside(loader, behind, "it lies behind a cut")
         copy = copy_tail(loader.loading.disk, segment, log, position, scan.file_size)
         where = f"a copy is in {copy}" if copy else "all of them were zero"
-        loader.lose("cut", segment.name, position, size, f"{what} and were cut; {where}")
+        if is_half:
+            logger.info("%s and were cut: the append that they begin was not over; %s", what, where)
+        else:
+            loader.lose("cut", segment.name, position, size, f"{what} and were cut; {where}")
         log.truncate(position)
         log.sync()
 
     with loader.deferring(cut):
         cut()
+
+
+def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
+    """Whether a tail is the begin of a batch whose append was not over when the process died.
+
+    It was never acknowledged, so it is no loss. That is known only if the machine has run since,
+    with the same page cache: what was acknowledged is there as a whole. Positions go on at the
+    lease all the same: that costs nothing and holds even if this should be wrong.
+    """
+    loading = loader.loading
+    is_same_run = loader.boots == {loader.cache_mark} and not loading.has_failed
+    durable = loading.recovery_points.get(loader.topic_partition, 0)
+    offset = int(scan.builder.next_offset)
+    size = scan.file_size - scan.valid_bytes
+    if not is_same_run or scan.problem != INCOMPLETE or offset < durable:
+        return False
+    return size < loader.config.max_message_bytes and begins_batch(
+        log.pread(size, scan.valid_bytes), offset
+    )
 
 
 def _distrust(loader: Loader, segment: Segment) -> None:

@@ -27,6 +27,7 @@ _CRC_AT = 17
 _CRC_START = 21
 _ATTRIBUTES_AT = 22
 _CODEC_MASK = 7
+_LAST_DELTA_AT = 23
 _HEADER_BYTES = 61
 _SHORTEST_BYTES = 26
 """A message of format v0 without key and value."""
@@ -178,6 +179,25 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     builder.add(total, base_offset, last_offset, builder.max_timestamp, 0, *length)
     _take(scan)
     return True
+
+
+def begins_batch(tail: bytes, offset: int) -> bool:
+    """Whether bytes at the end of a log are the begin of a batch at an offset, and no more.
+
+    A whole batch whose length alone is damaged is told apart: its checksum fits, or other batches
+    follow.
+    """
+    if tail[:8] != offset.to_bytes(8, "big")[: len(tail)]:
+        return False
+    if len(tail) < _HEADER_BYTES:
+        return tail[_MAGIC_AT : _MAGIC_AT + 1] in (b"", b"\x02")
+    if tail[_MAGIC_AT] != 2 or crc32c(tail[_CRC_START:]) == int.from_bytes(
+        tail[_CRC_AT:_CRC_START], "big"
+    ):
+        return False
+    behind = offset + int.from_bytes(tail[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
+    at = tail.find(behind.to_bytes(8, "big"), _HEADER_BYTES) if behind < 1 << 63 else -1
+    return at < 0 or not header_ok(tail, at, len(tail))
 
 
 def _is_sound(log: File, position: int) -> bool:
