@@ -59,6 +59,8 @@ class PartitionLog(AppendableLog):
                     self.line_files.sync()
                     self._flusher.flush_sealed()
                     self._remove_durable_lines()
+                    with self._lock:
+                        self.table.shrink()
             self.move_lease()
             if self._has_new_epochs:
                 with self._lock, self.offline_on_failure("fsync", but_not_full=True):
@@ -174,6 +176,17 @@ class PartitionLog(AppendableLog):
                 self.is_deleted = False
                 raise
             self.move(directory)
+
+    def undelete(self) -> None:
+        """Undo ``delete``.
+
+        Raises:
+            OSError: It stays deleted.
+        """
+        with self._lock:
+            self.disk.rename(self.directory, self.topic_partition.directory)
+            self.move(self.topic_partition.directory)
+            self.is_deleted = False
 
     def move(self, directory: str) -> None:
         """Follow the partition's directory, which was renamed."""

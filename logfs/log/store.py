@@ -195,11 +195,13 @@ class LogStore(Catalog):
         """
         self._check_writable()
         with self._changes:
-            partitions = self._partitions(name)
-            gone = {TopicPartition(name, number) for number in partitions}
-            for number in sorted(partitions, reverse=True):
-                self._delete_partition(partitions[number], now_ms)
-                del partitions[number]
+            logs = list(self._partitions(name).values())
+            gone = {log.topic_partition for log in logs}
+            rows = [(log, self._delete_directory_of(log)) for log in logs]
+            delay_ms = self.config.log_segment_delete_delay_ms
+            self._deleted.delete(rows, self.attributes, now_ms, delay_ms)
+            for log in logs:
+                self.retired.add(log.counters)
             del self._topics[name]
             self._tidy_after_deletion(name, gone)
 
@@ -265,8 +267,9 @@ class LogStore(Catalog):
             if not (self.has_config(name) or _POLICY_KEYS & changes.keys()):
                 changes = {"cleanup.policy": "", **changes}
             config = self.topic_config(name).with_changes(changes)
-            for log in self._partitions(name).values():
-                topics.write_properties(self.disk, log.directory, config.overrides())
+            logs = [log for _, log in sorted(self._partitions(name).items())]
+            topics.change_properties(self.disk, [log.directory for log in logs], config.overrides())
+            for log in logs:
                 log.config = config
 
     # Upkeep
@@ -370,11 +373,13 @@ class LogStore(Catalog):
 
     def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
         found = list_partitions(self.disk)
+        if not self.read_only:
+            self._deleted.find(now_ms, self.config.log_segment_delete_delay_ms)
+            found = sorted([*found, *self._deleted.undo_interrupted(found)])
         is_clean, left = last_stop(self.disk, self._host.boot_id, found)
         if not self.read_only:
             checkpoints.remove_clean_shutdown(self.disk)
             remove_note(self.disk)
-            self._deleted.find(now_ms, self.config.log_segment_delete_delay_ms)
             self._deleted.remove_due(now_ms)
         loading = replace(self._loading(now_ms, is_clean=is_clean), left=left)
         found = found if only is None else [tp for tp in found if tp in only]
@@ -390,8 +395,28 @@ class LogStore(Catalog):
                 if not is_clean:
                     say(f"loaded {log.topic_partition} ({done} of {len(found)})")
         if not self.read_only:
+            self._unify_configs()
             complete(self, now_ms)
             self.tidy(now_ms)
+
+    def _unify_configs(self) -> None:
+        """Complete a change of a topic's configuration that a stop has interrupted.
+
+        It is written to the first partition first.
+        """
+        for name, partitions in self._topics.items():
+            first, *others = (log for _, log in sorted(partitions.items()))
+            others = [log for log in others if not log.is_unreadable and log.config != first.config]
+            if not others or first.is_unreadable or not self.has_config(name):
+                continue
+            try:
+                directories = [log.directory for log in others]
+                topics.change_properties(self.disk, directories, first.config.overrides())
+            except OSError as error:
+                logger.warning("topic %s: its partitions differ in configuration: %s", name, error)
+                continue
+            for log in others:
+                log.config = first.config
 
     def _loading(self, now_ms: int, *, is_clean: bool) -> Loading:
         return Loading(
@@ -506,12 +531,14 @@ class LogStore(Catalog):
         forget_cleaner_offsets(self.disk, topic_partitions)
         return self._loading(loading.now_ms, is_clean=loading.is_clean)
 
-    def _delete_partition(self, log: PartitionLog, now_ms: int) -> None:
-        unique = UUID(bytes=self._host.new_id())
-        name = names.format_delete_directory(log.topic_partition, unique)
-        delay_ms = self.config.log_segment_delete_delay_ms
-        self._deleted.delete(log, name, self.attributes, now_ms, delay_ms)
-        self.retired.add(log.counters)
+    def _delete_directory_of(self, log: PartitionLog) -> str:
+        """Name the directory of a partition that is deleted after the id of its topic."""
+        if log.topic_id is not None:
+            topic_id = names.parse_topic_id(log.topic_id)
+            name = names.format_delete_directory(log.topic_partition, topic_id)
+            if not self.disk.exists(name):
+                return name
+        return names.format_delete_directory(log.topic_partition, UUID(bytes=self._host.new_id()))
 
     @property
     def open_segments(self) -> int:

@@ -10,6 +10,11 @@ each of its directories first, ``logfs.deleted``, in JSON:
     {"version": 1, "topic": "orders", "deleted_ms": 1700000000000, "start_offset": 1500,
      "recovery_point": 2000, "topic_ownership": {"mode": 448}, "partition_ownership": {}}
 
+The unique part of the name is the topic's id, if it has one. A stop in the middle of a deletion
+leaves some partitions of a topic deleted, and others not: the next start gives the former their
+names back. A broker uses random names: a directory that it was about to delete, because the
+partition has moved to another broker, is never taken for one of these.
+
 A full disk must not keep a topic from being deleted, so the file may be missing. Then the topic
 starts at its first segment when it is restored, and only its owner may use it.
 
@@ -19,7 +24,7 @@ Source: Kafka LogManager.asyncDelete, deleteLogs, addLogToBeDeleted.
 import contextlib
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from logfs.disk.vfs import Disk
@@ -89,20 +94,42 @@ class DeletedPartitions:
         self._restored: list[PartitionLog] = []
 
     def delete(
-        self, log: PartitionLog, directory: str, attributes: Attributes, now_ms: int, delay_ms: int
+        self,
+        logs: Iterable[tuple[PartitionLog, str]],
+        attributes: Attributes,
+        now_ms: int,
+        delay_ms: int,
     ) -> None:
-        """Rename a partition directory; it is removed after a delay.
+        """Rename the partition directories of a topic; they are removed after a delay.
 
         Args:
-            log: The partition; open files go on reading it.
-            directory: The new name.
+            logs: The partitions and the new names; open files go on reading them.
             attributes: What is remembered of the topic.
             now_ms: Clock.
-            delay_ms: How long it waits.
+            delay_ms: How long they wait.
 
         Raises:
-            OSError: It is as it was.
+            OSError: One could not be renamed; all are as they were.
         """
+        done: list[PartitionLog] = []
+        rows: list[DeletedPartition] = []
+        try:
+            for log, directory in logs:
+                note = self._delete(log, directory, attributes, now_ms)
+                done.append(log)
+                due_ms = now_ms + delay_ms
+                rows.append(DeletedPartition(directory, log.topic_partition, due_ms, note, log))
+        except OSError:
+            for log in reversed(done):
+                with contextlib.suppress(OSError):  # the next start does it
+                    log.undelete()
+                    forget_note(self._disk, log.directory)
+            raise
+        self._waiting += rows
+
+    def _delete(
+        self, log: PartitionLog, directory: str, attributes: Attributes, now_ms: int
+    ) -> DeletionNote:
         topic, number = log.topic_partition
         note = DeletionNote(
             topic,
@@ -115,8 +142,7 @@ class DeletedPartitions:
         if not log.is_unreadable:
             _write_note(self._disk, log.directory, note)
         log.delete(directory)
-        row = DeletedPartition(directory, log.topic_partition, now_ms + delay_ms, note, log)
-        self._waiting.append(row)
+        return note
 
     def find(self, now_ms: int, delay_ms: int) -> None:
         """Find the directories that an earlier owner has left; each waits until it is due."""
@@ -130,6 +156,38 @@ class DeletedPartitions:
             topic_partition = TopicPartition(topic, parsed.partition)
             row = DeletedPartition(name, topic_partition, deleted_ms + delay_ms, note)
             self._waiting.append(row)
+
+    def undo_interrupted(self, found: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Give partitions their names back whose topic was not deleted as a whole.
+
+        Args:
+            found: The partitions that are not deleted.
+
+        Returns:
+            Those that came back; none if they cannot now.
+        """
+        left = {topic_partition.topic: topic_partition for topic_partition in found}
+        undone = [
+            row
+            for row in self._waiting
+            if row.topic_partition.topic in left
+            and row.topic_partition not in found
+            and row.directory == _own_directory(self._disk, row, left[row.topic_partition.topic])
+        ]
+        if not undone:
+            return []
+        try:
+            self.restore(undone)
+        except OSError as error:
+            logger.warning("an interrupted deletion of topics could not be undone: %s", error)
+            return []
+        for row in undone:
+            logger.warning(
+                "%s: the deletion of its topic was interrupted: it is undone", row.topic_partition
+            )
+            with contextlib.suppress(OSError):
+                forget_note(self._disk, row.topic_partition.directory)
+        return [row.topic_partition for row in undone]
 
     def remove_due(self, now_ms: int) -> None:
         """Remove the directories that are due and that no open file reads."""
@@ -245,6 +303,17 @@ def check_empty(logs: Iterable[PartitionLog]) -> None:
 
 def _is_pinned(log: PartitionLog | None) -> bool:
     return log is not None and log.is_pinned
+
+
+def _own_directory(disk: Disk, row: DeletedPartition, left: TopicPartition) -> str | None:
+    """Return how logfs calls the directory of a deleted partition of the topic of another one."""
+    try:
+        topic_id = read_partition_metadata(disk, left.directory)
+    except (LogfsError, OSError):
+        return None
+    if topic_id is None:
+        return None
+    return names.format_delete_directory(row.topic_partition, topic_id)
 
 
 def _topic_id(disk: Disk, directory: str) -> object:

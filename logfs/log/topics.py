@@ -9,7 +9,8 @@ Kafka's keys and values line by line below a line that gives the version:
 A topic that a broker made has none; its logs are read and appended to with Kafka's defaults.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from logfs.config import TopicConfig, format_properties, parse_properties
@@ -53,6 +54,42 @@ def write_properties(disk: Disk, directory: str, properties: Mapping[str, str]) 
     """Store the configuration of a topic in a partition directory, durable when this returns."""
     text = f"{_TITLE}{VERSION}\n{format_properties(properties)}"
     disk.replace(f"{directory}/{names.TOPIC_CONFIG}", text.encode())
+
+
+def change_properties(
+    disk: Disk, directories: Sequence[str], properties: Mapping[str, str]
+) -> None:
+    """Store the configuration of a topic in the directories of its partitions, or in none.
+
+    In the first one first: after a stop in between the next start takes it from there.
+
+    Raises:
+        OSError: It is as before, as far as the disk lets it.
+    """
+    before: dict[str, bytes | None] = {}
+    try:
+        for directory in directories:
+            before[directory] = _read(disk, f"{directory}/{names.TOPIC_CONFIG}")
+            write_properties(disk, directory, properties)
+    except OSError:
+        for directory, data in reversed(before.items()):
+            with contextlib.suppress(OSError):
+                _put_back(disk, f"{directory}/{names.TOPIC_CONFIG}", data)
+        raise
+
+
+def _read(disk: Disk, name: str) -> bytes | None:
+    try:
+        return disk.read(name)
+    except FileNotFoundError:
+        return None
+
+
+def _put_back(disk: Disk, name: str, data: bytes | None) -> None:
+    if data is None:
+        disk.remove(name)
+    elif data != _read(disk, name):
+        disk.replace(name, data)
 
 
 def check_partitions(topic: str, partitions: int) -> None:

@@ -177,7 +177,7 @@ def test_a_topic_whose_directory_cannot_be_renamed_stays() -> None:
     bench.disk.fail_next("rename", "t-0")
     with pytest.raises(OSError, match=str(errno.EIO)):
         bench.store.delete_topic("t", bench.now_ms)
-    assert bench.store.partitions("t") == [0], "the other one is gone already"
+    assert bench.store.partitions("t") == [0, 1]
     bench.write(b"b")
     assert lines_of(bench.log) == [b"a", b"b"]
     bench.store.delete_topic("t", bench.now_ms)

@@ -49,7 +49,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
 
-from logfs.disk.vfs import LARGER_FILE_BYTES, Disk, File
+from logfs.disk.vfs import DISK_FULL, LARGER_FILE_BYTES, Disk, File
 from logfs.errors import CorruptIndexError, UnsupportedFormatError
 from logfs.log import names
 from logfs.records.checksum import crc32c
@@ -313,10 +313,19 @@ class SegmentTable:
         self.state = TableState()
         self._note(kept)
 
-    @property
-    def is_wasteful(self) -> bool:
-        """Most of the file is outdated: time to rewrite it."""
-        return self._end > _HEADER.size + ENTRY_BYTES * (4 * len(self.entries) + 64)
+    def shrink(self) -> None:
+        """Write the file anew if most of it is outdated, as far as there is room for that.
+
+        Raises:
+            OSError: The disk failed; what the file says is as before.
+        """
+        is_wasteful = self._end > _HEADER.size + ENTRY_BYTES * (4 * len(self.entries) + 64)
+        if is_wasteful and not self.state.pending:
+            try:
+                self.rewrite(sorted(self.entries.values()))
+            except OSError as error:
+                if error.errno not in DISK_FULL:
+                    raise
 
     def close(self) -> None:
         """Close the file; the table can be used again. A ``sync`` under way keeps it open."""
