@@ -9,6 +9,9 @@ from pyfuse3 import FUSEError
 
 from logfs.fs.errnos import Translator
 
+OPERATIONS: set[str] = set()
+"""The names of all handlers."""
+
 
 class Requests:
     """What the kernel asked and what it was answered. Event loop only, but for who reads.
@@ -45,6 +48,7 @@ def answered(
 ) -> Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]]:
     """Turn what a handler raises into an errno; anything else would end the mount."""
     request = handler.__name__
+    OPERATIONS.add(request)
 
     @functools.wraps(handler)
     async def answer(self: SelfT, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -65,6 +65,7 @@ def option_words(options: MountOptions) -> list[str]:
         "rmdir=delete": options.rmdir_deletes,
         "keep_awake": options.keep_awake,
         "no_passthrough": options.no_passthrough,
+        "no_topic_metrics": options.no_topic_metrics,
         "sync": options.sync,
     }
     words = [word for word, is_set in flags.items() if is_set]

@@ -84,7 +84,7 @@ class Operations(Refusals):
         self._store = store
         self.is_read_only = store.read_only
         self.tree = tree
-        self._options = options
+        self.options = options
         self._clock = clock
         self.changes = Changes(store, tree, clock)
         self._quotas = Quotas(store, tree.ownership, options)
@@ -220,7 +220,7 @@ class Operations(Refusals):
         self._check_writable()
         if not isinstance(node, TopicNode):
             raise refusal(read_only=False)
-        await self.changes.delete_topic(node, only_empty=not self._options.rmdir_deletes)
+        await self.changes.delete_topic(node, only_empty=not self.options.rmdir_deletes)
 
     # Files
 
@@ -242,7 +242,7 @@ class Operations(Refusals):
         parent = self.inodes.node(parent_inode)
         self._check_writable()
         topic, number = partition_to_make(
-            self.tree, parent, name, flags, create=self._options.create
+            self.tree, parent, name, flags, create=self.options.create
         )
         await self.changes.run(self._topics.grow, topic.name, number, mode, _creator(ctx))
         topic.mtime_ms = self._clock.now_ms()

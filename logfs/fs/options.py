@@ -15,6 +15,8 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
                        high_watermark, up to the high watermark
     metrics=ADDRESS    metrics for Prometheus: a port of this machine, HOST:PORT, or the path of a
                        socket; also whether the mount answers, under /healthz
+    no_topic_metrics   metrics of all topics together instead of each: the names of topics do not
+                       appear, and thousands of topics do not make a scrape large
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
                        also where the kernel could read them itself (Linux 6.9, CAP_SYS_ADMIN)
     keep_awake         while programs read growing names in small pieces, no processor sleeps: twice
@@ -71,6 +73,7 @@ _FLAGS = {
     "create": "create",
     "keep_awake": "keep_awake",
     "no_passthrough": "no_passthrough",
+    "no_topic_metrics": "no_topic_metrics",
     "ro": "read_only",
     "sync": "sync",
 }
@@ -93,6 +96,7 @@ class MountOptions:
         create: ``>>`` on a missing partition makes it.
         rmdir_deletes: rmdir deletes topics that hold records, too.
         keep_awake: No processor sleeps while small reads are answered.
+        no_topic_metrics: Metrics do not tell topics apart.
         no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
@@ -117,6 +121,7 @@ class MountOptions:
     rmdir_deletes: bool = False
     keep_awake: bool = False
     no_passthrough: bool = False
+    no_topic_metrics: bool = False
     read_only: bool = False
     sync: bool = False
     cache_dir: str | None = None

@@ -60,6 +60,7 @@ def test_a_mount_that_is_gone_is_not_well(ask: Ask, point: Path) -> None:
     assert ask("/healthz") == (200, b"ok\n")
     point.rmdir()
     assert ask("/healthz") == (503, b"the mount does not answer\n")
+    assert b"logfs_mount_answers 0.0\n" in ask("/metrics")[1]
 
 
 def test_a_mount_that_hangs_is_asked_by_one_at_a_time(

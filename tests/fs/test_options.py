@@ -85,6 +85,8 @@ def test_what_only_mount_understands_is_passed_over(text: str) -> None:
         ("alow_other", "did you mean allow_other?"),
         ("uid", "it needs a value"),
         ("create=yes", "it takes no value"),
+        ("user_max_partitions=many", "expected a number, as 1000"),
+        ("user_max_message_bytes=-1", "expected a number, as 1000"),
         ("uid=nobody-of-this-name", "expected the name of a user, or a number"),
         ("gid=nobody-of-this-name", "expected the name of a group, or a number"),
         ("uid=4294967295", "expected the name of a user, or a number"),

@@ -80,7 +80,8 @@ class Endpoint:
         self._clients: list[trio.CancelScope] = []  # the oldest first
         self._made: dict[str, bytes] = {}
         self._fresh_until_s = 0.0
-        self._probing = False
+        self._probe: trio.Event | None = None  # set when the mount has answered, or failed to
+        self._was_well = False
 
     def start(self) -> None:
         """Serve from now on."""
@@ -148,7 +149,7 @@ class Endpoint:
             return Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"expected GET\n")
         match request.path:
             case "/metrics":
-                return Answer(HTTPStatus.OK, *self._render(request.accept))
+                return Answer(HTTPStatus.OK, *await self._render(request.accept))
             case "/healthz":
                 is_well = await self._mount_answers()
                 if is_well:
@@ -158,39 +159,52 @@ class Endpoint:
                 return Answer(HTTPStatus.OK, _INDEX)
         return Answer(HTTPStatus.NOT_FOUND, b"expected /metrics or /healthz\n")
 
-    def _render(self, accept: str) -> tuple[bytes, str]:
-        """Return the text, made anew unless the last one is young compared to what it cost."""
+    async def _render(self, accept: str) -> tuple[bytes, str]:
+        """Return the text; the last one if that is young compared to what it cost."""
+        is_well = await self._mount_answers()
         started_s = time.monotonic()
         if started_s >= self._fresh_until_s:
             self._made.clear()
         kind = self._exposition.kind(accept)
         made = self._made.get(kind)
         if made is None:
-            made, _ = self._exposition.render(accept)
+            made, _ = self._exposition.render(accept, mount_answers=is_well)
             self._made[kind] = made
             now_s = time.monotonic()
             self._fresh_until_s = now_s + (now_s - started_s) * (SHARE - 1)
         return made, kind
 
     async def _mount_answers(self) -> bool:
-        """Ask the mount something that the kernel passes on, in a thread that may be lost."""
-        if self._probing:
-            return False  # one that asked before still waits
+        """Ask the mount something that the kernel passes on, in a thread that may be lost.
 
-        def ask() -> bool:
+        Clients that ask while the mount has not answered wait for the same answer.
+        """
+        if self._probe is None:
+            self._begin_probe()
+        with trio.move_on_after(HEALTHY_S):
+            if self._probe is not None:
+                await self._probe.wait()
+            return self._was_well
+        return False
+
+    def _begin_probe(self) -> None:
+        probe, token = trio.Event(), trio.lowlevel.current_trio_token()
+
+        def ask() -> None:
             try:
                 os.statvfs(self._point)
+                is_well = True
             except OSError:
-                return False
-            else:
-                return True
-            finally:
-                self._probing = False
+                is_well = False
+            with contextlib.suppress(trio.RunFinishedError):
+                token.run_sync_soon(end, is_well)
 
-        self._probing = True
-        with trio.move_on_after(HEALTHY_S):
-            return await trio.to_thread.run_sync(ask, abandon_on_cancel=True)
-        return False
+        def end(is_well: bool) -> None:
+            self._probe, self._was_well = None, is_well
+            probe.set()
+
+        self._probe = probe
+        trio.lowlevel.start_thread_soon(ask, lambda _outcome: None, "healthz")
 
 
 async def _receive(stream: trio.SocketStream) -> _Request | None:

@@ -13,7 +13,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from logfs.fs.metrics.facts import Facts
-from logfs.fs.metrics.family import Family, cumulative
+from logfs.fs.metrics.family import Family, cumulative, gauge
 from logfs.log.counters import Histogram
 
 _TURN_S = 0.000_5
@@ -26,16 +26,19 @@ class Exposition:
 
     def __init__(self, facts: Facts) -> None:
         self._registry = CollectorRegistry()
-        self._registry.register(_OwnCollector(facts))
+        self._own = _OwnCollector(facts)
+        self._registry.register(self._own)
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
 
-    def render(self, accept: str = "") -> tuple[bytes, str]:
+    def render(self, accept: str = "", *, mount_answers: bool | None = None) -> tuple[bytes, str]:
         """Return all metrics, and what kind of text that is.
 
         Args:
             accept: What the client says it understands (the header ``Accept``).
+            mount_answers: Whether the mount has answered just now; None if it was not asked.
         """
+        self._own.mount_answers = mount_answers
         encode, kind = choose_encoder(accept)
         with _taking_turns():
             return encode(self._registry), kind
@@ -48,12 +51,16 @@ class Exposition:
 class _OwnCollector(Collector):
     def __init__(self, facts: Facts) -> None:
         self._facts = facts
+        self.mount_answers: bool | None = None
 
     def describe(self) -> Iterable[Metric]:
         return []  # nothing is collected to find out names that are known to differ
 
     def collect(self) -> Iterator[Metric]:
-        return map(_metric, self._facts.families())
+        if self.mount_answers is not None:
+            text = "1 if the mount answered statvfs(2) within two seconds, else 0; as /healthz."
+            yield _metric(gauge("logfs_mount_answers", text, self.mount_answers))
+        yield from map(_metric, self._facts.families())
 
 
 def _metric(family: Family) -> Metric:

@@ -63,7 +63,7 @@ class Facts:
         self._look_at_caches(found)
         yield from self._of_process()
         yield from logs.totals(found, store.retired)
-        yield from logs.families(found)
+        yield from logs.families(found, by_topic=not self._operations.options.no_topic_metrics)
 
     def summary(self) -> dict[str, Any]:
         """Return, for JSON, the metrics that are not of single partitions or topics, by name."""

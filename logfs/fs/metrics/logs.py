@@ -146,17 +146,21 @@ _OF_ALL: tuple[tuple[str, str, PerCounters], ...] = (
 )
 
 
-def families(logs: Sequence[PartitionLog]) -> Iterator[Family]:
-    """Yield the metrics of partitions and topics."""
+def families(logs: Sequence[PartitionLog], *, by_topic: bool = True) -> Iterator[Family]:
+    """Yield the metrics of partitions and topics; else those of all topics, as one without a name.
+
+    Without names a scrape stays small, however many topics there are, and shows none of them.
+    """
     ordered = sorted(logs, key=lambda log: log.topic_partition)
-    for name, text, of_log in _OF_PARTITIONS:
-        rows = [Row(_labels(log), float(of_log(log))) for log in ordered]
-        yield Family(name, "gauge", text, _PARTITION, rows)
-    yield from _residency(ordered)
-    yield from _following(ordered)
-    topics: dict[str, list[PartitionLog]] = {}
-    for log in ordered:
-        topics.setdefault(log.topic_partition.topic, []).append(log)
+    topics: dict[str, list[PartitionLog]] = {} if by_topic else {"": ordered}
+    if by_topic:
+        for name, text, of_log in _OF_PARTITIONS:
+            rows = [Row(_labels(log), float(of_log(log))) for log in ordered]
+            yield Family(name, "gauge", text, _PARTITION, rows)
+        yield from _residency(ordered)
+        for log in ordered:
+            topics.setdefault(log.topic_partition.topic, []).append(log)
+    yield from _following(ordered, by_topic=by_topic)
     for name, text, of_counters in _OF_TOPICS:
         rows = [
             Row((topic,), sum(of_counters(log.counters) for log in members))
@@ -224,15 +228,17 @@ def _residency(logs: Sequence[PartitionLog]) -> Iterator[Family]:
     )
 
 
-def _following(logs: Sequence[PartitionLog]) -> Iterator[Family]:
-    rows = [Row(_labels(log), unread_bytes(log)) for log in logs if isinstance(log, FollowedLog)]
-    if rows:
+def _following(logs: Sequence[PartitionLog], *, by_topic: bool) -> Iterator[Family]:
+    unread = [(_labels(log), unread_bytes(log)) for log in logs if isinstance(log, FollowedLog)]
+    if unread and not by_topic:
+        unread = [(("", ""), sum(size for _, size in unread))]
+    if unread:
         yield Family(
             "logfs_following_lag_bytes",
             "gauge",
             "Bytes that somebody else has written and readers do not see yet.",
             _PARTITION,
-            rows,
+            [Row(labels, size) for labels, size in unread],
         )
 
 

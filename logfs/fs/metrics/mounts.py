@@ -5,10 +5,13 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from logfs.fs.answers import OPERATIONS
 from logfs.fs.metrics.family import Family, Row, counter, gauge
 from logfs.fs.operations import Operations
 from logfs.log.cleaning.metrics import CleanerMetrics
 from logfs.log.store import LogStore
+
+_ERRORS_OF_DISKS = (errno.EIO, errno.ENOSPC)
 
 _CLEANER = {
     "max-buffer-utilization-percent": (
@@ -80,7 +83,9 @@ def of_requests(operations: Operations) -> Iterator[Family]:
         "Reads among those that the C library answered from bytes rendered ahead.",
         ahead,
     )
-    failed = sorted(requests.failed.copy().items())
+    # From the start, and not from the first error on: a counter that begins at 1 never grew.
+    expected = {(name, number): 0 for name in OPERATIONS for number in _ERRORS_OF_DISKS}
+    failed = sorted((expected | requests.failed).items())
     yield Family(
         "logfs_request_errors_total",
         "counter",
