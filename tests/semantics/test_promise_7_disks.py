@@ -1,4 +1,4 @@
-"""Promises 2, 3 and 7 on real file systems that are full, or that go away and return."""
+"""Promise 7 of SEMANTICS.md on real file systems that are full, or that go away and return."""
 
 import errno
 import os
@@ -50,7 +50,9 @@ def free_bytes(device: LoopDevice) -> int:
 
 @pytest.mark.parametrize("stop", ["kill", "stop"])
 def test_the_mount_comes_up_on_a_full_disk(device: LoopDevice, mount: Mount, stop: str) -> None:
-    """The mount always comes up: with a full disk (0 bytes free)."""
+    """On a full disk the mount comes up: everything can be read, and appends go on once there is
+    room.
+    """
     path = make(mount, "orders")
     device.fill()
     for _ in range(2):
@@ -68,7 +70,7 @@ def test_the_mount_comes_up_on_a_full_disk(device: LoopDevice, mount: Mount, sto
 
 
 def test_room_is_made_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
-    """On a full disk retention, `trim` and `topic delete` still free space."""
+    """On a full disk `logfs trim` and `logfs topic delete` make room."""
     path, other = make(mount, "orders"), make(mount, "users")
     position = path.stat().st_size - len(b"".join(LINES[1_500:]))
     device.fill()
@@ -86,7 +88,7 @@ def test_room_is_made_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
 
 
 def test_retention_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
-    """On a full disk retention still frees space."""
+    """On a full disk retention makes room."""
     path = make(mount, "orders", file_delete_delay_ms=0, retention_bytes=40_000)
     device.fill()
     daemon = Daemon.connect(str(mount.data))
@@ -99,6 +101,7 @@ def test_retention_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
 
 
 def test_status_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
+    """`logfs status` says that a disk is full, and ends with 1."""
     make(mount, "orders")
     assert run(*COMMAND, "status", mount.point).returncode == 0
     device.fill()
@@ -108,7 +111,9 @@ def test_status_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
 
 
 def test_a_file_system_that_goes_away_and_returns(device: LoopDevice, mount: Mount) -> None:
-    """After the file system itself disappeared and returned, no position is reused."""
+    """If the file system goes away and returns, the next record begins after every size that was
+    ever shown.
+    """
     path = mount.point / "orders" / "0"
     path.parent.mkdir()
     append(path, b"".join(LINES))
