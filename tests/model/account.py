@@ -117,6 +117,7 @@ class Account:
         lines: Every line by its number.
         shown: The largest end that a reader has seen.
         where: What stood at each position that a reader has seen.
+        pieces_beside: Pieces that a power cut has kept beside their lines.
         given_up, given_up_most: Records before this position are gone for certain, perhaps.
     """
 
@@ -126,6 +127,7 @@ class Account:
         self.lines: dict[bytes, Line] = {}
         self.shown = 0
         self.where: dict[int, bytes] = {}
+        self.pieces_beside: set[Found] = set()
         self.given_up = self.given_up_most = 0
         self._volatile: dict[bytes, Line] = {}
         self._last: dict[int, bytes] = {}
@@ -216,16 +218,18 @@ class Account:
         newest: dict[bytes, int] = {}
         for at, text in found:
             line = self._written(at, text)
+            if line.key is not None:
+                newest[line.key] = max(at, newest.get(line.key, 0))
+            if (at, text) in self.pieces_beside:
+                continue
             known = self.where.get(at)
             if known != text and (known is not None or at < self.shown):
                 self.fail(f"position {at} was {known!r} and is {text!r} of {line}", kind)
             places[line.uid].append((at, text))
-            if line.key is not None:
-                newest[line.key] = max(at, newest.get(line.key, 0))
         for line in list(self.lines.values()):
             there = places.get(line.uid, [])
             if len(there) > 1:
-                self.fail(f"{len(there)} times: {there} of {line}", kind)
+                there = self._settle_beside(line, there, kind)
             if there:
                 self._settle_found(line, *there[0], kind)
             elif self._is_removed(line, newest):
@@ -234,6 +238,21 @@ class Account:
                 self._settle_missing(line, kind, may_wait)
         self.shown = max(self.shown, end)
         self._last.clear()
+
+    def _settle_beside(self, line: Line, there: list[Found], kind: StopKind) -> list[Found]:
+        """Of a line that no fsync covered, a power cut may keep a piece beside the record.
+
+        Returns:
+            Where the record is; the piece is a line of its own from now on.
+        """
+        # Of a line that was ended, the piece is the line.
+        whole = [found for found in there if found[1] == line.data][:1]
+        pieces = [found for found in there if len(found[1]) in line.lengths and found not in whole]
+        is_promised = not kind.is_lossy or line.is_durable or line.synced
+        if is_promised or len(whole) != 1 or len(pieces) != 1 or len(there) != 2:
+            self.fail(f"{len(there)} times: {there} of {line}", kind)
+        self.pieces_beside.add(pieces[0])
+        return whole
 
     def _settle_found(self, line: Line, at: int, text: bytes, kind: StopKind) -> None:
         if line.is_gone:

@@ -66,9 +66,19 @@ def test_lost() -> None:
 
 @pytest.mark.parametrize("again", [WHOLE, PIECE])
 def test_twice(again: bytes) -> None:
-    account, _ = whole()
+    account, _ = whole(is_durable=True)
     with pytest.raises(Defect, match="2 times"):
         account.settle([(0, WHOLE), (END, again)], 2 * END, StopKind.POWER)
+
+
+def test_a_power_cut_may_leave_a_piece_beside_a_line_that_was_not_synced() -> None:
+    found = [(0, WHOLE), (END, PIECE)]
+    account, _ = whole()
+    account.settle(found, 2 * END, StopKind.POWER)
+    account.settle(found, 2 * END, StopKind.KILL)
+    account, _ = whole()
+    with pytest.raises(Defect, match="2 times"):
+        account.settle(found, 2 * END, StopKind.KILL)
 
 
 def test_a_piece_in_place_of_the_line() -> None:
