@@ -42,6 +42,10 @@ class QuotaExceededError(LogfsError):
     """A user asks for more than the mount lets users have; see ``quotas``."""
 
 
+class TooManyOpenFilesError(LogfsError):
+    """A user has as many files of the mount open as the mount lets users have; see ``quotas``."""
+
+
 class ForeignAttributeError(LogfsError):
     """An extended attribute that logfs does not keep."""
 
@@ -111,6 +115,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     NoSuchAttributeError: errno.ENODATA,
     ForeignAttributeError: errno.ENOTSUP,
     QuotaExceededError: errno.EDQUOT,
+    TooManyOpenFilesError: errno.EMFILE,
     errors.MountError: errno.EBUSY,
     errors.BackupError: errno.EINVAL,
     errors.SparkJobError: errno.EIO,
@@ -129,6 +134,7 @@ _WORTH_A_LINE = (
     errors.UnparsableLineError,
     errors.UnsupportedFormatError,
     QuotaExceededError,
+    TooManyOpenFilesError,
 )
 """What the owner of the mount should hear of, or what the errno alone does not explain."""
 

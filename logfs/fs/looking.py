@@ -5,7 +5,12 @@ import trio
 from logfs.errors import LogOfflineError
 from logfs.fs.appending import find_partition
 from logfs.fs.operations import Operations
-from logfs.fs.options import USER_MAX_MESSAGE_BYTES, USER_MAX_PARTITIONS, MountOptions
+from logfs.fs.options import (
+    USER_MAX_MESSAGE_BYTES,
+    USER_MAX_OPEN_FILES,
+    USER_MAX_PARTITIONS,
+    MountOptions,
+)
 from logfs.fs.requests import Request
 from logfs.log.backup.point import take_point
 from logfs.log.overview import topic_overview
@@ -74,6 +79,8 @@ def option_words(options: MountOptions) -> list[str]:
     words += [] if options.umask is None else [f"umask={options.umask:03o}"]
     if options.user_max_partitions != USER_MAX_PARTITIONS:
         words.append(f"user_max_partitions={options.user_max_partitions}")
+    if options.user_max_open_files != USER_MAX_OPEN_FILES:
+        words.append(f"user_max_open_files={options.user_max_open_files}")
     if options.user_max_message_bytes != USER_MAX_MESSAGE_BYTES:
         words.append(f"user_max_message_bytes={options.user_max_message_bytes}")
     if options.isolation_level is not IsolationLevel.READ_UNCOMMITTED:

@@ -178,7 +178,10 @@ class Operations(Refusals):
         node = self.inodes.node(inode)
         if not isinstance(node, DirectoryNode):
             raise NotADirectoryNodeError("a file is listed as a directory")
-        return self.directories.add(OpenDirectory(node))
+        self._quotas.check_open(ctx.uid)
+        number = self.directories.add(OpenDirectory(node))
+        self._quotas.note_opened(ctx.uid, "directory", number)
+        return number
 
     @answered
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
@@ -195,6 +198,7 @@ class Operations(Refusals):
     async def releasedir(self, fh: int) -> None:
         """Close a directory."""
         self.directories.take(fh)
+        self._quotas.note_released("directory", fh)
 
     @answered
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
@@ -232,7 +236,7 @@ class Operations(Refusals):
             raise IsADirectoryNodeError("a directory is opened as a file")
         check_open(node, flags, read_only=self._store.read_only)
         await self.waiting.for_positions(node, ctx.pid)
-        return await self._open(node, flags)
+        return await self._open(node, flags, ctx.uid)
 
     @answered
     async def create(
@@ -241,6 +245,7 @@ class Operations(Refusals):
         """Make a partition and open it."""
         parent = self.inodes.node(parent_inode)
         self._check_writable()
+        self._quotas.check_open(ctx.uid)
         topic, number = partition_to_make(
             self.tree, parent, name, flags, create=self.options.create
         )
@@ -249,7 +254,7 @@ class Operations(Refusals):
         node = await self._find(parent, name)
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory was made in place of a file")
-        info = await self._open(node, flags)
+        info = await self._open(node, flags, ctx.uid)
         entry = await self._entry(node)
         self.inodes.count(node)
         return info, entry
@@ -280,6 +285,7 @@ class Operations(Refusals):
     @answered
     async def release(self, fh: int) -> None:
         """End a file that nobody has open any more."""
+        self._quotas.note_released("file", fh)
         await self.files.release(fh)
 
     @answered
@@ -358,8 +364,10 @@ class Operations(Refusals):
         self.inodes.count(node)
         return entry
 
-    async def _open(self, node: FileNode, flags: int) -> FileInfo:
+    async def _open(self, node: FileNode, flags: int, caller: int) -> FileInfo:
+        self._quotas.check_open(caller)
         number, file = await self.files.open(node, flags)
+        self._quotas.note_opened(caller, "file", number)
         if file.is_passed:
             self.passthrough.attach(node.ino, number)
         # keep_cache always: an open without it would drop the pages of everybody who has it open.

@@ -21,10 +21,11 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
                        also where the kernel could read them itself (Linux 6.9, CAP_SYS_ADMIN)
     keep_awake         while programs read growing names in small pieces, no processor sleeps: twice
                        as fast in many virtual machines, and more power (needs root)
-    user_max_partitions=N, user_max_message_bytes=N
-                       the most partitions that the topics of one user have together, and the most
-                       that users can set max.message.bytes to, through the mount (EDQUOT); for root
-                       and the daemon's user there is no limit; default 1000 and 104857600
+    user_max_partitions=N, user_max_message_bytes=N, user_max_open_files=N
+                       the most partitions that the topics of one user have together, the most that
+                       users can set max.message.bytes to (both EDQUOT), and the most files that one
+                       user has open (EMFILE), through the mount; for root and the daemon's user
+                       there is no limit; default 1000, 104857600 and 20000
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
     config=FILE        more of these from a file, as --config-file; what stands here counts more
@@ -80,6 +81,7 @@ _FLAGS = {
 
 
 USER_MAX_PARTITIONS = 1000
+USER_MAX_OPEN_FILES = 20_000
 USER_MAX_MESSAGE_BYTES = 100 * 1024 * 1024
 """What a broker takes in one request by default. Source: Kafka socket.request.max.bytes."""
 
@@ -109,6 +111,7 @@ class MountOptions:
         unknown: Options that are passed over because that was asked for (``is_sloppy``).
         kernel: Options of the kernel's own.
         user_max_partitions: The most partitions that topics of one user have.
+        user_max_open_files: The most files and directories that one user has open.
         user_max_message_bytes: The most that a user can set ``max.message.bytes`` to.
         store: The settings of the store.
     """
@@ -133,6 +136,7 @@ class MountOptions:
     unknown: tuple[str, ...] = ()
     kernel: tuple[str, ...] = ()
     user_max_partitions: int = USER_MAX_PARTITIONS
+    user_max_open_files: int = USER_MAX_OPEN_FILES
     user_max_message_bytes: int = USER_MAX_MESSAGE_BYTES
     store: StoreConfig = field(default_factory=lambda: StoreConfig.from_properties({}))
 
@@ -251,6 +255,7 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "isolation.level": _parse_level,
     "metrics": parse_metrics_address,
     "user_max_partitions": _parse_limit,
+    "user_max_open_files": _parse_limit,
     "user_max_message_bytes": _parse_limit,
 }
 

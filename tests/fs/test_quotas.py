@@ -7,7 +7,7 @@ import pytest
 from tests.fs.world import World, refused
 
 ALICE, BOB = 1001, 1002
-LIMITS = "user_max_partitions=5,user_max_message_bytes=2000000"
+LIMITS = "user_max_partitions=5,user_max_message_bytes=2000000,user_max_open_files=3"
 KEY = b"user.logfs.max.message.bytes"
 
 
@@ -70,3 +70,26 @@ async def test_how_large_a_user_may_let_records_be(limited: World) -> None:
     await limited.operations.setxattr(topic.st_ino, KEY, b"2000000", limited.user)
     await limited.operations.removexattr(topic.st_ino, KEY, limited.user)
     assert limited.store.topic_properties("orders") == {}
+
+
+@pytest.mark.expect_log("user 1001 has 3 files open; the mount option user_max_open_files")
+async def test_how_many_files_a_user_has_open(limited: World) -> None:
+    await limited.mkdir("orders")
+    become(limited, ALICE)
+    handles = [await limited.open("orders/0"), await limited.open("orders/0.meta")]
+    root = await limited.operations.opendir(1, limited.user)
+    assert await refused(limited.open("orders/0")) == errno.EMFILE
+    assert await refused(limited.operations.opendir(1, limited.user)) == errno.EMFILE
+    become(limited, BOB)
+    others = [await limited.open("orders/0") for _ in range(3)]
+    become(limited, ALICE)
+    await limited.operations.releasedir(root)
+    handles.append(await limited.open("orders/0"))
+    assert await refused(limited.open("orders/0@earliest")) == errno.EMFILE
+    await limited.close(handles.pop())
+    assert await refused(limited.open("orders/7")) == errno.ENOENT, "what failed takes no place"
+    handles.append(await limited.open("orders/0"))
+    become(limited, 0)
+    others += [await limited.open("orders/0") for _ in range(9)]
+    for handle in [*handles, *others]:
+        await limited.close(handle)
