@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import click
 
+from logfs.cli.terminal.escapes import printable
 from logfs.errors import LogfsError
 
 FAILED = 1
@@ -109,7 +110,7 @@ def report(error: BaseException, *, debug: bool = False) -> int:
 
 def warn(text: str) -> None:
     """Print a line for the user to stderr."""
-    click.echo(f"logfs: {text}", err=True)
+    click.echo(f"logfs: {printable(text)}", err=True)
 
 
 def progress() -> Callable[[str], None] | None:

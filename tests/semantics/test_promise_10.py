@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import Mount
+from tests.mounting import COMMAND, Mount, logfs, run
 
 pytestmark = [
     pytest.mark.fuse,
@@ -293,3 +293,198 @@ def test_a_topic_of_the_same_name_inherits_nothing(mount: Mount) -> None:
     for name, mode in (("again", 0o40755), ("again/0", 0o100644)):
         found = (mount.point / name).stat()
         assert (found.st_mode, found.st_uid) == (mode, OTHER)
+
+
+# A data directory that another user owns
+
+
+@pytest.fixture
+def theirs(folder: Path) -> Path:
+    """A data directory of another user, with two topics; the mounts of it are root's."""
+    data = folder / "data"
+    data.mkdir()
+    for topic in ("orders", "others"):
+        logfs("topic", "create", data / topic)
+        logfs("append", data / topic / "0", data=b"hello\n")
+    (folder / "outside").mkdir()
+    (folder / "outside/victim").write_bytes(b"of root alone\n")
+    (folder / "outside/victim").chmod(0o600)
+    subprocess.run(["chown", "-R", f"{OTHER}:{OTHER}", data], check=True)
+    return data
+
+
+def check_outside(data: Path) -> None:
+    """See that what lies beside a data directory is as it was."""
+    outside = data.parent / "outside"
+    assert {path.name: path.read_bytes() for path in outside.iterdir()} == {
+        "victim": b"of root alone\n"
+    }
+    found = (outside / "victim").stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (0, 0o600)
+
+
+@pytest.mark.parametrize("options", [(), ("ro",)])
+def test_planted_links_are_not_read(theirs: Path, options: tuple[str, ...]) -> None:
+    """No name in a data directory leads out of it: a symbolic link is followed neither for reading
+    nor for writing.
+    """
+    for name in ("leak", "00000000000000000007.snapshot", "00000000000000000009.index"):
+        (theirs / "orders-0" / name).symlink_to(theirs.parent / "outside/victim")
+    (theirs / "evil-0").symlink_to(theirs.parent / "outside")
+    with Mount(theirs, theirs.parent / "mnt", "allow_other", *options) as mount:
+        raw = mount.point / ".segments"
+        names = os.listdir(raw / "orders-0")
+        assert "00000000000000000000.log" in names
+        for name in ("leak", "00000000000000000007.snapshot", "00000000000000000009.index"):
+            assert name not in names
+            with pytest.raises(FileNotFoundError):
+                (raw / "orders-0" / name).read_bytes()
+        with pytest.raises(OSError, match="Input/output error"):
+            (mount.point / "evil/0").read_bytes()
+        assert not (raw / "evil-0/victim").exists()
+        assert (mount.point / "orders/0").read_bytes() == b"hello\n"
+        assert "evil/0 could not be loaded" in mount.log
+        assert "a symbolic link" in mount.log
+    check_outside(theirs)
+
+
+def test_planted_links_are_not_written_through(theirs: Path) -> None:
+    """No name in a data directory leads out of it: a symbolic link is followed neither for reading
+    nor for writing.
+    """
+    victim = theirs.parent / "outside/victim"
+    for name in (".kafka_cleanshutdown", "logfs.closed", "logfs.daemon"):
+        (theirs / name).unlink(missing_ok=True)
+        (theirs / name).symlink_to(victim)
+    names = [
+        *("logfs.daemon", "logfs.attributes", "logfs.closed", "recovery-point-offset-checkpoint"),
+        *("log-start-offset-checkpoint", "cleaner-offset-checkpoint", ".kafka_cleanshutdown"),
+        *(f"orders-0/{name}" for name in ("logfs.segments", "leader-epoch-checkpoint")),
+        *(f"orders-0/{name}" for name in ("logfs.config", "00000000000000000001.snapshot")),
+    ]
+    for name in names:
+        (theirs / f"{name}.tmp").symlink_to(victim)
+    for kind in ("log", "index", "timeindex", "textindex"):
+        topic = f"bad-{kind}"
+        logfs("topic", "create", theirs / topic)
+        (theirs / f"{topic}-0/00000000000000000000.{kind}").unlink(missing_ok=True)
+        (theirs / f"{topic}-0/00000000000000000000.{kind}").symlink_to(victim)
+    (theirs / "dangling").symlink_to(victim.with_name("new"))
+    (theirs / "orders-0/logfs.losses").symlink_to(victim.with_name("new"))
+    (theirs / "orders-0/logfs.losses.tmp").symlink_to(victim.with_name("new"))
+    with Mount(theirs, theirs.parent / "mnt", "allow_other") as mount:
+        mount.point.chmod(0o1777)
+        os.setxattr(mount.point / "orders", "user.logfs.segment.ms", b"1")
+        for topic in os.listdir(mount.point):
+            subprocess.run(["sh", "-c", f"echo more >> {mount.point}/{topic}/0"], check=False)
+        (mount.point / "orders/0").chmod(0o640)
+        subprocess.run(["sh", "-c", f"echo more >> {mount.point}/orders/0"], check=True)
+        assert (mount.point / "orders/0").read_bytes() == b"hello\nmore\nmore\n"
+    check_outside(theirs)
+
+
+def test_a_lock_that_is_a_link_is_refused(theirs: Path) -> None:
+    """No name in a data directory leads out of it: a symbolic link is followed neither for reading
+    nor for writing.
+    """
+    (theirs / ".lock").unlink()
+    (theirs / ".lock").symlink_to(theirs.parent / "outside/new")
+    done = run(*COMMAND, "append", theirs / "orders/0", data=b"more\n")
+    assert done.returncode == 1
+    assert b"/.lock: a symbolic link" in done.stderr
+    check_outside(theirs)
+
+
+@pytest.mark.parametrize("options", [(), ("ro",)])
+def test_nothing_waits_for_what_is_no_regular_file(theirs: Path, options: tuple[str, ...]) -> None:
+    """A FIFO, a socket or a device in a data directory is never read: no program waits for it."""
+    for name in ("planted", "00000000000000000007.index", "00000000000000000009.snapshot"):
+        os.mkfifo(theirs / "orders-0" / name)
+    os.mknod(theirs / "orders-0/device", stat.S_IFCHR | 0o666, os.makedev(1, 5))
+    for name in ("logfs.config", f"{0:020}.log"):
+        topic = f"bad-{name[0]}"
+        logfs("topic", "create", theirs / topic)
+        logfs("append", theirs / topic / "0", data=b"hello\n")
+        (theirs / f"{topic}-0" / name).unlink()
+        os.mkfifo(theirs / f"{topic}-0" / name)
+    (theirs / "meta.properties").unlink(missing_ok=True)
+    (theirs / "logfs.daemon").unlink(missing_ok=True)
+    for name in ("meta.properties", "logfs.daemon"):
+        os.mkfifo(theirs / name)
+    for words in (("verify", theirs), ("status", theirs), ("du", theirs)):
+        assert run(*COMMAND, *words).returncode in {0, 1}
+    with Mount(theirs, theirs.parent / "mnt", "allow_other", *options) as mount:
+        raw = mount.point / ".segments/orders-0"
+        for name in ("planted", "device", "00000000000000000007.index"):
+            assert name not in os.listdir(raw)
+            with pytest.raises(FileNotFoundError):
+                (raw / name).read_bytes()
+        for topic in ("bad-l", "bad-0"):
+            with pytest.raises(OSError, match="Input/output error"):
+                (mount.point / topic / "0").read_bytes()
+        assert (mount.point / "orders/0").read_bytes() == b"hello\n"
+        assert "a FIFO" in mount.log
+
+
+@pytest.mark.parametrize("options", [(), ("ro",)])
+def test_a_damaged_partition_keeps_no_other_from_being_served(
+    theirs: Path, options: tuple[str, ...]
+) -> None:
+    """What is planted or damaged in one partition keeps no other partition from being served."""
+    directory = theirs / "others-0"
+    with (directory / "logfs.config").open("ab") as file:
+        file.write(b"retention.ms=\xff\xfe1\n")
+    for name in ("leader-epoch-checkpoint", "00000000000000000001.snapshot", "logfs.segments"):
+        topic = f"large-{name[:2]}"
+        logfs("topic", "create", theirs / topic)
+        logfs("append", theirs / topic / "0", data=b"hello\n")
+        with (theirs / f"{topic}-0" / name).open("ab") as file:
+            file.truncate(1 << 40)
+    for words in (("verify", theirs), ("status", theirs), ("du", theirs)):
+        assert run(*COMMAND, *words).returncode in {0, 1}
+    with Mount(theirs, theirs.parent / "mnt", "allow_other", *options) as mount:
+        assert (mount.point / "orders/0").read_bytes() == b"hello\n"
+        with pytest.raises(OSError, match="Input/output error"):
+            (mount.point / "others/0").read_bytes()
+        assert "others-0/logfs.config: line 2 is not UTF-8" in mount.log
+        peak = next(
+            line
+            for line in Path(f"/proc/{mount.pid}/status").read_text().splitlines()
+            if line.startswith("VmHWM")
+        )
+        assert int(peak.split()[1]) < 512 * 1024, peak
+
+
+LINES = b"".join(b"line %d %s\n" % (number, b"x" * 60) for number in range(50_000))
+
+
+@pytest.mark.parametrize("kind", ["index", "timeindex", "textindex"])
+@pytest.mark.parametrize("left", [0.0, 0.5])
+def test_files_that_are_made_shorter_end_no_daemon(folder: Path, kind: str, left: float) -> None:
+    """An index that another process makes shorter under a mount is passed over: it ends neither
+    the daemon nor a read.
+    """
+    data = folder / "data"
+    data.mkdir()
+    settings = ("segment.bytes=1500000", "index.interval.bytes=0", "max.message.bytes=1000")
+    configs = [word for setting in settings for word in ("--config", setting)]
+    logfs("topic", "create", data / "orders", *configs)
+    logfs("append", data / "orders/0", data=LINES)
+    with Mount(data, folder / "mnt") as mount:
+        names = ["0@offset=5", "0@offset=9000..offset=9010", "0@1700000000000", "0@byte=100000"]
+
+        def heads() -> list[bytes]:
+            found = []
+            for name in names:
+                with (mount.point / "orders" / name).open("rb") as file:
+                    found.append(file.read(5000))
+            return found
+
+        before = heads()
+        assert before[0].startswith(b"line 5 ")
+        for path in (data / "orders-0").glob(f"*.{kind}"):
+            os.truncate(path, int(path.stat().st_size * left))
+        assert heads() == before
+        assert heads() == before
+        mount.restart()
+        assert heads() == before

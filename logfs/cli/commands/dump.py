@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
+from logfs.cli.terminal.escapes import printable
 from logfs.errors import LogfsError
 
 if TYPE_CHECKING:
@@ -185,7 +186,7 @@ def _sources(path: str) -> "Iterator[Source]":
     directory, _, name = shown.rpartition("/")
     disk = PosixDisk(directory or ("/" if shown.startswith("/") else "."))
     absolute = shown if shown.startswith("/") else f"{os.getcwd()}/{shown}"  # noqa: PTH109
-    yield Source(disk, name, shown, absolute)
+    yield Source(disk, name, printable(shown), printable(absolute))
 
 
 def _options(chosen: dict[str, object]) -> "DumpOptions":

@@ -10,6 +10,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.activity import describe_activity
 from logfs.cli.terminal import tables
+from logfs.cli.terminal.escapes import printable
 from logfs.cli.terminal.tables import Column, format_bytes, format_time
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate
@@ -144,7 +145,7 @@ def _show(found: "Status", *, every: bool) -> None:
     if notes:
         click.echo()
     for note in notes:
-        click.echo(note)
+        click.echo(printable(note))
 
 
 def _daemon(found: "Status") -> str:

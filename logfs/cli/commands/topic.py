@@ -10,6 +10,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.parameters import settings_option
 from logfs.cli.terminal import tables
+from logfs.cli.terminal.escapes import printable
 from logfs.cli.topics.facts import Topics
 from logfs.errors import (
     LockedError,
@@ -297,7 +298,7 @@ def _show(facts: "TopicFacts", *, with_all: bool) -> None:
     click.echo(f"partitions  {len(facts.partitions)}")
     click.echo(f"size        {tables.format_bytes(total)}")
     for number, (key, value) in enumerate(sorted(facts.config.items())):
-        click.echo(f"{'' if number else 'config':<12}{key}={value}")
+        click.echo(printable(f"{'' if number else 'config':<12}{key}={value}"))
     if not facts.config:
         click.echo("config      nothing set, the defaults count")
     click.echo()

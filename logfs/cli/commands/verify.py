@@ -11,6 +11,7 @@ from logfs.cli.configfile import read_mount_file
 from logfs.cli.parameters import config_file_option
 from logfs.cli.sparking import SparkWish, chosen_session, spark_options
 from logfs.cli.terminal import tables
+from logfs.cli.terminal.escapes import printable
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 
@@ -135,7 +136,7 @@ def _wanted(paths: tuple[str, ...]) -> "dict[str, list[TopicPartition] | None]":
 def _show(data: str, verified: "Verified", seconds: float, *, quiet: bool) -> None:
     damages = len(verified.damages)
     for finding in verified.damages if quiet else verified.findings:
-        click.echo(f"{finding.level}: {data}/{finding}")
+        click.echo(printable(f"{finding.level}: {data}/{finding}"))
     if quiet:
         return
     parts = [

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from logfs.cli.terminal.escapes import printable
 from logfs.errors import LogfsError
 from logfs.log.names import parse_partition_directory
 from logfs.types import TopicPartition
@@ -164,10 +165,3 @@ def _of_error(error: LogfsError) -> dict[str, object]:
     if directory is not None:
         found |= {"topic": directory.topic, "partition": directory.partition}
     return {"error": type(error).__name__, **found}
-
-
-def printable(text: str) -> str:
-    """Escape the characters that do not print, as line breaks."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

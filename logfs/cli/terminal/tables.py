@@ -8,6 +8,8 @@ from typing import Literal, NamedTuple
 
 import click
 
+from logfs.cli.terminal.escapes import printable
+
 _GAP = "  "
 _LAST_COLUMN = 20
 """So much of the last column has to fit into a line."""
@@ -27,6 +29,7 @@ def show_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None
     On a terminal the last column is wrapped if need be. One that is too narrow for the others gets
     plain columns: a line that goes on in the next one is whole, a number that is cut is none.
     """
+    rows = [[printable(cell) for cell in row] for row in rows]
     lines = [[column.title for column in columns], *rows]
     widths = [max(len(line[n]) for line in lines) for n in range(len(columns))]
     needed = sum(widths[:-1]) + len(_GAP) * len(widths) + min(widths[-1], _LAST_COLUMN)

@@ -151,8 +151,15 @@ def _list_segments(
 
     Returns:
         The kinds of files by base offset, and of them those still called ``.swap``.
+
+    Raises:
+        OSError: A ``.log`` is no regular file: its records must not be taken for deleted.
     """
     files = []
+    for name, _ in loading.disk.irregular(directory):
+        irregular = names.parse_segment_file(name)
+        if irregular is not None and irregular.kind is FileKind.LOG:
+            loading.disk.stat(f"{directory}/{name}")  # refuses it, and says what it is
     for name, is_directory in loading.disk.list(directory):
         parsed = None if is_directory else names.parse_segment_file(name)
         if parsed is not None:
