@@ -6,6 +6,7 @@ inode of their own to go to. The file is JSON:
     {"version": 1, "entries": {"orders": {"mode": 448}, "orders/0": {"uid": 33, "gid": 33}}}
 """
 
+import errno
 import json
 import logging
 from collections.abc import Mapping
@@ -163,8 +164,8 @@ def _read(disk: Disk) -> dict[str, Ownership]:
     except FileNotFoundError:
         return {}
     except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
-        logger.warning("%s does not parse, owners and modes are lost: %r", names.ATTRIBUTES, error)
-        return {}
+        problem = f"it does not parse ({error!r}); restore it, or remove it and set all modes again"
+        raise OSError(errno.EIO, problem, names.ATTRIBUTES) from None
     if version != VERSION:
         raise UnsupportedFormatError(
             f"{names.ATTRIBUTES}: version {version}, "

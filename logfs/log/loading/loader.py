@@ -156,10 +156,7 @@ def _list_segments(
         OSError: A ``.log`` is no regular file: its records must not be taken for deleted.
     """
     files = []
-    for name, _ in loading.disk.irregular(directory):
-        irregular = names.parse_segment_file(name)
-        if irregular is not None and irregular.kind is FileKind.LOG:
-            loading.disk.stat(f"{directory}/{name}")  # refuses it, and says what it is
+    _refuse_irregular(loading.disk, directory)
     for name, is_directory in loading.disk.list(directory):
         parsed = None if is_directory else names.parse_segment_file(name)
         if parsed is not None:
@@ -183,6 +180,14 @@ def _list_segments(
             segment = Segment(loading.opened, directory, base_offset, Positions())
             remove_segment_files(loading.disk, segment)
     return kinds, swapped
+
+
+def _refuse_irregular(disk: Disk, directory: str) -> None:
+    """Refuse a ``.log`` that is a link, a FIFO or the like."""
+    for name, _ in disk.irregular(directory):
+        parsed = names.parse_segment_file(name)
+        if parsed is not None and parsed.kind is FileKind.LOG:
+            disk.stat(f"{directory}/{name}")  # which says what it is
 
 
 def _is_leftover(kinds: set[FileKind]) -> bool:
