@@ -28,6 +28,7 @@ class Exported(NamedTuple):
         added: Files that the Iceberg table did not have.
         ends: Up to which offset each partition is exported now.
         lost: Partition, first offset and offset behind of what retention removed too early.
+        refused: Why topics were left out, a sentence each.
     """
 
     records: int
@@ -36,6 +37,7 @@ class Exported(NamedTuple):
     added: int
     ends: dict[TopicPartition, int]
     lost: list[tuple[TopicPartition, int, int]]
+    refused: list[str]
 
 
 def export_to(
@@ -89,6 +91,7 @@ def export_to(
         added,
         read_manifest(PosixDisk(target)).ends,
         exporter.lost,
+        exporter.refused,
     )
 
 

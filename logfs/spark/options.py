@@ -42,7 +42,7 @@ OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("minPartitions", "", "at least so many tasks"),
     ("maxRecordsPerPartition", "", "at most so many offsets a task"),
     ("maxOffsetsPerTrigger", "", "at most so many offsets a batch of a stream"),
-    ("maxBytesPerTrigger", "", "at most about so many bytes a batch of a stream"),
+    ("maxBytesPerTrigger", "", "about so many bytes a batch of a stream, in whole record batches"),
     ("minOffsetsPerTrigger", "", "a batch of a stream waits for so many offsets"),
     ("maxTriggerDelay", "15m", "but no longer than this"),
     ("includeHeaders", "false", "a column headers"),

@@ -8,6 +8,7 @@
 Source: Spark ConsumerStrategy; in its pattern, too, topics that begin with ``__`` are left out.
 """
 
+import difflib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -51,7 +52,10 @@ class Selection:
         if self.topics:
             missing_topics = self.topics - {topic for topic, _ in present}
             if missing_topics:
-                raise NoSuchTopicError(f"there is no topic {_listed(missing_topics)}")
+                raise NoSuchTopicError(
+                    f"there is no topic {_listed(missing_topics)}"
+                    + _suggestion(min(missing_topics), {topic for topic, _ in present})
+                )
         return self.choose_present(present)
 
     def choose_present(self, present: Collection[TopicPartition]) -> list[TopicPartition]:
@@ -127,6 +131,11 @@ def _parse_assign(text: str) -> frozenset[TopicPartition]:
     if not partitions:
         raise wrong
     return frozenset(partitions)
+
+
+def _suggestion(name: str, present: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, sorted(present), 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -104,7 +104,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         known = from_json(start)
         logs = self._look()
         for gone in known.keys() - logs.keys():
-            self._work.lose(f"{gone} is gone, which was read up to offset {known[gone] - 1}")
+            self._work.lose(f"{gone} {self._why_left_out(gone, known[gone])}")
         begins = {one: self._begin_of(one, log, known) for one, log in logs.items()}
         ends = {one: self._end_of(one, log, begins[one]) for one, log in logs.items()}
         if not isinstance(limit, ReadAllAvailable):
@@ -148,6 +148,14 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _look(self) -> dict[TopicPartition, SeenLog]:
         present = self._directories.partitions()
         return self._directories.look(self._options.selection.choose_present(present))
+
+    def _why_left_out(self, one: TopicPartition, end: int) -> str:
+        if one in self._directories.partitions():
+            return (
+                f"was read up to offset {end - 1}, but the options do not ask for it any more: "
+                "its records would be left out"
+            )
+        return f"is gone, which was read up to offset {end - 1}"
 
     def _start_of(self, one: TopicPartition, log: SeenLog, at: int) -> int:
         try:

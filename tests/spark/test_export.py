@@ -278,13 +278,35 @@ def test_another_topic_of_that_name_is_refused(logfs: Call, logs: Logs, tmp_path
     status, _, errors = logfs("export", other.path, out)
     assert status == 1
     assert "clicks is another topic (id " in errors[0]
-    assert "export to another directory" in errors[0]
+    assert "export it to another directory" in errors[0]
     (out / "_logfs" / "manifest.json").write_text('{"version": 2}')
     status, _, errors = logfs("export", logs.path, out)
     assert (status, "version 2, expected 1" in errors[0]) == (1, True)
     (out / "_logfs" / "manifest.json").write_text("{")
     status, _, errors = logfs("export", logs.path, out)
     assert (status, "it does not parse" in errors[0]) == (1, True)
+
+
+def test_a_topic_made_again_does_not_stop_the_export_of_others(
+    logfs: Call, logs: Logs, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert logfs("export", logs.path, out).status == 0
+    logs.store.delete_topic("clicks", NOW_MS)
+    logs.topic("clicks")
+    logs.written.pop(TopicPartition("clicks", 0))
+    logs.append("clicks", 0, three_days(0, 5))
+    logs.append("orders", 0, three_days(100, 20))
+    status, printed, errors = logfs("export", logs.path, out, "--json")
+    assert status == 1
+    assert len(errors) == 1
+    assert "clicks is another topic (id " in errors[0]
+    done = json.loads(printed)
+    assert done["records"] == 20
+    assert done["refused"] == [errors[0].removeprefix("logfs: ")]
+    assert {row[:2] for row in rows_in(out)} == {("orders", 0), ("orders", 1), ("clicks", 0)}
+    # Its own directory is a way to go on.
+    assert logfs("export", logs.path / "clicks", tmp_path / "clicks").status == 0
 
 
 def test_a_damaged_batch_is_a_line_and_the_rest_is_written(

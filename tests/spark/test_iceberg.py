@@ -111,3 +111,31 @@ def test_what_is_wrong_is_a_line(
     status, _, errors = logfs(*command)
     assert (status, "has another topic orders (id " in errors[0]) == (1, True)
     assert rows_in(catalog) == written(logs, ORDERS)
+
+
+@pytest.mark.parametrize("change", ["rename", "drop"])
+def test_a_column_that_is_renamed_or_dropped_is_named(
+    logfs: Call, logs: Logs, catalog: Catalog, tmp_path: Path, change: str
+) -> None:
+    command = ("export", logs.path / "orders", tmp_path / "out", "--iceberg", "lake.logs.orders")
+    assert logfs(*command).status == 0
+    table = catalog.load_table("logs.orders")
+    with table.update_schema() as update:
+        if change == "rename":
+            update.rename_column("timestampType", "type")
+        else:
+            update.delete_column("timestampType")
+    logs.append("orders", 0, three_days(50, 20))
+    status, _, errors = logfs(*command)
+    assert (status, len(errors)) == (1, 1)
+    assert "lake.logs.orders has no column timestampType: it was renamed or dropped" in errors[0]
+    table = catalog.load_table("logs.orders")
+    with table.update_schema() as update:
+        if change == "rename":
+            update.rename_column("type", "timestampType")
+        else:
+            from pyiceberg.types import IntegerType
+
+            update.add_column("timestampType", IntegerType())
+    assert logfs(*command).status == 0
+    assert rows_in(catalog) == written(logs, ORDERS)

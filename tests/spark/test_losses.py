@@ -11,6 +11,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import (
     CorruptRecordError,
     DataLossError,
+    NoDataDirectoryError,
 )
 from logfs.log.checkpoints import write_offsets
 from logfs.log.names import LOG_START_OFFSET_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT
@@ -100,6 +101,39 @@ def test_records_that_go_while_a_job_runs_are_a_loss(ten: Logs) -> None:
     with pytest.raises(DataLossError, match="t/0: offsets 0 to 9 are gone"):
         list(strict.read(strict_tasks[0]))
     assert list(lax.read(lax_tasks[0])) == []
+
+
+def test_a_machine_without_the_data_directory_is_no_loss(ten: Logs) -> None:
+    from logfs.spark.batch import LogfsReader
+
+    for loss in ("true", "false"):
+        parsed = parse_options(
+            {"path": str(ten.path), "failOnDataLoss": loss}, UTC, is_stream=False
+        )
+        reader = LogfsReader(parsed, chosen([("offset", "bigint")]))
+        (task,) = reader.partitions()
+        away = ten.path.rename(ten.path.parent / "away")
+        with pytest.raises(NoDataDirectoryError, match=r"data does not exist on this machine"):
+            list(reader.read(task))
+        ten.path.mkdir()  # a mount point where nothing is mounted
+        with pytest.raises(NoDataDirectoryError, match=r"data holds no logs on this .* no.* apply"):
+            list(reader.read(task))
+        with pytest.raises(NoDataDirectoryError, match=r"holds no logs"):
+            reader.partitions()
+        ten.path.rmdir()
+        away.rename(ten.path)
+        assert sum(batch.num_rows for batch in reader.read(task)) == 10
+
+
+def test_workers_get_the_path_as_it_was_given(ten: Logs, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(ten.path)
+    for path in (link, link / "t", link / "t" / "0@earliest"):
+        assert parse_options({"path": str(path)}, UTC, is_stream=False).roots == (str(link),)
+    inside = tmp_path / "inside"
+    inside.symlink_to(ten.path / "t")  # not a link to a data directory
+    parsed = parse_options({"path": f"{inside}/0"}, UTC, is_stream=False)
+    assert parsed.roots == (str(ten.path),)
 
 
 def test_damage_is_named(ten: Logs) -> None:

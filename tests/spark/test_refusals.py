@@ -167,6 +167,7 @@ def each(**partitions: int) -> str:
         ("clicks/0@byte=7", {}, BadSelectorError, "use offset=N"),
         ("clicks/01", {}, UnknownNameError, "no such name"),
         ("orderz", {}, NoSuchTopicError, "there is no topic orderz"),
+        ("click", {}, NoSuchTopicError, "no topic click; did you mean clicks?"),
         ("clicks/7", {}, NoSuchPartitionError, "there is no partition clicks/7"),
         ("/../..", {}, NoDataDirectoryError, "expected a data directory"),
     ],
@@ -178,3 +179,13 @@ def test_refusals(
         places(f"{logs.path}/{address}" if address else logs.path, **options)
     assert text in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["hdfs://nn/logs", "s3a://bucket/logs"])
+def test_a_url_is_not_the_path_of_a_directory(url: str) -> None:
+    with pytest.raises(InvalidConfigError, match=f"{url} is a URL; expected the path of a dir"):
+        places(url)
+
+
+def test_a_path_may_begin_with_file(logs: Logs) -> None:
+    assert places(f"file://{logs.path}") == places(f"file:{logs.path}") == places(logs.path)

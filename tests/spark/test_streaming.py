@@ -163,6 +163,33 @@ def test_a_batch_has_at_most_so_many_bytes(logs: Logs) -> None:
     assert len(sizes) > 1
 
 
+def test_batches_by_bytes_do_not_get_ever_smaller(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "data")
+    logs.topic("t", 6)
+    for number in range(6):
+        logs.write("t", number, *[b"x" * 100] * 1000)  # one record batch
+    stream = Stream(logs, startingOffsets="earliest", maxBytesPerTrigger="200k")
+    found = []
+    while batch := stream.batch():
+        assert all(len(rows) == 1000 for rows in batch.values()), "whole record batches"
+        found.append(sorted(batch))
+    assert found == [["t/0", "t/1"], ["t/2", "t/3"], ["t/4", "t/5"]]
+
+
+def test_a_large_partition_does_not_keep_small_ones_from_their_turn(tmp_path: Path) -> None:
+    logs = Logs(tmp_path / "data")
+    logs.topic("t", 2)
+    for _ in range(20):
+        logs.write("t", 0, *[b"x" * 100] * 100)
+    logs.write("t", 1, b"small")
+    stream = Stream(logs, startingOffsets="earliest", maxBytesPerTrigger="30k")
+    first, second = stream.batch(), stream.batch()
+    assert first is not None
+    assert second is not None
+    assert "t/1" in {**first, **second}
+    assert len({**first, **second}["t/0"]) < 1000
+
+
 def test_a_batch_waits_for_so_many_offsets(logs: Logs) -> None:
     stream = Stream(
         logs, startingOffsets="earliest", minOffsetsPerTrigger="3", maxTriggerDelay="1h"
@@ -259,6 +286,16 @@ def test_what_is_gone_stops_it_or_not(
         strict.batch()
     assert lax.batch() == left
     assert lax.batch() is None
+
+
+def test_a_topic_that_is_not_asked_for_any_more_is_named_so(logs: Logs) -> None:
+    logs.topic("u")
+    logs.write("u", 0, b"x")
+    before = Stream(logs, subscribe="t,u")
+    after = Stream(logs, before.offset, subscribe="t")
+    logs.write("t", 0, b"y")
+    with pytest.raises(DataLossError, match="u/0 was read up to offset 0, but the options do not"):
+        after.batch()
 
 
 # With a JVM

@@ -85,6 +85,14 @@ def export(
         done = export_to(data, only, destination, session or jobs, shown.show, iceberg)
     for one, first, behind in done.lost:
         failures.warn(f"{one}: offsets {first} to {behind - 1} were gone before they were exported")
+    _show(destination, done, iceberg, as_json=as_json)
+    for text in done.refused:
+        failures.warn(text)
+    if done.refused:
+        failures.give_up(failures.FAILED)
+
+
+def _show(destination: str, done: "Exported", iceberg: str | None, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(_as_json(destination, done), indent=2))
         return
@@ -109,4 +117,5 @@ def _as_json(destination: str, done: "Exported") -> dict[str, Any]:
             {"topic": one.topic, "partition": one.partition, "start": first, "end": behind}
             for one, first, behind in done.lost
         ],
+        "refused": done.refused,
     }

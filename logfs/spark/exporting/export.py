@@ -4,7 +4,7 @@ Only committed records are written, up to the last stable offset: what is in a t
 record that compaction removes later stays there, one that it removed before is not there.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from logfs.disk.posix import PosixDisk
@@ -45,6 +45,7 @@ class Exporter:
 
     Attributes:
         lost: What was gone before a run came to it: partition, first offset, offset behind.
+        refused: Why topics were left out, a sentence each.
     """
 
     def __init__(self, root: str, destination: str, run: Run) -> None:
@@ -54,6 +55,7 @@ class Exporter:
         self._source = PosixDisk(root)
         self._disk = PosixDisk(destination)
         self.lost: list[tuple[TopicPartition, int, int]] = []
+        self.refused: list[str] = []
 
     @contextmanager
     def owned(self) -> Iterator[None]:
@@ -75,6 +77,9 @@ class Exporter:
     def export(self, wanted: Collection[TopicPartition]) -> list[Written]:
         """Write what is new in some partitions, and what an interrupted run was to write.
 
+        A topic of which the destination holds another one, or more than there is, is left out; see
+        ``refused``.
+
         Args:
             wanted: The partitions.
 
@@ -82,15 +87,14 @@ class Exporter:
             What was written, range after range.
 
         Raises:
-            ExportError: The destination holds another topic of that name, or more than there is.
+            ExportError: The manifest cannot be read.
             SparkJobError, LogfsError, OSError: A range could not be written; the next run goes on.
         """
         manifest = read_manifest(self._disk)
         self._remove_unfinished()
         done = self._write(manifest) if manifest.ranges else []
         logs = Directories([self._root], IsolationLevel.READ_COMMITTED).look(wanted)
-        for one, log in logs.items():
-            self._check(manifest, one, log)
+        logs = self._without_refused(manifest, logs)
         sized = [piece for one, log in logs.items() for piece in self._new(manifest, one, log)]
         if sized:
             sizes = {_range(piece): piece.size_bytes for piece in sized}
@@ -136,6 +140,18 @@ class Exporter:
         log = seen.look([one.topic_partition]).get(one.topic_partition)
         return 0 if log is None else log.size_of(one.start, one.end)
 
+    def _without_refused(
+        self, manifest: Manifest, logs: Mapping[TopicPartition, SeenLog]
+    ) -> dict[TopicPartition, SeenLog]:
+        refused: dict[str, str] = {}
+        for one, log in logs.items():
+            try:
+                self._check(manifest, one, log)
+            except ExportError as error:
+                refused.setdefault(one.topic, str(error))
+        self.refused = [refused[topic] for topic in sorted(refused)]
+        return {one: log for one, log in logs.items() if one.topic not in refused}
+
     def _check(self, manifest: Manifest, one: TopicPartition, log: SeenLog) -> None:
         """Refuse to go on where another log was exported."""
         found = read_partition_metadata(self._source, one.directory)
@@ -144,7 +160,7 @@ class Exporter:
         if known != topic_id:
             raise ExportError(
                 f"{one.topic} is another topic (id {topic_id}) than the one exported to "
-                f"{self._destination} before (id {known}): export to another directory"
+                f"{self._destination} before (id {known}): export it to another directory"
             )
         end = manifest.ends.get(one, 0)
         if end > log.latest():

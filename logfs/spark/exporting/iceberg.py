@@ -52,7 +52,8 @@ class IcebergTable:
         """Add the files of a destination that the table does not have yet; returns how many.
 
         Raises:
-            ExportError: The table holds another topic of that name, or the commit failed.
+            ExportError: The table holds another topic of that name, lacks a column, or the commit
+                failed.
         """
         disk = PosixDisk(destination)
         manifest = read_manifest(disk)
@@ -72,6 +73,7 @@ class IcebergTable:
         offsets = ends | {one.directory: end for one, end in manifest.ends.items()}
         if not files and offsets == ends:
             return 0
+        self._check_columns()
         properties = {OFFSETS: json.dumps(offsets), TOPICS: json.dumps(topics)}
         with _told(self._name), self._table.transaction() as transaction:
             transaction.set_properties(properties)
@@ -79,6 +81,17 @@ class IcebergTable:
                 summary = {OFFSETS: properties[OFFSETS]}
                 transaction.add_files(files, snapshot_properties=summary)
         return len(files)
+
+    def _check_columns(self) -> None:
+        present = {field.name for field in self._table.schema().fields}
+        missing = [column.name for column in COLUMNS if column.name not in present]
+        if missing:
+            raise ExportError(
+                f"{self._name} has no column {', '.join(missing)}: it was renamed or dropped. The "
+                "files are written, but the table takes them only with all columns under their "
+                "first names: rename or add the column (a view can have other names), then export "
+                "again"
+            )
 
     def _property(self, name: str) -> dict[str, Any]:
         found: Mapping[str, str] = self._table.properties
