@@ -9,14 +9,14 @@ from typing import NamedTuple
 from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.disk.transfer import Count, FileTransfer, give_away
-from logfs.errors import BackupError, LockedError
+from logfs.errors import BackupError, LockedError, NoDataDirectoryError
 from logfs.library.owner import owned
-from logfs.library.places import Kind, kind_of, noted_daemon
+from logfs.library.places import Kind, kind_of, locate, noted_daemon
 from logfs.log import names
 from logfs.log.backup.job import ChangedError, Job
 from logfs.log.backup.manifest import WHOLE, Manifest, read_manifest
 from logfs.log.backup.point import Point
-from logfs.log.backup.restoring import restore_all, restore_topics
+from logfs.log.backup.restoring import check_source, restore_all, restore_topics
 from logfs.log.backup.taking import back_up
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
@@ -69,6 +69,7 @@ def take_backup(
     data, target = os.path.realpath(data), os.path.realpath(destination)
     if os.path.commonpath([data, target]) in (data, target):
         raise BackupError(f"{target} and {data} lie in each other: expected a directory outside")
+    _check_place(target)
     earlier = () if wanted.previous is None else _newest_in(wanted.previous, target)
     for _ in range(_ATTEMPTS):
         _make(target, like=data)
@@ -113,12 +114,10 @@ def restore_backup(
     backup, data = os.path.realpath(backup), os.path.realpath(data)
     if os.path.commonpath([backup, data]) in (backup, data):
         raise BackupError(f"{backup} and {data} lie in each other: expected a directory outside")
-    source = PosixDisk(backup)
-    if source.is_locked(names.LOCK_FILE):
-        raise LockedError(f"{backup} is in use: unmount it first")
+    check_backup(backup, data, topics)
+    _check_place(data)
     _make(data, like=backup)
-    kind = kind_of(data)
-    is_other = kind is Kind.DATA and not PosixDisk(data).exists(names.BACKUP)
+    kind, is_other = kind_of(data), _holds_others(data)
     if kind is Kind.OTHER or (is_other and not topics):
         raise BackupError(
             "it is not empty: nothing is replaced; expected a missing or an empty directory"
@@ -140,6 +139,46 @@ def restore_backup(
         return done
     finally:
         lock.close()
+
+
+def check_backup(backup: str, data: str, topics: Sequence[str] = ()) -> None:
+    """Refuse a backup that ``restore_backup`` cannot restore: every error is about the backup.
+
+    Args:
+        backup: The backup.
+        data: Where it is to go.
+        topics: Those wanted; none for all.
+
+    Raises:
+        BackupError: It is not whole, or cannot be restored so.
+        NoSuchTopicError: A topic is not in it.
+        LockedError: A process writes it.
+        OSError: It cannot be read.
+    """
+    source = PosixDisk(os.path.realpath(backup))
+    if source.is_locked(names.LOCK_FILE):
+        raise LockedError(f"{source.root} is in use: unmount it first")
+    check_source(source, topics, is_beside_others=bool(topics) and _holds_others(data))
+
+
+def _holds_others(data: str) -> bool:
+    """Tell whether a directory is a data directory, and no backup or interrupted restore."""
+    return kind_of(data) is Kind.DATA and not PosixDisk(data).exists(names.BACKUP)
+
+
+def _check_place(target: str) -> None:
+    """Refuse a directory in a mount of logfs, where it would be a topic, or in a data directory.
+
+    Raises:
+        BackupError: It is in one.
+    """
+    try:
+        place = locate(target)
+    except NoDataDirectoryError:
+        return
+    if place.is_mount or place.address:
+        what = "mount" if place.is_mount else "data directory"
+        raise BackupError(f"it is in the {what} {place.root}: expected a directory outside of it")
 
 
 class _Asked:

@@ -26,7 +26,7 @@ from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LogfsError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
-from logfs.log.backup.manifest import check_whole
+from logfs.log.backup.manifest import check_may_write, check_whole
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import forget_partitions, read_checkpoint, write_checkpoints
 from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
@@ -96,12 +96,13 @@ class LogStore(Catalog):
         Raises:
             ValueError: ``only`` without ``read_only``: what is not loaded would not be recovered.
             LockedError: Another process owns the directory.
-            BackupError: A backup or a restore was interrupted in it.
+            BackupError: A backup or a restore was interrupted in it; or it is a backup, and not to
+                be opened read-only.
             OSError: The directory cannot be read, or not written.
         """
         if only is not None and not read_only:
             raise ValueError("only some partitions can be loaded of a store that is read-only")
-        check_whole(disk)
+        (check_whole if read_only else check_may_write)(disk)
         store = cls(disk, config, host, read_only=read_only)
         if not read_only:
             store._lock = disk.lock(names.LOCK_FILE)

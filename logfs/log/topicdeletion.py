@@ -26,6 +26,7 @@ import json
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, NoSuchTopicError, TopicNotEmptyError
@@ -152,8 +153,13 @@ class DeletedPartitions:
                 continue
             note = _read_note(self._disk, name)
             topic = parsed.topic if note is None else note.topic
-            deleted_ms = now_ms if note is None else min(note.deleted_ms, now_ms)
             topic_partition = TopicPartition(topic, parsed.partition)
+            if note is not None:
+                deleted_ms = min(note.deleted_ms, now_ms)
+            else:
+                # Others are due at once: a broker's, or a part of what a restore was to bring.
+                is_ours = name == _own_directory(self._disk, topic_partition, name)
+                deleted_ms = now_ms if is_ours else now_ms - delay_ms
             row = DeletedPartition(name, topic_partition, deleted_ms + delay_ms, note)
             self._waiting.append(row)
 
@@ -172,7 +178,10 @@ class DeletedPartitions:
             for row in self._waiting
             if row.topic_partition.topic in left
             and row.topic_partition not in found
-            and row.directory == _own_directory(self._disk, row, left[row.topic_partition.topic])
+            and row.directory
+            == _own_directory(
+                self._disk, row.topic_partition, left[row.topic_partition.topic].directory
+            )
         ]
         if not undone:
             return []
@@ -305,18 +314,16 @@ def _is_pinned(log: PartitionLog | None) -> bool:
     return log is not None and log.is_pinned
 
 
-def _own_directory(disk: Disk, row: DeletedPartition, left: TopicPartition) -> str | None:
-    """Return how logfs calls the directory of a deleted partition of the topic of another one."""
-    try:
-        topic_id = read_partition_metadata(disk, left.directory)
-    except (LogfsError, OSError):
-        return None
-    if topic_id is None:
-        return None
-    return names.format_delete_directory(row.topic_partition, topic_id)
+def _own_directory(disk: Disk, topic_partition: TopicPartition, of_same_topic: str) -> str | None:
+    """Return how logfs calls the directory of a partition that it deletes; None if not known.
+
+    ``of_same_topic`` is any directory of the same topic.
+    """
+    topic_id = _topic_id(disk, of_same_topic)
+    return None if topic_id is None else names.format_delete_directory(topic_partition, topic_id)
 
 
-def _topic_id(disk: Disk, directory: str) -> object:
+def _topic_id(disk: Disk, directory: str) -> UUID | None:
     try:
         return read_partition_metadata(disk, directory)
     except (LogfsError, OSError):

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoSuchTopicError
+from logfs.log.backup.manifest import check_may_write
 from logfs.log.loading.loader import list_partitions
 from logfs.spark.options import named
 from logfs.spark.paths import parse_path
@@ -63,6 +64,7 @@ def parse_target(
 
     Raises:
         InvalidConfigError: They cannot.
+        BackupError: It is a backup, and read-only.
         NoSuchTopicError: There is no such topic.
         LogfsError, OSError: See ``parse_path``.
     """
@@ -83,7 +85,9 @@ def parse_target(
         raise InvalidConfigError(
             "nothing says the topic: expected the option topic, one in the path, or a column topic"
         )
-    present = {one.topic for one in list_partitions(PosixDisk(root))}
+    disk = PosixDisk(root)
+    check_may_write(disk)
+    present = {one.topic for one in list_partitions(disk)}
     if topic is not None and topic not in present:
         raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
     return Target(root, topic, HEADERS.name in columns)

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from logfs.cli.verifying import verify_data
-from logfs.library.backup import take_backup
+from logfs.library.backup import restore_backup, take_backup
+from logfs.log.store import LogStore
 from logfs.types import View
 from tests.cli.conftest import Call, fill, open_store, run
 from tests.log.support import kept_runs_of
@@ -121,7 +122,9 @@ def test_refusals(logfs: Call, data: Path, tmp_path: Path) -> None:
         (["restore", whole, other], f"{other}: it is not empty: nothing is replaced"),
         (["restore", whole, data], "'--topic' for single topics of the backup"),
         (["restore", whole, data, "--topic", "orders"], "topic orders exists already"),
-        (["restore", whole, tmp_path / "r", "--topic", "nix"], "no topic nix"),
+        (["restore", whole, tmp_path / "r", "--topic", "nix"], f"{whole}: no topic nix"),
+        (["restore", whole, data, "--topic", "nix"], f"{whole}: no topic nix"),
+        (["backup", data, whole / "b"], f"it is in the data directory {whole}"),
     ]
     for arguments, reason in cases:
         status, out, errors = logfs(*arguments)
@@ -165,9 +168,44 @@ def test_restoring_what_a_daemon_serves_is_refused(logfs: Call, data: Path, tmp_
         assert f"process {mount.pid} serves it at {mount.point}" in refused.errors[0]
         busy = logfs("restore", data, tmp_path / "new")
         assert "is in use: unmount it first" in busy.errors[0]
-    # The backup itself can be mounted.
-    with Mount(backup, tmp_path / "mnt") as mount:
+    # The backup itself can be mounted, read-only.
+    with Mount(backup, tmp_path / "mnt", "ro") as mount:
         assert (mount.point / "orders" / "0").read_bytes() == LINES
+
+
+def test_a_backup_is_never_written_to(logfs: Call, data: Path, tmp_path: Path) -> None:
+    backup, lines = tmp_path / "backup", tmp_path / "lines"
+    lines.write_bytes(b"line\n")
+    (tmp_path / "mnt").mkdir()
+    assert logfs("backup", data, backup).status == 0
+    for arguments in (
+        ["append", backup / "orders" / "0", lines],
+        ["topic", "create", backup / "new"],
+        ["mount", backup, tmp_path / "mnt"],
+    ):
+        status, _, errors = logfs(*arguments)
+        assert (status, len(errors)) == (1, 1), errors
+        assert f"{backup}" in errors[0]
+        assert f"it is a backup of {data}, and backups are read-only" in errors[0]
+        assert "'logfs restore' makes a data directory of it" in errors[0]
+    assert logfs("cat", backup / "orders" / "0").out == LINES
+    assert logfs("verify", backup).status == 0
+
+
+@pytest.mark.fuse
+def test_a_place_in_a_mount_is_refused_and_no_topic_is_made(
+    logfs: Call, data: Path, tmp_path: Path
+) -> None:
+    assert logfs("backup", data, tmp_path / "backup").status == 0
+    with Mount(data, tmp_path / "mnt") as mount:
+        for arguments in (
+            ["backup", mount.point, mount.point / "new"],
+            ["restore", tmp_path / "backup", mount.point / "new"],
+        ):
+            status, _, (error,) = logfs(*arguments)
+            assert status == 1
+            assert f"{mount.point / 'new'}: it is in the mount {mount.point}" in error
+        assert sorted(path.name for path in mount.point.iterdir()) == ["orders", "users"]
 
 
 WIDTH = len(b"line 00000000\n")
@@ -233,6 +271,12 @@ def lines_in(runs: list[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
             yield position + start, data[start : start + WIDTH]
 
 
+def open_restored(backup: Path) -> LogStore:
+    target = backup.with_name(f"{backup.name}-restored")
+    restore_backup(str(backup), str(target))
+    return open_store(target)
+
+
 @pytest.mark.fuse
 def test_of_a_mount_in_use_every_backup_is_a_prefix(tmp_path: Path) -> None:
     options = [
@@ -265,7 +309,7 @@ def test_of_a_mount_in_use_every_backup_is_a_prefix(tmp_path: Path) -> None:
         (mount.point / "lines" / "0").read_bytes()
     starts, compacted = set(), 0
     for target, at_least, at_most in backups:
-        store = open_store(target)
+        store = open_restored(target)
         lines, keys = store.partition("lines", 0), store.partition("keys", 0)
         assert (lines.losses, keys.losses) == ([], [])
         assert verify_data(str(target), None, 1, lambda *_: None).damages == []

@@ -11,6 +11,7 @@ from logfs.disk.transfer import FileTransfer
 from logfs.disk.vfs import SMALL_FILE_BYTES, File, ReadableBuffer
 from logfs.log.backup.job import Job
 from logfs.log.backup.point import Point, take_point
+from logfs.log.backup.restoring import restore_all
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter
@@ -156,6 +157,13 @@ def opened(data: Path, *, read_only: bool = False) -> LogStore:
     return LogStore.open(
         PosixDisk(data), StoreConfig(), current_host(), now_ms=now_ms(), read_only=read_only
     )
+
+
+def restored(backup: Path) -> LogStore:
+    """Restore a backup into a directory beside it, and open that."""
+    target = backup.with_name(f"{backup.name}-restored")
+    restore_all(job(backup, target, may_link=False), "backup")
+    return opened(target)
 
 
 def seen_in(data: Path) -> dict[TopicPartition, Seen]:

@@ -48,8 +48,8 @@ def backup(  # noqa: PLR0913 - what there is on the command line
     SOURCE is a data directory or a mount point; whether a daemon serves it does not matter, and
     nothing stops meanwhile. DESTINATION, which is made, becomes a data directory of its own: with
     the offsets, the positions and the records that each partition of SOURCE had at one moment, and
-    stopped cleanly. It can be mounted ('-o ro' keeps it as it is), read by every command, opened by
-    a Kafka broker, and restored.
+    stopped cleanly. It is read-only: it can be mounted with '-o ro', read by every command, and
+    restored; nothing is appended to it.
 
     On the file system of SOURCE a backup takes a moment and no room but for the newest segment of
     each partition: segments that are sealed are linked (hard links). Such a backup survives
@@ -119,12 +119,13 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
         logfs restore /backup/2026-11-20 /var/lib/logfs --topic orders
         logfs restore /backup/2026-11-20 /tmp/look && logfs cat /tmp/look/orders/0@2026-11-19
     """  # noqa: D301
-    from logfs.library.backup import restore_backup
+    from logfs.library.backup import check_backup, restore_backup
 
     with failures.about(source):
         place = locate(source)
         if place.address or place.is_mount:
             raise UnknownNameError("expected a backup, a directory that 'logfs backup' made")
+        check_backup(place.root, data, topics)
     with failures.about(data), _Progress() as progress:
         done = restore_backup(place.root, data, topics, say=progress.say, count=progress.count)
     topics_done = len({topic for topic, _ in done})

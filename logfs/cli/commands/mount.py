@@ -15,7 +15,7 @@ from logfs.cli.configfile import MountFile, read_mount_file
 from logfs.cli.parameters import DIRECTORY, config_file_option, settings_option
 from logfs.cli.terminal import logs
 from logfs.cli.terminal.background import leave_terminal
-from logfs.errors import InvalidConfigError, NoDataDirectoryError
+from logfs.errors import BackupError, InvalidConfigError, NoDataDirectoryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -297,7 +297,10 @@ def _serve(wish: Wish, ready: "Callable[[], None] | None") -> int:
 
     supervisor = Supervisor.from_environment(os.environ)
     try:
-        return run_mount(*wish, ready=ready, progress=progress, supervisor=supervisor)
+        try:
+            return run_mount(*wish, ready=ready, progress=progress, supervisor=supervisor)
+        except BackupError as error:
+            raise failures.AboutError(wish.data, error) from error
     except Exception as error:
         if ready is not None:  # the terminal may be gone
             text = failures.explain(error)

@@ -6,8 +6,8 @@
 
 It is written first, with the state ``unfinished``, and replaced last. A directory with an
 unfinished one is not opened: a backup was interrupted there (or a restore, its ``kind`` says), and
-doing the same again completes it. A whole backup keeps it; it is written for people and scripts,
-and nothing else depends on it. A restored directory has none.
+doing the same again completes it. A whole backup keeps it, and is opened read-only because of it.
+A restored directory has none.
 """
 
 import json
@@ -121,4 +121,19 @@ def check_whole(disk: Disk) -> None:
         raise BackupError(
             f"a {manifest.kind} of {manifest.source} was interrupted here, or still goes on: what "
             f"is here is not whole; 'logfs {manifest.kind}' as before completes it"
+        )
+
+
+def check_may_write(disk: Disk) -> None:
+    """Refuse a directory that must stay as it is because it is a backup.
+
+    Raises:
+        BackupError: It is one, or see ``check_whole``.
+    """
+    check_whole(disk)
+    manifest = read_manifest(disk)
+    if manifest is not None:
+        raise BackupError(
+            f"it is a backup of {manifest.source}, and backups are read-only: 'logfs restore' "
+            "makes a data directory of it, 'logfs mount -o ro' shows it as it is"
         )

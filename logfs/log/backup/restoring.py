@@ -12,6 +12,7 @@ was interrupted is known by its files.
 from collections.abc import Collection
 from uuid import UUID
 
+from logfs.disk.vfs import Disk
 from logfs.errors import BackupError, TopicExistsError
 from logfs.log import checkpoints, names
 from logfs.log.attributes import Attributes
@@ -34,6 +35,30 @@ from logfs.types import TopicPartition
 KIND = "restore"
 
 
+def check_source(
+    source: Disk, topics: Collection[str], *, is_beside_others: bool = False
+) -> list[TopicPartition]:
+    """Find the partitions of a backup that are to be restored.
+
+    Args:
+        source: The backup.
+        topics: Those wanted; none for all.
+        is_beside_others: They are restored into a directory that holds other topics.
+
+    Raises:
+        BackupError: The backup is not whole, or cannot be restored so.
+        NoSuchTopicError: A topic is not in it.
+        OSError: It cannot be read.
+    """
+    check_whole(source)
+    if is_beside_others and not checkpoints.has_clean_shutdown(source):
+        raise BackupError(
+            "it was not stopped cleanly since it was written, so single topics cannot be taken "
+            "from it: restore all of it into an empty directory"
+        )
+    return choose(list_partitions(source), topics)
+
+
 def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[TopicPartition]:
     """Restore a backup into an empty directory, which the caller has locked.
 
@@ -51,9 +76,8 @@ def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[Top
         NoSuchTopicError: A topic is not in the backup.
         OSError: The disk failed.
     """
-    check_whole(job.source)
+    found = check_source(job.source, topics)
     prepare_target(job, Manifest(UNFINISHED, KIND, source, job.now_ms))
-    found = choose(list_partitions(job.source), topics)
     keep_only(job, found)
     for topic_partition in found:
         copy_resting(job, topic_partition, EVERYTHING)
@@ -77,14 +101,8 @@ def restore_topics(job: Job, topics: Collection[str]) -> list[TopicPartition]:
         BackupError: The backup was not stopped cleanly, or one of the directories is not whole.
         ChangedError, NoSuchTopicError, OSError: See ``restore_all``.
     """
-    check_whole(job.source)
+    found = check_source(job.source, topics, is_beside_others=True)
     check_whole(job.target)
-    if not checkpoints.has_clean_shutdown(job.source):
-        raise BackupError(
-            "it was not stopped cleanly since it was written, so single topics cannot be taken "
-            "from it: restore all of it into an empty directory"
-        )
-    found = choose(list_partitions(job.source), topics)
     present = [tp for tp in list_partitions(job.target) if tp.topic in topics]
     for topic_partition in present:
         if topic_partition not in found or not _is_restored(job, topic_partition):

@@ -28,12 +28,14 @@ from tests.log.backups import (
     files_below,
     job,
     opened,
+    restored,
     seen,
     seen_in,
     seen_now,
     write,
 )
 from tests.log.compaction import tools
+from tests.log.support import text_of
 from tests.mounting import now_ms
 
 
@@ -54,7 +56,7 @@ def test_it_was_stopped_cleanly_and_goes_on_where_it_ends(
 ) -> None:
     back_up(job(data, tmp_path / "backup"), "data", asker(store))
     generation = store.partition("lines", 0).generation
-    copy = opened(tmp_path / "backup")
+    copy = restored(tmp_path / "backup")
     before = seen_now(copy)
     log = copy.partition("lines", 0)
     assert (log.generation, log.losses) == (generation, [])
@@ -112,7 +114,7 @@ def test_of_what_was_closed_without_a_flush_it_is_durable(
     assert f"lines 0 {log.log_end_offset}" in offsets
     table = SegmentTable.load(PosixDisk(tmp_path / "backup"), "lines-0")
     assert table.entries[log.snapshot.active.base_offset].state is SegmentState.CLOSED
-    copy = opened(tmp_path / "backup")
+    copy = restored(tmp_path / "backup")
     assert copy.was_clean
     assert copy.partition("lines", 0).snapshot.end == log.snapshot.end
     copy.close(now_ms())
@@ -127,6 +129,7 @@ def test_what_becomes_of_the_backup_does_not_reach_the_source(
     for name in (names.CLEAN_SHUTDOWN, names.RECOVERY_POINT_CHECKPOINT):
         (tmp_path / "backup" / name).unlink()
     log_file = sorted((tmp_path / "backup" / "lines-0").glob("*.log"))[1]
+    (tmp_path / "backup" / names.BACKUP).unlink()  # or it would be read-only
     copy = opened(tmp_path / "backup")
     write(copy, 240, 30)
     copy.partition("lines", 0).truncate_to(110, now_ms())
@@ -159,7 +162,7 @@ def test_a_line_that_is_not_finished_becomes_a_record_as_after_a_crash(
     back_up(job(data, tmp_path / "second"), "data", asker(store))
     writer.close(now_ms())
     for backup, last in (("backup", b"begun and \n"), ("second", b"begun and ended\n")):
-        copy = opened(tmp_path / backup)
+        copy = restored(tmp_path / backup)
         runs = seen(copy.partition("lines", 0)).runs["TEXT"]
         assert runs[-1][1].endswith(b"once\n" + last)
         copy.close(now_ms())
@@ -263,6 +266,42 @@ def test_what_is_unchanged_is_not_copied_again(store: LogStore, data: Path, tmp_
     assert os.stat(tmp_path / "first" / "logfs.backup").st_nlink == 1
 
 
+def test_what_is_restored_has_the_newest_values_although_files_were_open(
+    store: LogStore, data: Path, tmp_path: Path
+) -> None:
+    log = store.partition("keys", 0)
+    consumed, pending, next_begun = (LineWriter(log, View.TSV) for _ in range(3))
+    for writer, key in ((consumed, b"a"), (pending, b"b"), (next_begun, b"c")):
+        writer.write(key + b"\t10", now_ms())
+        writer.sync() if key == b"c" else None
+        writer.write(b"00\n", now_ms())
+        LineWriter(log, View.TSV).write(key + b"\t2000\n", now_ms())
+    pending.write(b"b\t3000", now_ms())
+    next_begun.write(b"d\t4000\nc\t50", now_ms())
+    back_up(job(data, tmp_path / "early"), "data", asker(store))
+    roll_and_compact(store)
+    back_up(job(data, tmp_path / "late"), "data", asker(store))
+    for backup in ("early", "late"):
+        assert len(list((tmp_path / backup / "keys-0").glob("*.unfinished"))) == 2
+        copy = restored(tmp_path / backup)
+        lines = text_of(copy.partition("keys", 0), View.TSV).splitlines()
+        newest = dict(
+            line.split(b"\t") for line in lines if line[:2] in (b"a\t", b"b\t", b"c\t", b"d\t")
+        )
+        assert newest == {b"a": b"2000", b"b": b"3000", b"c": b"50", b"d": b"4000"}
+        assert [line for line in lines if line in (b"a\t10", b"b\t10", b"c\t10")] == []
+        copy.close(now_ms())
+
+
+def test_a_backup_is_read_only(store: LogStore, data: Path, tmp_path: Path) -> None:
+    back_up(job(data, tmp_path / "backup"), "data", asker(store))
+    before = bytes_below(tmp_path / "backup")
+    with pytest.raises(BackupError, match="it is a backup of data, and backups are read-only"):
+        opened(tmp_path / "backup")
+    assert seen_in(tmp_path / "backup") == seen_now(store)
+    assert bytes_below(tmp_path / "backup") == before
+
+
 def test_a_store_that_crashed_is_backed_up_as_it_is(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
@@ -272,7 +311,7 @@ def test_a_store_that_crashed_is_backed_up_as_it_is(
     back_up(job(data, tmp_path / "backup"), "data", None)
     assert seen_in(tmp_path / "backup") == seen_in(data)
     assert not (tmp_path / "backup" / names.CLEAN_SHUTDOWN).exists()
-    copy = opened(tmp_path / "backup")
+    copy = restored(tmp_path / "backup")
     assert seen(copy.partition("lines", 0)).runs["TEXT"][-1][1].endswith(b"once\nhalf a li\n")
     copy.close(now_ms())
 
