@@ -64,7 +64,7 @@ plot: $(VENV)/.installed-bench ## the plot and the tables of the last runs that 
 	@$(WITH_VENV) python -m benchmarks.publish
 
 install: system-packages ## for everybody, below /opt/logfs and PREFIX=/usr/local: sudo make install
-	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SBINDIR='$(SBINDIR)' UNITDIR='$(UNITDIR)' .ci/install install
+	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SBINDIR='$(SBINDIR)' UNITDIR='$(UNITDIR)' EXTRAS='$(EXTRAS)' .ci/install install
 
 uninstall: ## remove what install has put there; data and /etc/logfs stay
 	@DESTDIR='$(DESTDIR)' PREFIX='$(PREFIX)' SBINDIR='$(SBINDIR)' UNITDIR='$(UNITDIR)' .ci/install uninstall

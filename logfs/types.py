@@ -15,6 +15,9 @@ TimestampMs = NewType("TimestampMs", int)
 NO_TIMESTAMP = -1
 """Kafka's timestamp of a record that has none. Source: Kafka RecordBatch.NO_TIMESTAMP."""
 
+MAX_OFFSET = 2**63 - 1
+"""The largest offset there is. Source: Kafka, where offsets are int64."""
+
 MAX_PARTITIONS = 10_000
 """A topic is not given more: larger numbers are typing mistakes. One that a broker made may be."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.library.directory import partitions_of
+from logfs.machine.packages import how_to_add
 from logfs.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -68,8 +69,7 @@ def export_to(
         from logfs.spark.exporting.manifest import read_manifest
     except ImportError as error:
         raise ExportError(
-            f"export takes pyarrow and numpy, which are not there ({error}): "
-            "pip install 'logfs[export]'"
+            f"export takes pyarrow and numpy, which are not there ({error}): {how_to_add('export')}"
         ) from error
     table = None if iceberg is None else IcebergTable(iceberg)  # before anything is written
     target = str(Path(destination).resolve())

@@ -69,6 +69,14 @@ class _Commands(click.Group):
             importlib.import_module("logfs.cli.completion").complete_paths(command)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command; it ends quietly when no program reads its output any more."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            streams.abandon()
+            raise click.exceptions.Exit(failures.FAILED) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands; those with a sentence in ``MEANINGS`` are not loaded for it."""
         with formatter.section("Commands"):
@@ -138,6 +146,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         status = cli.main(arguments, prog_name="logfs", standalone_mode=False, obj=session)
         if sys.stdout is not None:
             sys.stdout.flush()  # here its errors are told
+    except BrokenPipeError:
+        streams.abandon()
+        return failures.FAILED
     except click.UsageError as error:
         if type(error).__name__ == "NoArgsIsHelpError":  # which click 8.1 does not have
             error.show()

@@ -7,7 +7,7 @@ holds both together. A command that is missing here is loaded.
 MEANINGS = {
     "mount": "Mount the data directory DATA at MOUNTPOINT and serve it.",
     "umount": "Unmount what logfs has mounted at MOUNTPOINT.",
-    "topic": "Create, list, describe, alter and delete topics.",
+    "topic": "Create, list, describe, alter, delete and restore topics.",
     "append": "Append the lines of FILEs, or of stdin, as records.",
     "cat": "Print what addresses stand for, one after the other.",
     "tail": "Print the last records of partitions, and with -f those that come.",

@@ -9,7 +9,7 @@ from logfs.cli.terminal.quantities import format_duration, format_number
 from logfs.cli.terminal.tables import format_bytes
 from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.posix import PosixDisk
-from logfs.errors import InvalidConfigError, UnknownNameError
+from logfs.errors import InvalidConfigError, RecordTooLargeError, UnknownNameError
 from logfs.library.owner import data_directory
 from logfs.library.places import Place
 from logfs.log.planning.footprint import Workload
@@ -190,6 +190,13 @@ def needs(
     config, store = TopicConfig.from_properties(settings), StoreConfig.from_properties({})
     if config.is_compacted and (keys is None or records.key_bytes is None):
         raise InvalidConfigError("cleanup.policy=compact: expected --key SIZE and --keys NUMBER")
+    size = records.value_bytes + (records.key_bytes or 0)
+    if size > config.max_message_bytes:  # before one is made to measure it
+        raise RecordTooLargeError(
+            f"a record of {size} bytes exceeds max.message.bytes={config.max_message_bytes}",
+            size,
+            config.max_message_bytes,
+        )
     per_s = rate[0] / max(records.value_bytes, 1) if rate[1] else rate[0]
     workload = Workload(
         per_s,

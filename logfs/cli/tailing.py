@@ -349,9 +349,9 @@ def _last(source: Source, log: PartitionLog, level: IsolationLevel, count: int, 
     step = count
     while True:
         found, offset = source.locate(log, AtOffset(max(end - step, 0)), level)
-        cursor, last = Cursor(source, found, offset, level), deque[int](maxlen=count)
+        cursor, last = Cursor(source, found, offset, level), deque[int](maxlen=min(count, end + 1))
         while records := cursor.read(end):
             last.extend(record.offset for record in records)
-        if len(last) == count or offset <= log.log_start_offset:
+        if len(last) >= count or offset <= log.log_start_offset:
             return last[0] if last else end
         step *= _FEW_TIMES

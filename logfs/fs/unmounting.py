@@ -2,6 +2,7 @@
 
 import json
 import os
+import pwd
 import time
 from pathlib import Path
 
@@ -30,6 +31,10 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
     found = mountpoints.mount_at(point)
     if found is None or found.kind != mountpoints.KIND:
         raise MountError(f"{point}: logfs is not mounted there")
+    if os.geteuid() not in (0, found.user) and found.user is not None:
+        raise MountError(
+            f"{point}: mounted by {_user_name(found.user)}; only that user and root may unmount it"
+        )
     if lazy or mountpoints.is_dead(point):
         mountpoints.take_away(point, lazy=True)
         return
@@ -43,6 +48,13 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
         if time.monotonic() > deadline_s:
             raise MountError(f"{point}: unmounted, but process {pid} still closes {data}")
         time.sleep(0.01)
+
+
+def _user_name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 def unmount_dead(mountpoint: str) -> bool:

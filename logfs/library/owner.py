@@ -170,6 +170,11 @@ def owned(data: str, error: LockedError) -> LockedError:
     daemon = noted_daemon(data)
     if daemon is None:
         return error
+    if served_at(data) is not None:
+        return LockedError(
+            f"process {daemon.pid} serves it at {daemon.mount_point}: 'logfs umount "
+            f"{daemon.mount_point}' first"
+        )
     return LockedError(
         f"{error}; its last daemon, process {daemon.pid}, was mounted at {daemon.mount_point}, "
         "which cannot be used from here"

@@ -14,7 +14,7 @@ from logfs.library import reading
 from logfs.library.points import Point, point_of
 from logfs.library.producing import Producer
 from logfs.library.reading import Cursor
-from logfs.library.records import Appendable, Headers, NewRecord, chunks, to_record
+from logfs.library.records import Appendable, Headers, NewRecord, check_range, chunks, to_record
 from logfs.library.source import Source
 from logfs.library.writing import Writer
 from logfs.log.following.followed import FollowedLog
@@ -147,9 +147,16 @@ class Partition:
         Args:
             producer_id: 64 bits, >= 0; who gives it out is the program's business.
             epoch: 0 to 2**15 - 1; higher than before: fences off earlier instances. None: the last.
-            sequence: Of its next record; None: it goes on behind what the log has of this epoch.
+            sequence: 0 to 2**31 - 1, of its next record; None: the one after what the log has of
+                this epoch.
+
+        Raises:
+            TypeError, ValueError: One is no integer, or outside its range.
         """
         self._check_open()
+        check_range("producer_id", producer_id, 2**63)
+        check_range("epoch", 0 if epoch is None else epoch, 2**15)
+        check_range("sequence", 0 if sequence is None else sequence, 2**31)
         log = self._log()
         producers = log.transactions.state.entries if isinstance(log, FollowedLog) else {}
         known = producers.get(producer_id)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from datetime import tzinfo
 
 from logfs.errors import LogfsError
-from logfs.library.records import Appendable, to_record
+from logfs.library.records import Appendable, check_range, to_record
 from logfs.library.writing import Writer
 from logfs.log.writing.produced import Appended
 from logfs.machine.host import system_clock
@@ -71,6 +71,7 @@ class Producer:
         now_ms = system_clock().now_ms()
         batch = [to_record(record, now_ms, self._zone) for record in records]
         first = self.sequence if sequence is None else sequence
+        check_range("sequence", first, 2**31)
         producer = ProducerBatch(self.producer_id, self.epoch, first, self._is_transactional)
         done = self._writer.append(self._topic_partition, batch, producer, is_durable=durable)
         self.sequence = add_to_sequence(first, len(batch))

@@ -1,6 +1,6 @@
 """Records as a program gives them, and what is appended of them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, tzinfo
 from itertools import islice
 from typing import NamedTuple, TypeAlias
@@ -37,6 +37,10 @@ Appendable: TypeAlias = bytes | NewRecord | Record
 
 def chunks(records: Iterable[Appendable], now_ms: int, zone: tzinfo) -> Iterator[list[Record]]:
     """Yield records in parts that one request can hold; none of them is empty."""
+    if isinstance(records, bytes | bytearray | memoryview | str | NewRecord | Record):
+        raise TypeError(
+            f"{_short(records)}: expected several records, as in [value]; append() takes one"
+        )
     iterator = iter(records)
     while items := list(islice(iterator, CHUNK_RECORDS)):
         if {*map(type, items)} == {bytes}:  # values alone, and many of them as a rule
@@ -62,21 +66,37 @@ def to_record(item: Appendable, now_ms: int, zone: tzinfo) -> Record:
     if isinstance(item, Record):
         return item
     if not isinstance(item, NewRecord):
-        raise TypeError(f"{item!r}: expected bytes, a NewRecord or a Record")
+        raise TypeError(f"{_short(item)}: expected bytes, a NewRecord or a Record")
     value, key, headers, timestamp = item
-    for what in (value, key):
+    for name, what in (("value", value), ("key", key)):
         if what is not None and not isinstance(what, bytes):
-            raise TypeError(f"{what!r}: expected bytes or None")
+            raise TypeError(f"{name}={_short(what)}: expected bytes or None")
     if timestamp is None:
         timestamp = now_ms
     elif isinstance(timestamp, datetime):
         timestamp = milliseconds_of(timestamp, zone)
+    elif type(timestamp) is not int:
+        raise TypeError(f"timestamp={timestamp!r}: expected ms since the epoch (int) or a datetime")
+    if isinstance(headers, Mapping | str | bytes):
+        raise TypeError(f'headers={_short(headers)}: expected pairs, as in [("host", b"web1")]')
     return Record(0, timestamp, key, value, tuple(map(_header, headers)))
 
 
 def _header(header: tuple[str | bytes, bytes | None]) -> Header:
+    if type(header) not in (tuple, list) or len(header) != 2:
+        raise TypeError(f"header {_short(header)}: expected a pair of a key and a value")
     key, value = header
+    if not isinstance(key, str | bytes):
+        raise TypeError(f"header {_short(header)}: the key is {_short(key)}; expected str or bytes")
+    if value is not None and not isinstance(value, bytes):
+        raise TypeError(
+            f"header {_short(header)}: the value is {_short(value)}; expected bytes or None"
+        )
     return key.encode() if isinstance(key, str) else key, value
+
+
+def _short(what: object) -> str:
+    return repr(what)[:80]
 
 
 def _halves(records: list[Record]) -> Iterator[list[Record]]:
@@ -94,3 +114,16 @@ def _size(record: Record) -> int:
     if headers:
         size += sum(len(key) + len(value or b"") for key, value in headers)
     return size
+
+
+def check_range(name: str, value: object, stop: int) -> None:
+    """Refuse what is no integer from 0 up to, but not including, a power of two.
+
+    Raises:
+        TypeError: It is no integer.
+        ValueError: It is outside the range.
+    """
+    if type(value) is not int:
+        raise TypeError(f"{name}={value!r}: expected an int")
+    if not 0 <= value < stop:
+        raise ValueError(f"{name}={value}: expected 0 to 2**{stop.bit_length() - 1} - 1")

@@ -32,6 +32,8 @@ class Mount(NamedTuple):
     """Major and minor number, ``0:42``."""
     id: int = 0
     """The mount's, which open files name too."""
+    user: int | None = None
+    """Of a FUSE mount, the user who mounted it."""
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
@@ -39,9 +41,17 @@ def parse_mountinfo(text: str) -> list[Mount]:
     mounts = []
     for line in text.splitlines():
         fields = line.split(" ")
-        kind, source = fields[fields.index("-") + 1 :][:2]
+        kind, source, *options = fields[fields.index("-") + 1 :]
+        user = re.search(r"\buser_id=(\d+)", " ".join(options))
         mounts.append(
-            Mount(_unescape(fields[4]), kind, _unescape(source), fields[2], int(fields[0]))
+            Mount(
+                _unescape(fields[4]),
+                kind,
+                _unescape(source),
+                fields[2],
+                int(fields[0]),
+                None if user is None else int(user[1]),
+            )
         )
     return mounts
 

@@ -93,15 +93,15 @@ def test_install_upgrade_uninstall(tmp_path: Path) -> None:
         "PATH": os.pathsep.join(["/usr/bin", "/bin", os.environ["PATH"]]),
     }
 
-    def call(what: str) -> str:
+    def call(what: str, extras: str = "") -> str:
         done = subprocess.run(
-            [str(ROOT / ".ci" / "install"), what], env=variables, check=False, capture_output=True,
-            text=True, timeout=300,
+            [str(ROOT / ".ci" / "install"), what], env={**variables, "EXTRAS": extras}, check=False,
+            capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         assert done.returncode == 0, done
         return done.stdout
 
-    installed = call("install")
+    installed = call("install", "export,iceberg")
     assert f"logfs: installed {__version__}-" in installed
     assert set(FILES) <= below(root)
     assert (root / "usr/bin/logfs").readlink() == Path("/opt/logfs/current/bin/logfs")
@@ -132,6 +132,7 @@ def test_install_upgrade_uninstall(tmp_path: Path) -> None:
     call("install")
     (second, _) = environments(root)
     assert second != first
+    assert (root / "opt/logfs/extras").read_text() == "export,iceberg\n"  # it is kept
     assert not gone.exists()
 
     (root / "etc/logfs/web.toml").touch()
@@ -140,3 +141,13 @@ def test_install_upgrade_uninstall(tmp_path: Path) -> None:
     assert not (root / "opt/logfs").exists()
     assert not (root / "usr/share/doc").exists()
     assert not (root / "usr/share/man").exists()
+
+
+def test_an_unknown_extra_is_refused_before_anything_is_built(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(ROOT / ".ci" / "install"), "install"],
+        env={**os.environ, "DESTDIR": str(tmp_path / "root"), "EXTRAS": "export,nix"},
+        check=False, capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, "EXTRAS=export,nix: expected" in done.stderr) == (1, True)
+    assert not (tmp_path / "root").exists()

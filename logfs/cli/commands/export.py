@@ -56,11 +56,12 @@ def export(
     exported.
 
     Nothing is locked or changed in the data directory: a daemon or a broker may be writing to it.
-    Takes pyarrow: pip install 'logfs[export]'.
+    Takes pyarrow and numpy: 'sudo make install EXTRAS=export', or add them with pip to the
+    environment of logfs.
 
     With --iceberg the files are added to a table, each once; it says itself how far it has them.
     The catalog is one of pyiceberg's configuration: ~/.pyiceberg.yaml, or in the environment
-    PYICEBERG_CATALOG__PROD__URI. Takes pip install 'logfs[iceberg]'. The files must stay.
+    PYICEBERG_CATALOG__PROD__URI. Takes pyiceberg: EXTRAS=iceberg. The files must stay.
 
     With --spark the files are written by the machines of a cluster, which have PATH and DESTINATION
     at the same paths; 'spark-submit $(logfs spark-job) export PATH DESTINATION' is the same job.

@@ -1,6 +1,7 @@
 """``logfs status``: what is there, who serves it, how fast it grows, what is wrong."""
 
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -22,7 +23,16 @@ if TYPE_CHECKING:
 
 TROUBLE = 1
 UNKNOWN = 2
+_LONGEST_WATCH_S = 86_400.0
 _NUMBERS = ("SIZE", "KEPT", "SHOWN", "RECORDS/S", "BYTES/S")
+
+
+def _as_number(
+    _context: click.Context, _option: click.Parameter, seconds: float | None
+) -> float | None:
+    if seconds is not None and math.isnan(seconds):
+        raise click.BadParameter("nan: expected a number of seconds")
+    return seconds
 
 
 @click.command()
@@ -34,7 +44,11 @@ _NUMBERS = ("SIZE", "KEPT", "SHOWN", "RECORDS/S", "BYTES/S")
     help="Count losses that were noticed since then alone: a time as behind @ in a path, as -1d.",
 )
 @click.option(
-    "--watch", metavar="SECONDS", type=click.FloatRange(min=0.1), help="Look again, so often."
+    "--watch",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, _LONGEST_WATCH_S),
+    callback=_as_number,
+    help="Look again, so often.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def status(path: str, *, every: bool, since: str | None, watch: float | None, as_json: bool) -> int:
@@ -81,6 +95,8 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
             click.clear()
             show(found)
             time.sleep(watch)
+    except BrokenPipeError:
+        raise
     except Exception as error:  # noqa: BLE001 - trouble has a status of its own
         debug = bool(getattr(click.get_current_context().obj, "debug", False))
         failures.report(error, debug=debug)

@@ -9,6 +9,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.parameters import isolation_option
 from logfs.cli.terminal import streams
+from logfs.types import MAX_OFFSET
 
 if TYPE_CHECKING:
     from logfs.types import IsolationLevel
@@ -32,7 +33,7 @@ class _TailCommand(click.Command):
     "-n",
     "--records",
     "count",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, MAX_OFFSET),
     help=f"Begin with the last so many records of each partition; {_LINES} if not given.",
 )
 @click.option("--from", "start", metavar="FROM", help="Begin at a point instead; see below.")

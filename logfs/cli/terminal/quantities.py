@@ -11,6 +11,8 @@ import click
 _NUMBER = re.compile(r"([0-9]+(?:\.[0-9]*)?(?:e[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 _PREFIXES = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SECONDS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_557_600}
+_MOST = 1e18
+"""An exabyte, and more seconds than anything lasts: beyond is a typing mistake."""
 _UNITS = (("y", 31_557_600), ("d", 86_400), ("h", 3600), ("min", 60))
 
 
@@ -19,7 +21,7 @@ def size(text: str) -> float:
     found = _size(text)
     if found is None:
         raise click.BadParameter(f"{text!r}: expected a size as 500, 64KiB or 1.5GB")
-    return found
+    return _bounded(found, text)
 
 
 def duration(text: str) -> float:
@@ -27,7 +29,7 @@ def duration(text: str) -> float:
     match = _NUMBER.fullmatch(text.strip())
     if match is None or match[2] not in _SECONDS:
         raise click.BadParameter(f"{text!r}: expected a duration as 90s, 15m, 1h or 7d")
-    return float(match[1]) * _SECONDS[match[2]]
+    return _bounded(float(match[1]) * _SECONDS[match[2]], text)
 
 
 def count(text: str) -> float:
@@ -35,7 +37,7 @@ def count(text: str) -> float:
     found = _count(text)
     if found is None:
         raise click.BadParameter(f"{text!r}: expected a number as 5000, 2.5k or 3M")
-    return found
+    return _bounded(found, text)
 
 
 def rate(text: str) -> tuple[float, bool]:
@@ -43,11 +45,11 @@ def rate(text: str) -> tuple[float, bool]:
     amount = text.strip().removesuffix("/s").strip()
     records = _count(amount)
     if records is not None:
-        return records, False
+        return _bounded(records, text), False
     found = _size(amount)
     if found is None:
         raise click.BadParameter(f"{text!r}: expected records as 5000/s, or bytes as 10MB/s")
-    return found, True
+    return _bounded(found, text), True
 
 
 def format_duration(seconds: float) -> str:
@@ -63,6 +65,12 @@ def format_duration(seconds: float) -> str:
 def format_number(number: float) -> str:
     """Write a number for people: three digits, or all in front of the point."""
     return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
+
+
+def _bounded(amount: float, text: str) -> float:
+    if amount > _MOST:
+        raise click.BadParameter(f"{text!r}: expected at most {_MOST:.0e}")
+    return amount
 
 
 def _count(text: str) -> float | None:

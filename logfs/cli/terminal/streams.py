@@ -13,7 +13,7 @@ _taken: list[io.FileIO] = []
 
 
 class _Stdout(io.FileIO):
-    """Descriptor 1, whose errors name it. After one nothing more is written: it has been said."""
+    """Descriptor 1, whose errors name it. After an error nothing more is written to it."""
 
     is_over = False
 
@@ -23,6 +23,7 @@ class _Stdout(io.FileIO):
         try:
             return super().write(data)
         except BrokenPipeError:
+            self.is_over = True
             raise
         except OSError as error:
             self.is_over = True

@@ -13,6 +13,7 @@ from typing import Any
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
+from logfs.machine.packages import how_to_add
 from logfs.spark.arrow import schema_of
 from logfs.spark.exporting.manifest import ExportRange, Manifest, parse_file, read_manifest
 from logfs.spark.exporting.ranges import COLUMNS
@@ -42,8 +43,7 @@ class IcebergTable:
             from pyiceberg.catalog import load_catalog
         except ImportError as error:
             raise ExportError(
-                f"--iceberg takes pyiceberg, which is not there ({error}): "
-                "pip install 'logfs[iceberg]'"
+                f"--iceberg takes pyiceberg, which is not there ({error}): {how_to_add('iceberg')}"
             ) from error
         with _told(name):
             self._table = _load_or_make(load_catalog(catalog), identifier)

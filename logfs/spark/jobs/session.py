@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
 from logfs.errors import SparkJobError
+from logfs.machine.packages import how_to_add
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +49,7 @@ def session(master: str | None, name: str, *, is_loud: bool = False) -> Iterator
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise SparkJobError(
-            f"--spark takes PySpark, which is not there ({error}): pip install 'logfs[spark]'"
+            f"--spark takes PySpark, which is not there ({error}): {how_to_add('spark')}"
         ) from error
     running = SparkSession.getActiveSession()
     if running is not None:

@@ -1,0 +1,33 @@
+"""How to add a package to the Python environment in which this process runs."""
+
+import shlex
+import sys
+from importlib import metadata
+
+_INSTALLED = "/opt/logfs/"
+"""Where ``make install`` makes an environment for each version."""
+
+
+def how_to_add(extra: str) -> str:
+    """Return the command that adds the packages of an extra of logfs to this environment.
+
+    Args:
+        extra: One of ``pyproject.toml``: export, iceberg, spark.
+    """
+    python = shlex.join([sys.executable or "python3", "-m", "pip", "install", *_needs(extra)])
+    if not sys.prefix.startswith(_INSTALLED):
+        return f"add it with {python}"
+    return (
+        f"add it with {python}, or install logfs again with 'sudo make install EXTRAS={extra}', "
+        "which later installations keep"
+    )
+
+
+def _needs(extra: str) -> list[str]:
+    """Return what an extra requires, without what marks it as such."""
+    try:
+        lines = metadata.requires("logfs") or []
+    except metadata.PackageNotFoundError:
+        lines = []
+    needs = [line.partition(";") for line in lines]
+    return [name.strip() for name, _, marker in needs if f'extra == "{extra}"' in marker]
