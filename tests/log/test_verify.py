@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from logfs.config import TopicConfig
 from logfs.log.cleaning.rounds import clean
+from logfs.log.names import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from logfs.log.verifying.findings import Level
 from logfs.log.verifying.looks import MOST_LOOKS, verify
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
@@ -362,3 +363,13 @@ def keyed(first: int, count: int) -> list[Record]:
         Record(n, START_MS + n, b"k%d" % (n % 7), b"value %d" % n)
         for n in range(first, first + count)
     ]
+
+
+def test_small_files_that_are_too_large_are_findings() -> None:
+    bench = plain()
+    names = [RECOVERY_POINT_CHECKPOINT, f"{DIRECTORY}/{LEADER_EPOCH_CHECKPOINT}"]
+    for name in names:
+        bench.disk.open(name, write=True).truncate(1 << 40)
+    found = {finding.file: finding.problem for finding in check(bench.disk).findings}
+    for name in names:
+        assert found[name] == "1099511627776 bytes; a file of this kind has at most 8388608"

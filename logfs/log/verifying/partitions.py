@@ -93,7 +93,7 @@ class PartitionCheck:
             raise error
         _, below, name = str(error.filename).rpartition(f"{self._directory}/")
         file = f"{self._directory}/{name}" if below else self._directory
-        remedy = "the partition cannot be loaded: move it away and restore it from a backup"
+        remedy = "move it away and restore it from a backup"
         return Finding(file, None, str(error.strerror), "", remedy)
 
     def _look(self, root: RootLook) -> list[SegmentTask]:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
+from logfs.disk.vfs import REFUSED, TEMPORARY_SUFFIX, Disk
 from logfs.errors import CorruptCheckpointError
 from logfs.log import names
 from logfs.log.checkpoints import parse_offsets, read_clean_shutdown
@@ -34,6 +34,7 @@ _KNOWN = {
     names.CLOSED,
     names.BOOTSTRAP_CHECKPOINT,
 }
+_ZERO = "the next start takes 0 for every partition; restore it or remove it"
 _DIRECTORIES = {names.REMOTE_INDEX_DIRECTORY, "lost+found"}
 
 
@@ -93,6 +94,8 @@ def look_at_root(disk: Disk, defaults: TopicConfig, boot_id: str) -> RootLook:
         read_clean_shutdown(disk)
     except CorruptCheckpointError as error:
         _add(look, error, "that it is there counts; it goes with the next start")
+    except OSError as error:
+        _add_refused(look, names.CLEAN_SHUTDOWN, error, "the next start removes it")
     if not look.is_live:
         _look_for_leftovers(disk, look)
     return look
@@ -105,11 +108,25 @@ def _read(disk: Disk, look: RootLook, file: str) -> None:
     except FileNotFoundError:
         return
     except CorruptCheckpointError as error:
-        _add(look, error, "the next start takes 0 for every partition; restore it or remove it")
+        _add(look, error, _ZERO)
+        return
+    except OSError as error:
+        _add_refused(look, file, error, _ZERO)
         return
     text = data.decode().splitlines()[2:]
     rows = {tuple(line.split()[:2]): number for number, line in enumerate(text, 3)}
     look.lines[file] = {tp: rows[tp.topic, str(tp.partition)] for tp in offsets}
+
+
+def _add_refused(look: RootLook, file: str, error: OSError, remedy: str) -> None:
+    """Report a file that is not regular, or too large.
+
+    Raises:
+        OSError: It is an error of the disk.
+    """
+    if error.errno not in REFUSED:
+        raise error
+    look.findings.append(Finding(file, None, str(error.strerror), "", remedy))
 
 
 def _add(look: RootLook, error: CorruptCheckpointError, remedy: str) -> None:
