@@ -1,9 +1,13 @@
 """Where the next record of a loaded log goes: behind everything that was ever shown."""
 
+import logging
+
 from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.recovery import Loader
 from logfs.log.writing.active import create_files, remove_segment_files
 from logfs.types import Positions
+
+logger = logging.getLogger(__name__)
 
 
 def begin_behind_what_was_lost(loader: Loader) -> Positions:
@@ -22,6 +26,11 @@ def begin_behind_what_was_lost(loader: Loader) -> Positions:
     if loader.has_cut and not loading.read_only:
         may_have_lost = True
     if may_have_lost and last.ends != behind:
+        logger.info(
+            "%s: what was not synced may be lost: the log ends at byte %d, its next record begins "
+            "at byte %d, after every size that was ever shown",
+            loader.topic_partition, last.ends.text, behind.text,
+        )  # fmt: skip
         begin_segment(loader, last.next_offset, behind)
     elif loader.has_junk:
         begin_segment(loader, last.next_offset, last.ends)
