@@ -1,6 +1,6 @@
 """Where ``logfs append`` is told to append: its PATH taken apart, what is missing made if asked."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -173,3 +173,24 @@ def _partitions_to_make(target: LineTarget, present: int | None, *, create: bool
             f"partition {partition}: a topic can be made up to {MAX_PARTITIONS} partitions large"
         )
     return partition + 1
+
+
+def expired_in_store(store: "LogStore", target: LineTarget) -> Sequence[str]:
+    """Return warnings about partitions whose records retention is about to delete.
+
+    Only lines of ``.jsonl`` bring timestamps of their own; all others are new.
+    """
+    if target.form.view is not View.JSONL:
+        return ()
+    from logfs.log.overview import topic_overview
+
+    return topic_overview(store, target.topic, system_clock().now_ms()).expired
+
+
+def expired_by_daemon(daemon: Daemon, target: LineTarget) -> Sequence[str]:
+    """Return the same of the topic of a daemon."""
+    if target.form.view is not View.JSONL:
+        return ()
+    now_ms = system_clock().now_ms()
+    question = {"topic": target.topic, "first": target.partition or 0, "since_ms": now_ms}
+    return list(daemon.ask("overview", question).get("expired", ()))

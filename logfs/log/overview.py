@@ -4,6 +4,7 @@ Nothing is scanned, however long the log: offsets, positions and sizes come from
 times and rates from the time index.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from logfs.errors import LogfsError
@@ -64,6 +65,7 @@ class TopicOverview(NamedTuple):
         warnings: What is set and probably not meant.
         partition_count: How many partitions it has.
         partitions: Some of them, in order.
+        expired: A sentence for each of them whose every record is older than ``retention.ms``.
     """
 
     topic: str
@@ -71,6 +73,7 @@ class TopicOverview(NamedTuple):
     warnings: list[str]
     partition_count: int
     partitions: list[PartitionOverview]
+    expired: Sequence[str] = ()
 
 
 def topic_overview(
@@ -92,13 +95,28 @@ def topic_overview(
     numbers = store.partitions(topic)
     wanted = [number for number in numbers if number >= first][:limit]
     logs = [store.partition(topic, number) for number in wanted]
+    has_config = store.has_config(topic)
     return TopicOverview(
         topic,
-        store.has_config(topic),
+        has_config,
         store.config_warnings(topic),
         len(numbers),
         [partition_overview(log, now_ms, since_ms) for log in logs],
+        [text for log in logs if has_config for text in _expired(log, now_ms)],
     )
+
+
+def _expired(log: PartitionLog, now_ms: int) -> Iterator[str]:
+    """Say that retention is about to remove everything, as of records that were imported."""
+    config, snapshot = log.config, log.snapshot
+    newest = max([snapshot.end.max_timestamp, *snapshot.maxima[-1:]])
+    has_records = snapshot.start.offset < snapshot.end.offset
+    if has_records and config.is_expiring and 0 <= newest < now_ms - config.retention_ms:
+        yield (
+            f"partition {log.topic_partition.partition}: its newest record is older than "
+            f"retention.ms={config.retention_ms}, so all its records are about to be deleted; to "
+            "keep them, set retention.ms to more, or to -1"
+        )
 
 
 def partition_overview(log: PartitionLog, now_ms: int, since_ms: int = 0) -> PartitionOverview:

@@ -367,3 +367,29 @@ def test_views_are_copied_from_one_directory_to_another(
     other = tmp_path / "other" / "orders" / "0.jsonl"
     assert logfs("append", "--create", other, copied) == (0, b"", [])
     assert logfs("cat", other).out == copied.read_bytes()
+
+
+OLD = b'{"value":"x","timestamp":1100000000000}\n'
+
+
+def test_records_that_retention_is_about_to_delete_are_warned_about(
+    logfs: Call, tmp_path: Path
+) -> None:
+    data = tmp_path / "imported"
+    data.mkdir()
+    done = run("append", "--create", data / "old" / "0.jsonl", stdin=OLD)
+    assert done.status == 0
+    assert "its newest record is older than retention.ms=604800000" in "".join(done.errors)
+    assert b"old: warning: partition 0: its newest record is older" in logfs("status", data).out
+    assert logfs("topic", "alter", data / "old", "--config", "retention.ms=-1").status == 0
+    assert not run("append", data / "old" / "0.jsonl", stdin=OLD).errors
+    assert b"warning" not in logfs("status", data).out
+    # Lines of other forms are new.
+    assert not run("append", "--create", data / "new" / "0", stdin=b"x\n").errors
+
+
+@pytest.mark.fuse
+def test_a_daemon_warns_about_them_too(mounted: Mounted) -> None:
+    done = run("append", "--create", mounted.point / "old" / "0.jsonl", stdin=OLD)
+    assert done.status == 0
+    assert "its newest record is older than retention.ms=604800000" in "".join(done.errors)

@@ -134,10 +134,12 @@ def _append(
         targets.prepare_store(store, target, create=options.create)
         with targets.of_store(store, target, is_durable=is_durable) as to:
             run(to)
+        _warn(path, targets.expired_in_store(store, target))
 
     def ask(daemon: Daemon) -> None:
         targets.prepare_daemon(daemon, target, create=options.create)
         run(appending.DaemonTarget(daemon, target.topic, target.partition, target.form))
+        _warn(path, targets.expired_by_daemon(daemon, target))
 
     def through(point: str) -> None:
         targets.prepare_mount(point, target, create=options.create)
@@ -160,6 +162,11 @@ def _append(
             failures.warn(f"{path}: interrupted; {_so_far(summary, up_to=True)}")
             failures.give_up(interrupts.status)
     return summary
+
+
+def _warn(path: str, warnings: Sequence[str]) -> None:
+    for warning in warnings:
+        failures.warn(f"{path}: warning: {warning}")
 
 
 def _so_far(summary: "Summary", *, up_to: bool = False) -> str:

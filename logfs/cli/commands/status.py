@@ -324,5 +324,6 @@ def _notes(found: "Status") -> list[str]:
                 f"{topic.topic} has no configuration of its own, as a broker leaves it: nothing is "
                 "ever trimmed or compacted until 'logfs topic alter' has set its policy"
             )
-        notes += [f"{topic.topic}: warning: {warning}" for warning in topic.warnings]
+        warnings = [*topic.warnings, *topic.expired]
+        notes += [f"{topic.topic}: warning: {warning}" for warning in warnings]
     return notes
