@@ -17,7 +17,7 @@ KILLS := 300
 MINUTES :=
 SEED := $(shell date +%Y%m%d)0000
 
-.PHONY: help demo test test-fast test-long check format bench bench-peers bench-record plot install uninstall clean
+.PHONY: help demo test test-fast test-long check format fuzz bench bench-peers bench-record plot install uninstall clean
 .PHONY: system-packages kafka spark connector
 
 help: ## list the targets
@@ -47,6 +47,10 @@ check: $(VENV)/.installed ## lint, formatting, types, warnings of the C compiler
 format: $(VENV)/.installed ## format, and mend what lint can mend
 	$(VENV)/bin/ruff format .
 	$(VENV)/bin/ruff check --fix .
+
+# SECONDS is bash's own for the time it runs, so make has to be asked for what was given.
+fuzz: $(VENV)/.installed ## random input for what reads files, names and requests: make fuzz SECONDS=600
+	@$(WITH_VENV) python -m tests.fuzz --seconds $(or $(SECONDS),300) $(ARGS)
 
 bench: system-packages spark $(VENV)/.installed-bench ## the budgets, measured
 	@$(WITH_VENV) python -m benchmarks $(ARGS)

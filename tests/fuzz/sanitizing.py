@@ -1,0 +1,57 @@
+"""The native modules built with sanitizers, beside the ordinary ones, and processes that use them.
+
+Cython's C is compiled again, as the ordinary build has left it, with ``-fno-wrapv``: CPython's own
+flags would hide signed overflow. A process of Python with ``site`` on its path takes these modules.
+"""
+
+import os
+import subprocess
+import sysconfig
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+BUILT = ROOT / "build" / "sanitized"
+MODULES = ("records/_native", "disk/_syncs")
+_FLAGS = (
+    *("-shared", "-fPIC", "-pthread", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv"),
+    *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
+)
+
+
+def build() -> None:
+    """Compile what is older than its source; about a minute the first time."""
+    include = sysconfig.get_path("include")
+    for module in MODULES:
+        source, target = ROOT / "logfs" / f"{module}.c", BUILT / f"{module}.so"
+        if not source.exists():
+            raise FileNotFoundError(f"{source}: build logfs first: make test-fast")
+        sources = [source, *source.parent.glob("_*.h"), Path(__file__)]
+        if target.exists() and target.stat().st_mtime > max(s.stat().st_mtime for s in sources):
+            continue
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = target.with_suffix(f".{os.getpid()}")
+        command = ["cc", *_FLAGS, f"-I{include}", f"-I{source.parent}", str(source)]
+        subprocess.run([*command, "-o", str(unfinished)], check=True)
+        unfinished.replace(target)
+
+
+def environment() -> dict[str, str]:
+    """Return an environment in which Python takes the modules that ``build`` has made."""
+    library = subprocess.run(
+        ["cc", "-print-file-name=libasan.so"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    return os.environ | {
+        "LD_PRELOAD": library,
+        "PYTHONPATH": f"{Path(__file__).parent / 'site'}:{ROOT}",
+        # Python's own allocator would hide what lies behind an object.
+        "PYTHONMALLOC": "malloc",
+        "LOGFS_SANITIZED": str(BUILT),
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_segv=1",
+        "UBSAN_OPTIONS": "print_stacktrace=1",
+    }
+
+
+def is_sanitized() -> bool:
+    """Tell whether this process uses them."""
+    return str(import_module("logfs.records._native").__file__).startswith(str(BUILT))
