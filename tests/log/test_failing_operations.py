@@ -103,7 +103,8 @@ def test_the_store_opens_or_says_why_and_nothing_is_lost(error: int, step: int) 
             what = failing.what or ("", "")
             needed = what[1] in NEEDED
             assert has_opened or needed, what
-            if has_opened and not bench.log.is_unreadable:
+            if has_opened:
+                assert not bench.log.is_unreadable, what
                 assert set(lines_of(bench.log)) >= set(before), what
             bench.disk.kill()
             bench.store = bench.open()
