@@ -38,8 +38,8 @@ class RawDirectoryNode(DirectoryNode):
         found = super().attributes()
         try:
             return found._replace(mtime_ms=log.disk.stat(log.directory).mtime_ms)
-        except FileNotFoundError:
-            return found  # deleted; who has it open goes on
+        except OSError:
+            return found  # deleted while it is open, or a symbolic link
 
 
 class RawNode(FileNode):
