@@ -21,7 +21,8 @@ What is linked must never change in place. File by file, of a partition that a d
     NNN.snapshot                      up to the active segment: the two newest copied, which may
                                       still be written, others linked
     logfs.segments                    appended to in place: written anew from its entries
-    logfs.NNN.unfinished              appended to in place: the bytes that it had at the point
+    logfs.NNN.unfinished              appended to in place: the bytes that it had at the point; not
+                                      taken if its line was a record by then
     logfs.*.cut                       never changed: linked
     logfs.config, logfs.losses,       replaced as a whole: copied
     partition.metadata,
