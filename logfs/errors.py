@@ -16,7 +16,10 @@ class CorruptRecordError(LogfsError):
         position: Byte position of the batch in the file or buffer that was read; None if unknown.
         file: Name of the file below the data directory; None if only a buffer was read.
         size_bytes: Bytes that cannot be read; 0 if unknown.
+        next_offset: At which reading goes on behind the damage; None if unknown.
     """
+
+    next_offset: int | None = None
 
     def __init__(
         self,
@@ -29,6 +32,26 @@ class CorruptRecordError(LogfsError):
         self.position = position
         self.file = file
         self.size_bytes = size_bytes
+
+    def name_file(self, file: str) -> None:
+        """Add the name of the file, if only a buffer was known so far."""
+        if self.file is None:
+            self.file = file
+            self.args = (f"{file}: {self.message}",)
+
+    @property
+    def message(self) -> str:
+        """What is wrong, without the offset at which reading goes on."""
+        return str(self.args[0])
+
+    def __str__(self) -> str:
+        """Return what is wrong, and how to read on."""
+        return self.message + read_on(self.next_offset)
+
+
+def read_on(next_offset: int | None) -> str:
+    """Return how to read on behind damage, as the end of a message; empty if that is not known."""
+    return "" if next_offset is None else f"; read on with @offset={next_offset}"
 
 
 class OversizedBatchError(CorruptRecordError):

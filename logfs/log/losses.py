@@ -18,7 +18,8 @@ from logfs.types import TopicPartition
 logger = logging.getLogger(__name__)
 
 VERSION = 1
-KINDS = ("cut", "corrupt", "line", "positions")
+CORRUPT = "corrupt"
+KINDS = ("cut", CORRUPT, "line", "positions")
 """What can happen: see ``Loss.kind``."""
 EXPIRED = "expired"
 """Records went before a reader came to them: logged and counted, but their time had come."""
@@ -33,7 +34,8 @@ class Loss(NamedTuple):
         file: The file it concerns, relative to the partition directory.
         position: Byte in that file at which it begins.
         bytes: How many bytes.
-        offset: Offset of the first record concerned, if known.
+        offset: Offset of the first record concerned, if known. For damage that a reader met
+            (corrupt), the offset at which reading goes on behind it.
         detail: What happened and where the bytes are now, in a sentence.
     """
 

@@ -13,7 +13,7 @@ from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.cleaning.checkpoint import lower_cleaner_offset
-from logfs.log.losses import EXPIRED, Loss, log_loss
+from logfs.log.losses import CORRUPT, EXPIRED, Loss, log_loss
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
 from logfs.log.recoverypoint import lower_recovery_point
 from logfs.log.segments.segment import Segment
@@ -207,9 +207,11 @@ class PartitionLog(AppendableLog):
     def note_corrupt(self, error: CorruptRecordError, now_ms: int) -> None:
         """Count a corrupt batch that a reader has met as a loss; ``maintain`` saves it."""
         file, position = error.file or self.directory, error.position or 0
-        loss = Loss(now_ms, "corrupt", file, position, error.size_bytes, None, str(error))
+        loss = Loss(
+            now_ms, CORRUPT, file, position, error.size_bytes, error.next_offset, error.message
+        )
         if self._losses.note(loss):
-            log_loss(self.topic_partition, loss)
+            log_loss(self.topic_partition, loss._replace(detail=str(error)))
 
     def note_expired(self, view: View, position: int, size: int) -> None:
         """Note that bytes were deleted that a reader was about to come to: he fell behind.

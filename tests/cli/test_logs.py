@@ -174,6 +174,25 @@ def test_one_place_that_says_too_much_is_cut_short(
     )
 
 
+@pytest.mark.expect_log("failed")
+def test_tracebacks_of_one_line_are_cut_short_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+    forget_handlers()
+    logs.log_to_stderr("text")
+
+    def fail(kind: type[Exception], count: int) -> None:
+        for _ in range(count):
+            try:
+                raise kind
+            except kind:
+                LOGGER.exception("failed")
+
+    fail(ValueError, 100)
+    fail(KeyError, 1)  # another one, of the same line
+    said = capsys.readouterr().err
+    assert said.count("ValueError") == logformat.MOST_ALIKE
+    assert said.count("KeyError") == 1
+
+
 @pytest.mark.expect_log("loss: cut")
 def test_losses_are_never_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     forget_handlers()

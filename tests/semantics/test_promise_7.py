@@ -168,6 +168,24 @@ def test_corrupt_data_is_counted_when_it_is_met(mount: Mount) -> None:
     assert loss["bytes"] == bounds[1] - bounds[0]
 
 
+def test_the_way_on_behind_a_corrupt_batch_is_named(mount: Mount) -> None:
+    """The offset at which reading goes on is in the daemon's log, in `.meta` and in what
+    `logfs verify` and `logfs cat` say.
+    """
+    orders = mount.point / "orders"
+    configure(orders, internal_segment_bytes=30_000)
+    fill(orders / "0")
+    corrupt(mount, 7)
+    assert run("cat", orders / "0").returncode == 1
+    (loss,) = meta(orders / "0")["losses"]
+    assert (orders / f"0@offset={loss['offset']}").read_bytes() == b"".join(BATCHES[8:])
+    words = f"read on with @offset={loss['offset']}"
+    assert words in mount.log
+    for arguments in (("verify", mount.data), ("cat", mount.data / "orders" / "0")):
+        said = run("logfs", *arguments)
+        assert words in (said.stdout + said.stderr).decode()
+
+
 def test_a_read_only_mount_changes_nothing(mount: Mount) -> None:
     """A read-only mount writes nothing and shows what recovery would leave."""
     path = mount.point / "orders" / "0"

@@ -115,12 +115,13 @@ class Flood(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Tell whether a record is shown."""
-        if record.levelno < logging.WARNING or record.exc_info:
+        if record.levelno < logging.WARNING:
             return True
         about = fields(record)
         if about.get("event") == "loss":
             return True
-        key = record.pathname, record.lineno, *map(about.get, _TELL_APART)
+        place = record.pathname, record.lineno, *_raised_at(record)
+        key = *place, *map(about.get, _TELL_APART)
         if len(self._seen) >= _MOST_KINDS and key not in self._seen:
             self._seen.clear()
         row = self._seen.setdefault(key, [record.created, 0, 0])
@@ -132,6 +133,16 @@ class Flood(logging.Filter):
         is_shown = count < MOST_ALIKE
         row[:] = [begin_s, count + is_shown, left + (not is_shown)]
         return is_shown
+
+
+def _raised_at(record: logging.LogRecord) -> tuple[object, ...]:
+    """Return the kind of an exception and the line that raised it; empty without one."""
+    kind, _, traceback = record.exc_info or (None, None, None)
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if kind is None or traceback is None:
+        return ()
+    return kind, traceback.tb_frame.f_code.co_filename, traceback.tb_lineno
 
 
 def left_out(record: logging.LogRecord) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from logfs.errors import CorruptRecordError
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.records._native import aborted_ranges
@@ -46,7 +47,11 @@ def batches_from(segment: Segment, position: int, file_end: int) -> Iterator[Fou
     """
     window, chunk = Window(), LOOKUP_BYTES
     while position < file_end:
-        window.load(segment.files().log, position, file_end, chunk, True)
+        try:
+            window.load(segment.files().log, position, file_end, chunk, True)
+        except CorruptRecordError as error:
+            error.name_file(segment.name)
+            raise
         at = 0
         while at < window.stop:
             header = decode_header(window.buffer, at)

@@ -5,13 +5,17 @@ or the end of the segment, says how long everything in front of it is, so what l
 corrupt batch and there is measured and taken off.
 """
 
+import contextlib
+
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry
+from logfs.log.reading.window import LOOKUP_BYTES, Window, read_exactly
 from logfs.log.segments.segment import Segment
-from logfs.records._native import header_ok, measure
+from logfs.records._native import first_offset, header_ok, measure
+from logfs.records.batch import MAGIC
 from logfs.records.compression import decompress
 from logfs.types import Positions
 
@@ -52,8 +56,10 @@ def place_behind(
         position = _next_batch(log, position, stop)
         if position == stop:
             break
+        between = log.pread(stop - position, position)
+        if len(between) < stop - position:
+            break  # the file was cut
         try:
-            between = log.pread(stop - position, position)
             rest = measure(between, 0, len(between), _NO_OFFSET, decompress)
         except CorruptRecordError as error:
             position += error.position or 0
@@ -69,6 +75,44 @@ def place_behind(
         if second[:2] == follower[:2]:
             return second
     return follower
+
+
+def offset_behind(
+    segment: Segment, corrupt: int, ends: Positions, next_offset: int, file_end: int
+) -> int:
+    """Return the offset at which reading goes on behind a corrupt batch.
+
+    Args:
+        segment: The segment.
+        corrupt: File position of the corrupt batch.
+        ends: Positions at which the segment ends.
+        next_offset: Behind the last record of the segment.
+        file_end: Bytes of its ``.log`` that hold batches.
+
+    Raises:
+        CorruptRecordError: What follows cannot be read either.
+    """
+    place = place_behind(segment, corrupt, ends, file_end)
+    if place is None:
+        return next_offset
+    if place.relative_offset:
+        return segment.base_offset + place.relative_offset
+    return base_offset_at(segment, place.file_position, file_end)
+
+
+def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
+    """Return the offset of the first record of the batch at a file position.
+
+    Raises:
+        CorruptRecordError: The file ends before.
+    """
+    log, window = segment.files().log, Window()
+    head = read_exactly(log, min(_HEADER_BYTES, file_end - position), position)
+    if head[_MAGIC_AT] < MAGIC:
+        with contextlib.suppress(CorruptRecordError):
+            window.load(log, position, file_end, LOOKUP_BYTES, True)
+            return first_offset(window.buffer, 0, window.stop)
+    return int.from_bytes(head[:8], "big")
 
 
 def _is_usable(entries: Entries, number: int, corrupt: int, file_end: int) -> bool:
@@ -97,5 +141,5 @@ def _measure_begin(segment: Segment, log: File, entry: TextEntry, file_end: int)
     if head[_MAGIC_AT] > 1 and int.from_bytes(head[:8], "big") >= offset:
         return Positions()
     size = int.from_bytes(head[8:12], "big") + _LOG_OVERHEAD_BYTES
-    batch = log.pread(min(size, file_end - entry.file_position), entry.file_position)
+    batch = read_exactly(log, min(size, file_end - entry.file_position), entry.file_position)
     return Positions(*measure(batch, 0, len(batch), offset, decompress))

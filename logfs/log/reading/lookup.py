@@ -5,13 +5,12 @@ at most an index interval in front of the target. An index is a hint: a place at
 batch stands is passed over and the scan begins with the segment.
 """
 
-import contextlib
 import struct
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import index, textindex
 from logfs.log.reading.batches import batches_from
-from logfs.log.reading.behind import place_behind
+from logfs.log.reading.behind import base_offset_at, place_behind
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.segment import Segment
@@ -19,7 +18,6 @@ from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import (
     find_offset,
     find_timestamp,
-    first_offset,
     header_last_offset,
     header_ok,
     measure,
@@ -101,7 +99,7 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     window, position = Window(), offset_hint(segment, offset, file_end)
     while position < file_end:
-        window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
+        _load(window, segment, position, file_end, LOOKUP_BYTES)
         at = find_offset(window.buffer, 0, window.stop, offset)
         if at < window.stop:
             if _BASE_OFFSET.unpack_from(window.buffer, at)[0] != offset:
@@ -135,11 +133,15 @@ def _lengths_at(
         lengths, corrupt = _measure(segment, entry, offset, file_end)
         if corrupt is None:
             return lengths, lengths
-        place = place_behind(segment, corrupt, ends, file_end)
-        if place is None:
-            return lengths, ends.minus(segment.bases)
-        if _base_offset_at(segment, place.file_position, file_end) > offset:
-            return lengths, place.lengths
+        try:
+            place = place_behind(segment, corrupt, ends, file_end)
+            if place is None:
+                return lengths, ends.minus(segment.bases)
+            if base_offset_at(segment, place.file_position, file_end) > offset:
+                return lengths, place.lengths
+        except CorruptRecordError as error:
+            error.name_file(segment.name)
+            raise
         entry = place
 
 
@@ -171,7 +173,7 @@ def _measure(
     before = segment.base_offset + entry.relative_offset if entry.relative_offset else 0
     while position < file_end:
         try:
-            window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
+            _load(window, segment, position, file_end, LOOKUP_BYTES)
         except CorruptRecordError:
             return lengths, position
         try:
@@ -189,23 +191,13 @@ def _measure(
     return lengths, None
 
 
-def _base_offset_at(segment: Segment, position: int, file_end: int) -> int:
-    log = segment.files().log
-    head, window = log.pread(HEADER_BYTES, position), Window()
-    if head[_MAGIC_AT] < MAGIC:
-        with contextlib.suppress(CorruptRecordError):
-            window.load(log, position, file_end, LOOKUP_BYTES, True)
-            return first_offset(window.buffer, 0, window.stop)
-    return int(_BASE_OFFSET.unpack_from(head)[0])
-
-
 def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) -> int | None:
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     start = snapshot.start.offset
     position = time_hint(segment, timestamp, start, file_end)
     window, chunk = Window(), LOOKUP_BYTES
     while position < file_end:
-        window.load(segment.files().log, position, file_end, chunk, True)
+        _load(window, segment, position, file_end, chunk)
         try:
             found = find_timestamp(window.buffer, 0, window.stop, timestamp, decompress, aborted)
         except CorruptRecordError as error:
@@ -264,7 +256,7 @@ def time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> in
     behind = offset_hint(segment, hint.offset, file_end)
     window = Window()
     while behind < file_end:
-        window.load(segment.files().log, behind, file_end, LOOKUP_BYTES, True)
+        _load(window, segment, behind, file_end, LOOKUP_BYTES)
         at = find_offset(window.buffer, 0, window.stop, hint.offset)
         if at < window.stop:
             header = decode_header(window.buffer, at)
@@ -285,6 +277,19 @@ def offset_hint(segment: Segment, offset: int, file_end: int) -> int:
     return 0
 
 
+def _load(window: Window, segment: Segment, position: int, file_end: int, chunk: int) -> None:
+    """Load a window, waiting for the disk.
+
+    Raises:
+        CorruptRecordError: No whole batch is there; the error names the file.
+    """
+    try:
+        window.load(segment.files().log, position, file_end, chunk, True)
+    except CorruptRecordError as error:
+        error.name_file(segment.name)
+        raise
+
+
 def _fits(
     segment: Segment, position: int, offset: int, file_end: int, *, is_first: bool = False
 ) -> bool:
@@ -298,4 +303,4 @@ def _fits(
         return header_last_offset(head, 0) == offset
     if head[_MAGIC_AT] == MAGIC:
         return int(_BASE_OFFSET.unpack_from(head)[0]) == offset
-    return _base_offset_at(segment, position, file_end) == offset
+    return base_offset_at(segment, position, file_end) == offset

@@ -12,6 +12,7 @@ A record that a reader has begun is read to its end even if it is removed meanwh
 the window. A reader that frees its window inside a record keeps the segment's file open.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
 from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.reading.aborted import aborted_runs, known_runs
-from logfs.log.reading.behind import place_behind
+from logfs.log.reading.behind import offset_behind, place_behind
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
@@ -185,9 +186,10 @@ class TextReader:
         while done < room:
             try:
                 got = self._read_some(out, done, room)
-            except CorruptRecordError:
+            except CorruptRecordError as error:
                 if done:
                     break
+                self._explain(error)
                 raise
             except WouldBlockError:
                 self.would_block = True
@@ -412,24 +414,25 @@ class TextReader:
         """Go to a length by scanning from a place that was loaded; False if it would block."""
         window = self._window
         rest = length - place.lengths[self._view]
-        try:
-            if place.relative_offset:
-                self._renderer.skip_to_offset(segment.base_offset + place.relative_offset)
-            while True:
+        begin = segment.base_offset + place.relative_offset if place.relative_offset else 0
+        while True:
+            try:
+                self._renderer.skip_to_offset(begin)
                 rest -= self._renderer.skip(rest)
-                if rest == 0 and not self._renderer.exhausted:
-                    return True
-                if not self._renderer.exhausted:
-                    continue
-                if window.file_end >= file_end:
-                    break
-                if not self._load(segment.files().log, window.file_end, file_end, LOOKUP_BYTES):
-                    return False
-        except CorruptRecordError as error:
-            raise self._placed(error, segment) from None
+            except CorruptRecordError as error:
+                raise self._placed(error, segment) from None
+            if rest == 0 and not self._renderer.exhausted:
+                return True
+            if not self._renderer.exhausted:
+                continue
+            if window.file_end >= file_end:
+                break
+            if not self._load(segment.files().log, window.file_end, file_end, LOOKUP_BYTES):
+                return False
         raise CorruptRecordError(
             f"{segment.name}: its records end {rest} bytes in front of the place looked for",
             file_end,
+            segment.name,
         )
 
     def _load(self, log: File, position: int, file_end: int, chunk: int) -> bool:
@@ -464,8 +467,23 @@ class TextReader:
                 f"{segment.name}: its records end at position {self.position}, "
                 f"expected {ends[self._view]}: run logfs verify",
                 self._window.file_end,
+                segment.name,
             )
         return self._locate()
+
+    def _explain(self, error: CorruptRecordError) -> None:
+        """Add the file, and the offset at which reading goes on, to what ends a read."""
+        snapshot, view = self._snapshot(), self._view
+        index = snapshot.index_of_position(view, self.position)
+        if index < 0 or error.position is None:
+            return
+        segment, (ends, next_offset, file_end) = snapshot.segments[index], snapshot.end_of(index)
+        error.name_file(segment.name)
+        if error.file == segment.name:
+            with contextlib.suppress(CorruptRecordError, OSError):
+                error.next_offset = offset_behind(
+                    segment, error.position, ends, next_offset, file_end
+                )
 
     def _placed(
         self, error: CorruptRecordError, segment: Segment | None = None

@@ -88,6 +88,18 @@ class Window:
         return self.buffer if len(self.buffer) >= size else bytearray(size)
 
 
+def read_exactly(log: File, size: int, position: int) -> bytes:
+    """Return bytes of a ``.log``.
+
+    Raises:
+        CorruptRecordError: The file ends before.
+    """
+    data = log.pread(size, position)
+    if len(data) < size:
+        raise _too_short(position + len(data), position + size)
+    return data
+
+
 def _fill(
     log: File, buffer: bytearray, start: int, stop: int, position: int, may_block: bool
 ) -> bool:
@@ -97,11 +109,12 @@ def _fill(
         return got is not None and got == stop - start
     got = log.pread_into(view[start:stop], position + start)
     if got < stop - start:
-        raise CorruptRecordError(
-            f"the log ends at byte {position + start + got}, expected {position + stop}",
-            position + start + got,
-        )
+        raise _too_short(position + start + got, position + stop)
     return True
+
+
+def _too_short(end: int, expected: int) -> CorruptRecordError:
+    return CorruptRecordError(f"the log ends at byte {end}, expected {expected}", end)
 
 
 def _whole_batches(buffer: bytearray, size: int, position: int) -> int:

@@ -29,6 +29,9 @@ _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
 _MAGIC_AT = 16
 STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
+READ_ON = (
+    "a read gives what is before it, then EIO; read on with @offset={}, or restore the segment"
+)
 CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
 
 
@@ -249,7 +252,6 @@ class _Segment:
     # What is in the log
 
     def _report_bad(self) -> None:
-        remedy = CUT if self._task.will_recover else STAYS
         new, self.walk.bad = self.walk.bad, []
         self._report.unreadable += len(new)
         for bad in new:
@@ -257,7 +259,18 @@ class _Segment:
                 self._report_step_back(bad)
                 continue
             what = f"the batch ({bad.size} bytes) cannot be used: {bad.why}"
-            self._findings.append(Finding(self._log_name, bad.position, what, "", remedy))
+            self._findings.append(
+                Finding(self._log_name, bad.position, what, "", self._remedy(bad))
+            )
+
+    def _remedy(self, bad: Bad) -> str:
+        """Say what becomes of bytes that cannot be read, and how to read what follows them."""
+        next_offset = bad.next_offset
+        if next_offset is None and self._task.entry is not None:
+            next_offset = self._task.entry.next_offset  # the segment ends with them
+        if self._task.will_recover:
+            return CUT
+        return STAYS if next_offset is None else READ_ON.format(next_offset)
 
     def _report_step_back(self, bad: Bad) -> None:
         """Say that a batch has an offset that is too large, since the one behind has not."""
@@ -323,7 +336,7 @@ class _Segment:
             return  # what is no whole batch is not there yet
         if walk.tail is not None:
             what = f"{walk.tail.size} bytes are no whole batch ({walk.tail.why})"
-            remedy = CUT if task.will_recover else STAYS
+            remedy = self._remedy(walk.tail)
             self._findings.append(
                 Finding(self._log_name, walk.tail.position, what, "the end", remedy)
             )

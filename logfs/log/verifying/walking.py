@@ -99,11 +99,16 @@ def are_among(entries: bytes, known: bytes, stride: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """Bytes that are no sound batch: where, how many, why."""
+    """Bytes that are no sound batch: where, how many, why.
+
+    Attributes:
+        next_offset: At which reading goes on behind them; None if that is not known.
+    """
 
     position: int
     size: int
     why: str
+    next_offset: int | None = None
 
 
 @dataclass(slots=True)
@@ -182,8 +187,18 @@ class Walk:
         return False
 
     def _go_on(self, position: int, behind: int, why: str) -> None:
-        self.bad.append(Bad(position, behind - position, why))
+        self.bad.append(Bad(position, behind - position, why, self._base_offset_at(behind)))
         self._move(behind, self.builder.next_offset)
+
+    def _base_offset_at(self, position: int) -> int | None:
+        """Return the offset of the first record of a sound batch; None at the end of the file."""
+        header = self.log.pread(_HEADER_BYTES, position)
+        if len(header) < _SHORTEST_BYTES:
+            return None
+        if header[_MAGIC_AT] > 1:
+            return int.from_bytes(header[:8], "big")
+        data = self.log.pread(self._nominal_size(header), position)
+        return first_offset(data, 0, len(data))
 
     def _pass_step_back(self, header: bytes, position: int, why: str) -> None:
         """Pass over a whole batch with an offset that was there already."""
