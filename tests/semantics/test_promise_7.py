@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import Mount, now_ms, opened_store, run
+from tests.mounting import COMMAND, Mount, now_ms, opened_store, run
 from tests.semantics.programs import (
     append,
     attribute,
@@ -182,7 +182,7 @@ def test_the_way_on_behind_a_corrupt_batch_is_named(mount: Mount) -> None:
     words = f"read on with @offset={loss['offset']}"
     assert words in mount.log
     for arguments in (("verify", mount.data), ("cat", mount.data / "orders" / "0")):
-        said = run("logfs", *arguments)
+        said = run(*COMMAND, *arguments)
         assert words in (said.stdout + said.stderr).decode()
 
 

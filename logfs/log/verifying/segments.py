@@ -29,9 +29,7 @@ _EPOCH = struct.Struct(">i")
 _EPOCH_AT = 12
 _MAGIC_AT = 16
 STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
-READ_ON = (
-    "a read gives what is before it, then EIO; read on with @offset={}, or restore the segment"
-)
+READ_ON = STAYS.replace("; ", "; read on with @offset={}; ", 1)
 CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
 
 
