@@ -170,7 +170,7 @@ def test_corrupt_data_is_counted_when_it_is_met(mount: Mount) -> None:
 
 def test_the_way_on_behind_a_corrupt_batch_is_named(mount: Mount) -> None:
     """The offset at which reading goes on is in the daemon's log, in `.meta` and in what
-    `logfs verify` and `logfs cat` say.
+    `logfs verify` says.
     """
     orders = mount.point / "orders"
     configure(orders, internal_segment_bytes=30_000)
@@ -181,9 +181,9 @@ def test_the_way_on_behind_a_corrupt_batch_is_named(mount: Mount) -> None:
     assert (orders / f"0@offset={loss['offset']}").read_bytes() == b"".join(BATCHES[8:])
     words = f"read on with @offset={loss['offset']}"
     assert words in mount.log
-    for arguments in (("verify", mount.data), ("cat", mount.data / "orders" / "0")):
-        said = run(*COMMAND, *arguments)
-        assert words in (said.stdout + said.stderr).decode()
+    assert words in run(*COMMAND, "verify", mount.data).stdout.decode()
+    mount.stop()
+    assert words in run(*COMMAND, "cat", mount.data / "orders" / "0").stderr.decode()
 
 
 def test_a_read_only_mount_changes_nothing(mount: Mount) -> None:
