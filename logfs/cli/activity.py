@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from logfs.cli.terminal.tables import format_bytes
+from logfs.cli.terminal.tables import counted, format_bytes
 
 
 def describe_activity(metrics: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -52,7 +52,9 @@ def _open(metrics: Mapping[str, Any]) -> str:
         return ""
     text = f"{files.get('append', 0)} files to append, {files.get('read', 0)} to read"
     slow = lanes.get("thread", 0)
-    return f"{text}; {slow} partitions are served by threads: their disk was slow" if slow else text
+    if not slow:
+        return text
+    return f"{text}; {counted(slow, 'partition')} served by threads, as the disk was slow"
 
 
 def _recovery(metrics: Mapping[str, Any]) -> str:
@@ -62,7 +64,7 @@ def _recovery(metrics: Mapping[str, Any]) -> str:
     size, seconds = (
         metrics.get(f"logfs_{name}_total", 0) for name in ("recovered_bytes", "recovery_seconds")
     )
-    return f"{count} partitions, {format_bytes(int(size))} scanned in {seconds:.1f} s"
+    return f"{counted(count, 'partition')}, {format_bytes(int(size))} scanned in {seconds:.1f} s"
 
 
 def _cleaner(metrics: Mapping[str, Any]) -> str:
@@ -73,7 +75,8 @@ def _cleaner(metrics: Mapping[str, Any]) -> str:
     bad = int(metrics.get("logfs_log_cleaner_uncleanable_partitions", 0))
     text = ""
     if rounds:
-        text = f"{rounds} rounds, {format_bytes(read)} became {format_bytes(written)}"
+        text = f"{counted(rounds, 'round')}, {format_bytes(read)} became {format_bytes(written)}"
     if bad:
-        text += f"{'; ' if text else ''}{bad} partitions cannot be compacted: the log says why"
+        text += "; " if text else ""
+        text += f"{counted(bad, 'partition')} not compacted: the log says why"
     return text

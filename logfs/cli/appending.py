@@ -142,7 +142,5 @@ def _refused(
         done: Lines of the chunk that are in the log.
     """
     text = str(error).removeprefix(f"line {done + 1}: ")
-    if isinstance(error, RecordTooLargeError):
-        text += f"; 'logfs topic alter --config max.message.bytes={error.size_bytes}' lets it in"
     error.args = (text,)
     return AboutError(f"{name}, line {line + done}", error)

@@ -124,9 +124,9 @@ def _partitions(disk: Disk, address: tuple[str, ...]) -> list[TopicPartition]:
 
 
 def _question(time: str, now_ms: int, zone: tzinfo, *, as_kafka: bool) -> _Question:
-    if time == MAX_TIMESTAMP:
+    if time.removeprefix("@") == MAX_TIMESTAMP:
         return _newest_as_kafka if as_kafka else _newest
-    match parse_point(time, zone):
+    match parse_point(time.removeprefix("@"), zone):
         case Earliest():
             return lambda log, _level: Found(log.log_start_offset, None)
         case Latest():

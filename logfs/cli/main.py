@@ -1,6 +1,7 @@
 """The entry point: which commands there are, and where every error ends."""
 
 import atexit
+import difflib
 import gc
 import importlib
 import logging
@@ -42,6 +43,21 @@ _COMMANDS = {
 }
 """Name -> the module of ``logfs.cli.commands`` that has it; loaded when the command is called."""
 
+_ELSEWHERE = {
+    "unmount": "umount",
+    "ls": "topic list",
+    "list": "topic list",
+    "create": "topic create",
+    "delete": "topic delete",
+    "describe": "topic describe",
+    "alter": "topic alter",
+    "fsck": "verify",
+    "check": "verify",
+    "read": "cat",
+    "write": "append",
+    "follow": "tail -f",
+}
+"""What commands are called elsewhere, and here."""
 _WHOLE_SENTENCE = 1000
 
 
@@ -68,6 +84,16 @@ class _Commands(click.Group):
         if "_LOGFS_COMPLETE" in os.environ:  # a shell asks, on behalf of the Tab key
             importlib.import_module("logfs.cli.completion").complete_paths(command)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command, or say which one may be meant."""
+        near = difflib.get_close_matches(args[0], [*_COMMANDS, *_ELSEWHERE], n=1)
+        if args[0] in _COMMANDS or not near or args[0].startswith("-"):
+            return super().resolve_command(ctx, args)
+        meant = _ELSEWHERE.get(near[0], near[0])
+        raise click.UsageError(f"no such command {args[0]!r}; did you mean {meant}?", ctx)
 
     def invoke(self, ctx: click.Context) -> object:
         """Run a command; it ends quietly when no program reads its output any more."""

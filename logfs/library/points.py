@@ -22,7 +22,8 @@ from logfs.types import IsolationLevel
 Point: TypeAlias = str | int | datetime | timedelta
 """A point in a log:
 
-    str        the selectors of an address: ``"-15m"``, ``"2026-11-20T10:00"``, ``"earliest"``,
+    str        the selectors of an address, with or without ``@``: ``"-15m"``,
+               ``"2026-11-20T10:00"``, ``"earliest"``,
                ``"latest"``, ``"now"``, ``"1700000000000"`` (ms since the epoch), ``"offset=-100"``,
                ``"byte=4096"`` (the first record that begins at or behind that byte of the text)
     int        an offset; a negative one counts back from the end
@@ -50,7 +51,7 @@ def point_of(given: Point, zone: tzinfo) -> address.Point:
     """
     match given:
         case str():
-            return parse_point(given, zone)
+            return parse_point(given.removeprefix("@"), zone)
         case bool():
             pass
         case int():

@@ -41,10 +41,9 @@ def test_a_daemon_with_a_past() -> None:
         "writes": "3 appends (half within 50 µs, 99 of 100 within 4 ms); "
         "2 flushes (half within 5 s, 99 of 100 take longer); 1 flushes failed",
         "open": "2 files to append, 1 to read; "
-        "4 partitions are served by threads: their disk was slow",
+        "4 partitions served by threads, as the disk was slow",
         "recovery": "2 partitions, 3.0MiB scanned in 0.3 s",
-        "cleaner": "5 rounds, 4.0KiB became 1.0KiB; "
-        "1 partitions cannot be compacted: the log says why",
+        "cleaner": "5 rounds, 4.0KiB became 1.0KiB; 1 partition not compacted: the log says why",
     }
 
 

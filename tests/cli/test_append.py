@@ -216,8 +216,8 @@ def test_a_line_that_is_too_large(logfs: Call, data: Path, tmp_path: Path) -> No
     assert status == 1
     assert errors == [
         f"logfs: {file}, line 2: its record alone makes a batch of 2000074 bytes; "
-        "max.message.bytes is 1048588; 'logfs topic alter --config max.message.bytes=2000074' "
-        "lets it in; 1 record appended (2B, offsets 1 to 1)"
+        f"max.message.bytes is 1048588; 'logfs topic alter {data}/orders --config "
+        "max.message.bytes=2000074' lets it in; 1 record appended (2B, offsets 1 to 1)"
     ]
     logfs("topic", "alter", data / "orders", "--config", "max.message.bytes=2000074")
     assert logfs("append", data / "orders" / "0", file).status == 0

@@ -66,7 +66,7 @@ def test_positions_of_what_was_compacted_stay(logfs: Call, data: Path) -> None:
     ][:1]
     index.write_bytes(bytes(8) * 3)
     done = logfs("reindex", data / "prices" / "0")
-    assert "text indexes of 1 compacted segments left alone" in done.out.decode()
+    assert "text indexes of 1 compacted segment left alone" in done.out.decode()
     assert indexes_of(data) == before
     assert logfs("cat", data / "prices" / "0.jsonl").out == text
     assert logfs("verify", data, "-q") == (0, b"", [])

@@ -102,7 +102,7 @@ def test_losses_are_trouble(logfs: Call, data: Path) -> None:
     store.close(now_ms())
     status, out, _ = logfs("status", data)
     assert status == 1
-    assert b"orders/2: 1 losses, the last at " in out
+    assert b"orders/2: 1 loss, the last at " in out
     assert out.endswith(b": cut, 7 bytes: seven bytes are gone\n")
     assert logfs("status", data, "--since", "-1h").status == 1
     assert logfs("status", data, "--since", "now").status == 2

@@ -1,6 +1,7 @@
 """``logfs append``: lines from stdin or files to a partition, or to the partitions of a topic."""
 
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.parameters import header_option
 from logfs.cli.terminal import tables
+from logfs.errors import RecordTooLargeError
 from logfs.library.places import Place, locate
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ def append(  # noqa: PLR0913 - options
         logfs append /mnt/logs/users --key-delimiter : /etc/passwd
         logfs cat /mnt/logs/orders/0@-1d.jsonl | logfs append /srv/copy/orders/0.jsonl --create
     """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli import appending
     from logfs.cli.appending import AT_THE_END
     from logfs.cli.lines import STDIN, check_files
     from logfs.cli.targets import parse_target
@@ -94,7 +97,22 @@ def append(  # noqa: PLR0913 - options
     names = files or (STDIN,)
     total = check_files(names)
     flush_every = flush_every or (AT_THE_END if durable else None)
-    summary = _append(path, place, target, names, _Options(create, flush_every, total))
+    # Not over what is typed: the lines may come from the same terminal.
+    is_typed = STDIN in names and sys.stdin is not None and sys.stdin.isatty()
+    options = _Options(create, flush_every, total, sys.stderr.isatty() and not is_typed)
+    summary = appending.Summary()
+    try:
+        _append(path, place, target, names, options, summary)
+    except failures.AboutError as error:
+        if isinstance(error.cause, RecordTooLargeError):
+            topic = shlex.quote(f"{place.root}/{target.topic}")
+            error.cause.args = (
+                f"{error.cause}; 'logfs topic alter {topic} --config "
+                f"max.message.bytes={error.cause.size_bytes}' lets it in",
+            )
+        if as_json:
+            click.echo(json.dumps(_as_json(target.topic, summary), indent=2))
+        raise
     if as_json:
         click.echo(json.dumps(_as_json(target.topic, summary), indent=2))
     elif sys.stderr.isatty():
@@ -108,26 +126,32 @@ class _Options(NamedTuple):
         create: What is missing is made.
         flush_every: Records after which a flush is due, and one at the end; None: no flush.
         total: Bytes of all files together, if that is known.
+        is_shown: How far it is is shown on a terminal.
     """
 
     create: bool
     flush_every: int | None
     total: int | None
+    is_shown: bool
 
 
 def _append(
-    path: str, place: Place, target: "LineTarget", names: Sequence[str], options: _Options
-) -> "Summary":
+    path: str,
+    place: Place,
+    target: "LineTarget",
+    names: Sequence[str],
+    options: _Options,
+    summary: "Summary",
+) -> None:
     from logfs.cli import appending, targets
     from logfs.cli.terminal.interrupts import Interrupts
     from logfs.client import Daemon
     from logfs.library import owner
 
-    summary = appending.Summary()
     is_durable = options.flush_every is not None
 
     def run(to: "Target") -> None:
-        with _progress(options.total) as told:
+        with _progress(options.total, is_shown=options.is_shown) as told:
             appending.append_files(names, to, summary, interrupts, told, options.flush_every)
 
     def do(store: "LogStore") -> None:
@@ -161,7 +185,6 @@ def _append(
         except KeyboardInterrupt:
             failures.warn(f"{path}: interrupted; {_so_far(summary, up_to=True)}")
             failures.give_up(interrupts.status)
-    return summary
 
 
 def _warn(path: str, warnings: Sequence[str]) -> None:
@@ -204,9 +227,9 @@ def _as_json(topic: str, summary: "Summary") -> dict[str, object]:
 
 
 @contextmanager
-def _progress(total: int | None) -> "Iterator[Callable[[Summary], None]]":
+def _progress(total: int | None, *, is_shown: bool) -> "Iterator[Callable[[Summary], None]]":
     """Show on a terminal how far it is, and how quick; returns what is to be told."""
-    if not sys.stderr.isatty():
+    if not is_shown:
         yield lambda _: None
         return
     from rich import progress

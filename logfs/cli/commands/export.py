@@ -98,8 +98,10 @@ def _show(destination: str, done: "Exported", iceberg: str | None, *, as_json: b
         click.echo(json.dumps(_as_json(destination, done), indent=2))
         return
     size = tables.format_bytes(done.size_bytes)
-    what = f"{done.records} records in {done.files} files, {size}" if done.files else "nothing new"
-    added = "" if iceberg is None else f"; {done.added} files added to {iceberg}"
+    records, files = (tables.counted(done.records, "record"), tables.counted(done.files, "file"))
+    what = f"{records} in {files}, {size}" if done.files else "nothing new"
+    added = tables.counted(done.added, "file")
+    added = "" if iceberg is None else f"; {added} added to {iceberg}"
     click.echo(f"{destination}: {what}{added}")
 
 

@@ -78,8 +78,13 @@ def _sentence(path: str, done: "list[Reindexed]") -> str:
     size = tables.format_bytes(sum(one.size_bytes for one in done))
     written = sum(len(one.written) for one in done)
     kept = sum(one.keeps_text for one in done)
-    text = f"{path}: {len(done)} segments, {size} read: {written} index files written anew"
-    return f"{text}; text indexes of {kept} compacted segments left alone" if kept else text
+    text = f"{path}: {tables.counted(len(done), 'segment')}, {size} read: "
+    text += f"{tables.counted(written, 'index file')} written anew"
+    return (
+        f"{text}; text indexes of {tables.counted(kept, 'compacted segment')} left alone"
+        if kept
+        else text
+    )
 
 
 def _as_json(data: str, done: "list[Reindexed]") -> dict[str, Any]:

@@ -85,8 +85,9 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
         logfs status /var/lib/logfs --since -1d || mail -s 'logfs: losses' root
         logfs status /var/lib/logfs --json | jq '.topics[] | select(.has_config | not) | .topic'
     """  # noqa: D301 - click's mark for text it does not fill
-    show: Callable[[Status], None] = _print_json if as_json else lambda s: _show(s, every=every)
     try:
+        every = every or _names_partition(path)
+        show: Callable[[Status], None] = _print_json if as_json else lambda s: _show(s, every=every)
         while True:
             found = _look(path, since)
             if watch is None:
@@ -103,6 +104,11 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
         return UNKNOWN
 
 
+def _names_partition(path: str) -> bool:
+    with failures.about(path):
+        return len(locate(path).address) > 1
+
+
 def _look(path: str, since: str | None) -> "Status":
     from logfs.cli.overviews import look
 
@@ -116,7 +122,7 @@ def _moment(text: str, place: "Place") -> int:
     from logfs.log.reading.address import Ago, Moment, parse_point
     from logfs.machine.host import system_clock
 
-    match parse_point(text, zone_of(place)):
+    match parse_point(text.removeprefix("@"), zone_of(place)):
         case Moment(timestamp_ms):
             return timestamp_ms
         case Ago(duration_ms):
@@ -290,10 +296,6 @@ def _time(timestamp_ms: int | None) -> str:
     return "-" if timestamp_ms is None else format_time(timestamp_ms)
 
 
-def _partitions(count: int) -> str:
-    return "1 partition" if count == 1 else f"{count} partitions"
-
-
 def _notes(found: "Status") -> list[str]:
     """Return what to know beside the numbers."""
     notes = []
@@ -310,15 +312,15 @@ def _notes(found: "Status") -> list[str]:
             loss = row.last_loss
             when = format_time(int(str(loss["time_ms"])))
             notes.append(
-                f"{name}: {row.losses} losses, the last at {when}: {loss['kind']}, "
+                f"{name}: {tables.counted(row.losses, 'loss')}, the last at {when}: "
+                f"{loss['kind']}, "
                 f"{loss['bytes']} bytes: {loss['detail']}"
             )
     for topic in found.topics:
         unknown = sum(map(_is_unknown, topic.partitions))
         if unknown:
-            notes.append(
-                f"{topic.topic}: nothing is known of {_partitions(unknown)}, which you may not read"
-            )
+            count = tables.counted(unknown, "partition")
+            notes.append(f"{topic.topic}: nothing is known of {count}, which you may not read")
         if topic.has_config is False:
             notes.append(
                 f"{topic.topic} has no configuration of its own, as a broker leaves it: nothing is "

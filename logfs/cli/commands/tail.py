@@ -15,9 +15,19 @@ if TYPE_CHECKING:
     from logfs.types import IsolationLevel
 
 _LINES = 10
+_WITH_VALUES = ("-n", "--records", "--from", "--view", "--isolation-level", "--")
 
 
 class _TailCommand(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take -5 for -n 5, as tail(1) does."""
+        words: list[str] = []
+        for word in args:
+            is_value = bool(words) and words[-1] in _WITH_VALUES
+            is_count = re.fullmatch(r"-[0-9]+", word) is not None
+            words += ["-n", word[1:]] if is_count and not is_value else [word]
+        return super().parse_args(ctx, words)
+
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the table of selectors, of which a single point is taken here."""
         from logfs.log.reading.address import SELECTOR_TABLE

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -14,6 +15,8 @@ from logfs.cli.terminal.escapes import printable
 from logfs.cli.topics.facts import Topics
 from logfs.errors import (
     LockedError,
+    NoSuchTopicError,
+    TopicExistsError,
     UnknownNameError,
 )
 from logfs.library.places import Place, locate, served_at
@@ -64,7 +67,7 @@ def topic() -> None:
 
 
 @topic.command(cls=_WithSettings)
-@click.argument("path")
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "--partitions",
     type=_PARTITIONS,
@@ -72,8 +75,15 @@ def topic() -> None:
     help="How many; default: num.partitions of the daemon, or 1.",
 )
 @settings_option("A setting; may be given several times.")
-def create(path: str, partitions: int | None, settings: Sequence[tuple[str, str]]) -> None:
-    """Make the topic PATH.
+@click.option("--if-not-exists", is_flag=True, help="A topic that exists stays as it is.")
+def create(
+    paths: Sequence[str],
+    partitions: int | None,
+    settings: Sequence[tuple[str, str]],
+    *,
+    if_not_exists: bool,
+) -> None:
+    """Make the topics PATH.
 
     The data directory has to exist: one that holds logs, or an empty one.
 
@@ -83,11 +93,15 @@ def create(path: str, partitions: int | None, settings: Sequence[tuple[str, str]
         logfs topic create /var/lib/logfs/orders --partitions 4 --config retention.ms=86400000
         logfs topic create /mnt/logs/users --config cleanup.policy=compact
     """  # noqa: D301
-    with failures.about(path):
+    config = dict(settings)
+
+    def make(path: str) -> None:
         place = locate(path, may_begin=True)
         name = _topic_of(place)
-        config = dict(settings)
-        _warn(path, _change(place, lambda topics: topics.create(name, partitions, config)))
+        with suppress(*((TopicExistsError,) if if_not_exists else ())):
+            _warn(path, _change(place, lambda topics: topics.create(name, partitions, config)))
+
+    _each(paths, make)
 
 
 @topic.command("list")
@@ -178,18 +192,23 @@ def alter(
 
 
 @topic.command()
-@click.argument("path")
-def delete(path: str) -> None:
-    """Delete the topic PATH and all its records.
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+def delete(paths: Sequence[str], *, if_exists: bool) -> None:
+    """Delete the topics PATH and all their records.
 
     As in Kafka its directories are renamed at once, and removed after file.delete.delay.ms (a
     minute; log.segment.delete.delay.ms of the daemon). Until then programs that have its files open
     go on reading, and 'logfs topic undelete' restores it.
     """
-    with failures.about(path):
+
+    def remove(path: str) -> None:
         place = locate(path)
         name = _topic_of(place)
-        _change(place, lambda topics: topics.delete(name))
+        with suppress(*((NoSuchTopicError,) if if_exists else ())):
+            _change(place, lambda topics: topics.delete(name))
+
+    _each(paths, remove)
 
 
 @topic.command()
@@ -208,6 +227,19 @@ def undelete(path: str) -> None:
         place = locate(path)
         name = _topic_of(place)
         _change(place, lambda topics: topics.undelete(name))
+
+
+def _each(paths: Sequence[str], act: Callable[[str], None]) -> None:
+    """Act on each path; what fails is reported, and those after it follow."""
+    debug = bool(getattr(click.get_current_context().obj, "debug", False))
+    status = 0
+    for path in paths:
+        try:
+            with failures.about(path):
+                act(path)
+        except failures.AboutError as error:
+            status = failures.report(error, debug=debug)
+    failures.give_up(status)
 
 
 def _topic_of(place: Place) -> str:
@@ -325,7 +357,7 @@ def _partition_row(meta: Mapping[str, Any]) -> list[str]:
     losses = len(meta["losses"])
     state = "ok" if meta["offline"] is None else f"offline: {meta['offline']}"
     if losses:
-        state += f", {losses} losses, see {meta['partition']}.meta"
+        state += f", {tables.counted(losses, 'loss')}, see {meta['partition']}.meta"
     return [
         str(meta["partition"]),
         str(meta["log_start_offset"]),

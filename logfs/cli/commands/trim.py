@@ -95,11 +95,11 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
 
 def _show(topic: str, rows: Sequence[tuple[int, int, int]]) -> None:
     for partition, start, offsets in rows:
-        what = f"{offsets} offsets given up" if offsets else "nothing before that"
+        what = f"{tables.counted(offsets, 'offset')} given up" if offsets else "nothing before that"
         click.echo(f"{topic}/{partition} starts at offset {start}, {what}")
 
 
 def _show_files(segments: int, removed_bytes: int) -> None:
     if segments or removed_bytes:
         removed = f", {tables.format_bytes(removed_bytes)} removed" if removed_bytes else ""
-        click.echo(f"{segments} segments deleted{removed}")
+        click.echo(f"{tables.counted(segments, 'segment')} deleted{removed}")

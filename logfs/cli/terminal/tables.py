@@ -54,6 +54,12 @@ def format_bytes(size: int) -> str:
     return f"{size}B" if unit == _UNITS[0] else f"{value:.1f}{unit}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Write a number with its noun: ``1 record``, ``2 records``, ``2 losses``."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
 def format_time(timestamp_ms: int, precision: str = "seconds") -> str:
     """Write a time as a selector takes it: local, with its offset from UTC."""
     try:

@@ -39,7 +39,7 @@ SELECTOR_TABLE: tuple[tuple[str, str], ...] = (
     ("@2026-11-20T10:00", "from that minute; seconds may follow: T10:00:00 or T10:00:00.500"),
     ("@2026-11-20T10:00Z", "the same in UTC; +01:00 and -05:00 name other offsets"),
     ("@1700000000000", "from that many milliseconds after the epoch (all digits, but never eight)"),
-    ("@-15m", "from a quarter of an hour ago; the units are ms s m h d w"),
+    ("@-15m", "from a quarter of an hour ago; the units are ms s m h d w, as in -1h30m"),
     ("@now", "from the moment of look-up"),
     ("@earliest", "from the first record that is kept"),
     ("@latest", "from the end as it is at look-up"),
@@ -303,10 +303,14 @@ def _parse_epoch_ms(match: re.Match[str], _time_zone: tzinfo) -> Point:
 
 
 def _parse_duration(match: re.Match[str], _time_zone: tzinfo) -> Point:
-    count, unit = match.groups()
-    if unit not in _UNITS_MS:
+    count, unit, more = match.groups()
+    parts = [(count, unit), *re.findall(r"([0-9]+)([A-Za-z]+)", more)]
+    units = [unit for _, unit in parts]
+    if not set(units) <= _UNITS_MS.keys():
         raise _refusal(match.string, f"a duration ends in one of the units {' '.join(_UNITS_MS)}")
-    duration_ms = _parse_number(count, match) * _UNITS_MS[unit]
+    if units != sorted(set(units), key=lambda name: -_UNITS_MS[name]):
+        raise _refusal(match.string, "the units of a duration go from large to small, as in -1h30m")
+    duration_ms = sum(_parse_number(count, match) * _UNITS_MS[unit] for count, unit in parts)
     if duration_ms > _MAX_INT64:
         raise _refusal(match.string, f"a duration is at most {_MAX_INT64} ms")
     return Ago(duration_ms)
@@ -365,12 +369,12 @@ _WORDS: dict[str, Point] = {"now": Now(), "earliest": Earliest(), "latest": Late
 # [0-9] and not \d, which also takes the digits of other scripts.
 _FORMS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], tzinfo], Point]], ...] = (
     (re.compile(r"[0-9]+"), _parse_epoch_ms),
-    (re.compile(r"-([0-9]+)([A-Za-z]*)"), _parse_duration),
+    (re.compile(r"-([0-9]+)([A-Za-z]*)((?:[0-9]+[A-Za-z]+)*)"), _parse_duration),
     (re.compile(r"(offset|byte)=(-?)([0-9]+)"), _parse_count),
     (
         re.compile(
             r"([0-9]{4})-([0-9]{2})-([0-9]{2})"
-            r"(?:T([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,3}))?)?"
+            r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{1,3}))?)?"
             r"(Z|[+-][0-9]{2}:[0-9]{2})?)?"
         ),
         _parse_date,
