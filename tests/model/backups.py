@@ -34,7 +34,7 @@ class FakeTransfer(FileTransfer):
 
 
 def back_up_and_restore(m: Machine, *, is_restored: bool) -> LogStore:
-    """Back the store up while it runs; open the backup, or what was restored from it."""
+    """Back the store up while it runs; open the backup read-only, or what was restored from it."""
     taken = FakeDisk()
     made = back_up(_job(m, m.disk, taken), "source", lambda tp: _ask(m, tp))
     if made.problems:
@@ -43,7 +43,7 @@ def back_up_and_restore(m: Machine, *, is_restored: bool) -> LogStore:
         restored = FakeDisk()
         restore_all(_job(m, taken, restored), "backup")
         taken = restored
-    return m.open(taken)
+    return m.open(taken, read_only=not is_restored)
 
 
 def _ask(m: Machine, topic_partition: TopicPartition) -> Point:

@@ -120,9 +120,9 @@ class Machine:
     def host(self) -> Host:
         return Host(f"{self._boot:08}", self.new_id)
 
-    def open(self, disk: FakeDisk) -> LogStore:
+    def open(self, disk: FakeDisk, *, read_only: bool = False) -> LogStore:
         config = StoreConfig(num_recovery_threads_per_data_dir=1)
-        return LogStore.open(disk, config, self.host(), now_ms=self.now_ms)
+        return LogStore.open(disk, config, self.host(), now_ms=self.now_ms, read_only=read_only)
 
     def log(self, topic_partition: TopicPartition) -> PartitionLog:
         return self.store.partition(*topic_partition)
