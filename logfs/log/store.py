@@ -14,6 +14,7 @@ Source: Kafka LogManager.
 """
 
 import contextlib
+import errno
 import logging
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -22,7 +23,7 @@ from dataclasses import replace
 from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
-from logfs.disk.vfs import Disk, Lock
+from logfs.disk.vfs import DISK_FULL, Disk, Lock
 from logfs.errors import LogfsError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
@@ -48,6 +49,7 @@ logger = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 
+_FAILURES_OF_DISK = DISK_FULL | {errno.EIO}
 _POLICY_KEYS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes"})
 """Whoever sets one of them says what is to become of old records."""
 
@@ -459,6 +461,8 @@ class LogStore(Catalog):
         try:
             return load_partition(loading, topic_partition)
         except OSError as error:
+            if error.errno not in _FAILURES_OF_DISK:
+                raise
             salvaging = replace(loading, read_only=True, salvages=True)
             try:
                 log = load_partition(salvaging, topic_partition)
