@@ -232,7 +232,7 @@ cdef class Dumper:
                 break
             self.dump_batch(p, size)
             start += size
-            self.position += size
+            self.position = lf_add(self.position, size)
         return start
 
     def drain(self, write):

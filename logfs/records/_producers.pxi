@@ -67,5 +67,7 @@ def find_produced(buf, Py_ssize_t start, Py_ssize_t stop, int64_t file_position)
         if size == 0:
             return found
         if is_produced(view.p + position):
-            found.append(produced(view.p + position, size, file_position + position - start))
+            found.append(
+                produced(view.p + position, size, lf_add(file_position, position - start))
+            )
         position += size

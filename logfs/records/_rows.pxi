@@ -69,6 +69,8 @@ cdef Slots slots_of(list views, parts, int64_t width, bint is_list) except *:
         return slots
     slots.given = True
     slots.first = parts[len(parts) - 1]
+    if slots.first < 0:
+        raise ValueError(f"a column that begins at slot {slots.first}")
     view = _View(parts[1], False)
     views.append(view)
     slots.values = view.p
@@ -78,8 +80,6 @@ cdef Slots slots_of(list views, parts, int64_t width, bint is_list) except *:
         views.append(view)
         slots.valid = view.p
         slots.rows = min(slots.rows, 8 * view.n - slots.first)
-    if slots.first < 0:
-        raise ValueError(f"a column that begins at slot {slots.first}")
     return slots
 
 

@@ -64,7 +64,7 @@ def _field(chance: Random) -> bytes:
     if chance.random() < 0.2:
         return varint(-1)
     size = chance.choice((0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 100, 2048))
-    letters = bytes(chance.choice(b'\\\t\n\r"a\x00\x7f\x80\xc3\xa4') for _ in range(size))
+    letters = bytes(chance.choices(b'\\\t\n\r"a\x00\x7f\x80\xc3\xa4', k=size))
     claimed = size if chance.random() < 0.95 else chance.choice((size + 1, -2, 2**31 - 1, 2**40))
     return varint(claimed) + letters
 
