@@ -285,3 +285,27 @@ def _resident_bytes(mounted: Mounted) -> int:
     """Return what the daemon takes of memory."""
     pages = Path(f"/proc/{mounted.pid}/statm").read_text().split()[1]
     return int(pages) * os.sysconf("SC_PAGESIZE")
+
+
+@pytest.mark.allow_log("fell behind retention")
+@pytest.mark.parametrize("is_removed_before", [False, True])
+def test_a_record_that_was_begun_is_whole_though_its_place_was_taken(
+    is_removed_before: bool,
+) -> None:
+    log, now_s = filled(60), 0.0
+    windows = Windows(lambda: now_s, _WINDOW)
+    program = Program(log, View.TEXT, windows=windows)
+    lines = [rendering(View.TEXT, kept.record) for kept in log.model.records]
+    data = b"".join(program.read(offset, 5) for offset in range(0, 25, 5))
+    begun = next(n for n in range(60) if len(b"".join(lines[:n])) > len(data))
+    if is_removed_before:
+        log.advance(50)
+        program.ahead.leave()
+    else:
+        assert program.ahead.leave()
+        log.advance(50)
+    while got := program.read(len(data), 5):
+        data += got
+    # What had been put ahead may follow the record that was begun.
+    kept = next(n for n in range(begun, 51) if data == b"".join(lines[:n] + lines[50:]))
+    assert kept >= begun
