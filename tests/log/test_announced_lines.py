@@ -105,6 +105,17 @@ def test_no_piece_stands_beside_a_line_that_was_synced_by_another_file(seed: int
     assert b"half and half" in lines_of(bench.log)
 
 
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("seed", range(30))
+def test_no_piece_stands_beside_a_line_that_was_synced_after_a_kill(seed: int) -> None:
+    bench = Bench()
+    writer = bench.writer()
+    writer.write(b"half", bench.now_ms)
+    writer.write(b" and half\n", bench.now_ms)
+    bench.kill().flush()
+    assert lines_of(bench.crash(seed)) == [b"half and half"]
+
+
 @pytest.mark.parametrize("is_synced", [False, True])
 def test_a_line_that_retention_has_removed_does_not_come_back(is_synced: bool) -> None:
     bench = Bench(SMALL)

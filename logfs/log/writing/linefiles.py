@@ -35,6 +35,7 @@ class LineFiles:
         self._syncing = threading.Lock()
         self._open: set[UnfinishedFile] = set()
         self._unsynced: set[UnfinishedFile] = set()
+        self._unsynced_names: set[str] = set()  # of files that have no writer
         self._outlived: list[tuple[int, str]] = []
         self._removals = self._synced_removals = self._unsynced_removal = 0
         self.void: list[UnfinishedFile] = []
@@ -102,17 +103,18 @@ class LineFiles:
         except OSError as error:
             logger.warning("%s could not be removed: %s", file.name, error)
             file.close()
-            self._outlived.append((offset, file.name))
+            self.remove_when_durable(file.name, offset)
 
     def outlive(self, file: UnfinishedFile, offset: int) -> None:
         """Keep a file until the record that its line has become, at an offset, is durable."""
         self._open.discard(file)
         file.close()
-        self.remove_when_durable(file.name, offset)
+        self._outlived.append((offset, file.name))
 
     def remove_when_durable(self, name: str, offset: int) -> None:
-        """Remove a file once the record at an offset is durable, or gone."""
+        """Remove a file, which an earlier owner left, once the record at an offset is durable."""
         self._outlived.append((offset, name))
+        self._unsynced_names.add(name)
 
     # What the log does about them
 
@@ -124,18 +126,24 @@ class LineFiles:
         Raises:
             OSError: It may.
         """
-        if not self._unsynced and self._unsynced_removal <= self._synced_removals:
+        has_unsynced = self._unsynced or self._unsynced_names
+        if not has_unsynced and self._unsynced_removal <= self._synced_removals:
             return
         with self._syncing:
             with self._lock:
-                files, removals = list(self._unsynced), self._removals
+                files, names = list(self._unsynced), list(self._unsynced_names)
+                removals = self._removals
             for file in files:
                 file.sync_announcement()
+            for name in names:
+                with contextlib.suppress(FileNotFoundError):  # settled meanwhile
+                    self._disk.open(name).sync()
             if self._unsynced_removal > self._synced_removals:
                 self._disk.sync_directory(self._directory)
             with self._lock:
                 self._synced_removals = max(self._synced_removals, removals)
                 self._unsynced = {f for f in self._unsynced if f.has_unsynced_announcement}
+                self._unsynced_names.difference_update(names)
 
     def remove_durable(self, recovery_point: int) -> None:
         """Remove the files whose records are durable, as far as that works now."""
