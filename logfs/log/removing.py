@@ -85,6 +85,9 @@ class RemovableLog(LogStanding):
             if error.errno not in DISK_FULL:
                 raise
             logger.warning("%s: %s; its segments go without a note", self.topic_partition, error)
+            # Once they are gone only the table says at which positions the next one begins.
+            with self.offline_on_failure("fsync"):
+                self.table.sync()
             return False
         return True
 

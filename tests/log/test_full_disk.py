@@ -296,3 +296,15 @@ def test_a_line_that_a_crash_left_comes_before_what_is_appended_after_it(how: st
     assert lines_of(bench.log)[20:] == [b"unfinished", b"new"]
     assert lines_of(bench.restart())[20:] == [b"unfinished", b"new"]
     assert not bench.log.maintenance_due
+
+
+@pytest.mark.allow_log("")
+def test_positions_go_on_after_a_power_cut_if_all_older_segments_went_without_a_note() -> None:
+    bench = full_bench()
+    bench.restart()
+    bench.log.roll(bench.now_ms)
+    end = bench.log.snapshot.end
+    bench.disk.fill()
+    bench.log.advance_log_start_offset(end.offset, bench.now_ms)
+    bench.crash()
+    assert bench.log.snapshot.end.positions.text >= end.positions.text

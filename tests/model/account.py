@@ -153,14 +153,6 @@ class Account:
         self.given_up = max(self.given_up, position)
 
     @property
-    def may_lose(self) -> bool:
-        """Whether a power cut may take something for which a write may have returned.
-
-        A store that starts again cannot know for what a write has returned before a power cut.
-        """
-        return any(line.high for line in self._volatile.values() if not line.is_gone)
-
-    @property
     def is_promised(self) -> bool:
         """Whether a power cut must not take all of it."""
         return any(line.is_durable or line.synced for line in self.lines.values())
@@ -288,8 +280,9 @@ class Account:
     def _settle_missing(self, line: Line, kind: StopKind, may_wait: bool) -> None:
         if line.is_gone or (line.is_pending and (kind.is_lossy or not line.is_promised)):
             return
-        if may_wait and line.lengths and not line.is_durable:
-            line.position = None
+        if may_wait and not line.is_durable and (line.lengths or kind.is_lossy):
+            if line.lengths:
+                line.position = None
             return
         if line.is_durable or line.synced or (line.low and not kind.is_lossy):
             self.fail(f"lost: {line}", kind)
