@@ -1,4 +1,4 @@
-"""``logfs topic``: create, list, describe, alter and delete topics."""
+"""``logfs topic``: create, list, describe, alter, delete and restore topics."""
 
 import json
 import sys
