@@ -140,6 +140,11 @@ class MountedDisk(PosixDisk):
         fact = _FACTS.get(name)
         return super().read(name, most) if fact is None else self._checkpoint(fact)
 
+    def mount_id(self) -> str | None:
+        """Return that of the data directory: its page cache is the one that may be lost."""
+        place = Place(self.point, (), is_mount=True)
+        return PosixDisk(data_directory(place)).mount_id()
+
     def is_locked(self, name: str) -> bool:
         """Return that it is: the daemon of the mount has the data directory."""
         return True

@@ -7,6 +7,7 @@ are durable. Producers and transactions go through the control socket only.
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 from logfs.disk.appended import AppendedFile, sync_file
 from logfs.errors import LogfsError
@@ -58,6 +59,7 @@ class MountedWriter:
             except OSError as error:
                 if done:
                     return done
+                self._forget(topic_partition)
                 raise self._named(error, topic_partition) from None
         return done
 
@@ -95,6 +97,7 @@ class MountedWriter:
             else:
                 sync_file(self._path(topic_partition))
         except OSError as error:
+            self._forget(topic_partition)
             raise self._named(error, topic_partition) from None
 
     def close(self) -> None:
@@ -109,6 +112,15 @@ class MountedWriter:
         files, self._files = self._files, {}
         for file in files.values():
             file.close()
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        """Let go of files after an error: the mount may be another one the next time."""
+        for key in [key for key in self._files if key[0] == topic_partition]:
+            with suppress(OSError):
+                self._files.pop(key).close()
+        source = self._sources.pop(topic_partition, None)
+        if source is not None:
+            source.close()
 
     def _open(self, topic_partition: TopicPartition, view: View) -> AppendedFile:
         file = self._files.get((topic_partition, view))

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Mounted, Outcome, command, environment, run, take_away
+from tests.mounting import wait_until
 
 pytestmark = [
     pytest.mark.fuse,
@@ -241,3 +243,19 @@ def test_status_says_that_it_does_not_know(shared: Mounted, mode: int) -> None:
     assert "never trimmed" not in text
     assert "private: nothing is known of 1 partition, which you may not read" in text
     assert logfs_as_nobody("status", shared.point / "open").status == 0
+
+
+def test_a_program_appends_after_the_daemon_was_killed(shared: Mounted) -> None:
+    write(shared.point / "open" / "0", b"a\n")
+    pid = shared.pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the daemon is gone")
+    mount = ["mount", str(shared.data), str(shared.point), "--background", "-o", "allow_other"]
+    assert run(*mount, "--log-file", shared.data.parent / "log").status == 0
+    program = """
+import sys, logfs
+with logfs.open(sys.argv[1]) as log:
+    print(log.append(b"b"), log.append(b"c"), log.end_offset)
+"""
+    done = python_as_nobody(program, shared.point / "open" / "0")
+    assert done == (0, b"1 2 3\n", [])
