@@ -80,6 +80,7 @@ class Machine:
         batch: What a job tries to publish; None: nothing.
         published: Number of the next batch by query.
         deleting, making: The topic ``d`` is being deleted, made.
+        has_failed: Writes or reads have failed since everything was compared.
         half_deleted: What was in it if a stop interrupted that; a power cut may bring it back.
         is_half_made: Making it was interrupted; a power cut may take it, unless it was used.
     """
@@ -93,6 +94,7 @@ class Machine:
         self.published: Counter[str] = Counter()
         self.deleting = self.making = self.is_half_made = False
         self.half_deleted: Account | None = None
+        self.has_failed = False
         self._boot = 1
         self._ids = self._uids = self._writers = 0
         self._losses: dict[TopicPartition, int] = {}
@@ -202,8 +204,9 @@ class Machine:
         self.counts["lines checked"] += len(found)
         account.settle(found, log.snapshot.end.positions[account.view], kind, may_wait=may_wait)
         for loss in log.losses[self._losses.get(log.topic_partition, 0) :]:
-            # After a power cut a store cannot know for which bytes a write had returned.
-            if not (loss.kind in ("cut", "line") and kind.is_lossy):
+            # After a power cut, or where a write has failed, a store cannot know for which bytes
+            # a write had returned.
+            if not (loss.kind in ("cut", "line") and (kind.is_lossy or self.has_failed)):
                 account.fail(f"a loss that is none: {loss}", kind)
 
     # Stops
@@ -261,7 +264,12 @@ class Machine:
     def _after_stop(self, kind: StopKind, *, may_wait: bool = False) -> None:
         self._complete_topic()
         self.settle(self.store, self.accounts, kind, may_wait=may_wait)
+        self.pass_over_losses()
+
+    def pass_over_losses(self) -> None:
+        """Look for losses among those to come only."""
         self._losses = {tp: len(self.log(tp).losses) for tp in self.present()}
+        self.has_failed = False
 
     def _complete_topic(self) -> None:
         """Find out what became of the topic that was being deleted, or made, and go on."""

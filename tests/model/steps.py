@@ -324,6 +324,7 @@ def _without_room(m: Machine, random: Random, step: "Step") -> None:
 
 def fail(m: Machine, random: Random) -> None:
     """Have the disk fail with EIO while other things go on, then load what went offline."""
+    m.has_failed = True
     name = random.choice(FILES)
     match random.randrange(4):
         case 0:
@@ -361,6 +362,8 @@ def _load_again(m: Machine, random: Random) -> None:
         for writer in [writer for writer in m.writers if writer.topic_partition == tp]:
             m.close_writer(writer)
         m.settle_one(m.store.reload(tp, m.now_ms), m.accounts[tp], StopKind.KILL)
+    if offline:
+        m.pass_over_losses()
 
 
 def back_up(m: Machine, random: Random) -> None:
