@@ -178,12 +178,12 @@ def test_a_backup_is_never_written_to(logfs: Call, data: Path, tmp_path: Path) -
     lines.write_bytes(b"line\n")
     (tmp_path / "mnt").mkdir()
     assert logfs("backup", data, backup).status == 0
-    for call, arguments in (
-        (logfs, ["append", backup / "orders" / "0", lines]),
-        (logfs, ["topic", "create", backup / "new"]),
-        (run, ["mount", backup, tmp_path / "mnt"]),
+    for arguments in (
+        ["append", backup / "orders" / "0", lines],
+        ["topic", "create", backup / "new"],
+        ["mount", backup, tmp_path / "mnt"],
     ):
-        status, _, errors = call(*arguments)
+        status, _, errors = run(*arguments)
         assert (status, len(errors)) == (1, 1), errors
         assert f"{backup}" in errors[0]
         assert f"it is a backup of {data}, and backups are read-only" in errors[0]
