@@ -178,11 +178,12 @@ def test_a_backup_is_never_written_to(logfs: Call, data: Path, tmp_path: Path) -
     lines.write_bytes(b"line\n")
     (tmp_path / "mnt").mkdir()
     assert logfs("backup", data, backup).status == 0
-    for arguments in (
-        ["append", backup / "orders" / "0", lines],
-        ["topic", "create", backup / "new"],
-        ["mount", backup, tmp_path / "mnt"],
-    ):
+    refused: tuple[tuple[str | Path, ...], ...] = (
+        ("append", backup / "orders" / "0", lines),
+        ("topic", "create", backup / "new"),
+        ("mount", backup, tmp_path / "mnt"),
+    )
+    for arguments in refused:
         status, _, errors = run(*arguments)
         assert (status, len(errors)) == (1, 1), errors
         assert f"{backup}" in errors[0]
