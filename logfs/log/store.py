@@ -249,6 +249,7 @@ class LogStore(Catalog):
                 recovery_points={r.topic_partition: r.note.recovery_point for r in rows if r.note},
                 start_offsets={r.topic_partition: r.note.start_offset for r in rows if r.note},
                 compacted=frozenset(row.topic_partition for row in rows),
+                has_failed=any(row.log is not None and row.log.offline is not None for row in rows),
             )
             restored = [row.topic_partition for row in rows]
             self._topics[name] = {tp.partition: self._load_one(loading, tp) for tp in restored}
