@@ -215,7 +215,9 @@ def kill_often(mount: Mount, limits: Limits, counts: Counter[str]) -> None:
     for topic in TOPICS:
         state = meta(mount.point / topic / "0")
         assert state["offline"] is None
-        assert {loss["kind"] for loss in state["losses"]} <= {"cut"}
+        # A piece of a line that has no key yet cannot become a record of a topic that needs keys.
+        allowed = {"cut", "line"} if topic == "keys" else {"cut"}
+        assert {loss["kind"] for loss in state["losses"]} <= allowed
     assert counts["requests"]
 
 
