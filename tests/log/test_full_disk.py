@@ -149,6 +149,79 @@ def test_half_a_batch_waits_on_a_full_disk_until_it_can_be_copied(stop: str) -> 
     assert [loss.kind for loss in bench.log.losses] == ["cut"]
 
 
+def damaged_bench() -> tuple[Bench, str]:
+    """A store whose log has a damaged batch right after the recovery point."""
+    bench = full_bench(19)
+    bench.store.checkpoint()
+    name = bench.log.snapshot.active.name
+    size = bench.log.snapshot.end.file_size
+    bench.write(b"late")
+    assert bench.log.snapshot.active.name == name, "it is in the segment of what was flushed"
+    file = bench.disk.open(name, write=True)
+    file.pwrite(b"\xff" * 8, size + 61)
+    file.sync()
+    return bench, name
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("names_need_room", [True, False])
+@pytest.mark.parametrize("stop", ["kill", "crash"])
+def test_a_damaged_end_is_cut_once_there_is_room_although_the_start_before_had_none(
+    stop: str, *, names_need_room: bool
+) -> None:
+    bench, name = damaged_bench()
+    expected = [b"line %d" % n for n in range(19)]
+    damaged = bench.disk.read(name)
+    bench.disk.fill(names_need_room=names_need_room)
+    getattr(bench, stop)()
+    assert lines_of(bench.log) == expected
+    begin = bench.log.snapshot.end.positions
+    bench.disk.space_bytes = None
+    getattr(bench, stop)()
+    assert lines_of(bench.log) == expected
+    assert bench.log.snapshot.end.positions == begin
+    (copy,) = bench.names(".cut")
+    assert damaged.endswith(bench.file(copy))
+    assert [loss.kind for loss in bench.log.losses] == ["cut"]
+    bench.write(b"room")
+    assert lines_of(bench.crash())[:19] == expected
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("stop", ["kill", "crash"])
+def test_a_start_that_could_not_copy_a_damaged_end_leaves_it_to_the_next_one(stop: str) -> None:
+    bench, name = damaged_bench()
+    damaged = bench.disk.read(name)
+    before = bench.disk.before
+    refuse_writes(bench, ".cut.tmp")
+    getattr(bench, stop)()
+    assert len(lines_of(bench.log)) == 19
+    bench.disk.before = before
+    getattr(bench, stop)()
+    assert len(lines_of(bench.log)) == 19
+    (copy,) = bench.names(".cut")
+    assert damaged.endswith(bench.file(copy))
+    assert [loss.kind for loss in bench.log.losses] == ["cut"]
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("names_need_room", [True, False])
+def test_a_flush_waits_for_room_if_the_log_is_not_loaded_as_a_whole(
+    *, names_need_room: bool
+) -> None:
+    bench, _ = damaged_bench()
+    bench.disk.remove("recovery-point-offset-checkpoint")
+    bench.disk.fill(names_need_room=names_need_room)
+    bench.kill()
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        bench.log.flush()
+    assert bench.log.offline is None
+    bench.disk.space_bytes = None
+    bench.log.flush()
+    assert bench.log.recovery_point == 19
+    assert lines_of(bench.crash()) == [b"line %d" % n for n in range(19)]
+
+
 @pytest.mark.expect_log("t/0 can be read, but not written: it could not be loaded as a whole")
 def test_what_cannot_be_recovered_on_a_full_disk_can_be_read() -> None:
     bench = full_bench()
@@ -183,6 +256,16 @@ def test_segments_go_on_a_full_disk_for_good(stop: str, *, full_directory: bool)
     assert bench.log.log_start_offset == bases[2]
     assert positions_of_offset(bench.log.snapshot, bases[2]) == at
     assert lines_of(bench.log) == [b"line %d" % n for n in range(bases[2], 20)]
+
+
+def refuse_writes(bench: Bench, suffix: str) -> None:
+    """Let every write to a file with this suffix find that there is no room."""
+
+    def full(operation: str, name: str, _: int) -> None:
+        if operation == "pwrite" and name.endswith(suffix):
+            raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    bench.disk.before = full
 
 
 def refuse(bench: Bench, operation: str) -> None:

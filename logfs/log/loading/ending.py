@@ -58,8 +58,10 @@ def begin_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
     if loading.read_only:
         segment.pinned_files = memory_files(loading.disk, segment, None)
     else:
-        with loader.deferring():
-            # Until it has files, whose making may be what is deferred.
-            segment.pinned_files = memory_files(loading.disk, segment, None)
-            create_files(loading.disk, segment, loader.config)
+        # Until it has files, whose making may be what is deferred.
+        segment.pinned_files = memory_files(loading.disk, segment, None)
+        # Files after a tail that is still to be cut would make it pass for durable.
+        if loader.deferred is None:
+            with loader.deferring():
+                create_files(loading.disk, segment, loader.config)
     loader.segments.append(segment)

@@ -292,7 +292,8 @@ def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
     if table is None:
         table = SegmentTable(loading.disk, loader.directory, loading.host.new_id())
         loader.has_changed = True
-    if state is SegmentState.OPEN or loader.has_changed:
+    # What is deferred comes before the table: it says where segments end that are still to be cut.
+    if loader.deferred is None and (state is SegmentState.OPEN or loader.has_changed):
         with loader.deferring():
             table.rewrite([*sealed, tail])
     return table

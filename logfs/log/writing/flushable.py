@@ -17,10 +17,13 @@ class FlushableLog(ReplaceableLog):
         Raises:
             LogOfflineError: An earlier write or fsync failed, so nothing can be promised.
             DeletedError: The topic was deleted.
-            OSError: This fsync failed; the log is offline from now on.
+            OSError: This fsync failed; the log is offline from now on. With ENOSPC the log is as
+                before: it was loaded from a full disk, and there is still no room.
         """
         if self.offline is not None or self.is_deleted:
             self.check_writable()
+        if self._deferred is not None and not self.is_durable(self.log_end_offset):
+            self._finish_before_flush()
         # First: what is appended from now on is noted anew, and may not be covered.
         self.unflushed_since_ms = None
         with self.offline_on_failure("fsync"):
@@ -48,6 +51,8 @@ class FlushableLog(ReplaceableLog):
         """
         if self.offline is not None or self.is_deleted or not self.line_files.are_settled:
             return None
+        if self._deferred is not None:
+            return None
         # First, as in ``flush``.
         since_ms, self.unflushed_since_ms = self.unflushed_since_ms, None
         begun = self._flusher.begin(lambda: self.snapshot, syncs)
@@ -65,6 +70,12 @@ class FlushableLog(ReplaceableLog):
         return self._flusher.end(flush)
 
     # Inside
+
+    def _finish_before_flush(self) -> None:
+        """Make the file of the active segment if it has none: records may be unsynced before it."""
+        with self._lock:
+            if not self.disk.exists(self.snapshot.active.name):
+                self.finish_loading()
 
     def _remove_durable_lines(self) -> None:
         if not self.line_files.are_settled:
