@@ -1,28 +1,42 @@
 """A batch whose append was cut short by a kill is no loss; what was acknowledged and is gone is."""
 
+from collections.abc import Mapping
+
 import pytest
 
+from logfs.records.batch import BatchHeader
 from tests.log.support import TP, Bench, batches_in, lines_of, log_name
 
 LINES = [b"first", b"second", b"third"]
 
 
-def written(*lines: bytes) -> Bench:
-    bench = Bench()
+PREALLOCATED = {"preallocate": "true", "internal.segment.bytes": "2000"}
+
+
+def written(*lines: bytes, properties: Mapping[str, str] | None = None) -> Bench:
+    bench = Bench(properties)
     bench.write(*lines)
     return bench
 
 
+def batches_of(bench: Bench) -> list[tuple[int, BatchHeader]]:
+    return batches_in(bench.file(log_name(0))[: bench.log.snapshot.end.file_size])
+
+
 def cut_last(bench: Bench, kept: int) -> bytes:
-    """Leave so many bytes of the last batch, as a kill within its pwrite does; returns them."""
+    """Leave so many bytes of the last batch, as a kill within its pwrite does; returns them.
+
+    In a preallocated file zeros follow.
+    """
     data = bench.file(log_name(0))
-    position = batches_in(data)[-1][0]
-    bench.put(log_name(0), data[: position + kept])
-    return data[position : position + kept]
+    stop = batches_of(bench)[-1][0] + kept
+    preallocated = len(data) - bench.log.snapshot.end.file_size
+    bench.put(log_name(0), data[:stop] + bytes(preallocated and len(data) - stop))
+    return data[stop - kept : stop]
 
 
 def size_of_last(bench: Bench) -> int:
-    return batches_in(bench.file(log_name(0)))[-1][1].size_bytes
+    return batches_of(bench)[-1][1].size_bytes
 
 
 @pytest.mark.parametrize("kept", [1, 8, 16, 17, 18, 26, 27, 60, 61, 62, -1])
@@ -41,6 +55,20 @@ def test_half_a_batch_at_the_end_is_no_loss_after_a_kill(kept: int) -> None:
     assert lines_of(bench.kill()) == [*LINES[:2], b"next"]
 
 
+@pytest.mark.parametrize("kept", [1, 8, 11, 12, 17, 26, 27, 60, 61, 62, 68])
+def test_half_a_batch_in_a_preallocated_file_is_no_loss_after_a_kill(kept: int) -> None:
+    bench = written(*LINES, properties=PREALLOCATED)
+    half = cut_last(bench, kept).rstrip(b"\0")
+    shown = bench.open(bench.disk.after_kill(), read_only=True).partition(*TP)
+    assert (shown.losses, lines_of(shown)) == ([], LINES[:2])
+    log = bench.kill()
+    assert log.losses == []
+    assert lines_of(log) == LINES[:2]
+    assert [bench.file(copy) for copy in bench.names(".cut")] == ([half] if half else [])
+    bench.write(b"next")
+    assert lines_of(bench.kill()) == [*LINES[:2], b"next"]
+
+
 @pytest.mark.expect_log("no whole batch")
 def test_half_a_batch_after_a_power_cut_is_a_loss_for_it_may_have_been_shown() -> None:
     bench = written(*LINES)
@@ -51,8 +79,9 @@ def test_half_a_batch_after_a_power_cut_is_a_loss_for_it_may_have_been_shown() -
 
 
 @pytest.mark.expect_log("no whole batch")
-def test_half_a_batch_that_was_flushed_is_a_loss() -> None:
-    bench = written(*LINES)
+@pytest.mark.parametrize("properties", [{}, PREALLOCATED])
+def test_half_a_batch_that_was_flushed_is_a_loss(properties: Mapping[str, str]) -> None:
+    bench = written(*LINES, properties=properties)
     bench.log.flush()
     bench.store.checkpoint()
     cut_last(bench, 70)
@@ -61,15 +90,20 @@ def test_half_a_batch_that_was_flushed_is_a_loss() -> None:
 
 
 @pytest.mark.expect_log("no whole batch")
+@pytest.mark.parametrize("properties", [{}, PREALLOCATED])
 @pytest.mark.parametrize("number", range(3))
-def test_a_batch_whose_length_is_damaged_is_a_loss(number: int) -> None:
-    bench = written(*LINES)
+@pytest.mark.parametrize("length", [90, 250, 100_000])
+def test_a_batch_whose_length_is_damaged_is_a_loss(
+    length: int, number: int, properties: Mapping[str, str]
+) -> None:
+    bench = written(*LINES, properties=properties)
     data = bytearray(bench.file(log_name(0)))
-    position = batches_in(bytes(data))[number][0]
-    data[position + 8 : position + 12] = (100_000).to_bytes(4, "big")
+    position = batches_of(bench)[number][0]
+    data[position + 8 : position + 12] = length.to_bytes(4, "big")
     bench.put(log_name(0), bytes(data))
+    stop = len(data.rstrip(b"\0")) if properties else len(data)
     (loss,) = bench.kill().losses
-    assert (loss.kind, loss.bytes) == ("cut", len(data) - position)
+    assert (loss.kind, loss.bytes) == ("cut", stop - position)
 
 
 @pytest.mark.expect_log("no whole batch")

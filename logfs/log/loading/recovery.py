@@ -29,6 +29,7 @@ from logfs.log.loading.scan import (
     INCOMPLETE,
     Scan,
     begins_batch,
+    claims_more,
     rebuild_indexes,
     scan_segment,
 )
@@ -424,11 +425,12 @@ def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
     durable = loading.recovery_points.get(loader.topic_partition, 0)
     offset = int(scan.builder.next_offset)
     size = scan.file_size - scan.valid_bytes
-    if not is_same_run or scan.problem != INCOMPLETE or offset < durable:
+    if not is_same_run or offset < durable or size >= loader.config.max_message_bytes:
         return False
-    return size < loader.config.max_message_bytes and begins_batch(
-        log.pread(size, scan.valid_bytes), offset
-    )
+    tail = log.pread(size, scan.valid_bytes)
+    # In a preallocated file the scan finds zeros in the place of what was not written.
+    is_cut_short = scan.problem == INCOMPLETE or (scan.padding and claims_more(tail))
+    return bool(is_cut_short) and begins_batch(tail, offset, scan.padding)
 
 
 def _distrust(loader: Loader, segment: Segment) -> None:

@@ -32,6 +32,8 @@ _HEADER_BYTES = 61
 _SHORTEST_BYTES = 26
 """A message of format v0 without key and value."""
 INCOMPLETE = "incomplete"
+_ENDING_ZEROS = 16
+"""A batch ends in zeros, the header count of its last record at least: so many are believed."""
 _MAX_RECORDS = 1 << 20
 """Records believed of a corrupt header, at most."""
 
@@ -181,23 +183,36 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     return True
 
 
-def begins_batch(tail: bytes, offset: int) -> bool:
-    """Whether bytes at the end of a log are the begin of a batch at an offset, and no more.
+def begins_batch(tail: bytes, offset: int, padding: int = 0) -> bool:
+    """Tell whether bytes at the end of a log are the begin of a batch at an offset, and no more.
 
     A whole batch whose length alone is damaged is told apart: its checksum fits, or other batches
     follow.
+
+    Args:
+        tail: The bytes.
+        offset: The end of the log before them.
+        padding: Zeros of a preallocated file after them, of which some may belong to a batch.
     """
     if tail[:8] != offset.to_bytes(8, "big")[: len(tail)]:
         return False
     if len(tail) < _HEADER_BYTES:
         return tail[_MAGIC_AT : _MAGIC_AT + 1] in (b"", b"\x02")
-    if tail[_MAGIC_AT] != 2 or crc32c(tail[_CRC_START:]) == int.from_bytes(
-        tail[_CRC_AT:_CRC_START], "big"
-    ):
+    stored = int.from_bytes(tail[_CRC_AT:_CRC_START], "big")
+    zeros = min(padding, _ENDING_ZEROS)
+    ends = (crc32c(tail[_CRC_START:] + bytes(count)) for count in range(zeros + 1))
+    if tail[_MAGIC_AT] != 2 or stored in ends:
         return False
+    tail += bytes(zeros)
     behind = offset + int.from_bytes(tail[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
     at = tail.find(behind.to_bytes(8, "big"), _HEADER_BYTES) if behind < 1 << 63 else -1
     return at < 0 or not header_ok(tail, at, len(tail))
+
+
+def claims_more(tail: bytes) -> bool:
+    """Tell whether the batch that bytes begin with is longer than they are, or not known to end."""
+    length = int.from_bytes(tail[_LOG_OVERHEAD_BYTES - 4 : _LOG_OVERHEAD_BYTES], "big", signed=True)
+    return len(tail) < _LOG_OVERHEAD_BYTES or _LOG_OVERHEAD_BYTES + length > len(tail)
 
 
 def _is_sound(log: File, position: int) -> bool:
