@@ -5,9 +5,11 @@ import errno
 
 import pytest
 
+from logfs.log.cleaning.cleaner import compact_now
 from logfs.log.cleaning.rounds import clean
 from logfs.types import View
 from tests.fakes import FakeDisk
+from tests.fakestate import Stopped
 from tests.log.compaction import CompactedLog, dirt_of, leftovers, placed_lines, tools
 from tests.log.support import DIRECTORY
 from tests.log.test_compaction import filled, records
@@ -64,6 +66,48 @@ def test_a_stop_at_any_moment_loses_nothing(boots: int, twice: bool) -> None:
         clean(found, dirt, log.bench.now_ms, tools())
         assert {view: dict(placed_lines(found, view)) for view in View} == after
         store.close(log.bench.now_ms)
+
+
+def without_its_last_record() -> CompactedLog:
+    """Two segments; compaction takes the last record of the first one, which leaves no gap."""
+    log = CompactedLog({"internal.segment.bytes": "350"})
+    writer = log.bench.writer(View.TSV)
+    for line in (b"a\t" + b"x" * 70, b"b\t1", b"price\t10"):
+        writer.write(line + b"\n", log.bench.now_ms)
+    log.bench.log.roll(log.bench.now_ms)
+    writer.write(b"price\t" + b"y" * 70 + b"\n", log.bench.now_ms)
+    log.bench.log.roll(log.bench.now_ms)
+    return log
+
+
+def test_a_recovery_that_is_killed_after_a_compaction_finds_no_loss() -> None:
+    log = without_its_last_record()
+    disk, taken_up = log.bench.disk, []
+
+    def look(operation: str, name: str, _size: int) -> None:
+        if operation == "rename" and name.endswith(".swap"):
+            disk.before = None
+            taken_up.append(disk.after_kill())
+            disk.before = look
+
+    disk.before = look
+    compact_now(log.bench.log, log.bench.now_ms, tools())
+    disk.before = None
+    lines = placed_lines(log.bench.log, View.TSV)
+    assert [line.partition(b"\t")[0] for _, line in lines] == [b"a", b"b", b"price"]
+    first, last = taken_up[0], taken_up[-1]
+    for found in (first, last):
+        for changes in range(200):
+            dying = found.after_kill()
+            dying.stop_before(changes)
+            try:
+                log.bench.open(dying)
+            except Stopped:
+                again = log.bench.open(dying.after_kill()).partition("t", 0)
+                assert (again.losses, placed_lines(again, View.TSV)) == ([], lines)
+            else:
+                break
+        assert changes > 20
 
 
 @pytest.mark.allow_log("t/0 is offline")

@@ -79,17 +79,26 @@ def take_pending(loader: Loader) -> None:
 
     It does if its mark stands in the text index; then the segments that are not there any more are
     part of that one. Otherwise the compaction was undone, and the entry means nothing.
+
+    The table says so before recovery replaces the text index by one without a mark: it may be
+    stopped before it writes the table.
     """
     table = loader.table
     if table is None or not table.state.pending:
         return
-    entries = table.entries
-    for base_offset, entry in table.state.pending.items():
+    taken = []
+    for entry in table.state.pending.values():
         text_index = loader.known_segment(entry).file_name(FileKind.TEXT_INDEX)
         if _mark_of(loader.loading.disk, text_index) == entry.boot:
-            entries[base_offset] = entry._replace(state=SegmentState.SEALED, boot=NO_BOOT)
-            loader.has_changed = True
+            taken.append(entry._replace(state=SegmentState.SEALED, boot=NO_BOOT))
     table.state.pending.clear()
+    table.entries.update((entry.base_offset, entry) for entry in taken)
+    if taken:
+        loader.has_changed = True
+        if not loader.loading.read_only:
+            with loader.deferring():
+                table.put(*taken)
+                table.sync()
 
 
 def _mark_of(disk: Disk, text_index: str) -> bytes | None:
