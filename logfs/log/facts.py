@@ -133,5 +133,5 @@ class LogFacts:
         return self._options
 
     def batch_crc_at(self, offset: int) -> int | None:
-        """Return the CRC of the batch that begins at an offset; None if none begins there."""
+        """Return the CRC of the batch that was appended at an offset; see ``lookup``."""
         return lookup.batch_crc_at(self.snapshot, offset)

@@ -12,7 +12,7 @@ from logfs.log.writing.unfinished import UnfinishedFile
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.compaction import tools
-from tests.log.support import DIRECTORY, TP, Bench, lines_of
+from tests.log.support import DIRECTORY, TP, Bench, lines_of, log_name
 
 CHANGES = {"pwrite", "truncate", "sync", "rename", "remove", "sync_directory"}
 SMALL = {"internal.segment.bytes": "300"}
@@ -293,3 +293,13 @@ def test_a_line_of_an_older_logfs_whose_batch_may_have_gone_is_a_record_already(
     compact(compacted)
     old_file(compacted, b"price\t10", (0, 1234))
     assert lines_of(compacted.kill(), View.TSV) == [b"price\t2000"]
+
+
+@pytest.mark.allow_log("")
+def test_a_record_whose_offset_a_power_cut_has_damaged_is_not_made_again() -> None:
+    bench = Bench()
+    in_two_pieces(bench, b"half", b" and half\n", is_synced=True)
+    data = bytearray(bench.file(log_name(0)))
+    data[4] = 0x23  # of the base offset, which no checksum covers
+    bench.put(log_name(0), bytes(data))
+    assert lines_of(bench.crash()) == [b"half and half"]

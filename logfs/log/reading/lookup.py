@@ -88,7 +88,13 @@ def offset_for_time(
 
 
 def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
-    """Return the CRC field of the batch that begins at an offset; None if none begins there.
+    """Return the CRC field of the first batch that ends at or after an offset.
+
+    That is the batch that was appended there, even if a power cut has damaged its base offset,
+    which the CRC does not cover: the scan of recovery passes a higher one.
+
+    Returns:
+        None if there is no such batch, or if it begins before the offset.
 
     Raises:
         CorruptRecordError: What is in front of it is not known to be whole batches.
@@ -102,7 +108,7 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
         _load(window, segment, position, file_end, LOOKUP_BYTES)
         at = find_offset(window.buffer, 0, window.stop, offset)
         if at < window.stop:
-            if _BASE_OFFSET.unpack_from(window.buffer, at)[0] != offset:
+            if _BASE_OFFSET.unpack_from(window.buffer, at)[0] < offset:
                 return None
             return int(_CRC.unpack_from(window.buffer, at + _CRC_AT)[0])
         position = window.file_end
