@@ -20,6 +20,7 @@ from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
 from logfs.log.writing import lease
 from logfs.log.writing.lines import LineWriter
+from logfs.records.checksum import crc32c
 from logfs.types import TopicPartition, View
 from tests.fakes import START_MS, FakeDisk
 from tests.fakestate import Stopped
@@ -244,6 +245,8 @@ class Machine:
             self._boot += 1
         else:
             self.disk.lose_cache(seed)
+        if kind.is_lossy:
+            damage_checksums(self.disk)
 
     def _come_back(self, random: Random, kind: StopKind) -> StopKind:
         """Open the store; it may stop again while it recovers. Returns the worst that happened."""
@@ -290,6 +293,32 @@ class Machine:
                 raise Defect("d is gone")
             del self.accounts[D]
         self.deleting = self.making = False
+
+
+def damage_checksums(disk: FakeDisk) -> None:
+    """Damage the checksum of each batch of which a power cut has damaged only the magic.
+
+    No checksum covers the magic, so recovery keeps such a batch, as Kafka does, and readers get EIO
+    there. That is tested by itself; a schedule must find the batch cut, as after any other damage.
+    """
+    for directory, is_directory in disk.list(""):
+        for name, _ in disk.list(directory) if is_directory else ():
+            if name.endswith(".log"):
+                _damage_checksums_in(disk, f"{directory}/{name}")
+
+
+def _damage_checksums_in(disk: FakeDisk, name: str) -> None:
+    data, at = disk.read(name, None), 0
+    while at + 61 <= len(data):
+        end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+        if not at + 61 <= end <= len(data):
+            return
+        checksum = int.from_bytes(data[at + 17 : at + 21], "big")
+        if data[at + 16] > 2 and crc32c(data[at + 21 : end]) == checksum:
+            file = disk.open(name, write=True)
+            file.pwrite(bytes([data[at + 17] ^ 1]), at + 17)
+            file.sync()
+        at = end
 
 
 def lines_from(log: PartitionLog, view: View, position: int) -> Iterator[Found]:

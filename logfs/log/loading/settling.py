@@ -26,7 +26,7 @@ def settle_what_was_left(loader: Loader) -> None:
     recovery_point = loader.recovery_point(last.next_offset)
     first = min(s.base_offset for s in loader.segments if s.next_offset >= recovery_point)
     for base_offset, kinds in loader.kinds.items():
-        for kind in kinds if base_offset >= first else ():
+        for kind in sorted(kinds) if base_offset >= first else ():
             if base_offset == last.base_offset and kind is FileKind.LOG:
                 continue
             name = format_segment_file(base_offset, kind)

@@ -182,7 +182,7 @@ def _partition_of(store: Catalog, share: Share) -> PartitionLog | None:
 
 def _clear(store: Catalog, ledger: Ledger, topic_partitions: Iterable[TopicPartition]) -> None:
     """Remove what was staged for batches that are over, by whatever attempt."""
-    for topic_partition in topic_partitions:
+    for topic_partition in sorted(topic_partitions):
         with contextlib.suppress(FileNotFoundError):  # the topic was deleted
             remove_staged_of(store.disk, topic_partition.directory, ledger.query, ledger.done)
 
