@@ -5,14 +5,20 @@ import errno
 
 import pytest
 
+from logfs.log.backup.job import Job
+from logfs.log.backup.point import take_point
+from logfs.log.backup.taking import back_up
 from logfs.log.cleaning.cleaner import compact_now
 from logfs.log.cleaning.rounds import clean
+from logfs.log.host import Host
+from logfs.log.segments.table import ENTRY_BYTES
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.fakestate import Stopped
 from tests.log.compaction import CompactedLog, dirt_of, leftovers, placed_lines, tools
 from tests.log.support import DIRECTORY
 from tests.log.test_compaction import filled, records
+from tests.model.backups import FakeTransfer
 
 
 def states_while_cleaning(log: CompactedLog, *, seeds: tuple[int | None, ...]) -> list[FakeDisk]:
@@ -108,6 +114,37 @@ def test_a_recovery_that_is_killed_after_a_compaction_finds_no_loss() -> None:
             else:
                 break
         assert changes > 20
+
+
+@pytest.mark.expect_log("No space left")
+@pytest.mark.parametrize("written", [0, ENTRY_BYTES, 2 * ENTRY_BYTES + 5])
+def test_a_backup_is_whole_although_the_end_of_a_compaction_could_not_be_noted(
+    written: int,
+) -> None:
+    log = filled(30, internal_segment_bytes="400")
+    log.clean()
+    log.append(records(30, 3, 7))
+    log.roll()
+    log.log.maintain()
+    disk, failed = log.bench.disk, []
+
+    def fail(operation: str, name: str, size: int) -> None:
+        if operation == "pwrite" and name.endswith("logfs.segments") and size > 2 * ENTRY_BYTES:
+            disk.before = None
+            failed.append(size)
+            disk.fail_next_write("*logfs.segments", errno.ENOSPC, after_bytes=written)
+
+    disk.before = fail
+    log.clean_only()
+    assert len(failed) == 1
+    log.log.flush()
+    taken, now_ms = FakeDisk(), log.bench.now_ms
+    job = Job(disk, taken, FakeTransfer(disk, taken), (), Host(log.bench.boot, lambda: bytes(16)),
+              now_ms, lambda: now_ms, lambda: None, lambda _: None)  # fmt: skip
+    made = back_up(job, "source", lambda _: take_point(log.log))
+    assert made.problems == []
+    found = log.bench.open(taken, read_only=True).partition("t", 0)
+    assert placed_lines(found, View.TEXT) == placed_lines(log.log, View.TEXT)
 
 
 @pytest.mark.allow_log("t/0 is offline")

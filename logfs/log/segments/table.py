@@ -43,6 +43,7 @@ of the text index say. Then it is sealed, and the others are **merged**: gone li
 not because the log starts behind them.
 """
 
+import contextlib
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -274,7 +275,12 @@ class SegmentTable:
         return table
 
     def put(self, *entries: TableEntry) -> None:
-        """Append entries. Safe from a kill of the process at once, from a power cut after sync."""
+        """Append entries. Safe from a kill of the process at once, from a power cut after sync.
+
+        Raises:
+            OSError: None of them is there. A rest that cannot be cut off now goes with the next
+                call.
+        """
         data = b"".join(map(encode_entry, entries))
         file = self._file
         if file is None:
@@ -282,7 +288,12 @@ class SegmentTable:
         if self._has_rest:
             file.truncate(self._end)
         self._has_rest = True
-        file.pwrite(data, self._end)
+        try:
+            file.pwrite(data, self._end)
+        except OSError:
+            with contextlib.suppress(OSError):
+                file.truncate(self._end)  # a backup may read the file before the next call
+            raise
         self._has_rest = False
         self._unsynced = object()
         self._end += len(data)
