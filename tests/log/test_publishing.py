@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from logfs.errors import CorruptCheckpointError, DataLossError, UnsupportedFormatError
+from logfs.log.cleaning.trimming import trim
 from logfs.log.names import format_ledger_file
 from logfs.log.publishing.ledger import Ledger, read_ledger
 from logfs.log.publishing.publish import publish
@@ -246,6 +247,22 @@ def publish_up_to(bench: Bench, staged: Sequence[StagedFile], writes: int) -> No
     bench.disk.before = None
 
 
+def fill_after(bench: Bench, staged: Sequence[StagedFile], writes: int) -> None:
+    """Publish on a disk that is full after so many writes to a log."""
+    stops = []
+
+    def stop(operation: str, name: str, _size: int) -> None:
+        if operation == "pwrite" and name.endswith(".log"):
+            stops.append(name)
+            if len(stops) > writes:
+                raise OSError(errno.ENOSPC, "No space left on device", name)
+
+    bench.disk.before = stop
+    with pytest.raises(OSError, match="No space"):
+        publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    bench.disk.before = None
+
+
 def test_what_was_begun_is_completed_though_the_producer_is_forgotten() -> None:
     """Old timestamps let a producer expire at once; a batch half-way in must not come twice."""
     bench = two_topics()
@@ -405,3 +422,26 @@ def test_staged_batches_are_whole() -> None:
     assert [r.value for _, h in batches_in(data[16:]) for r in decode_records(data[16:])][:3] == (
         values_of("v", 3)
     )
+
+
+@pytest.mark.parametrize("stop", ["none", "restart", "kill", "power"])
+@pytest.mark.parametrize("removed", [21, 15])
+def test_what_was_removed_of_a_half_published_batch_is_not_published_again(
+    removed: int, stop: str
+) -> None:
+    bench, values = Bench(SMALL), values_of("v", 30)
+    staged = [stage(bench.disk, values)]
+    fill_after(bench, staged, 7)
+    assert lines_in(bench.store) == values[:21]
+    bench.log.roll(bench.now_ms)
+    bench.log.flush()
+    trim(bench.log, removed, bench.now_ms, at_once=True)
+    if stop == "restart":
+        bench.restart()
+    elif stop == "kill":
+        bench.kill()
+    elif stop == "power":
+        bench.crash()
+    publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == values[removed:]
+    assert staged_names(bench.disk) == []

@@ -100,7 +100,10 @@ class ProducerLoader:
         is_flushed = loader.loading.is_clean and loader.left is None
         self._is_first_time = not kept and is_flushed
         last_offset = min(loader.recovered & bases, default=self._end_offset)
-        kept = {at for at in kept if self._start_offset < at <= last_offset}
+        # Unlike a broker's, one at the start of an empty log stays: nothing else has the sequence
+        # numbers of what retention has removed, and a job may be half-way through its batch.
+        first_offset = self._start_offset + (self._start_offset < self._end_offset)
+        kept = {at for at in kept if first_offset <= at <= last_offset}
         if found != kept and not loader.loading.read_only:
             for offset in found - kept:
                 remove_snapshot(loader.loading.disk, loader.directory, offset)

@@ -235,11 +235,16 @@ def _append_records(
 
 
 def _records_there(log: PartitionLog, share: Share, producer_id: int) -> int:
-    """Count the records of a share that are in the log, by the headers of its last batches.
+    """Count the records of a share that were appended, by the headers of the log's last batches.
 
-    What is known of the producer is not asked: it may have expired, if its records are old.
+    What is known of the producer is not enough: it may have expired, if its records are old. But
+    of records that retention has removed meanwhile nothing else is left.
     """
     snapshot, there = log.snapshot, 0
+    written = log.last_records_of_producers().get(producer_id)
+    end = None if written is None else written.last_data_offset
+    if end is not None and end >= share.log_end_offset:
+        there = add_to_sequence(log.next_sequence(producer_id), -share.base_sequence)
     first = max(snapshot.index_of_offset(share.log_end_offset), 0)
     for number in range(first, len(snapshot.segments)):
         segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
