@@ -205,6 +205,23 @@ def test_a_start_that_could_not_copy_a_damaged_end_leaves_it_to_the_next_one(sto
 
 
 @pytest.mark.allow_log("")
+def test_recovery_after_a_power_cut_writes_nothing_over_flushed_records() -> None:
+    """A second power cut could damage what is being written then."""
+    bench, name = damaged_bench()
+    written = []
+
+    def note(operation: str, file: str, _: int) -> None:
+        if operation == "pwrite":
+            written.append(file)
+
+    bench.disk.before = note
+    bench.crash()
+    assert bench.names(".cut"), "the damaged end was cut"
+    assert written
+    assert name not in written
+
+
+@pytest.mark.allow_log("")
 @pytest.mark.parametrize("names_need_room", [True, False])
 def test_a_flush_waits_for_room_if_the_log_is_not_loaded_as_a_whole(
     *, names_need_room: bool

@@ -216,8 +216,9 @@ def _load_segment(
     if entry is not None and _is_trusted(loader, entry, must_recover, not behind):
         return loader.known_segment(entry)
     segment = loader.segment(base_offset, ends if entry is None else entry.bases)
-    segment = _scan(loader, segment, entry, behind)
+    # Before the scan, which notes the same in the table if it is about to cut what was shown.
     is_distrusted = loader.loading.has_failed or NO_BOOT in loader.boots
+    segment = _scan(loader, segment, entry, behind)
     if must_recover and is_distrusted and not loader.loading.read_only:
         rewrite(loader.loading.disk, segment.name, segment.size_bytes)
     return segment
