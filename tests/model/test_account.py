@@ -124,6 +124,16 @@ def test_what_was_given_up_is_back() -> None:
         account.settle([(0, WHOLE)], END, StopKind.KILL)
 
 
+def test_a_power_cut_may_undo_a_removal_that_a_kill_interrupted() -> None:
+    account, _ = whole(is_durable=True)
+    account.gives_up(END)
+    account.settle([], END, StopKind.KILL)
+    account.settle([(0, WHOLE)], END, StopKind.POWER)
+    account.settle([], END, StopKind.KILL)
+    with pytest.raises(Defect, match="was lost, and is back"):
+        account.settle([(0, WHOLE)], END, StopKind.KILL)
+
+
 def test_compaction_leaves_the_newest_value() -> None:
     lines = [Line(b"0000000%d" % n, b"k\t0000000%d" % n, b"k") for n in (1, 2)]
     account = Account("c/0", View.TSV)
