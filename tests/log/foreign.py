@@ -138,7 +138,7 @@ class FakeBroker:
         """What a consumer would read from the begin."""
         found = []
         for base_offset in self.bases:
-            data = self.disk.read(self.path(base_offset))
+            data = self.disk.read(self.path(base_offset), None)
             for position, _ in batches_in(data):
                 found += [record.value or b"" for record in decode_records(data, position)]
         return found
