@@ -10,6 +10,7 @@ from logfs.log.reading.reader import TextReader
 from logfs.log.segments.table import ENTRY_BYTES
 from logfs.types import Positions, View
 from tests.fakes import START_MS
+from tests.fakestate import Stopped
 from tests.log.damage import (
     LINES,
     TABLE,
@@ -20,6 +21,7 @@ from tests.log.damage import (
 )
 from tests.log.support import (
     DIRECTORY,
+    TP,
     Bench,
     batches_in,
     end_of,
@@ -296,3 +298,36 @@ def test_a_corrupt_batch_is_reported_and_keeps_its_place_when_indexes_are_rebuil
     assert kinds_of_losses(bench) == ["corrupt"]
     assert [positions_of_offset(bench.log.snapshot, o) for o in range(bad + 1, 24)] == before
     assert bench.names(".cut") == []
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("room", [None, 0, 100])
+def test_a_second_stop_after_a_sealed_segment_was_lost_in_part(room: int | None) -> None:
+    """The table says how the segment was sealed, and the next one has gone with the power."""
+    bench = Bench()
+    bench.write(b"a", b"b")
+    bench.log.flush()
+    bench.store.checkpoint()
+    bench.write(b"c")
+    bench.log.roll(bench.now_ms)
+    bench.disk.open(f"{DIRECTORY}/logfs.segments").sync()
+    bench.disk.crash(None)
+    bench.new_boot()
+    for changes in range(200):
+        disk = bench.disk.after_kill()
+        disk.stop_before(changes)
+        disk.space_bytes = None if room is None else disk.used_bytes + room
+        try:
+            bench.open(disk)
+        except Stopped:
+            pass
+        else:
+            changes = -1
+        disk = disk.after_kill()
+        disk.space_bytes = None
+        log = bench.open(disk).partition(*TP)
+        assert lines_of(log) == [b"a", b"b"]
+        assert {loss.kind for loss in log.losses} == {"cut"}
+        if changes < 0:
+            return
+    raise AssertionError("it was always stopped")

@@ -4,6 +4,7 @@ import logging
 
 from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.recovery import Loader
+from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import create_files, remove_segment_files
 from logfs.types import Positions
 
@@ -63,5 +64,21 @@ def begin_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
         # Files after a tail that is still to be cut would make it pass for durable.
         if loader.deferred is None:
             with loader.deferring():
+                _note_end(loader)
                 create_files(loading.disk, segment, loader.config)
     loader.segments.append(segment)
+
+
+def _note_end(loader: Loader) -> None:
+    """Note in the table where the last segment ends now, if it was sealed with more.
+
+    Before a segment follows it: a stop could come before the table is written, and the next start
+    would take what is not the last segment as the table describes it.
+    """
+    table, last = loader.table, loader.segments[-1] if loader.segments else None
+    if table is None or last is None:
+        return
+    entry = table.entries.get(last.base_offset)
+    if entry is not None and entry.size_bytes not in (None, last.size_bytes):
+        table.put(last.entry(SegmentState.SEALED))
+        table.sync()
