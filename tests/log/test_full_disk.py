@@ -375,6 +375,19 @@ def test_segments_that_went_without_a_note_are_noted_once_there_is_room() -> Non
     assert min(table.entries) == bench.log.snapshot.segments[0].base_offset
 
 
+@pytest.mark.expect_log("its segments go without a note")
+def test_segments_that_went_without_a_note_are_noted_after_a_kill() -> None:
+    bench = full_bench()
+    bench.restart()
+    bench.disk.fill()
+    bench.log.advance_log_start_offset(bench.log.snapshot.segments[1].base_offset, bench.now_ms)
+    bench.disk.space_bytes = None
+    log = bench.kill()
+    table = SegmentTable.load(bench.disk, DIRECTORY)
+    assert sorted(table.entries) == [segment.base_offset for segment in log.snapshot.segments]
+    assert lines_of(bench.restart()) == lines_of(log)
+
+
 @pytest.mark.allow_log("")
 @pytest.mark.parametrize("how", ["write", "maintain", "records"])
 def test_a_line_that_a_crash_left_comes_before_what_is_appended_after_it(how: str) -> None:

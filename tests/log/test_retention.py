@@ -263,6 +263,7 @@ def test_a_partition_that_is_offline_is_left_alone() -> None:
 LINES = [b"a", b"b", b"c", b"d", b"e"]
 
 
+@pytest.mark.allow_log("the one before it is used")
 @pytest.mark.parametrize("seed", [None, 1, 2])
 def test_a_stop_at_any_step_leaves_whole_segments_and_no_position_twice(seed: int | None) -> None:
     bench = Bench({**SMALL, "retention.ms": "1000"})

@@ -292,6 +292,8 @@ def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
     if table is None:
         table = SegmentTable(loading.disk, loader.directory, loading.host.new_id())
         loader.has_changed = True
+    if min(table.entries, default=last.base_offset) < loader.segments[0].base_offset:
+        loader.has_changed = True  # segments went without a note, since the disk was full
     # What is deferred comes before the table: it says where segments end that are still to be cut.
     if loader.deferred is None and (state is SegmentState.OPEN or loader.has_changed):
         with loader.deferring():
