@@ -4,6 +4,7 @@ import pytest
 
 from logfs.config.store import DECOMPRESSED_MAX_BYTES
 from logfs.log import checkpoints
+from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.records.compression import limit_decompressed
 from logfs.types import TopicPartition, View
 from tests.fakes import FakeDisk
@@ -84,6 +85,22 @@ def test_positions_of_what_was_cut_are_not_given_again() -> None:
     first, second = kept_runs_of(bench.log, View.TEXT)
     assert shown.startswith(first[1])
     assert second[0] >= len(shown)
+
+
+def test_positions_of_a_first_segment_that_is_lost_are_not_given_again() -> None:
+    """After a power cut its name and what the table said of the next one may be gone."""
+    bench = filled({"internal.segment.bytes": "300"})
+    first, second = bench.log.snapshot.segments[:2]
+    table = SegmentTable.load(bench.disk, DIRECTORY)
+    entry = table.entries[first.base_offset]
+    shown = table.state.lease
+    table.rewrite([entry._replace(state=SegmentState.OPEN, ends=shown)])
+    bench.disk.remove(first.name)
+    bench.new_boot()
+    bench.store = bench.open()
+    begin = bench.log.snapshot.start
+    assert begin.offset == second.base_offset
+    assert begin.positions == shown
 
 
 def test_losses_are_noted_once() -> None:

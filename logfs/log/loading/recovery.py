@@ -182,6 +182,8 @@ def load_segments(loader: Loader) -> None:
     """Fill ``loader.segments``: with what the log holds, recovered if that is due."""
     bases = _without_deleted(loader)
     ends, next_offset = Positions(), -1
+    if loader.table is not None and bases and bases[0] not in loader.entries:
+        ends = loader.shown  # what came before it is lost, and the positions of that were shown
     while len(bases) > len(loader.segments):
         number = len(loader.segments)
         base_offset, behind = bases[number], bases[number + 1 :]
