@@ -163,8 +163,10 @@ def test_a_directory_that_may_not_be_read(tmp_path: Path) -> None:
     for what in ("cat data/orders/0", "topic list data", "offsets data", "topic create data/x"):
         status, errors = shell(f"{prefix}{line} {what}", tmp_path)
         assert (status, len(errors)) == (1, 1)
-        assert errors[0].endswith(
-            f"{tmp_path}/data: Permission denied; run it as the user who owns it, or as root"
+        named = what.split()[-1]
+        found = "" if named == "data" else f"{tmp_path}/data: "
+        assert errors[0] == (
+            f"logfs: {named}: {found}Permission denied; run it as the user who owns it, or as root"
         )
     (tmp_path / "data").chmod(0o700)
 
