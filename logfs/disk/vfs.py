@@ -273,7 +273,7 @@ class Disk(Protocol):
         ...
 
     def exists(self, name: str) -> bool:
-        """Tell whether the name is taken, by whatever it may be."""
+        """Tell whether the name is taken, by a file of any kind."""
         ...
 
     def make_directory(self, name: str) -> None:

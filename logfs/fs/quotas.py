@@ -44,7 +44,7 @@ class Quotas:
         """Refuse a number of partitions for a topic, present or to be made.
 
         Args:
-            caller: The user who asks for it.
+            caller: The user that asks for it.
             topic: Its name.
             partitions: How many it is to have.
             owner: The user whose topic it is or will be.
@@ -71,7 +71,7 @@ class Quotas:
         """Refuse a setting of a topic.
 
         Raises:
-            QuotaExceededError: It is larger than the caller may set it.
+            QuotaExceededError: It is larger than the caller is allowed to set.
             InvalidConfigError: The value is not valid.
         """
         if key != _MESSAGE_BYTES or caller in self._unlimited:
@@ -97,7 +97,7 @@ class Quotas:
             )
 
     def note_opened(self, caller: int, kind: str, number: int) -> None:
-        """Note who has opened a handle, named by its kind and number."""
+        """Note which user has opened a handle, named by its kind and number."""
         self._users[kind, number] = caller
         self._open[caller] += 1
 
