@@ -10,6 +10,9 @@ PYTHON := $(VENV)/bin/python
 WITH_VENV := PATH="$(CURDIR)/$(VENV)/bin:$$PATH"
 # More arguments for pytest or the benchmarks: make test ARGS="-k recovery"
 ARGS :=
+# A test that fails is run once more, five at most: these machines share their processors with others.
+# Both tries are in the output, and the summary has their number. A rerun is to be looked into.
+RERUNS := --reruns 1 --max-suite-reruns 5 --rerun-show-tracebacks --rerun-except Timeout
 # How long test-long goes on: stops of the model, kills of daemons, minutes for all of it (no limit if
 # empty), and the first seed of the model's schedules; each day has others.
 STOPS := 10000
@@ -29,7 +32,7 @@ demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 test: connector ## all tests, those with a Kafka broker and with Spark too
 	@.ci/system-packages programs
 	@.ci/system-packages systemd
-	@$(WITH_VENV) python -m pytest $(ARGS)
+	@$(WITH_VENV) python -m pytest $(RERUNS) $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
 	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka" $(ARGS)

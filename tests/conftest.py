@@ -8,23 +8,28 @@
   late, an exception in ``__del__``) is seen in the test that lost it. What is there between two
   modules, thousands of tests and what they import, is not looked through again each time.
 * What a read-only mount remembers goes below the session's temporary folder, not to the user's.
+* An asynchronous test that hangs is cancelled and fails, so that the tests after it run.
 * When the session ends, no mount is left below its temporary folder.
 * Tests marked ``long`` run only if the marker expression names them, as ``make test-long`` does.
   What they count (``counts``) is printed at the end.
 """
 
+import functools
 import gc
+import inspect
 import logging
 import os
 import re
 import shutil
 import subprocess
+import threading
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
+import trio
 
 from tests.long import Limits
 
@@ -65,9 +70,35 @@ def mounts_below(mountinfo: str, directory: Path) -> list[Path]:
     return [point for point in points if point.is_relative_to(directory)]
 
 
+HANGS_AFTER_S = 400
+"""Less than the ``timeout`` of ``pyproject.toml``, which cannot end a run of trio cleanly."""
+
+
+def limited(test: Callable[..., Awaitable[None]], limit_s: float) -> Callable[..., Awaitable[None]]:
+    """Return an asynchronous test that is cancelled, and fails, after a time on the real clock."""
+
+    @functools.wraps(test)
+    async def run(**arguments: object) -> None:
+        token = trio.lowlevel.current_trio_token()
+        with trio.CancelScope() as scope:
+            timer = threading.Timer(limit_s, token.run_sync_soon, [scope.cancel])
+            timer.daemon = True
+            timer.start()
+            try:
+                await test(**arguments)
+            finally:
+                timer.cancel()
+        if scope.cancelled_caught:
+            pytest.fail(f"the test hangs: it did not end within {limit_s} s")
+
+    return run
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Fail a ``fuse`` test before any of its fixtures tries to mount."""
+    """Fail a ``fuse`` test before any of its fixtures tries to mount; limit asynchronous ones."""
+    if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+        item.obj = limited(item.obj, HANGS_AFTER_S)
     if item.get_closest_marker("fuse") is not None:
         problem = why_no_mount()
         if problem is not None:

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
+import trio
 
-from tests.conftest import mounts_below
+from tests.conftest import limited, mounts_below
 
 pytest_plugins = ["pytester"]
 
@@ -129,3 +130,15 @@ def test_a_mount_left_behind_fails_the_session(project: pytest.Pytester) -> None
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["still mounted after *", "*test_it0 (unmounted now)"])
     assert not mounts_below(Path("/proc/self/mountinfo").read_text(), project.path)
+
+
+async def test_an_asynchronous_test_that_hangs_is_cancelled_and_fails() -> None:
+    with pytest.raises(pytest.fail.Exception, match="it did not end within"):
+        await limited(trio.sleep_forever, 0.01)()
+
+
+async def test_the_limit_is_of_the_real_clock(autojump_clock: trio.testing.MockClock) -> None:
+    async def sleep_long() -> None:
+        await trio.sleep(10_000)
+
+    await limited(sleep_long, 60)()
