@@ -482,20 +482,32 @@ class LogStore(Catalog):
         config: TopicConfig,
         now_ms: int,
     ) -> None:
-        """Make partitions; they are seen together, once all of them are there."""
+        """Make partitions; they are seen together, once all of them are there.
+
+        Each directory is filled under the name of a deleted one and then renamed. After a stop the
+        next start finds all of them, or a part that it completes, or it removes what it finds.
+        """
         loading = self._loading(now_ms, is_clean=True)
-        loading = self._without_old_rows(loading, [TopicPartition(name, n) for n in numbers])
+        wanted = [TopicPartition(name, n) for n in numbers]
+        loading = self._without_old_rows(loading, wanted)
         logs: dict[int, PartitionLog] = {}
-        made: list[str] = []
+        made: dict[TopicPartition, str] = {}
         try:
-            for number in numbers:
-                topic_partition = TopicPartition(name, number)
-                self.disk.make_directory(topic_partition.directory)
-                made.append(topic_partition.directory)
-                topics.fill_partition(self.disk, topic_partition, topic_id, config.overrides())
-                logs[number] = load_partition(loading, topic_partition)
+            for topic_partition in wanted:
+                made[topic_partition] = self._delete_directory(topic_partition, topic_id)
+                self.disk.make_directory(made[topic_partition])
+                topics.fill_partition(
+                    self.disk, made[topic_partition], topic_id, config.overrides()
+                )
+            self.disk.sync_directory("")
+            for topic_partition in wanted:
+                self.disk.rename(made[topic_partition], topic_partition.directory)
+                made[topic_partition] = topic_partition.directory
+            self.disk.sync_directory("")
+            for topic_partition in wanted:
+                logs[topic_partition.partition] = load_partition(loading, topic_partition)
         except OSError:
-            for directory in made:
+            for directory in made.values():
                 with contextlib.suppress(OSError):
                     self.disk.remove_tree(directory)
             raise
@@ -538,13 +550,16 @@ class LogStore(Catalog):
         return self._loading(loading.now_ms, is_clean=loading.is_clean)
 
     def _delete_directory_of(self, log: PartitionLog) -> str:
-        """Name the directory of a partition that is deleted after the id of its topic."""
-        if log.topic_id is not None:
-            topic_id = names.parse_topic_id(log.topic_id)
-            name = names.format_delete_directory(log.topic_partition, topic_id)
+        topic_id = None if log.topic_id is None else names.parse_topic_id(log.topic_id)
+        return self._delete_directory(log.topic_partition, topic_id)
+
+    def _delete_directory(self, topic_partition: TopicPartition, topic_id: UUID | None) -> str:
+        """Return the directory name of a deleted partition, with the topic id if it is free."""
+        if topic_id is not None:
+            name = names.format_delete_directory(topic_partition, topic_id)
             if not self.disk.exists(name):
                 return name
-        return names.format_delete_directory(log.topic_partition, UUID(bytes=self._host.new_id()))
+        return names.format_delete_directory(topic_partition, UUID(bytes=self._host.new_id()))
 
     @property
     def open_segments(self) -> int:

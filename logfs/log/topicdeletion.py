@@ -12,8 +12,9 @@ each of its directories first, ``logfs.deleted``, in JSON:
 
 The unique part of the name is the topic's id, if it has one. A stop in the middle of a deletion
 leaves some partitions of a topic deleted, and others not: the next start gives the former their
-names back. A broker uses random names: a directory that it was about to delete, because the
-partition has moved to another broker, is never taken for one of these.
+names back. A topic is created under such names too, so the same completes its creation. A broker
+uses random names: a directory that it was about to delete, because the partition has moved to
+another broker, is never taken for one of these.
 
 A full disk must not keep a topic from being deleted, so the file may be missing. Then the topic
 starts at its first segment when it is restored, and only its owner may use it.
@@ -157,8 +158,10 @@ class DeletedPartitions:
             if note is not None:
                 deleted_ms = min(note.deleted_ms, now_ms)
             else:
-                # Others are due at once: a broker's, or a part of what a restore was to bring.
+                # Others are due at once: a broker's, a part of what a restore was to bring, or of a
+                # topic that was not created as a whole.
                 is_ours = name == _own_directory(self._disk, topic_partition, name)
+                is_ours &= self._disk.exists(f"{name}/{names.SEGMENT_TABLE}")
                 deleted_ms = now_ms if is_ours else now_ms - delay_ms
             row = DeletedPartition(name, topic_partition, deleted_ms + delay_ms, note)
             self._waiting.append(row)
@@ -188,11 +191,12 @@ class DeletedPartitions:
         try:
             self.restore(undone)
         except OSError as error:
-            logger.warning("an interrupted deletion of topics could not be undone: %s", error)
+            logger.warning("a creation or deletion of topics stays interrupted: %s", error)
             return []
         for row in undone:
             logger.warning(
-                "%s: the deletion of its topic was interrupted: it is undone", row.topic_partition
+                "%s: the creation or deletion of its topic was interrupted; the partition is kept",
+                row.topic_partition,
             )
             with contextlib.suppress(OSError):
                 forget_note(self._disk, row.topic_partition.directory)

@@ -18,7 +18,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import InvalidConfigError, UnsupportedFormatError
 from logfs.log import names
 from logfs.log.checkpoints import EpochEntry, write_leader_epochs, write_partition_metadata
-from logfs.types import MAX_PARTITIONS, TopicPartition
+from logfs.types import MAX_PARTITIONS
 
 VERSION = 1
 _TITLE = "# logfs topic configuration, version "
@@ -105,14 +105,12 @@ def check_partitions(topic: str, partitions: int) -> None:
 
 
 def fill_partition(
-    disk: Disk, topic_partition: TopicPartition, topic_id: UUID, properties: Mapping[str, str]
+    disk: Disk, directory: str, topic_id: UUID, properties: Mapping[str, str]
 ) -> None:
-    """Make the directory of a new partition one of a topic; its log is made when it is loaded."""
-    directory = topic_partition.directory
+    """Write what a new partition directory holds before its log is loaded, durable on return."""
     write_partition_metadata(disk, directory, topic_id)
     write_leader_epochs(disk, directory, [EpochEntry(0, 0)])
     write_properties(disk, directory, properties)
-    disk.sync_directory("")
 
 
 def effective_config(defaults: TopicConfig, properties: Mapping[str, str] | None) -> TopicConfig:

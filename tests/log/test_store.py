@@ -163,7 +163,7 @@ def test_a_topic_or_a_growth_is_made_whole_or_not_at_all() -> None:
         lambda: bench.store.grow_topic("t", 4, bench.now_ms),
     ]
     for change in changes:
-        bench.disk.fail_next("pwrite", "*-2/*", errno.ENOSPC)
+        bench.disk.fail_next("pwrite", "*-2.*/*", errno.ENOSPC)
         with pytest.raises(OSError, match=str(errno.ENOSPC)):
             change()
         assert bench.disk.list("") == before

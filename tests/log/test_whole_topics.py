@@ -1,4 +1,4 @@
-"""A topic of several partitions is deleted and altered as a whole, wherever that is stopped."""
+"""A topic of several partitions is created, deleted and altered as a whole, or not at all."""
 
 from collections.abc import Callable
 from uuid import UUID
@@ -14,6 +14,7 @@ from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, lines_of
 
 NUMBERS = [0, 1, 2]
+CHANGES = {"pwrite", "sync", "rename", "remove", "sync_directory", "open", "make_directory"}
 
 
 def three_partitions() -> Bench:
@@ -35,7 +36,7 @@ def stops_during(bench: Bench, change: Callable[[], object]) -> list[FakeDisk]:
     found: list[FakeDisk] = []
 
     def look(operation: str, _name: str, _size: int) -> None:
-        if operation in {"pwrite", "sync", "rename", "remove", "sync_directory", "open"}:
+        if operation in CHANGES:
             bench.disk.before = None
             found.append(bench.disk.after_kill())
             found.extend(bench.disk.after_crash(seed) for seed in (None, *range(4)))
@@ -69,6 +70,28 @@ def test_an_interrupted_deletion_leaves_a_whole_topic_or_none() -> None:
         for name in store.topics():
             store.delete_topic(name, bench.now_ms)
         assert bench.open(disk.after_kill()).topics() == []
+    assert found == {True, False}
+
+
+@pytest.mark.allow_log("")
+def test_an_interrupted_creation_leaves_a_whole_topic_or_none() -> None:
+    bench = Bench()
+    settings = {"retention.ms": "5"}
+    bench.store.create_topic("u", 1, settings, bench.now_ms)
+    bench.store.delete_topic("u", bench.now_ms)
+    stops = stops_during(bench, lambda: bench.store.create_topic("u", 3, settings, bench.now_ms))
+    topic_id = bench.store.topic_id("u")
+    found = set()
+    for disk in stops:
+        store = bench.open(disk)
+        found.add("u" in store.topics())
+        if "u" in store.topics():
+            assert store.partitions("u") == NUMBERS
+            assert {store.partition("u", n).topic_id for n in NUMBERS} == {topic_id}
+            assert store.topic_properties("u") == settings
+        else:
+            store.undelete_topic("u", bench.now_ms)
+            assert store.partitions("u") == [0]
     assert found == {True, False}
 
 
