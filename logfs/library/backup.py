@@ -14,10 +14,10 @@ from logfs.library.owner import owned
 from logfs.library.places import Kind, kind_of, locate, noted_daemon
 from logfs.log import names
 from logfs.log.backup.job import ChangedError, Job
-from logfs.log.backup.manifest import WHOLE, Manifest, read_manifest
 from logfs.log.backup.point import Point
 from logfs.log.backup.restoring import check_source, restore_all, restore_topics
 from logfs.log.backup.taking import back_up
+from logfs.log.manifest import WHOLE, Manifest, read_manifest
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 

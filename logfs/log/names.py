@@ -13,7 +13,9 @@ Pure: no disk. Sources: Kafka LogFileUtils, LocalLog.parseTopicPartitionName, Lo
 import base64
 import binascii
 import re
+from collections.abc import Callable
 from enum import StrEnum
+from itertools import count
 from typing import NamedTuple
 from uuid import UUID
 
@@ -257,6 +259,14 @@ def format_cut_file(base_offset: int, position: int, copy: int = 0) -> str:
     """
     again = f".{copy}" if copy else ""
     return f"{_OWN_PREFIX}{base_offset:020d}.{position}{again}{_CUT}"
+
+
+def unused_cut_file(
+    exists: Callable[[str], bool], directory: str, base_offset: int, position: int
+) -> str:
+    """Return the first name of such a copy that no file in a partition directory has."""
+    copies = (format_cut_file(base_offset, position, copy) for copy in count())
+    return next(name for name in copies if not exists(f"{directory}/{name}"))
 
 
 def parse_cut_file(name: str) -> CutFileName | None:

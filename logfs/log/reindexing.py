@@ -16,8 +16,8 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.log.loading.scan import Scan, scan_segment
 from logfs.log.names import FileKind, FileSuffix, format_segment_file, parse_segment_file
+from logfs.log.segments.scan import Scan, scan_segment
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import TableEntry, TableState
 from logfs.log.topics import effective_config, read_properties

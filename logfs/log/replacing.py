@@ -19,8 +19,8 @@ from collections.abc import Sequence
 
 from logfs.disk.vfs import DISK_FULL
 from logfs.errors import CleaningAbortedError
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
-from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.removing import RemovableLog
 from logfs.log.segments.segment import KAFKA_FILE_KINDS, SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import Snapshot

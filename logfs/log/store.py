@@ -27,7 +27,6 @@ from logfs.disk.vfs import DISK_FULL, Disk, Lock
 from logfs.errors import LogfsError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
-from logfs.log.backup.manifest import check_may_write, check_whole
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import forget_partitions, read_checkpoint, write_checkpoints
 from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
@@ -36,7 +35,8 @@ from logfs.log.counters import LogCounters
 from logfs.log.host import Host
 from logfs.log.loading.given import Loading
 from logfs.log.loading.loader import list_partitions, load_partition, say_recovered
-from logfs.log.offline import offline_partition
+from logfs.log.loading.offline import offline_partition
+from logfs.log.manifest import check_may_write, check_whole
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, tidy
 from logfs.log.reading.address import parse_topic_name

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoSuchTopicError
-from logfs.log.backup.manifest import check_may_write
 from logfs.log.loading.loader import list_partitions
+from logfs.log.manifest import check_may_write
 from logfs.spark.options import named
 from logfs.spark.paths import parse_path
 from logfs.spark.schema import HEADERS, check_written

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from logfs.log.indexes.txnindex import decode_txn_index
 from logfs.log.names import parse_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.snapshots import decode_snapshot
-from logfs.log.producers.txnindex import decode_txn_index
 from logfs.log.reading.files import GrowingFile
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record

@@ -14,9 +14,9 @@ from functools import reduce
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.indexes.textindex import TEXT_INDEX, decode_text_entry, encode_text_entry, find_gaps
-from logfs.log.loading.scan import Scan, rebuild_indexes, scan_segment
 from logfs.log.names import FileKind
 from logfs.log.partition import PartitionLog
+from logfs.log.segments.scan import Scan, rebuild_indexes, scan_segment
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.records.batch import BatchFields, BatchHeader, decode_records, encode_batch

@@ -5,11 +5,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from logfs.errors import CorruptIndexError
+from logfs.log.indexes.txnindex import AbortedTransaction, decode_txn_index
 from logfs.log.names import FileKind, parse_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.snapshots import decode_snapshot
 from logfs.log.producers.state import ProducerEntry
-from logfs.log.producers.txnindex import AbortedTransaction, decode_txn_index
 from logfs.records.batch import BatchHeader, decode_records
 from tests.fakes import FakeDisk
 from tests.log.support import batches_in

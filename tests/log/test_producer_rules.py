@@ -5,9 +5,9 @@ import pytest
 from logfs.errors import CorruptIndexError, OutOfOrderSequenceError
 from logfs.log.checkpoints import EpochEntry
 from logfs.log.epochs import LeaderEpochs
+from logfs.log.indexes.txnindex import AbortedTransaction, decode_txn_index, encode_aborted
 from logfs.log.producers.snapshots import decode_snapshot, encode_snapshot
 from logfs.log.producers.state import LastRecord, ProducerEntry, ProducerState, WrittenBatch
-from logfs.log.producers.txnindex import AbortedTransaction, decode_txn_index, encode_aborted
 from logfs.log.writing.produced import encode_marker
 from logfs.records._native import find_produced
 from logfs.records.batch import decode_header

@@ -12,8 +12,8 @@ from logfs.errors import (
     RecordTooLargeError,
     TransactionCoordinatorFencedError,
 )
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.state import LastRecord
-from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.writing.produced import Appended
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record

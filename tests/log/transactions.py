@@ -8,8 +8,8 @@ import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.partition import PartitionLog
-from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.segments.snapshot import LogPoint
 from logfs.records._native import find_produced
 from logfs.records.batch import BatchFields, decode_header, encode_batch

@@ -17,7 +17,6 @@ from logfs.errors import BackupError, TopicExistsError
 from logfs.log import checkpoints, names
 from logfs.log.attributes import Attributes
 from logfs.log.backup.job import Job
-from logfs.log.backup.manifest import UNFINISHED, Manifest, check_whole
 from logfs.log.backup.resting import copy_resting
 from logfs.log.backup.taking import (
     CHECKPOINTS,
@@ -29,6 +28,7 @@ from logfs.log.backup.taking import (
 )
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.loading.loader import list_partitions
+from logfs.log.manifest import UNFINISHED, Manifest, check_whole
 from logfs.log.recoverypoint import WRITING
 from logfs.types import TopicPartition
 

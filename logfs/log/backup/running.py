@@ -15,12 +15,13 @@ from logfs.disk.vfs import LARGER_FILE_BYTES
 from logfs.errors import BackupError
 from logfs.log import names
 from logfs.log.backup.job import ChangedError, Job
-from logfs.log.backup.manifest import BackedUp, backed_up
 from logfs.log.backup.point import Point
 from logfs.log.host import cache_mark
 from logfs.log.loading.given import Loading
 from logfs.log.loading.loader import load_partition
+from logfs.log.manifest import BackedUp
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
+from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, OpenSegments
 from logfs.log.segments.table import (
     SegmentState,
@@ -290,3 +291,18 @@ def _write_table(job: Job, directory: str, plan: _Plan) -> None:
     boot = cache_mark(job.host, job.target)
     entries.append(TableEntry(base, SegmentState.OPEN, bases, bases, boot=boot))
     SegmentTable.create(job.target, directory, plan.table.generation, entries).close()
+
+
+def backed_up(log: PartitionLog) -> BackedUp:
+    """Describe a partition of a backup."""
+    snapshot = log.snapshot
+    sealed = sum(segment.size_bytes for segment in snapshot.segments[:-1])
+    return BackedUp(
+        *log.topic_partition,
+        log.log_start_offset,
+        log.log_end_offset,
+        snapshot.start.positions.text,
+        snapshot.end.positions.text,
+        len(snapshot.segments),
+        sealed + snapshot.end.file_size,
+    )

@@ -17,22 +17,21 @@ from logfs.errors import (
 )
 from logfs.log import checkpoints, names
 from logfs.log.backup.job import ChangedError, Job
-from logfs.log.backup.manifest import (
-    UNFINISHED,
-    WHOLE,
-    BackedUp,
-    Manifest,
-    backed_up,
-    read_manifest,
-    write_manifest,
-)
 from logfs.log.backup.resting import copy_resting
-from logfs.log.backup.running import Ask, DamagedCopyError, back_up_running
+from logfs.log.backup.running import Ask, DamagedCopyError, back_up_running, backed_up
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleaning.checkpoint import read_cleaner_offsets
 from logfs.log.closing import Left, last_stop
 from logfs.log.loading.given import Loading
 from logfs.log.loading.loader import list_partitions, load_partition
+from logfs.log.manifest import (
+    UNFINISHED,
+    WHOLE,
+    BackedUp,
+    Manifest,
+    read_manifest,
+    write_manifest,
+)
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.segments.table import SegmentTable, TableEntry

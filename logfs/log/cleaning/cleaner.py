@@ -22,6 +22,7 @@ from logfs.errors import (
     NoSuchTopicError,
     PolicyViolationError,
 )
+from logfs.log.catalog import Catalog
 from logfs.log.cleaning.checkpoint import note_cleaned, read_cleaner_offsets
 from logfs.log.cleaning.dirt import Dirt, find_dirt
 from logfs.log.cleaning.mapping import FindKeys, find_keys
@@ -29,7 +30,6 @@ from logfs.log.cleaning.metrics import CleanerMetrics
 from logfs.log.cleaning.rounds import Cleaned, clean
 from logfs.log.cleaning.tools import CleanerStats, CleaningTools
 from logfs.log.partition import PartitionLog
-from logfs.log.store import LogStore
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class Chosen(NamedTuple):
 class LogCleaner:
     """Compacts the logs of a store. Any thread may call; each log is compacted by one at a time."""
 
-    def __init__(self, store: LogStore) -> None:
+    def __init__(self, store: Catalog) -> None:
         self._store = store
         self._last: dict[object, CleanerStats] = {}
         self._looked_ms: int | None = None
@@ -298,7 +298,7 @@ def compact_now(
     )
 
 
-def logs_of(store: LogStore, topic: str, number: int | None) -> list[PartitionLog]:
+def logs_of(store: Catalog, topic: str, number: int | None) -> list[PartitionLog]:
     """Return one partition of a topic, or all of them; each can be compacted.
 
     Raises:

@@ -15,8 +15,8 @@ from logfs.log.cleaning.tools import CleanerStats, CleaningTools
 from logfs.log.cleaning.transactions import CleanedTransactions
 from logfs.log.indexes.index import MARK_BYTES
 from logfs.log.indexes.textindex import TEXT_INDEX
+from logfs.log.indexes.txnindex import AbortedTransaction, encode_aborted
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
-from logfs.log.producers.txnindex import AbortedTransaction, encode_aborted
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry

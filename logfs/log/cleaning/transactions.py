@@ -10,7 +10,7 @@ Pure. Source: Kafka CleanedTransactionMetadata.
 import heapq
 from collections.abc import Iterable
 
-from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.records.batch import BatchHeader
 from logfs.records.record import Record
 

@@ -10,10 +10,10 @@ from logfs.disk.vfs import LARGER_FILE_BYTES
 from logfs.log.checkpoints import parse_leader_epochs, parse_offsets
 from logfs.log.dumping.findings import Findings
 from logfs.log.dumping.source import Source, Streams
+from logfs.log.indexes.txnindex import VERSION, decode_txn_index
 from logfs.log.producers.snapshots import CHECKED_FROM, ENTRY, HEADER, decode_snapshot
 from logfs.log.producers.snapshots import VERSION as SNAPSHOT_VERSION
 from logfs.log.producers.state import ProducerEntry
-from logfs.log.producers.txnindex import VERSION, decode_txn_index
 from logfs.records.checksum import crc32c
 
 

@@ -19,14 +19,13 @@ from logfs.log.following.points import with_points
 from logfs.log.following.reshaping import Reshaping
 from logfs.log.following.tail import Tail
 from logfs.log.following.transactions import Transactions
-from logfs.log.loading.scan import Scan, pass_over
 from logfs.log.losses import Loss, log_loss
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
+from logfs.log.segments.scan import Scan, fill_segment, pass_over
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.log.state import PartitionState
-from logfs.log.writing.active import fill_segment
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)

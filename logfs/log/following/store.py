@@ -13,7 +13,6 @@ from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, NotThereYetError
 from logfs.log import names
-from logfs.log.backup.manifest import check_whole
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.closing import last_stop
 from logfs.log.following.context import Following
@@ -23,9 +22,10 @@ from logfs.log.following.loading import follow_partition
 from logfs.log.following.parts import Parts
 from logfs.log.host import Host
 from logfs.log.loading.loader import list_partitions
+from logfs.log.loading.offline import offline_partition
 from logfs.log.loading.recovery import Loading
+from logfs.log.manifest import check_whole
 from logfs.log.names import DirectoryState
-from logfs.log.offline import offline_partition
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.types import TopicPartition

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from logfs.config import TopicConfig
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
-from logfs.log.loading.scan import scan_segment
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
+from logfs.log.segments.scan import scan_segment
 from logfs.log.segments.segment import Segment
 from logfs.records._native import Survivors
 from logfs.records.compression import decompress

@@ -22,7 +22,7 @@ from logfs.log.indexes.index import (
     count_time_entries_below,
     decode_time_entry,
 )
-from logfs.log.loading.scan import INCOMPLETE
+from logfs.log.segments.scan import INCOMPLETE
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
 from logfs.records._native import IndexBuilder, find_offset, header_ok, measure

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError
+from logfs.log.indexes.txnindex import AbortedTransaction, read_txn_index
 from logfs.log.names import FileKind, FileSuffix, parse_segment_file
 from logfs.log.producers.replay import Replay, locate_transactions
 from logfs.log.producers.state import ProducerState
-from logfs.log.producers.txnindex import AbortedTransaction, read_txn_index
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records.produced import ProducedBatch
 

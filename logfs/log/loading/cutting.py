@@ -2,6 +2,7 @@
 
 from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk, File
 from logfs.log import names
+from logfs.log.segments.scan import end_of_data
 from logfs.log.segments.segment import Segment
 
 _CHUNK_BYTES = 1024 * 1024
@@ -36,19 +37,6 @@ def copy_tail(disk: Disk, segment: Segment, log: File, position: int, file_size:
     return name
 
 
-def end_of_data(log: File, start: int, stop: int) -> int:
-    """Return the position behind the last byte of a range that is not zero, or its begin."""
-    end = start
-    while (start := log.next_data(start)) < stop:
-        data = log.pread(min(_CHUNK_BYTES, stop - start), start)
-        if not data:
-            break
-        if data.count(0) != len(data):
-            end = start + len(data.rstrip(b"\0"))
-        start += len(data)
-    return end
-
-
 def rewrite(disk: Disk, name: str, size: int) -> None:
     """Write the first ``size`` bytes of a file over themselves, and make them durable.
 
@@ -59,16 +47,6 @@ def rewrite(disk: Disk, name: str, size: int) -> None:
         file.pwrite(file.pread(min(_CHUNK_BYTES, size - start), start), start)
     file.sync()
     file.close()
-
-
-def free_cut_name(disk: Disk, directory: str, base_offset: int, position: int) -> str:
-    """Return a name for a copy that no earlier one has."""
-    copy = 0
-    while True:
-        name = names.format_cut_file(base_offset, position, copy)
-        if not disk.exists(f"{directory}/{name}"):
-            return name
-        copy += 1
 
 
 def _is_copy(copy: File, log: File, position: int, file_size: int) -> bool:

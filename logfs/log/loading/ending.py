@@ -2,8 +2,8 @@
 
 import logging
 
-from logfs.log.indexes.memoryindex import memory_files
 from logfs.log.loading.recovery import Loader
+from logfs.log.segments.scan import MemoryFiles
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import create_files, remove_segment_files
 from logfs.types import Positions
@@ -57,10 +57,10 @@ def begin_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
         base_offset = loader.segments.pop().base_offset
     segment = loader.segment(base_offset, bases)
     if loading.read_only:
-        segment.pinned_files = memory_files(loading.disk, segment, None)
+        segment.pinned_files = MemoryFiles(loading.disk, segment, None)
     else:
         # Until it has files, whose making may be what is deferred.
-        segment.pinned_files = memory_files(loading.disk, segment, None)
+        segment.pinned_files = MemoryFiles(loading.disk, segment, None)
         # Files after a tail that is still to be cut would make it pass for durable.
         if loader.deferred is None:
             with loader.deferring():

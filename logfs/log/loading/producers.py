@@ -12,12 +12,12 @@ import logging
 from collections.abc import Sequence
 
 from logfs.errors import CorruptIndexError
+from logfs.log.indexes.txnindex import AbortedTransaction, read_txn_index, write_txn_index
 from logfs.log.loading.recovery import Loader
 from logfs.log.names import FileKind
 from logfs.log.producers.replay import Replay, batches_of
 from logfs.log.producers.snapshots import remove_snapshot, write_snapshot
 from logfs.log.producers.state import ProducerState
-from logfs.log.producers.txnindex import AbortedTransaction, read_txn_index, write_txn_index
 from logfs.log.segments.segment import Segment
 from logfs.records.produced import ABORT, ProducedBatch
 

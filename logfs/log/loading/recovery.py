@@ -20,22 +20,23 @@ from dataclasses import dataclass, field
 from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL, File
 from logfs.errors import LogfsError
+from logfs.log import names
 from logfs.log.counters import LogCounters
 from logfs.log.host import cache_mark
-from logfs.log.indexes.memoryindex import memory_files
-from logfs.log.loading.cutting import copy_tail, free_cut_name, rewrite
+from logfs.log.loading.cutting import copy_tail, rewrite
 from logfs.log.loading.given import Loading as Loading  # others take it from here
-from logfs.log.loading.scan import (
+from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
+from logfs.log.losses import Loss, LossFile, log_loss
+from logfs.log.names import FileKind
+from logfs.log.segments.scan import (
     INCOMPLETE,
+    MemoryFiles,
     Scan,
     begins_batch,
     claims_more,
     rebuild_indexes,
     scan_segment,
 )
-from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
-from logfs.log.losses import Loss, LossFile, log_loss
-from logfs.log.names import FileKind
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.writing.active import remove_segment_files
@@ -277,7 +278,7 @@ def _scan(
     if is_gapped and entry is not None:
         segment = loader.known_segment(entry)
     if loading.read_only:
-        segment.pinned_files = None if is_gapped else memory_files(loading.disk, segment, scan)
+        segment.pinned_files = None if is_gapped else MemoryFiles(loading.disk, segment, scan)
         return segment
     if must_recover and behind:
         log.sync()
@@ -287,7 +288,7 @@ def _scan(
             rebuild_indexes(loading.disk, segment, scan, but_text=is_gapped)
             segment.close_files()
 
-    segment.pinned_files = memory_files(loading.disk, segment, scan, but_text=is_gapped)
+    segment.pinned_files = MemoryFiles(loading.disk, segment, scan, but_text=is_gapped)
     with loader.deferring(store_indexes):
         store_indexes()
     return segment
@@ -464,7 +465,7 @@ def _set_aside(loader: Loader, bases: Sequence[int], why: str) -> None:
                         f"{segment.name}: {why}; recovery would set it aside")  # fmt: skip
             continue
         if size:
-            name = free_cut_name(disk, segment.directory, base_offset, 0)
+            name = names.unused_cut_file(disk.exists, segment.directory, base_offset, 0)
             loader.lose("cut", segment.name, 0, size,
                         f"{segment.name}: {why}, so it was set aside as {name}")  # fmt: skip
             disk.rename(segment.name, f"{segment.directory}/{name}")

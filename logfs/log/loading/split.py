@@ -16,10 +16,10 @@ from collections.abc import Iterator
 
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, UnsupportedFormatError
-from logfs.log.loading.scan import Scan
 from logfs.log.loading.suffixes import put_in_place, take_suffix_off
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
+from logfs.log.segments.scan import Scan
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.roll import MAX_RELATIVE_OFFSET

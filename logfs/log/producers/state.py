@@ -28,7 +28,7 @@ from logfs.errors import (
     OutOfOrderSequenceError,
     TransactionCoordinatorFencedError,
 )
-from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.segments.snapshot import LogPoint
 from logfs.records.produced import (
     ABORT,

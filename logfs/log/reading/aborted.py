@@ -14,7 +14,7 @@ from collections.abc import Collection
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
-from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.reading.lookup import lengths_behind, offset_hint
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.abortedruns import AbortedRuns, Run, transaction_table

@@ -21,7 +21,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
-from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.reading.aborted import aborted_runs, known_runs
 from logfs.log.reading.behind import offset_behind, place_behind
 from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError
+from logfs.log.indexes.txnindex import AbortedTransaction, read_txn_index
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
 from logfs.log.producers.replay import Replay
 from logfs.log.producers.state import ProducerState
-from logfs.log.producers.txnindex import AbortedTransaction, read_txn_index
 from logfs.log.reading.lookup import offset_hint
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.scanning.listing import SegmentNames

@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TypeAlias
 
 from logfs.log.indexes.textindex import Gap
-from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.types import Positions, View
 
 Run: TypeAlias = tuple[Positions, Positions]

@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.segments.segment import Segment
 from logfs.types import IsolationLevel, Positions, View
 

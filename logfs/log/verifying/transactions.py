@@ -5,15 +5,15 @@ Without an entry a reader of committed records is shown what was aborted.
 
 from logfs.disk.vfs import LARGER_FILE_BYTES, Disk
 from logfs.errors import CorruptIndexError
-from logfs.log.names import FileKind, format_segment_file
-from logfs.log.producers.snapshots import decode_snapshot, snapshot_name
-from logfs.log.producers.state import ProducerState
-from logfs.log.producers.txnindex import (
+from logfs.log.indexes.txnindex import (
     ENTRY_BYTES,
     VERSION,
     AbortedTransaction,
     decode_txn_index,
 )
+from logfs.log.names import FileKind, format_segment_file
+from logfs.log.producers.snapshots import decode_snapshot, snapshot_name
+from logfs.log.producers.state import ProducerState
 from logfs.log.verifying.findings import Finding
 from logfs.records._native import IndexBuilder
 from logfs.records.produced import ABORT, ProducedBatch

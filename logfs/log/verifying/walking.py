@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from logfs.disk.vfs import File
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.log.loading.chunks import Chunks
-from logfs.log.loading.cutting import end_of_data
-from logfs.log.loading.scan import INCOMPLETE
+from logfs.log.segments.chunks import Chunks
+from logfs.log.segments.scan import INCOMPLETE, end_of_data
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress

@@ -13,8 +13,9 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.indexes.indexfile import IndexFile
+from logfs.log.indexes.txnindex import AbortedTransaction, append_aborted
 from logfs.log.names import FileKind
-from logfs.log.producers.txnindex import AbortedTransaction, append_aborted
+from logfs.log.segments.scan import fill_segment, new_builder
 from logfs.log.segments.segment import (
     SEGMENT_FILE_KINDS,
     Segment,
@@ -26,7 +27,6 @@ from logfs.log.segments.snapshot import LogEnd
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.roll import should_roll
 from logfs.records._native import IndexBuilder
-from logfs.records.compression import decompress
 from logfs.records.encoded import EncodedBatch
 from logfs.types import Positions
 
@@ -322,19 +322,3 @@ def remove_segment_files(disk: Disk, segment: Segment) -> None:
     for kind in SEGMENT_FILE_KINDS:
         if disk.exists(segment.file_name(kind)):
             disk.remove(segment.file_name(kind))
-
-
-def new_builder(segment: Segment, config: TopicConfig) -> IndexBuilder:
-    """Return the index rules for a segment without records."""
-    return IndexBuilder(segment.base_offset, config.index_interval_bytes, decompress)
-
-
-def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
-    """Note in a segment what a builder has seen of it."""
-    segment.next_offset = builder.next_offset
-    segment.size_bytes = builder.file_position
-    segment.max_timestamp = builder.max_timestamp
-    segment.first_timestamp = builder.first_timestamp
-    lengths = Positions(builder.text, builder.tsv, builder.jsonl)
-    segment.ends = segment.bases.plus(lengths)
-    segment.kept = lengths

@@ -9,9 +9,9 @@ import logging
 from collections.abc import Sequence
 
 from logfs.disk.vfs import DISK_FULL, File
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
-from logfs.log.producers.txnindex import AbortedTransaction
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.state import PartitionState

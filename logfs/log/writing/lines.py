@@ -12,7 +12,6 @@ from collections.abc import Collection
 from logfs.disk.vfs import is_full
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.log import names
-from logfs.log.loading.cutting import free_cut_name
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
 from logfs.records._native import encode_lines, unfinished_fits
@@ -216,7 +215,7 @@ def _short(accepted: int, refusal: Exception | None) -> int:
 
 def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
     """Store a line that cannot become a record in a ``.cut`` file, and count it as a loss."""
-    name = free_cut_name(log.disk, log.directory, log.log_end_offset, 0)
+    name = names.unused_cut_file(log.disk.exists, log.directory, log.log_end_offset, 0)
     log.disk.replace(f"{log.directory}/{name}", line)
     log.add_loss(
         "line", name, 0, len(line), f"unfinished line set aside in {name}: {reason}", now_ms

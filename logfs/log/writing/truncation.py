@@ -9,10 +9,10 @@ Source: Kafka UnifiedLog.truncateTo, LocalLog.truncateTo.
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.indexes import textindex
-from logfs.log.loading.scan import rebuild_indexes, scan_segment
+from logfs.log.indexes.txnindex import write_txn_index
 from logfs.log.names import FileKind
-from logfs.log.producers.txnindex import write_txn_index
 from logfs.log.reading.window import LOOKUP_BYTES, Window
+from logfs.log.segments.scan import rebuild_indexes, scan_segment
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.writing.active import remove_segment_files

@@ -22,7 +22,7 @@ from logfs.log.cleaning.dirt import Dirt
 from logfs.log.cleaning.mapping import SegmentLog, read_keys
 from logfs.log.cleaning.tools import CleaningTools
 from logfs.log.cleaning.transactions import CleanedTransactions
-from logfs.log.producers.txnindex import AbortedTransaction
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, OversizedBatchError
-from logfs.log.loading.chunks import Chunks
-from logfs.log.loading.cutting import end_of_data
-from logfs.log.segments.segment import Segment, write_indexes
-from logfs.log.writing.active import fill_segment, new_builder
+from logfs.log.indexes.index import Entries
+from logfs.log.segments.chunks import Chunks
+from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes, write_indexes
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
@@ -29,6 +28,7 @@ _ATTRIBUTES_AT = 22
 _CODEC_MASK = 7
 _LAST_DELTA_AT = 23
 _HEADER_BYTES = 61
+_CHUNK_BYTES = 1024 * 1024
 _SHORTEST_BYTES = 26
 """A message of format v0 without key and value."""
 INCOMPLETE = "incomplete"
@@ -259,3 +259,65 @@ def _records_claimed(header: bytes, base_offset: int) -> int:
     if header[_MAGIC_AT] < 2:
         last_delta = int.from_bytes(header[:8], "big") - base_offset
     return 1 + min(max(last_delta, 0), _MAX_RECORDS)
+
+
+def end_of_data(log: File, start: int, stop: int) -> int:
+    """Return the position behind the last byte of a range that is not zero, or its begin."""
+    end = start
+    while (start := log.next_data(start)) < stop:
+        data = log.pread(min(_CHUNK_BYTES, stop - start), start)
+        if not data:
+            break
+        if data.count(0) != len(data):
+            end = start + len(data.rstrip(b"\0"))
+        start += len(data)
+    return end
+
+
+def new_builder(segment: Segment, config: TopicConfig) -> IndexBuilder:
+    """Return the index rules for a segment without records."""
+    return IndexBuilder(segment.base_offset, config.index_interval_bytes, decompress)
+
+
+def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
+    """Note in a segment what a builder has seen of it."""
+    segment.next_offset = builder.next_offset
+    segment.size_bytes = builder.file_position
+    segment.max_timestamp = builder.max_timestamp
+    segment.first_timestamp = builder.first_timestamp
+    lengths = Positions(builder.text, builder.tsv, builder.jsonl)
+    segment.ends = segment.bases.plus(lengths)
+    segment.kept = lengths
+
+
+class MemoryFiles(SegmentFiles):
+    """The files of a segment whose indexes exist only in memory.
+
+    The directory must not be written, or the disk is full.
+
+    Args:
+        disk: The data directory.
+        segment: The segment.
+        scan: Gives the indexes; None: the segment is empty.
+        but_text: The text index is on the disk.
+    """
+
+    def __init__(
+        self, disk: Disk, segment: Segment, scan: Scan | None, *, but_text: bool = False
+    ) -> None:
+        super().__init__(disk, segment, sealed_indexes(disk, segment))
+        self._offset = bytes(scan.offset_entries) if scan else b""
+        self._time = bytes(scan.time_entries) if scan else b""
+        self._text = None if but_text else bytes(scan.text_entries) if scan else b""
+
+    def offset_entries(self) -> Entries:
+        """Entries of the offset index."""
+        return self._offset
+
+    def time_entries(self) -> Entries:
+        """Entries of the time index."""
+        return self._time
+
+    def text_entries(self) -> Entries:
+        """Entries of the text index."""
+        return super().text_entries() if self._text is None else self._text

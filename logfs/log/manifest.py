@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from logfs.disk.vfs import Disk
 from logfs.errors import BackupError, UnsupportedFormatError
 from logfs.log import names
-from logfs.log.partition import PartitionLog
 from logfs.types import TopicPartition
 
 VERSION = 1
@@ -60,21 +59,6 @@ class Manifest(NamedTuple):
     ended_ms: int | None = None
     partitions: Sequence[BackedUp] = ()
     problems: Sequence[str] = ()
-
-
-def backed_up(log: PartitionLog) -> BackedUp:
-    """Describe a partition of a backup."""
-    snapshot = log.snapshot
-    sealed = sum(segment.size_bytes for segment in snapshot.segments[:-1])
-    return BackedUp(
-        *log.topic_partition,
-        log.log_start_offset,
-        log.log_end_offset,
-        snapshot.start.positions.text,
-        snapshot.end.positions.text,
-        len(snapshot.segments),
-        sealed + snapshot.end.file_size,
-    )
 
 
 def write_manifest(disk: Disk, manifest: Manifest) -> None:
