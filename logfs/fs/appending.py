@@ -13,7 +13,7 @@ import trio
 from logfs import control
 from logfs.errors import ControlError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.operations import Operations
-from logfs.fs.partitions import Partition
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.requests import Request
 from logfs.log.publishing.publish import concerned, forget, publish
 from logfs.log.publishing.staging import decode_staged
@@ -41,7 +41,7 @@ class AppendCommands:
         producer, is_durable = request.producer(), request.get("is_durable", bool)
         log, now_ms = partition.log, self._clock.now_ms()
         with _arguments("append"):
-            appended = await partition.lane.alone(
+            appended = await partition.executor.alone(
                 log.append_encoded, request.payload, now_ms, producer
             )
         await self._finish(partition, is_durable=is_durable)
@@ -62,7 +62,7 @@ class AppendCommands:
         else:
             partitions = [await find_partition(self._operations, request)]
             (partition,) = partitions
-            done = await partition.lane.alone(append_lines, partition.log, data, form, now_ms)
+            done = await partition.executor.alone(append_lines, partition.log, data, form, now_ms)
         return await self._answer(partitions, done, is_durable=is_durable)
 
     async def file(self, request: Request) -> object:
@@ -118,47 +118,47 @@ class AppendCommands:
             now_ms=self._clock.now_ms(),
         )
         with _arguments("end"):
-            offset = await partition.lane.alone(end)
+            offset = await partition.executor.alone(end)
         await self._finish(partition, is_durable=request.get("is_durable", bool))
         return offset
 
     async def flush(self, request: Request) -> object:
         """Make what was appended to a partition durable."""
         partition = await find_partition(self._operations, request)
-        await self._operations.files.flushes.flush(partition)
+        await self._operations.files.fsyncs.flush(partition)
         return None
 
     async def _answer(
-        self, partitions: Sequence[Partition], done: Lines, *, is_durable: bool
+        self, partitions: Sequence[MountedPartition], done: Lines, *, is_durable: bool
     ) -> object:
         for partition in partitions:
             await self._finish(partition, is_durable=is_durable)
         refusal = None if done.refusal is None else control.encode_error(done.refusal)
         return {"appended": done.appended, "accepted": done.accepted, "refusal": refusal}
 
-    async def _finish(self, partition: Partition, *, is_durable: bool) -> None:
+    async def _finish(self, partition: MountedPartition, *, is_durable: bool) -> None:
         log = partition.log
         if is_durable:
-            await self._operations.files.flushes.flush(partition)
+            await self._operations.files.fsyncs.flush(partition)
         if log.maintenance_due:
-            self._operations.upkeep.want_maintenance(partition)
+            self._operations.tasks.want_maintenance(partition)
 
-    async def _partitions(self, topic: str) -> list[Partition]:
+    async def _partitions(self, topic: str) -> list[MountedPartition]:
         found = [self._operations.tree.partition(topic, n) for n in self._store.partitions(topic)]
         for partition in found:
             await self._operations.files.reload_if_offline(partition)
         return found
 
 
-async def _beside(partitions: Sequence[Partition], call: Callable[[], T]) -> T:
+async def _beside(partitions: Sequence[MountedPartition], call: Callable[[], T]) -> T:
     """Run a change of partitions in a thread, beside other changes; it takes their locks itself."""
     with ExitStack() as stack:
         for partition in partitions:
-            stack.enter_context(partition.lane.kept_off_loop())
+            stack.enter_context(partition.executor.kept_off_loop())
         return await trio.to_thread.run_sync(call)
 
 
-async def find_partition(operations: Operations, request: Request) -> Partition:
+async def find_partition(operations: Operations, request: Request) -> MountedPartition:
     """Return the partition that a request names, loaded anew if that may help."""
     partition = operations.tree.partition(request.get("topic", str), request.get("partition", int))
     await operations.files.reload_if_offline(partition)

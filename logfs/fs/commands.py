@@ -46,12 +46,12 @@ import trio
 
 from logfs.errors import ControlError, ReadOnlyError
 from logfs.fs.appending import AppendCommands, find_partition
-from logfs.fs.kernel import KernelCache
+from logfs.fs.kernelcache import KernelCache
 from logfs.fs.looking import LookingCommands
 from logfs.fs.metrics.facts import Facts, Where
 from logfs.fs.nodes import FileNode, TopicNode
 from logfs.fs.operations import Operations
-from logfs.fs.partitions import Partition
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.requests import Request, Say
 from logfs.log import administration
 from logfs.log.cleaning.cleaner import compact_now, logs_of
@@ -73,7 +73,7 @@ class Commands:
 
     Args:
         store: The store.
-        operations: The file system over it, whose lanes and caches are those of everybody.
+        operations: The file system over it, whose executors and caches are those of everybody.
         kernel: What it keeps is dropped when it is no longer so.
         clock: The clocks.
         facts: What ``status`` answers.
@@ -230,11 +230,11 @@ class Commands:
         for partition in partitions:
             check_trimmable(partition.log)
         offsets = [
-            await partition.lane.read(offset_to_keep, partition.log, address.keep, now_ms)
+            await partition.executor.read(offset_to_keep, partition.log, address.keep, now_ms)
             for partition in partitions
         ]
         done = [
-            await partition.lane.sync(_trim, partition.log, offset, now_ms, at_once)
+            await partition.executor.sync(_trim, partition.log, offset, now_ms, at_once)
             for partition, offset in zip(partitions, offsets, strict=True)
         ]
         if at_once:
@@ -244,26 +244,26 @@ class Commands:
     async def _retention(self, _request: Request) -> object:
         if self._store.read_only:
             raise ReadOnlyError("the mount is read-only")
-        done = await self._operations.upkeep.retention.look()
+        done = await self._operations.tasks.retention.look()
         return [[*topic_partition, deletion._asdict()] for topic_partition, deletion in done]
 
     async def _compact(self, request: Request) -> object:
         topic, number = request.get("topic", str), request.get_optional("partition", int)
         roll = request.get("roll", bool)
-        tools, now_ms = self._operations.upkeep.compaction.tools, self._clock.now_ms()
+        tools, now_ms = self._operations.tasks.compaction.tools, self._clock.now_ms()
         done = []
         for log in logs_of(self._store, topic, number):
-            lane = self._tree.partition(*log.topic_partition).lane
+            executor = self._tree.partition(*log.topic_partition).executor
             if roll:
-                await lane.sync(log.roll, now_ms)
+                await executor.sync(log.roll, now_ms)
             told = watched(tools, log, _from_thread(request.say))
-            done.append(await lane.sync(compact_now, log, now_ms, told))
+            done.append(await executor.sync(compact_now, log, now_ms, told))
         return [compacted._asdict() for compacted in done]
 
     async def _roll(self, request: Request) -> object:
         partition = await find_partition(self._operations, request)
         log = partition.log
-        await partition.lane.sync(log.roll, self._clock.now_ms())
+        await partition.executor.sync(log.roll, self._clock.now_ms())
         return log.snapshot.active.base_offset
 
     def _topic(self, name: str) -> TopicNode:
@@ -272,7 +272,7 @@ class Commands:
             raise ControlError(f"{name!r} is no topic")
         return node
 
-    def _cached_inodes(self, partitions: list[Partition]) -> list[int]:
+    def _cached_inodes(self, partitions: list[MountedPartition]) -> list[int]:
         """Return the inodes of partitions whose bytes the kernel may keep."""
         return [
             node.ino

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import trio
 
 from logfs.errors import CleaningAbortedError, LogfsError
-from logfs.fs.lanes import Lane
+from logfs.fs.executor import PartitionExecutor
 from logfs.log.cleaning.cleaner import LogCleaner
 from logfs.log.cleaning.throttle import Throttle
 from logfs.log.cleaning.tools import CleaningTools
@@ -33,7 +33,7 @@ class Compaction:
     Args:
         store: The store.
         clock: The clocks.
-        lane_of: Gives the lane of a partition, or raises what a look-up of it would meet.
+        executor_of: Gives the executor of a partition, or raises what a look-up of it would meet.
 
     Attributes:
         cleaner: Knows what is due, and the metrics.
@@ -44,9 +44,9 @@ class Compaction:
         self,
         store: LogStore,
         clock: Clock,
-        lane_of: Callable[[TopicPartition], Lane] | None = None,
+        executor_of: Callable[[TopicPartition], PartitionExecutor] | None = None,
     ) -> None:
-        self._lane_of = lane_of or (lambda _: Lane(clock.monotonic_s))
+        self._executor_of = executor_of or (lambda _: PartitionExecutor(clock.monotonic_s))
         self._config = store.config
         self._clock = clock
         self._stopping = threading.Event()
@@ -106,8 +106,8 @@ class Compaction:
         if chosen is None:
             return False
         try:
-            lane = self._lane_of(chosen.log.topic_partition)
+            executor = self._executor_of(chosen.log.topic_partition)
         except LogfsError:
             self.cleaner.let_go(chosen)  # deleted meanwhile
             return False
-        return await lane.sync(self.cleaner.clean, chosen, now_ms, self.tools, number)
+        return await executor.sync(self.cleaner.clean, chosen, now_ms, self.tools, number)

@@ -21,7 +21,7 @@ from logfs.fs.nodes import (
     PlainNode,
     RangeNode,
 )
-from logfs.fs.partitions import Partition
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.rawnodes import RawNode, SealedNode
 from logfs.log.following.followed import FollowedLog
@@ -128,7 +128,7 @@ def open_reader(node: FileNode, buffers: Buffers) -> Reader:
     return reader
 
 
-class OpenFile:
+class FileHandle:
     """One open file. Calls come one at a time, but ``sync`` may run beside them.
 
     Args:
@@ -172,7 +172,7 @@ class OpenFile:
     def __init__(self, node: FileNode, flags: int, syncs: bool, buffers: Buffers) -> None:
         mode = flags & os.O_ACCMODE
         self.node = node
-        self.partition: Partition = node.partition
+        self.partition: MountedPartition = node.partition
         self.is_cached = node.is_cached and not node.is_damaged
         self.is_passed = False
         self.ahead: ReadAhead | None = None
@@ -333,7 +333,7 @@ class OpenFile:
         return self._writer
 
 
-class OpenDirectory:
+class DirectoryHandle:
     """One open directory.
 
     Attributes:

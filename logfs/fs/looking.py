@@ -27,7 +27,7 @@ class LookingCommands:
 
     Args:
         store: The store.
-        operations: The file system, whose lanes are those of everybody.
+        operations: The file system, whose executors are those of everybody.
         clock: The clocks.
     """
 
@@ -56,8 +56,8 @@ class LookingCommands:
         if log.is_unreadable:
             raise LogOfflineError(str(log.offline))
         if log.offline is None:
-            await self._operations.files.flushes.flush(partition)
-        point = await partition.lane.alone(take_point, log)
+            await self._operations.files.fsyncs.flush(partition)
+        point = await partition.executor.alone(take_point, log)
         return point._asdict()
 
 

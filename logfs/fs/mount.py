@@ -32,7 +32,7 @@ from logfs.fs import hooks
 from logfs.fs.commands import Commands
 from logfs.fs.following import Cache, open_cache
 from logfs.fs.hooks import Hooks
-from logfs.fs.kernel import KernelCache
+from logfs.fs.kernelcache import KernelCache
 from logfs.fs.listening import ControlServer, forget_socket, listen
 from logfs.fs.looking import option_words
 from logfs.fs.metrics.facts import Where
@@ -293,9 +293,9 @@ async def _serve(
         if listener is not None:
             nursery.start_soon(server.run, listener)
         nursery.start_soon(_heed_signals, operations, supervisor)
-        nursery.start_soon(operations.upkeep.run)
-        nursery.start_soon(operations.followers.waker.run)
-        nursery.start_soon(operations.awake.run)
+        nursery.start_soon(operations.tasks.run)
+        nursery.start_soon(operations.follow_reads.queues.run)
+        nursery.start_soon(operations.cpu_latency.run)
         nursery.start_soon(supervisor.beat)
         nursery.start_soon(_keep_daemon_noted, store, point)
         nursery.start_soon(_announce, operations, store, point, supervisor)
@@ -314,8 +314,8 @@ async def _heed_signals(operations: Operations, supervisor: Supervisor) -> None:
             name = signal.Signals(number).name
             logger.info("stopping after %s", name, extra={"fields": {"event": "stopping"}})
             supervisor.stopping()
-            operations.waiting.end()
-            operations.followers.end()
+            operations.index_wait.end()
+            operations.follow_reads.end()
             pyfuse3.terminate()
 
 

@@ -14,7 +14,7 @@ from hashlib import blake2b
 from typing import ClassVar, NamedTuple
 
 from logfs.fs.errnos import StaleError
-from logfs.fs.partitions import Partition
+from logfs.fs.partitions import MountedPartition
 from logfs.log.attributes import Attributes as Remembered
 from logfs.log.meta import format_meta, partition_meta
 from logfs.log.partition import PartitionLog
@@ -94,8 +94,8 @@ class Node:
         self.ino = 0
 
     @property
-    def partition(self) -> Partition | None:
-        """Return the partition whose lane its requests use, if it belongs to one."""
+    def partition(self) -> MountedPartition | None:
+        """Return the partition whose executor its requests use, if it belongs to one."""
         return None
 
     def attributes(self) -> Attributes:
@@ -186,7 +186,7 @@ class FileNode(Node):
     reads_log: ClassVar[bool] = True
     takes_appends: ClassVar[bool] = False
 
-    def __init__(self, kind: str, partition: Partition, ownership: Ownership) -> None:
+    def __init__(self, kind: str, partition: MountedPartition, ownership: Ownership) -> None:
         super().__init__(f"{partition.identity}/{kind}")
         self.is_damaged = False
         self._identity = partition.identity
@@ -194,7 +194,7 @@ class FileNode(Node):
         self._ownership = ownership
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> MountedPartition:
         """Return the partition."""
         return self._partition
 
@@ -232,7 +232,7 @@ class PlainNode(FileNode):
     entry_timeout_s = NAMES_S
     takes_appends = True
 
-    def __init__(self, partition: Partition, view: View, ownership: Ownership) -> None:
+    def __init__(self, partition: MountedPartition, view: View, ownership: Ownership) -> None:
         super().__init__(f"plain {view.name}", partition, ownership)
         self.view = view
 
@@ -251,7 +251,9 @@ class RangeNode(FileNode):
         limit: Where it ends. Once that is known it stays, whatever retention removes.
     """
 
-    def __init__(self, partition: Partition, resolved: Resolved, ownership: Ownership) -> None:
+    def __init__(
+        self, partition: MountedPartition, resolved: Resolved, ownership: Ownership
+    ) -> None:
         super().__init__(
             f"from {resolved.view.name} {resolved.start} {resolved.limit}{_part_of(resolved)}",
             partition,
@@ -281,9 +283,11 @@ class RangeNode(FileNode):
 
 
 class FollowNode(RangeNode):
-    """A name that ends in ``.follow`` and grows: a read at its end waits; see ``followers``."""
+    """A name that ends in ``.follow`` and grows: a read at its end waits; see ``followreads``."""
 
-    def __init__(self, partition: Partition, resolved: Resolved, ownership: Ownership) -> None:
+    def __init__(
+        self, partition: MountedPartition, resolved: Resolved, ownership: Ownership
+    ) -> None:
         super().__init__(partition, resolved, ownership)
         self.key += " follow"
 
@@ -299,7 +303,9 @@ class FixedNode(FileNode):
     attr_timeout_s = CACHED_S
     is_cached = True
 
-    def __init__(self, partition: Partition, resolved: Resolved, ownership: Ownership) -> None:
+    def __init__(
+        self, partition: MountedPartition, resolved: Resolved, ownership: Ownership
+    ) -> None:
         segments = blake2b(digest_size=8)
         for segment in resolved.segments:
             # A segment keeps its base offset when it is compacted, but not what is kept in it.
@@ -342,7 +348,10 @@ class MetaNode(FileNode):
     reads_log = False
 
     def __init__(
-        self, partition: Partition, ownership: Ownership, of_mount: Callable[[], dict[str, object]]
+        self,
+        partition: MountedPartition,
+        ownership: Ownership,
+        of_mount: Callable[[], dict[str, object]],
     ) -> None:
         super().__init__("meta", partition, ownership)
         self._of_mount = of_mount

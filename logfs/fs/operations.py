@@ -24,8 +24,9 @@ from pyfuse3 import (
 
 from logfs.errors import LogfsError, ReadOnlyError
 from logfs.fs.answers import Requests, answered
-from logfs.fs.awake import Awake
 from logfs.fs.changes import Changes
+from logfs.fs.cpulatency import CpuLatency
+from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.errnos import (
     IsADirectoryNodeError,
     NotADirectoryNodeError,
@@ -33,25 +34,24 @@ from logfs.fs.errnos import (
     RefusedError,
     Translator,
 )
-from logfs.fs.followers import Followers, PollHandle
-from logfs.fs.handles import HandleTable, OpenDirectory
+from logfs.fs.followreads import FollowReads, PollHandle
+from logfs.fs.handles import DirectoryHandle, HandleTable
 from logfs.fs.hooks import Hooks
+from logfs.fs.indexwait import IndexWait
 from logfs.fs.inodes import InodeTable
 from logfs.fs.interrupts import Interrupts
-from logfs.fs.kernel import KernelCache
+from logfs.fs.kernelcache import KernelCache
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
+from logfs.fs.openfiles import OpenFiles
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
-from logfs.fs.prompt import Prompt
 from logfs.fs.quotas import Quotas
 from logfs.fs.refusals import Refusals
 from logfs.fs.replies import make_entry, make_statvfs
 from logfs.fs.rules import check_open, partition_to_make, refusal
-from logfs.fs.serving import OpenFiles
-from logfs.fs.tasks import Upkeep
+from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.topics import Creator, TopicChanges
 from logfs.fs.tree import Tree
-from logfs.fs.waiting import Waiting
 from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
@@ -90,25 +90,25 @@ class Operations(Refusals):
         self._quotas = Quotas(store, tree.ownership, options)
         self._topics = TopicChanges(store, tree.ownership, options, clock, self._quotas)
         self.inodes: InodeTable[Node] = InodeTable(tree.root)
-        self.directories: HandleTable[OpenDirectory] = HandleTable()
+        self.directories: HandleTable[DirectoryHandle] = HandleTable()
         self.interrupts = Interrupts(hooks)
-        self.followers = Followers(clock, self.interrupts, Prompt(hooks))
-        self.upkeep = Upkeep(store, tree, self.changes.lock, clock, self.followers)
-        self.waiting = Waiting()
+        self.follow_reads = FollowReads(clock, self.interrupts, EarlyReplies(hooks))
+        self.tasks = BackgroundTasks(store, tree, self.changes.lock, clock, self.follow_reads)
+        self.index_wait = IndexWait()
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
         tree.meta_of_mount = lambda: {"sealed_files": self.passthrough.describe()}
-        self.awake = Awake(wanted=options.keep_awake)
+        self.cpu_latency = CpuLatency(wanted=options.keep_awake)
         self.hooks = hooks
         self.kernel: KernelCache | None = None
         self.files = OpenFiles(
             store,
             tree,
-            self.upkeep,
+            self.tasks,
             self.passthrough,
             clock,
             syncs=options.sync,
             hooks=hooks,
-            note_ahead=self.awake.note,
+            note_ahead=self.cpu_latency.note,
         )
 
     # Names and attributes
@@ -130,8 +130,8 @@ class Operations(Refusals):
         """Answer stat(2)."""
         node = self.inodes.node(inode)
         partition = node.partition
-        if partition is not None and partition.lane.releasing is not None:
-            await partition.lane.releasing.wait()
+        if partition is not None and partition.executor.releasing is not None:
+            await partition.executor.releasing.wait()
         return await self._entry(node)
 
     @answered
@@ -179,7 +179,7 @@ class Operations(Refusals):
         if not isinstance(node, DirectoryNode):
             raise NotADirectoryNodeError("a file is listed as a directory")
         self._quotas.check_open(ctx.uid)
-        number = self.directories.add(OpenDirectory(node))
+        number = self.directories.add(DirectoryHandle(node))
         self._quotas.note_opened(ctx.uid, "directory", number)
         return number
 
@@ -190,7 +190,7 @@ class Operations(Refusals):
         if start_id == 0:
             listing = self.tree.names(directory.node)
             if not isinstance(listing, list):
-                listing = await listing.partition.lane.look(listing.ask, *listing.args)
+                listing = await listing.partition.executor.look(listing.ask, *listing.args)
             directory.names = [".", "..", *listing]
         await self._list(directory, start_id, token)
 
@@ -235,7 +235,7 @@ class Operations(Refusals):
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory is opened as a file")
         check_open(node, flags, read_only=self._store.read_only)
-        await self.waiting.for_positions(node, ctx.pid)
+        await self.index_wait.for_positions(node, ctx.pid)
         return await self._open(node, flags, ctx.uid)
 
     @answered
@@ -326,24 +326,24 @@ class Operations(Refusals):
                 return await self._find(parent, name)
             except NotIndexedYetError as error:
                 log = error.log
-            await self.waiting.for_log(log, pid)
+            await self.index_wait.for_log(log, pid)
 
     async def _find(self, parent: Node, name: bytes) -> Node:
         found = self.tree.find(parent, name)
         partition = found.partition
-        if partition is not None and partition.lane.releasing is not None:
-            await partition.lane.releasing.wait()
+        if partition is not None and partition.executor.releasing is not None:
+            await partition.executor.releasing.wait()
         if not isinstance(found, Node):
-            found = await found.partition.lane.look(found.ask, *found.args)
+            found = await found.partition.executor.look(found.ask, *found.args)
         return self.inodes.canonical(found)
 
     async def _entry(self, node: Node) -> EntryAttributes:
         partition = node.partition
         if node.asks_disk and partition is not None:
-            return make_entry(node, await partition.lane.look(node.attributes))
+            return make_entry(node, await partition.executor.look(node.attributes))
         return make_entry(node, node.attributes())
 
-    async def _list(self, directory: OpenDirectory, start: int, token: ReaddirToken) -> None:
+    async def _list(self, directory: DirectoryHandle, start: int, token: ReaddirToken) -> None:
         names = directory.names
         for number in range(start, len(names)):
             name = names[number].encode()
@@ -379,9 +379,9 @@ class Operations(Refusals):
         partition = node.partition
         if partition is None:
             return call(node, *args)
-        if partition.lane.releasing is not None:
-            await partition.lane.releasing.wait()
-        return await partition.lane.look(call, node, *args)
+        if partition.executor.releasing is not None:
+            await partition.executor.releasing.wait()
+        return await partition.executor.look(call, node, *args)
 
     async def _change_attribute(
         self, inode: int, name: bytes, value: bytes | None, caller: int

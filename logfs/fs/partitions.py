@@ -1,10 +1,10 @@
-"""A partition as the file system holds it: its log, its lane, how many files of it are open.
+"""A partition as the file system holds it: its log, its executor, how many files of it are open.
 
 The log may be replaced by one that was loaded anew, after a failed write or fsync; everything else
-that knows the partition (inodes, open files, the lane) stays.
+that knows the partition (inodes, open files, the executor) stays.
 """
 
-from logfs.fs.lanes import Lane
+from logfs.fs.executor import PartitionExecutor
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
 from logfs.types import IsolationLevel, TopicPartition
@@ -12,22 +12,22 @@ from logfs.types import IsolationLevel, TopicPartition
 _NO_FLUSH = 2**63 - 1
 
 
-class Partition:
+class MountedPartition:
     """One partition of a topic that exists or existed. Event loop only.
 
     Attributes:
         topic_partition: Its names.
         level: What readers of the mount are shown.
         log: The log; see ``replace_log``.
-        lane: Where its calls run.
+        executor: Where its calls run.
         open_files: Files of it that are open, for reading or writing.
         reload_after_s: Not to be loaded anew before this time, because it did not help.
     """
 
     __slots__ = (
         "_held",
+        "executor",
         "identity",
-        "lane",
         "level",
         "log",
         "open_files",
@@ -38,12 +38,12 @@ class Partition:
     def __init__(
         self,
         log: PartitionLog,
-        lane: Lane,
+        executor: PartitionExecutor,
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
         self.topic_partition: TopicPartition = log.topic_partition
         self.level = level
-        self.lane = lane
+        self.executor = executor
         self.open_files = 0
         self.reload_after_s = 0.0
         self.log = log
@@ -66,7 +66,7 @@ class Partition:
         """Follow a change of the topic's configuration."""
         must_flush = self.log.config.flush_messages != _NO_FLUSH
         # To find a place in a log whose positions are not known yet may be to read a lot of it.
-        self.lane.always_in_thread = must_flush or self.log.indexing is not None
+        self.executor.always_in_thread = must_flush or self.log.indexing is not None
 
     def hold(self) -> None:
         """Keep the files of a partition that is being deleted until nobody has it open."""

@@ -3,7 +3,7 @@
 from logfs.disk.vfs import FileStat
 from logfs.fs.errnos import StaleError
 from logfs.fs.nodes import CACHED_S, Attributes, DirectoryNode, FileNode, Ownership
-from logfs.fs.partitions import Partition
+from logfs.fs.partitions import MountedPartition
 from logfs.log.reading.files import RawFile
 
 _LOG = ".log"
@@ -21,14 +21,18 @@ class RawDirectoryNode(DirectoryNode):
     asks_disk = True
 
     def __init__(
-        self, partition: Partition, ownership: Ownership, parent: DirectoryNode, mtime_ms: int
+        self,
+        partition: MountedPartition,
+        ownership: Ownership,
+        parent: DirectoryNode,
+        mtime_ms: int,
     ) -> None:
         super().__init__(f"{partition.identity}/raw", ownership, parent, mtime_ms)
         self._partition = partition
         self.owned_by = partition.topic_partition.topic
 
     @property
-    def partition(self) -> Partition:
+    def partition(self) -> MountedPartition:
         """Return the partition."""
         return self._partition
 
@@ -55,7 +59,7 @@ class RawNode(FileNode):
     reads_log = False
 
     def __init__(
-        self, partition: Partition, name: str, disk_inode: int, ownership: Ownership
+        self, partition: MountedPartition, name: str, disk_inode: int, ownership: Ownership
     ) -> None:
         super().__init__(f"raw {name}", partition, ownership)
         self.name = name
@@ -109,7 +113,7 @@ class SealedNode(RawNode):
 
     def __init__(
         self,
-        partition: Partition,
+        partition: MountedPartition,
         name: str,
         found: FileStat,
         ownership: Ownership,

@@ -28,7 +28,7 @@ class Answer(NamedTuple):
     node: FileNode
 
 
-class RecentAnswers:
+class LookupCache:
     """Answers by partition and name. ``put`` may come from any thread."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ import trio
 
 from logfs import config as configuration
 from logfs.errors import DeletedError, LogfsError, NoSuchPartitionError, NoSuchTopicError
-from logfs.fs.partitions import Partition
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.tree import Tree
 from logfs.log.cleaning.retention import Deletion, apply_retention
 from logfs.log.store import LogStore
@@ -60,12 +60,12 @@ class Retention:
                     done.append((partition.topic_partition, deletion))
         return done
 
-    async def _look_at(self, partition: Partition) -> Deletion | None:
+    async def _look_at(self, partition: MountedPartition) -> Deletion | None:
         log, name = partition.log, partition.topic_partition
         if log.offline is not None or log.is_deleted:
             return None
         try:
-            deletion = await partition.lane.sync(apply_retention, log, self._clock.now_ms())
+            deletion = await partition.executor.sync(apply_retention, log, self._clock.now_ms())
         except DeletedError:
             return None  # with its topic, meanwhile
         except (LogfsError, OSError) as error:
@@ -83,7 +83,7 @@ class Retention:
             )
         return deletion
 
-    def _partitions(self, topic: str) -> list[Partition]:
+    def _partitions(self, topic: str) -> list[MountedPartition]:
         try:
             return [self._tree.partition(topic, n) for n in self._store.partitions(topic)]
         except (NoSuchTopicError, NoSuchPartitionError):

@@ -20,9 +20,9 @@ import trio
 
 from logfs.errors import LogfsError
 from logfs.fs.compaction import Compaction
-from logfs.fs.followers import Followers
 from logfs.fs.following import Follower
-from logfs.fs.partitions import Partition
+from logfs.fs.followreads import FollowReads
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.retention import Retention
 from logfs.fs.tree import Tree
 from logfs.log.following.store import FollowedStore
@@ -38,12 +38,12 @@ FLUSH_TICK_S = 1.0
 REMOVE_TICK_S = 2.0
 
 
-class Upkeep:
+class BackgroundTasks:
     """The background tasks of a mount. Event loop only.
 
     Args:
         store: The store; nothing is done to one that is open read-only.
-        tree: Knows the lanes of its partitions.
+        tree: Knows the executors of its partitions.
         changes: Taken for whatever changes the store as a whole.
         clock: The clocks.
         followers: Told when somebody else's directory has been looked at.
@@ -60,20 +60,20 @@ class Upkeep:
         tree: Tree,
         changes: trio.Lock,
         clock: Clock,
-        followers: Followers,
+        follow_reads: FollowReads,
     ) -> None:
         self._store = store
-        self.followers = followers
+        self.follow_reads = follow_reads
         self._tree = tree
         self._changes = changes
         self._clock = clock
-        self._due: set[Partition] = set()
-        self._busy: set[Partition] = set()
+        self._due: set[MountedPartition] = set()
+        self._busy: set[MountedPartition] = set()
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
-        self.compaction = Compaction(store, clock, lambda tp: tree.partition(*tp).lane)
+        self.compaction = Compaction(store, clock, lambda tp: tree.partition(*tp).executor)
 
-    def want_maintenance(self, partition: Partition) -> None:
+    def want_maintenance(self, partition: MountedPartition) -> None:
         """Have ``maintain`` called for a partition, soon and in a thread."""
         if partition not in self._busy:
             self._due.add(partition)
@@ -82,7 +82,7 @@ class Upkeep:
     async def run(self) -> None:
         """Run the tasks until cancelled."""
         if isinstance(self._store, FollowedStore):
-            note_look = self.followers.waker.note_look
+            note_look = self.follow_reads.queues.note_look
             await Follower(self._store, self._tree, self._clock, note_look).run()
         if self._store.read_only:
             await trio.sleep_forever()
@@ -108,18 +108,20 @@ class Upkeep:
         while True:
             await trio.sleep(FLUSH_TICK_S)
             due = await trio.to_thread.run_sync(self._store.flush_due, self._clock.now_ms())
-            for log, partition in self._with_lanes(due):
+            for log, partition in self._with_executors(due):
                 if partition not in self._busy:
                     self._busy.add(partition)
                     nursery.start_soon(self._do, partition, log.flush)
             # What retention or trimming has rolled: its files stay open, and so on the disk, until
             # they are synced, and nobody may append for days.
-            for _, partition in self._with_lanes(
+            for _, partition in self._with_executors(
                 await trio.to_thread.run_sync(self._store.maintenance_due)
             ):
                 self.want_maintenance(partition)
 
-    def _with_lanes(self, logs: list[PartitionLog]) -> Iterator[tuple[PartitionLog, Partition]]:
+    def _with_executors(
+        self, logs: list[PartitionLog]
+    ) -> Iterator[tuple[PartitionLog, MountedPartition]]:
         for log in logs:
             try:
                 partition = self._tree.partition(*log.topic_partition)
@@ -127,8 +129,8 @@ class Upkeep:
                 continue  # deleted since
             yield log, partition
 
-    async def _do(self, partition: Partition, call: Callable[[], None]) -> None:
-        is_done = await self._attempt(partition.lane.sync, call)
+    async def _do(self, partition: MountedPartition, call: Callable[[], None]) -> None:
+        is_done = await self._attempt(partition.executor.sync, call)
         self._busy.discard(partition)
         if is_done and partition.log.maintenance_due:
             self.want_maintenance(partition)

@@ -7,7 +7,7 @@
 
 ``ls`` shows every record once: what shows it a second time answers when named but is not listed.
 Finding a node reads memory only, except where the log or the disk has to be asked; then the answer
-is a ``Question``, for the caller to put where waiting harms nobody. No pyfuse3, no awaiting.
+is a ``DeferredLookup``, for the caller to put where waiting harms nobody. No pyfuse3, no awaiting.
 """
 
 import re
@@ -19,7 +19,7 @@ from typing import Generic, NamedTuple, TypeVar
 from logfs.disk.vfs import REFUSED
 from logfs.errors import NoSuchTopicError, UnknownNameError
 from logfs.fs.errnos import NotADirectoryNodeError, NotIndexedYetError
-from logfs.fs.lanes import Lane
+from logfs.fs.executor import PartitionExecutor
 from logfs.fs.nodes import (
     DirectoryNode,
     FileNode,
@@ -33,9 +33,9 @@ from logfs.fs.nodes import (
     RootNode,
     TopicNode,
 )
-from logfs.fs.partitions import Partition
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
-from logfs.fs.recent import Answer, RecentAnswers
+from logfs.fs.recent import Answer, LookupCache
 from logfs.log import names
 from logfs.log.following.followed import FollowedLog
 from logfs.log.following.store import FollowedStore
@@ -65,16 +65,16 @@ _SEGMENT_TEXT = re.compile(r"([0-9]{20})\.txt")
 _SEALED_KINDS = frozenset(names.FileKind) - {names.FileKind.SNAPSHOT}
 
 
-class Question(NamedTuple, Generic[T]):
+class DeferredLookup(NamedTuple, Generic[T]):
     """What only the log or the disk of a partition knows; ``ask(*args)`` may block."""
 
-    partition: Partition
+    partition: MountedPartition
     ask: Callable[..., T]
     args: tuple[object, ...]
 
 
 class Tree:
-    """The names over a store. Event loop only, but for what a ``Question`` asks.
+    """The names over a store. Event loop only, but for what a ``DeferredLookup`` asks.
 
     Args:
         store: The store.
@@ -108,13 +108,13 @@ class Tree:
         self._started_ms = clock.now_ms()
         self.root = RootNode(ownership, self._started_ms, time_zone)
         self.segments = DirectoryNode("segments", ownership, self.root, self._started_ms)
-        self.recent = RecentAnswers()
+        self.recent = LookupCache()
         self._topics: dict[str, TopicNode] = {}
-        self._partitions: dict[tuple[str, int], Partition] = {}
+        self._partitions: dict[tuple[str, int], MountedPartition] = {}
 
     # From a name to its node
 
-    def find(self, parent: Node, name: bytes) -> "Node | Question[Node]":
+    def find(self, parent: Node, name: bytes) -> "Node | DeferredLookup[Node]":
         """Find what a directory has under a name.
 
         Raises:
@@ -137,7 +137,7 @@ class Tree:
             return self._in_segments(text)
         raise NotADirectoryNodeError(f"{text!r} is looked up in something that is no directory")
 
-    def partition(self, topic: str, number: int) -> Partition:
+    def partition(self, topic: str, number: int) -> MountedPartition:
         """Return a partition that exists now.
 
         Raises:
@@ -146,23 +146,23 @@ class Tree:
         log = self._store.partition(topic, number)
         known = self._partitions.get((topic, number))
         if known is None or (known.log is not log and known.log.is_deleted):
-            known = Partition(log, Lane(self._clock.monotonic_s), self._level)
+            known = MountedPartition(log, PartitionExecutor(self._clock.monotonic_s), self._level)
             self._partitions[topic, number] = known
         elif known.log is not log:
             known.replace_log(log)
         return known
 
-    def lanes(self) -> list[Lane]:
-        """Return the lanes of the partitions that are in use. Any thread."""
-        return [partition.lane for partition in list(self._partitions.values())]
+    def executors(self) -> list[PartitionExecutor]:
+        """Return the executors of the partitions that are in use. Any thread."""
+        return [partition.executor for partition in list(self._partitions.values())]
 
     @contextmanager
     def kept_off_loop(self, topic: TopicNode) -> Iterator[None]:
-        """While in it, all changes of a topic's partitions run in threads; see ``Lane``."""
+        """Run all changes of a topic's partitions in threads inside the ``with`` block."""
         with ExitStack() as stack:
             for (name, _), partition in self._partitions.items():
                 if name == topic.name:
-                    stack.enter_context(partition.lane.kept_off_loop())
+                    stack.enter_context(partition.executor.kept_off_loop())
             yield
 
     def forget(self, topic: TopicNode) -> None:
@@ -187,7 +187,7 @@ class Tree:
         """Parse a name below a topic, with the daemon's time zone."""
         return parse_partition_name(name, self.time_zone)
 
-    def _is_live(self, partition: Partition) -> bool:
+    def _is_live(self, partition: MountedPartition) -> bool:
         return self._store.partition(*partition.topic_partition) is partition.log
 
     def _in_root(self, name: str) -> Node:
@@ -200,7 +200,7 @@ class Tree:
             self._topics[name] = known
         return known
 
-    def _in_topic(self, topic: TopicNode, name: str) -> "Node | Question[Node]":
+    def _in_topic(self, topic: TopicNode, name: str) -> "Node | DeferredLookup[Node]":
         address = self.parse(name)
         if self._in_root(topic.name) is not topic:
             raise NoSuchTopicError(f"{topic.name}: the topic has been deleted")
@@ -211,7 +211,7 @@ class Tree:
             if address.view is Suffix.META:
                 raise UnknownNameError(f"{name!r}: {address.view} goes without a selector")
             snapshot, now_ms = partition.log.snapshot, self._clock.now_ms()
-            return self.recent.get(partition.identity, name, snapshot, now_ms) or Question(
+            return self.recent.get(partition.identity, name, snapshot, now_ms) or DeferredLookup(
                 partition, self._resolve, (partition, address, name)
             )
         node: FileNode
@@ -232,16 +232,18 @@ class Tree:
         partition = self.partition(parsed.topic, parsed.partition)
         return RawDirectoryNode(partition, self.ownership, self.segments, self._started_ms)
 
-    def _in_raw_directory(self, directory: RawDirectoryNode, name: str) -> "Question[Node]":
+    def _in_raw_directory(self, directory: RawDirectoryNode, name: str) -> "DeferredLookup[Node]":
         partition = directory.partition
         text = _SEGMENT_TEXT.fullmatch(name)
         if text is not None:
-            return Question(partition, self._segment_text, (partition, int(text[1])))
-        return Question(partition, self._raw_file, (partition, name))
+            return DeferredLookup(partition, self._segment_text, (partition, int(text[1])))
+        return DeferredLookup(partition, self._raw_file, (partition, name))
 
     # Questions
 
-    def _resolve(self, partition: Partition, address: PartitionAddress, name: str) -> FileNode:
+    def _resolve(
+        self, partition: MountedPartition, address: PartitionAddress, name: str
+    ) -> FileNode:
         log, now_ms = partition.log, self._clock.now_ms()
         snapshot, is_whole = log.snapshot, log.indexing is None
         node = self._answer(partition, address, now_ms)
@@ -251,7 +253,9 @@ class Tree:
             self.recent.put(partition.identity, name, Answer(snapshot, now_ms, node))
         return node
 
-    def _answer(self, partition: Partition, address: PartitionAddress, now_ms: int) -> FileNode:
+    def _answer(
+        self, partition: MountedPartition, address: PartitionAddress, now_ms: int
+    ) -> FileNode:
         log = partition.log
         if log.indexing is not None:
             log, address = self._part(log, address, now_ms)
@@ -274,7 +278,7 @@ class Tree:
             raise NotIndexedYetError(log)
         return log, address
 
-    def _segment_text(self, partition: Partition, base_offset: int) -> FileNode:
+    def _segment_text(self, partition: MountedPartition, base_offset: int) -> FileNode:
         log = partition.log
         snapshot = log.snapshot
         index = snapshot.index_of_offset(base_offset)
@@ -289,7 +293,7 @@ class Tree:
             resolved = resolve(log, address, self._clock.now_ms(), self._level)
         return FixedNode(partition, resolved, self.ownership)
 
-    def _raw_file(self, partition: Partition, name: str) -> FileNode:
+    def _raw_file(self, partition: MountedPartition, name: str) -> FileNode:
         log = partition.log
         try:
             found = log.disk.stat(f"{log.directory}/{name}")
@@ -314,7 +318,7 @@ class Tree:
 
     # From a directory to its names
 
-    def names(self, directory: Node) -> "list[str] | Question[list[str]]":
+    def names(self, directory: Node) -> "list[str] | DeferredLookup[list[str]]":
         """List a directory.
 
         Raises:
@@ -329,11 +333,11 @@ class Tree:
             topics = self._store.topics()
             return [f"{name}-{n}" for name in topics for n in self._store.partitions(name)]
         if isinstance(directory, RawDirectoryNode):
-            return Question(directory.partition, _raw_names, (directory.partition,))
+            return DeferredLookup(directory.partition, _raw_names, (directory.partition,))
         raise NotADirectoryNodeError("a file is listed as a directory")
 
 
-def _raw_names(partition: Partition) -> list[str]:
+def _raw_names(partition: MountedPartition) -> list[str]:
     log = partition.log
     return [name for name, is_directory in log.disk.list(log.directory) if not is_directory]
 

@@ -10,7 +10,7 @@ import trio
 from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.fs.commands import Commands
-from logfs.fs.kernel import KernelCache
+from logfs.fs.kernelcache import KernelCache
 from logfs.fs.listening import ControlServer, listen
 from tests.fs.world import World
 

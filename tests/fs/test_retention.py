@@ -32,7 +32,7 @@ async def test_the_first_look_comes_late_and_others_follow(
 ) -> None:
     await make(world, "orders", retention_bytes="0")
     began = trio.current_time()
-    nursery.start_soon(world.operations.upkeep.run)
+    nursery.start_soon(world.operations.tasks.run)
     await trio.sleep(29)
     assert start(world) == 0
     await until(lambda: start(world) == 2)
@@ -45,7 +45,7 @@ async def test_the_first_look_comes_late_and_others_follow(
 async def test_a_change_counts_from_the_next_look_on(world: World) -> None:
     await make(world, "orders", retention_ms="-1")
     world.clock.advance(3600)
-    look = world.operations.upkeep.retention.look
+    look = world.operations.tasks.retention.look
     assert await look() == []
     world.store.alter_topic("orders", {"retention.ms": "3600000"})
     assert await look() == []
@@ -63,7 +63,7 @@ async def test_a_record_of_the_future_is_told_once(
     await world.append("orders/0.jsonl", line.encode())
     world.clock.advance(1)
     for _ in range(3):
-        await world.operations.upkeep.retention.look()
+        await world.operations.tasks.retention.look()
     assert start(world) == 2
     assert len([r for r in caplog.records if "in the future" in r.message]) == 1
 
@@ -76,7 +76,7 @@ async def test_a_topic_without_configuration_is_left_alone_and_told_once(
     await make(world, "orders", retention_bytes="0")
     world.disk.remove(f"broker-0/{names.TOPIC_CONFIG}")
     world.restart(world.options + ",log.retention.bytes=0")
-    look = world.operations.upkeep.retention.look
+    look = world.operations.tasks.retention.look
     assert len(await look()) == 1
     assert await look() == []
     assert (start(world, "broker"), start(world)) == (0, 2)
@@ -94,7 +94,7 @@ async def test_a_failure_is_that_of_one_partition(world: World) -> None:
     await make(world, "orders", retention_bytes="0")
     await make(world, "other", retention_bytes="0")
     world.disk.fail_next_sync("orders-0/logfs.segments")
-    [(topic_partition, _)] = await world.operations.upkeep.retention.look()
+    [(topic_partition, _)] = await world.operations.tasks.retention.look()
     assert topic_partition.topic == "other"
 
 
@@ -105,7 +105,7 @@ async def test_pitfalls_of_the_defaults_are_told_once(
     world = World(options="log.segment.bytes=1048576")
     for name in ("a", "b"):
         world.store.create_topic(name, 1, {}, START_MS)
-    nursery.start_soon(world.operations.upkeep.run)
+    nursery.start_soon(world.operations.tasks.run)
     await trio.sleep(1)
 
 
@@ -115,5 +115,5 @@ async def test_pitfalls_are_told_at_the_start(
     world: World, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     await make(world, "orders", retention_ms="5", segment_ms="9000")
-    nursery.start_soon(world.operations.upkeep.run)
+    nursery.start_soon(world.operations.tasks.run)
     await trio.sleep(1)

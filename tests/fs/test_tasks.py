@@ -13,9 +13,9 @@ from tests.fs.world import APPEND, World
 
 @pytest.fixture
 async def kept(world: World, nursery: trio.Nursery) -> World:
-    """A world with one topic whose upkeep runs."""
+    """A world with one topic whose tasks runs."""
     await world.mkdir("orders")
-    nursery.start_soon(world.operations.upkeep.run)
+    nursery.start_soon(world.operations.tasks.run)
     return world
 
 
@@ -167,7 +167,7 @@ async def test_nothing_is_kept_up_on_a_read_only_mount(autojump_clock: MockClock
     world.restart("ro")
     before = dict(world.disk.counts)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(world.operations.upkeep.run)
+        nursery.start_soon(world.operations.tasks.run)
         await trio.sleep(1000)
         await wait_all_tasks_blocked()
         assert dict(world.disk.counts) == before

@@ -86,9 +86,9 @@ class Facts:
         yield from mounts.of_store(store)
         yield from mounts.of_requests(operations)
         yield from mounts.of_handles(store, operations)
-        yield from mounts.of_lanes(operations)
+        yield from mounts.of_executors(operations)
         if not store.read_only:
-            cleaner = operations.upkeep.compaction.cleaner
+            cleaner = operations.tasks.compaction.cleaner
             yield from mounts.of_cleaner(cleaner.metrics(self._clock.now_ms()))
 
     def _mount_facts(self) -> Mapping[str, str]:

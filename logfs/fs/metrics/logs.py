@@ -50,7 +50,7 @@ _OF_PARTITIONS: tuple[tuple[str, str, PerLog], ...] = (
     (
         "logfs_log_last_stable_offset_lag",
         "Offsets from the oldest open transaction to the high watermark. "
-        "kafka.cluster:type=Partition,name=LastStableOffsetLag",
+        "kafka.cluster:type=MountedPartition,name=LastStableOffsetLag",
         lambda log: max(log.high_watermark - log.last_stable_offset, 0),
     ),
     (
@@ -104,7 +104,7 @@ _OF_TOPICS: tuple[tuple[str, str, PerCounters], ...] = (
 _OF_ALL: tuple[tuple[str, str, PerCounters], ...] = (
     (
         "logfs_log_failed_flushes_total",
-        "Flushes that met an error; each takes its partition offline.",
+        "Fsyncs that met an error; each takes its partition offline.",
         lambda c: c.failed_flushes,
     ),
     (

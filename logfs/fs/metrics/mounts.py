@@ -122,32 +122,32 @@ def of_handles(store: LogStore, operations: Operations) -> Iterator[Family]:
     )
 
 
-def of_lanes(operations: Operations) -> Iterator[Family]:
+def of_executors(operations: Operations) -> Iterator[Family]:
     """Yield where the calls of partitions run."""
-    lanes = operations.tree.lanes()
-    slow = sum(lane.was_slow for lane in lanes)
+    executors = operations.tree.executors()
+    slow = sum(executor.was_slow for executor in executors)
     yield Family(
         "logfs_lanes",
         "gauge",
         "Partitions in use, by where their calls run: on the event loop, or in threads because "
         "the disk was slow.",
         ("where",),
-        [Row(("loop",), len(lanes) - slow), Row(("thread",), slow)],
+        [Row(("loop",), len(executors) - slow), Row(("thread",), slow)],
     )
     yield gauge(
         "logfs_waiting_changes",
         "Appends and ends of files that wait for one before them.",
-        sum(lane.waiting for lane in lanes),
+        sum(executor.waiting for executor in executors),
     )
     yield gauge(
         "logfs_running_syncs",
-        "Flushes, maintenance and loads of partitions that are under way in threads.",
-        sum(lane.threads for lane in lanes),
+        "Fsyncs, maintenance and loads of partitions that are under way in threads.",
+        sum(executor.threads for executor in executors),
     )
     yield gauge(
         "logfs_threads",
         "Threads of the daemon.",
-        threading.active_count() + operations.files.flushes.threads,
+        threading.active_count() + operations.files.fsyncs.threads,
     )
 
 

@@ -48,7 +48,7 @@ class Waiting(Protocol):
         """Take back what ``find`` returned: it could not be sent."""
 
 
-class Prompt:
+class EarlyReplies:
     """The reads that may be answered behind the next reply. Event loop only.
 
     Args:

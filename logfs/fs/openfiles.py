@@ -1,8 +1,8 @@
-"""Open files at work: where each call on them runs, and in which order. No pyfuse3.
+"""The open files of a mount: where each call on them runs, and in which order. No pyfuse3.
 
-A call takes its place in line (its lane's queue, or the wait for RELEASEs that came before) before
-its first await; see ``lanes``. ``read`` on the loop renders into one buffer that all files share:
-its answer is good until the next await.
+A call takes its turn before its first await: in the queue of its partition's executor, or in the
+wait for earlier RELEASEs. See ``executor``. ``read`` on the loop renders into one buffer that all
+files share, so its result is valid until the next await.
 """
 
 import logging
@@ -13,15 +13,15 @@ import trio
 from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.ahead import Windows
 from logfs.fs.errnos import RefusedError, StaleError
-from logfs.fs.flushing import Flushes
-from logfs.fs.followers import READY, PollHandle
-from logfs.fs.handles import HandleTable, OpenFile, Reader
+from logfs.fs.executor import READ_THREADS
+from logfs.fs.followreads import READY, PollHandle
+from logfs.fs.fsyncs import Fsyncs
+from logfs.fs.handles import FileHandle, HandleTable, Reader
 from logfs.fs.hooks import Hooks
-from logfs.fs.lanes import READ_THREADS
 from logfs.fs.nodes import FileNode, FollowNode, MetaNode, PlainNode, RangeNode
-from logfs.fs.partitions import Partition
+from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
-from logfs.fs.tasks import Upkeep
+from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.tree import Tree
 from logfs.log.following.followed import FollowedLog
 from logfs.log.partition import PartitionLog
@@ -47,7 +47,7 @@ class OpenFiles:
     Args:
         store: Loads partitions anew.
         tree: Whose recent answers are dropped when they turn out to be stale.
-        upkeep: Told of partitions that want maintenance.
+        tasks: Told of partitions that want maintenance.
         passthrough: Has the kernel read what it can read itself.
         clock: The clocks.
         syncs: Every write is to be durable when it returns (mount option ``sync``).
@@ -62,7 +62,7 @@ class OpenFiles:
         self,
         store: LogStore,
         tree: Tree,
-        upkeep: Upkeep,
+        tasks: BackgroundTasks,
         passthrough: Passthrough,
         clock: Clock,
         *,
@@ -72,27 +72,27 @@ class OpenFiles:
     ) -> None:
         self._store = store
         self._tree = tree
-        self._upkeep = upkeep
+        self._upkeep = tasks
         self._passthrough = passthrough
         self._hooks = hooks
         self._note_ahead = note_ahead
         self._clock = clock
         self._now_ms = clock.now_ms
         self._monotonic_s = clock.monotonic_s
-        self._followers = upkeep.followers
+        self._follow_reads = tasks.follow_reads
         self._syncs = syncs
-        self._files: HandleTable[OpenFile] = HandleTable()
+        self._files: HandleTable[FileHandle] = HandleTable()
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
         self._windows = Windows(clock.monotonic_s)
         self._buffers = Buffers()
         self._spare: list[memoryview] = []
-        self.flushes = Flushes(clock)
+        self.fsyncs = Fsyncs(clock)
 
-    def open_files(self) -> list[OpenFile]:
+    def open_files(self) -> list[FileHandle]:
         """Return the files that are open. Any thread."""
         return self._files.all()
 
-    async def open(self, node: FileNode, flags: int) -> tuple[int, OpenFile]:
+    async def open(self, node: FileNode, flags: int) -> tuple[int, FileHandle]:
         """Open a file whose flags have been found to be allowed.
 
         Returns:
@@ -103,8 +103,8 @@ class OpenFiles:
                 again.
         """
         partition = node.partition
-        if partition.lane.releasing is not None:
-            await partition.lane.releasing.wait()
+        if partition.executor.releasing is not None:
+            await partition.executor.releasing.wait()
         await self.reload_if_offline(partition)
         if partition.log.is_deleted or not node.is_current:
             raise StaleError(f"{partition.topic_partition} has been deleted or loaded anew")
@@ -113,15 +113,19 @@ class OpenFiles:
             if isinstance(node, MetaNode):
                 await self._look_at_cache(partition.log)
             if isinstance(node, PlainNode | RangeNode):
-                file = OpenFile(node, flags, self._syncs, self._buffers)
+                file = FileHandle(node, flags, self._syncs, self._buffers)
             else:
-                file = await partition.lane.look(OpenFile, node, flags, self._syncs, self._buffers)
+                file = await partition.executor.look(
+                    FileHandle, node, flags, self._syncs, self._buffers
+                )
         except BaseException:
             partition.leave(node.reads_log)
             self._tree.recent.drop(node)
             raise
         if isinstance(node, FollowNode):
-            partition.lane.changed = lambda: self._followers.waker.note_change(partition.log)
+            partition.executor.changed = lambda: self._follow_reads.queues.note_change(
+                partition.log
+            )
         file.pass_through(self._passthrough)
         number = self._files.add(file)
         if self._hooks is not None and self._hooks.is_active:
@@ -136,7 +140,7 @@ class OpenFiles:
         """
         file = self._files[number]
         if isinstance(file.node, FollowNode):
-            return await self._followers.read(
+            return await self._follow_reads.read(
                 file, offset, size, self._read_unchanged, self._read_what_came
             )
         while True:
@@ -151,10 +155,10 @@ class OpenFiles:
         """Return the events a file is ready for; the handle is told when that changes."""
         file = self._files[number]
         if isinstance(file.node, FollowNode):
-            return self._followers.poll(file, number, handle)
+            return self._follow_reads.poll(file, number, handle)
         return READY
 
-    async def _read_unchanged(self, file: OpenFile, offset: int, size: int) -> memoryview | None:
+    async def _read_unchanged(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
         """Read; None if what is there is being changed by somebody else, who will be done soon."""
         try:
             data = await self._read(file, offset, size)
@@ -168,10 +172,15 @@ class OpenFiles:
             file.partition.log.counters.bytes_out += len(data)
         return data
 
-    def _read_what_came(self, file: OpenFile, offset: int, size: int) -> memoryview | None:
+    def _read_what_came(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
         """Read; None if that takes an await, or if nothing can be read."""
-        lane, reader = file.partition.lane, file.reader
-        if reader is None or lane.is_slow or lane.releasing is not None or file.waiting is not None:
+        executor, reader = file.partition.executor, file.reader
+        if (
+            reader is None
+            or executor.is_slow
+            or executor.releasing is not None
+            or file.waiting is not None
+        ):
             return None
         try:
             got = reader.read_into(self._buffer[:size], offset)
@@ -179,7 +188,7 @@ class OpenFiles:
             return None  # which is looked into where there is time for it
         return self._buffer[:got] if got else None
 
-    async def _is_changing(self, file: OpenFile) -> bool:
+    async def _is_changing(self, file: FileHandle) -> bool:
         """Whether what does not decode is what somebody else has just cut: then it is read again.
 
         What is deleted or replaced counts when two looks agree, so this may take two or three.
@@ -191,10 +200,10 @@ class OpenFiles:
         await trio.to_thread.run_sync(log.refresh, self._now_ms())
         return log.snapshot.cuts != cuts or log.is_settling
 
-    async def _read(self, file: OpenFile, offset: int, size: int) -> memoryview:
-        lane = file.partition.lane
-        if lane.releasing is not None:
-            await lane.releasing.wait()
+    async def _read(self, file: FileHandle, offset: int, size: int) -> memoryview:
+        executor = file.partition.executor
+        if executor.releasing is not None:
+            await executor.releasing.wait()
         while file.waiting is not None:
             await file.waiting.wait()
         reader = file.reader
@@ -205,7 +214,7 @@ class OpenFiles:
             found = ahead.read(offset, size)
             if found is not None and (len(found) == size or not reader.would_block):
                 return found
-        if lane.is_slow or size > MAX_READ_BYTES or found is not None:
+        if executor.is_slow or size > MAX_READ_BYTES or found is not None:
             data = await self._read_in_thread(file, reader, offset, size, found)
         else:
             data = await self._read_now(file, reader, offset, size)
@@ -213,19 +222,21 @@ class OpenFiles:
             ahead.note(offset, size, len(data))
         return data
 
-    async def _read_now(self, file: OpenFile, reader: Reader, offset: int, size: int) -> memoryview:
-        lane = file.partition.lane
+    async def _read_now(
+        self, file: FileHandle, reader: Reader, offset: int, size: int
+    ) -> memoryview:
+        executor = file.partition.executor
         started_s = self._monotonic_s()
         try:
             got = reader.read_into(self._buffer[:size], offset)
-            lane.note(self._monotonic_s() - started_s)
+            executor.note(self._monotonic_s() - started_s)
             if reader.would_block:
                 begin = None if file.is_cached else self._buffer[:got]
                 return await self._read_in_thread(file, reader, offset, size, begin)
             if got < size and file.is_cached:
                 _check_whole(file, reader, offset + got)
         except CorruptRecordError:
-            lane.note(self._monotonic_s() - started_s)
+            executor.note(self._monotonic_s() - started_s)
             raise
         return self._buffer[:got]
 
@@ -237,11 +248,11 @@ class OpenFiles:
         """
         file = self._files[number]
         partition = file.partition
-        if file.syncs or file.has_long_line or not partition.lane.is_free:
+        if file.syncs or file.has_long_line or not partition.executor.is_free:
             return None
-        accepted = partition.lane.run(file.append, data, self._now_ms())
+        accepted = partition.executor.run(file.append, data, self._now_ms())
         file.note_write()
-        self.flushes.foresee(file)
+        self.fsyncs.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
         return accepted
@@ -251,13 +262,13 @@ class OpenFiles:
         file = self._files[number]
         partition = file.partition
         if file.has_long_line:
-            partition.lane.expect_long()
-        accepted = await partition.lane.change(file.append, data, self._now_ms())
+            partition.executor.expect_long()
+        accepted = await partition.executor.change(file.append, data, self._now_ms())
         if file.syncs:
-            await self.flushes.sync(file)
+            await self.fsyncs.sync(file)
         else:
             file.note_write()
-            self.flushes.foresee(file)
+            self.fsyncs.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
         return accepted
@@ -266,7 +277,7 @@ class OpenFiles:
         """Make durable what was written."""
         file = self._files[number]
         if not self._store.read_only:
-            await self.flushes.sync(file)
+            await self.fsyncs.sync(file)
 
     def report_failure(self, number: int) -> None:
         """Raise the failure of an earlier call, once."""
@@ -275,19 +286,19 @@ class OpenFiles:
     async def release(self, number: int) -> None:
         """End a file that nobody has open any more: its unfinished line becomes a record."""
         file = self._files.take(number)
-        self._followers.leave(number)
+        self._follow_reads.leave(number)
         if file.ahead is not None:
             file.ahead.close()
-        lane = file.partition.lane
+        executor = file.partition.executor
         try:
             if file.ends_a_line:
                 if file.has_long_line:
-                    lane.expect_long()
-                await lane.release(file.close, self._now_ms())
+                    executor.expect_long()
+                await executor.release(file.close, self._now_ms())
             elif isinstance(file.node, PlainNode | RangeNode):
                 file.close(0)
             else:
-                await lane.look(file.close, 0)
+                await executor.look(file.close, 0)
         finally:
             if file.is_passed:
                 self._passthrough.release(file.node.ino)
@@ -303,7 +314,7 @@ class OpenFiles:
 
     async def _read_in_thread(
         self,
-        file: OpenFile,
+        file: FileHandle,
         reader: Reader,
         offset: int,
         size: int,
@@ -321,7 +332,7 @@ class OpenFiles:
             buffer[:got] = begin
         try:
             try:
-                got += await file.partition.lane.read(
+                got += await file.partition.executor.read(
                     _read_blocking, reader, buffer[got:size], offset + got
                 )
             except (CorruptRecordError, OSError):
@@ -347,23 +358,23 @@ class OpenFiles:
 
         await trio.to_thread.run_sync(log.look_at_cache, now_ms, is_over)
 
-    def _note_corrupt(self, partition: Partition, error: CorruptRecordError) -> None:
+    def _note_corrupt(self, partition: MountedPartition, error: CorruptRecordError) -> None:
         """Count what a reader has met as a loss."""
         partition.log.note_corrupt(error, self._now_ms())
         self._upkeep.want_maintenance(partition)
 
-    async def reload_if_offline(self, partition: Partition) -> None:
+    async def reload_if_offline(self, partition: MountedPartition) -> None:
         """Load a partition anew that went offline, if nobody has it open."""
         if partition.log.offline is None or partition.open_files:
             return
         if self._clock.monotonic_s() < partition.reload_after_s:
             return
-        await partition.lane.alone(self._reload_now, partition)
+        await partition.executor.alone(self._reload_now, partition)
         partition.replace_log(self._store.partition(*partition.topic_partition))
         if partition.log.offline is not None:
             partition.reload_after_s = self._clock.monotonic_s() + RELOAD_AGAIN_S
 
-    def _reload_now(self, partition: Partition) -> None:
+    def _reload_now(self, partition: MountedPartition) -> None:
         # Whoever waited for his turn may find it done, or find that somebody has it open now.
         if partition.log.offline is not None and not partition.open_files:
             current = self._store.partition(*partition.topic_partition)
@@ -371,7 +382,7 @@ class OpenFiles:
                 self._store.reload(partition.topic_partition, self._now_ms())
 
 
-def _check_whole(file: OpenFile, reader: Reader, stop: int) -> None:
+def _check_whole(file: FileHandle, reader: Reader, stop: int) -> None:
     """Refuse a read of a cached file that ends early: the kernel would take it for the end.
 
     What stands in front of the damage is read again page by page, and so returned.

@@ -7,7 +7,7 @@ hooks. What its handler answers later, another text, must not reach the reader. 
 import trio
 
 from logfs.fs import hooks
-from logfs.fs.prompt import Prompt
+from logfs.fs.earlyreplies import EarlyReplies
 from tests.fs.onefile import OneFile, serve
 
 _END = b"end\n"
@@ -35,7 +35,7 @@ class Early(OneFile):
 
     def __init__(self) -> None:
         super().__init__()
-        self._prompt = Prompt(hooks.loaded())
+        self._prompt = EarlyReplies(hooks.loaded())
         self._waiting: list[_Read] = []
 
     async def answer(self) -> bytes:

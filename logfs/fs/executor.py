@@ -1,9 +1,9 @@
-"""Where the calls of a partition run, and in which order: its lane.
+"""Where the calls of a partition run, and in which order: its executor.
 
 A call on the event loop costs a third of one in a thread, as long as the disk is quick; a slow one
 there would make every other partition wait. So calls run on the loop until one takes longer than
 ``SLOW_S``; from then on those of this partition run in a thread, until ``CALM_CALLS`` of them were
-quick again. An fsync always runs in a thread, one of Python's or not (``flushing``), and so do the
+quick again. An fsync always runs in a thread, one of Python's or not (``fsyncs``), and so do the
 changes of a topic that syncs with its appends (``flush.messages``) and the first call, which may
 have to open files and take a lease.
 
@@ -35,8 +35,8 @@ _UNLIMITED = trio.CapacityLimiter(math.inf)
 """For calls that are limited elsewhere: a shared limit would let one partition use it up."""
 
 
-class Lane:
-    """The lane of one partition. Event loop only.
+class PartitionExecutor:
+    """The executor of one partition. Event loop only.
 
     Args:
         clock: Seconds that only go forward.
@@ -86,7 +86,7 @@ class Lane:
         )
 
     def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a change of a lane that is free: ``change`` without an await."""
+        """Run a change of an executor that is free: ``change`` without an await."""
         started_s = self._clock()
         try:
             return call(*args)

@@ -1,4 +1,4 @@
-"""Waiting for positions that are not known yet: who waits, until when, and who gives up."""
+"""IndexWait for positions that are not known yet: who waits, until when, and who gives up."""
 
 import errno
 import os
@@ -14,10 +14,10 @@ import trio
 from pyfuse3 import FUSEError, RequestContext
 from trio.testing import MockClock
 
+from logfs.fs.indexwait import has_signal
 from logfs.fs.mount import make_operations
 from logfs.fs.operations import Operations
 from logfs.fs.options import parse_options
-from logfs.fs.waiting import has_signal
 from tests.fakes import FakeDisk
 from tests.fs.world import FakeClock
 from tests.log.foreign import FakeBroker, Follower
@@ -113,7 +113,7 @@ async def test_who_waits_can_be_interrupted(stopped: "subprocess.Popen[bytes]", 
 async def test_the_end_of_the_mount_ends_the_wait(autojump_clock: MockClock) -> None:
     large = Large()
     inode = await large.find("0")
-    large.operations.waiting.end()
+    large.operations.index_wait.end()
     with pytest.raises(FUSEError) as raised:
         await large.operations.open(inode, os.O_RDONLY, context(0))
     assert raised.value.errno == errno.EINTR

@@ -26,7 +26,7 @@ _MICROSECONDS = struct.Struct("=i")
 _NOT_AT_ALL = _MICROSECONDS.pack(0)
 
 
-class Awake:
+class CpuLatency:
     """What keeps the processors awake. Event loop only; ``run`` has to, where it is wanted.
 
     Args:

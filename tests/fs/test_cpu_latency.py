@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from logfs.fs.awake import DEVICE, HOLD_S, Awake
+from logfs.fs.cpulatency import DEVICE, HOLD_S, CpuLatency
 from tests.fs.mounting import Mounted
 from tests.mounting import wait_until
 
@@ -23,7 +23,7 @@ def device(tmp_path: Path) -> Path:
 async def test_they_are_awake_as_long_as_reads_come(
     device: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    awake = Awake(wanted=True, device=device)
+    awake = CpuLatency(wanted=True, device=device)
     nursery.start_soon(awake.run)
     for _ in range(2):
         await trio.sleep(1)
@@ -40,7 +40,7 @@ async def test_they_are_awake_as_long_as_reads_come(
 async def test_they_sleep_if_nobody_asked_for_it(
     device: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
-    awake = Awake(wanted=False, device=device)
+    awake = CpuLatency(wanted=False, device=device)
     nursery.start_soon(awake.run)
     awake.note()
     await trio.sleep(HOLD_S / 2)
@@ -55,7 +55,7 @@ async def test_where_it_is_not_allowed_the_log_says_so_once(
     autojump_clock: MockClock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    awake = Awake(wanted=True, device=tmp_path / "missing")
+    awake = CpuLatency(wanted=True, device=tmp_path / "missing")
     nursery.start_soon(awake.run)
     for _ in range(3):
         awake.note()

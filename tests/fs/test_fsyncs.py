@@ -8,7 +8,7 @@ import pytest
 import trio
 from trio.testing import wait_all_tasks_blocked
 
-from logfs.fs.flushing import Flushes
+from logfs.fs.fsyncs import Fsyncs
 from logfs.fs.handles import SYNCS_IN_A_ROW
 from tests.fakesyncs import FakeSyncs
 from tests.fs.world import APPEND, Handle, World, refused
@@ -24,7 +24,7 @@ class Syncing:
     def __init__(self, world: World) -> None:
         self.world = world
         self.syncs = FakeSyncs()
-        world.operations.files.flushes = Flushes(world.clock.both(), self.syncs)
+        world.operations.files.fsyncs = Fsyncs(world.clock.both(), self.syncs)
         self.done: list[str] = []
 
     async def start(self) -> "Syncing":

@@ -24,7 +24,7 @@ _PENDING = ("SigPnd:", "ShdPnd:")
 _NOT_DELIVERED = ("SigBlk:", "SigIgn:")
 
 
-class Waiting:
+class IndexWait:
     """Those who wait. Event loop only."""
 
     def __init__(self) -> None:

@@ -1,11 +1,11 @@
-"""Flushes that are asked for: an fsync goes on beside the loop, in a thread that is not Python's.
+"""Fsyncs that are asked for: an fsync goes on beside the loop, in a thread that is not Python's.
 
 What is to be decided about a flush (whether it is covered already, whether it may share one that is
 under way, what is durable when it is done) takes microseconds and is done on the loop, by the log;
 only fsync(2) itself happens elsewhere. A thread of Python would take it as long to get the
 interpreter's lock from the loop as a quick disk needs for the fsync. Whatever takes more than one
 fsync, the first calls of a partition, and those of a slow disk, run in such a thread all the same:
-see ``lanes``.
+see ``executor``.
 
 Who writes a line, syncs it, writes the next: the fsync of such a file is begun with the write, and
 has come a long way when it is asked for.
@@ -18,8 +18,8 @@ import trio
 from logfs.disk._syncs import Syncs as DiskSyncs
 from logfs.disk.vfs import Syncs
 from logfs.errors import LogfsError
-from logfs.fs.handles import OpenFile
-from logfs.fs.partitions import Partition
+from logfs.fs.handles import FileHandle
+from logfs.fs.partitions import MountedPartition
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.flushing import Flush
 from logfs.machine.host import Clock
@@ -42,7 +42,7 @@ class _Running:
     )
 
     def __init__(
-        self, partition: Partition, log: PartitionLog, flush: Flush, started_s: float
+        self, partition: MountedPartition, log: PartitionLog, flush: Flush, started_s: float
     ) -> None:
         self.partition = partition
         self.log = log
@@ -66,7 +66,7 @@ class _Running:
             trio.lowlevel.reschedule(task)
 
 
-class Flushes:
+class Fsyncs:
     """The flushes of a mount. Event loop only.
 
     Args:
@@ -86,7 +86,7 @@ class Flushes:
         """How many threads there are that Python does not know. Any thread."""
         return self._syncs.threads
 
-    async def sync(self, file: OpenFile) -> None:
+    async def sync(self, file: FileHandle) -> None:
         """Make durable what was written through a file, and everything before it.
 
         Raises:
@@ -94,7 +94,7 @@ class Flushes:
         """
         file.note_sync()
         if not file.is_all_records:
-            await file.partition.lane.sync(file.sync)
+            await file.partition.executor.sync(file.sync)
             return
         try:
             await self._flush(file.partition, file.flushed_log)
@@ -102,7 +102,7 @@ class Flushes:
             file.note_failure(error)
             raise
 
-    async def flush(self, partition: Partition) -> None:
+    async def flush(self, partition: MountedPartition) -> None:
         """Make durable what was appended to a partition.
 
         Raises:
@@ -110,7 +110,7 @@ class Flushes:
         """
         await self._flush(partition, partition.log)
 
-    def foresee(self, file: OpenFile) -> None:
+    def foresee(self, file: FileHandle) -> None:
         """Begin the sync of a file that was written to, if it is about to be asked for."""
         if not (file.is_sync_expected and file.is_all_records):
             return
@@ -120,14 +120,14 @@ class Flushes:
         else:
             running.is_wanted_again = True
 
-    async def _flush(self, partition: Partition, log: PartitionLog) -> None:
+    async def _flush(self, partition: MountedPartition, log: PartitionLog) -> None:
         if self._by_sync:
             self._take()
         wanted = log.log_end_offset
         while not log.is_durable(wanted):
             running = self._by_log.get(log) or self._begin(partition, log)
             if running is None:
-                await partition.lane.sync(log.flush)
+                await partition.executor.sync(log.flush)
                 return
             await running.wait()
             if running.error is not None:
@@ -135,8 +135,8 @@ class Flushes:
             if running.flush.end_offset >= wanted:
                 return
 
-    def _begin(self, partition: Partition, log: PartitionLog) -> _Running | None:
-        if partition.lane.is_slow:
+    def _begin(self, partition: MountedPartition, log: PartitionLog) -> _Running | None:
+        if partition.executor.is_slow:
             return None
         flush = log.begin_flush(self._syncs)
         if flush is None:
@@ -147,7 +147,7 @@ class Flushes:
             trio.lowlevel.spawn_system_task(self._watch)
         running = _Running(partition, log, flush, self._monotonic_s())
         self._by_sync[flush.sync] = self._by_log[log] = running
-        partition.lane.flush_begins()
+        partition.executor.flush_begins()
         return running
 
     async def _watch(self) -> None:
@@ -166,7 +166,7 @@ class Flushes:
     async def _end_in_thread(self, running: _Running) -> None:
         """Have the log say what is to be said of a flush that has failed, or whatever it is."""
         try:
-            await running.partition.lane.sync(running.log.flush)
+            await running.partition.executor.sync(running.log.flush)
         except Exception as error:  # noqa: BLE001 - it is for those who wait
             running.error = error
         self._end(running)
@@ -174,7 +174,7 @@ class Flushes:
     def _end(self, running: _Running) -> None:
         partition, log = running.partition, running.log
         del self._by_log[log]
-        partition.lane.flush_ends(self._monotonic_s() - running.started_s)
+        partition.executor.flush_ends(self._monotonic_s() - running.started_s)
         running.end()
         if running.is_wanted_again and not log.is_durable(log.log_end_offset):
             self._begin(partition, log)

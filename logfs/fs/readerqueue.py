@@ -1,16 +1,16 @@
-"""Who waits for a log to become longer, and how they are woken without holding up anybody else.
+"""Readers that wait for a log to grow, in a queue for each log, and waking them a few at a time.
 
-What makes a log longer is a change in its lane, which calls ``note_change`` when it is done, or a
-look at somebody else's directory. That call wakes a few. ``run`` wakes the others, a few more
-whenever those have come back, and rests as long as that took: a thousand requests in one go would
-hold up every other one for that long, an append for instance.
+A log grows by a change in its executor, which calls ``note_change`` when it is done. A log that
+another program writes grows when a look at its directory finds more. ``note_change`` wakes a few
+readers. ``run`` wakes the others: a few more whenever those have come back, with pauses as long as
+that took. A thousand requests at once would delay every other request, an append for instance.
 
-For the same reason whoever comes when there is a crowd takes his place at the end of the line, even
-if there is something for him already. Else the crowd, once it has been woken, would stay awake as
-long as appends go on: all of it reads again between any two of them.
+For the same reason a new reader joins the end of a queue that is a crowd, even if there is data
+for it already. Otherwise a crowd that was woken would stay awake as long as appends go on, since
+all of its readers would read again between any two appends.
 
-A line is in the order in which they came. Whoever stood in it when something changed is ``due`` for
-a look at whether there are news for him, so that a change costs the same however long the line is.
+A queue is in order of arrival. Readers that were in it at a change are ``due``: they are checked
+for new data one by one. So a change costs the same however long the queue is.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ PATIENCE_S = 0.004
 """How long ``run`` waits for those that it has woken: one who does something else is not missed."""
 
 
-class Waiter:
+class QueuedReader:
     """Somebody at the end of a file.
 
     Args:
@@ -68,12 +68,12 @@ class _Line:
     __slots__ = ("_due", "_last", "_state", "waiters")
 
     def __init__(self) -> None:
-        self.waiters: dict[Waiter, int] = {}
+        self.waiters: dict[QueuedReader, int] = {}
         self._last = 0
         self._due = 0
         self._state: tuple[int, bool] | None = None
 
-    def add(self, waiter: Waiter) -> None:
+    def add(self, waiter: QueuedReader) -> None:
         """Put somebody at the end of the line."""
         self._last += 1
         self.waiters[waiter] = self._last
@@ -113,7 +113,7 @@ class _Line:
         return woken
 
 
-class Waker:
+class ReaderQueues:
     """The lines of a mount. Event loop only; ``run`` has to.
 
     Args:
@@ -137,7 +137,7 @@ class Waker:
         line = self._lines.get(log)
         return line is not None and len(line.waiters) >= AT_ONCE
 
-    def add(self, waiter: Waiter) -> None:
+    def add(self, waiter: QueuedReader) -> None:
         """Have somebody woken when there are news for him, at once if there are."""
         line = self._lines.get(waiter.log)
         if line is None:
@@ -150,7 +150,7 @@ class Waker:
             line.note_late()
             self._note_due(waiter.log)
 
-    def remove(self, waiter: Waiter) -> None:
+    def remove(self, waiter: QueuedReader) -> None:
         """Have somebody woken no more."""
         line = self._lines.get(waiter.log)
         if line is not None:

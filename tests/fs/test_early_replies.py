@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
+from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.interrupts import Interrupts
-from logfs.fs.prompt import Prompt
-from logfs.fs.waking import AT_ONCE
+from logfs.fs.readerqueue import AT_ONCE
 from logfs.log.cleaning.trimming import trim
-from tests.fs.test_followers import Reads, Signals
+from tests.fs.test_follow_reads import Reads, Signals
 from tests.fs.world import APPEND, World
 from tests.mounting import PATIENCE_S, environment, is_mounted, take_away, wait_until
 
@@ -65,14 +65,14 @@ class FakeKernel(Signals):
 def kernel(orders: World) -> FakeKernel:
     """The hooks of a mount."""
     kernel = FakeKernel()
-    followers = orders.operations.followers
-    followers.interrupts, followers.prompt = Interrupts(kernel), Prompt(kernel)
+    followers = orders.operations.follow_reads
+    followers.interrupts, followers.prompt = Interrupts(kernel), EarlyReplies(kernel)
     return kernel
 
 
 @pytest.fixture
 def reads(orders: World, nursery: trio.Nursery, kernel: FakeKernel) -> Reads:
-    nursery.start_soon(orders.operations.followers.waker.run)
+    nursery.start_soon(orders.operations.follow_reads.queues.run)
     return Reads(orders, nursery)
 
 
@@ -162,7 +162,7 @@ async def test_of_a_crowd_a_few_are_answered_at_once(
 
 @pytest.mark.fuse
 def test_what_a_handler_answers_late_does_not_reach_the_reader(tmp_path: Path) -> None:
-    point, script = tmp_path / "mnt", Path(__file__).with_name("answers_early.py")
+    point, script = tmp_path / "mnt", Path(__file__).with_name("replies_early.py")
     point.mkdir()
     command = [sys.executable, str(script), str(point)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment()) as daemon:

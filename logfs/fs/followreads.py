@@ -28,11 +28,11 @@ from typing import Protocol
 
 import trio
 
+from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.errnos import InterruptedWaitError, NothingYetError, StoppedError
-from logfs.fs.handles import OpenFile
+from logfs.fs.handles import FileHandle
 from logfs.fs.interrupts import Interrupts
-from logfs.fs.prompt import Prompt
-from logfs.fs.waking import Waiter, Waker
+from logfs.fs.readerqueue import QueuedReader, ReaderQueues
 from logfs.log.reading.files import GrowingFile
 from logfs.machine.host import Clock
 
@@ -44,8 +44,8 @@ READY = READABLE | select.POLLOUT | select.POLLWRNORM
 _CUT_BYTES = 255 * 4096
 """A request may be a part of a larger read(2) if it is larger: 256 pages, the first not whole."""
 
-Read = Callable[[OpenFile, int, int], Awaitable[memoryview | None]]
-ReadNow = Callable[[OpenFile, int, int], memoryview | None]
+Read = Callable[[FileHandle, int, int], Awaitable[memoryview | None]]
+ReadNow = Callable[[FileHandle, int, int], memoryview | None]
 
 
 class PollHandle(Protocol):
@@ -56,7 +56,7 @@ class PollHandle(Protocol):
         ...
 
 
-class _Reading(Waiter):
+class _Reading(QueuedReader):
     """A read that has not been answered.
 
     Args:
@@ -83,10 +83,10 @@ class _Reading(Waiter):
     def __init__(
         self,
         request: int,
-        file: OpenFile,
+        file: FileHandle,
         offset: int,
         size: int,
-        prompt: Prompt,
+        prompt: EarlyReplies,
         read_now: ReadNow,
     ) -> None:
         super().__init__(_reader_of(file), file.log)
@@ -138,12 +138,12 @@ class _Reading(Waiter):
         self.woken.set()
 
 
-class _Polling(Waiter):
+class _Polling(QueuedReader):
     """A file whose poll(2) was told that there is nothing yet."""
 
     __slots__ = ("_handle",)
 
-    def __init__(self, file: OpenFile, handle: PollHandle) -> None:
+    def __init__(self, file: FileHandle, handle: PollHandle) -> None:
         super().__init__(_reader_of(file), file.log)
         self._handle = handle
 
@@ -153,7 +153,7 @@ class _Polling(Waiter):
             self._handle.notify()
 
 
-class Followers:
+class FollowReads:
     """Those of a mount. Event loop only.
 
     Args:
@@ -164,19 +164,19 @@ class Followers:
     Attributes:
         interrupts: Tells of signals for programs that wait.
         prompt: Answers them soon.
-        waker: Wakes them.
+        queues: Wakes them.
     """
 
-    def __init__(self, clock: Clock, interrupts: Interrupts, prompt: Prompt) -> None:
+    def __init__(self, clock: Clock, interrupts: Interrupts, prompt: EarlyReplies) -> None:
         self.interrupts = interrupts
         self.prompt = prompt
         self._now_ms = clock.now_ms
-        self.waker = Waker(clock.monotonic_s)
+        self.queues = ReaderQueues(clock.monotonic_s)
         self._polling: dict[int, _Polling] = {}
         self._is_over = False
 
     async def read(
-        self, file: OpenFile, offset: int, size: int, read: Read, read_now: ReadNow
+        self, file: FileHandle, offset: int, size: int, read: Read, read_now: ReadNow
     ) -> memoryview:
         """Read; wait at the end.
 
@@ -200,7 +200,7 @@ class Followers:
         with self.interrupts.watched(reading.interrupt):
             return await self._read(reading, file, offset, size, read)
 
-    def poll(self, file: OpenFile, number: int, handle: PollHandle | None) -> int:
+    def poll(self, file: FileHandle, number: int, handle: PollHandle | None) -> int:
         """Return the events a file is ready for; its handle is told when that changes."""
         reader = _reader_of(file)
         self.leave(number)
@@ -208,25 +208,25 @@ class Followers:
             return READABLE
         if handle is not None:
             polling = self._polling[number] = _Polling(file, handle)
-            self.waker.add(polling)
+            self.queues.add(polling)
         return 0
 
     def leave(self, number: int) -> None:
         """Tell the handle of a file nothing any more."""
         polling = self._polling.pop(number, None)
         if polling is not None:
-            self.waker.remove(polling)
+            self.queues.remove(polling)
 
     def end(self) -> None:
         """Let nobody wait any longer: the mount stops."""
         self._is_over = True
-        self.waker.wake_all()
+        self.queues.wake_all()
 
     async def _read(
-        self, reading: _Reading, file: OpenFile, offset: int, size: int, read: Read
+        self, reading: _Reading, file: FileHandle, offset: int, size: int, read: Read
     ) -> memoryview:
         reader = _reader_of(file)
-        if self.waker.is_crowd(file.log) and not file.never_waits and reader.has_more():
+        if self.queues.is_crowd(file.log) and not file.never_waits and reader.has_more():
             reading.end = -1  # there is something, but it is not his turn
             await self._wait(reading, None)
         while not reading.is_answered:
@@ -251,13 +251,13 @@ class Followers:
             left_s = math.inf if until_ms is None else max(until_ms - self._now_ms(), 0) / 1000
             limit_s = math.inf if self.interrupts.is_told else BLIND_WAIT_S
             reading.woken = trio.Event()
-            self.waker.add(reading)
+            self.queues.add(reading)
             reading.is_waiting = True
             try:
                 await reading.wait(min(left_s, limit_s))
             finally:
                 reading.is_waiting = False
-                self.waker.remove(reading)
+                self.queues.remove(reading)
             if reading.is_answered or reading.left:
                 return
             if not reading.woken.is_set() and limit_s < left_s:
@@ -268,7 +268,7 @@ class Followers:
             raise InterruptedWaitError("interrupted while it waited for a record")
 
 
-def _reader_of(file: OpenFile) -> GrowingFile:
+def _reader_of(file: FileHandle) -> GrowingFile:
     if not isinstance(file.reader, GrowingFile):
         raise TypeError(f"{type(file.reader).__name__} cannot be followed")
     return file.reader

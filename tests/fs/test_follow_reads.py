@@ -11,9 +11,9 @@ import trio
 from pyfuse3 import FUSEError
 from trio.testing import MockClock
 
-from logfs.fs.followers import READABLE, READY
+from logfs.fs.followreads import READABLE, READY
 from logfs.fs.interrupts import Interrupts
-from logfs.fs.waking import AT_ONCE
+from logfs.fs.readerqueue import AT_ONCE
 from logfs.types import TopicPartition
 from tests.fs.served import Served
 from tests.fs.world import APPEND, MIB, Handle, World, refused
@@ -58,7 +58,7 @@ class Reads:
     @property
     def waiting(self) -> int:
         """How many wait."""
-        return len(self.world.operations.followers.waker)
+        return len(self.world.operations.follow_reads.queues)
 
     def start(self, handle: Handle, offset: int = 0) -> None:
         """Begin a read."""
@@ -91,8 +91,8 @@ class Reads:
 @pytest.fixture
 def reads(orders: World, nursery: trio.Nursery) -> Reads:
     """Reads of a mount that hears of signals, and so lets nobody go without a reason."""
-    orders.operations.followers.interrupts = Interrupts(Signals())
-    nursery.start_soon(orders.operations.followers.waker.run)
+    orders.operations.follow_reads.interrupts = Interrupts(Signals())
+    nursery.start_soon(orders.operations.follow_reads.queues.run)
     return Reads(orders, nursery)
 
 
@@ -181,14 +181,14 @@ async def test_who_is_at_the_end_of_a_deleted_topic_is_told_the_end(
 async def test_the_stop_of_the_mount_ends_the_wait(orders: World, reads: Reads) -> None:
     handle = await orders.open("orders/0.follow")
     await reads.begin(handle)
-    orders.operations.followers.end()
+    orders.operations.follow_reads.end()
     assert await reads.answered() == {handle.number: errno.ENOTCONN}
     assert await refused(orders.read(handle, 0)) == errno.ENOTCONN
 
 
 async def test_a_signal_ends_its_read_only(orders: World, reads: Reads) -> None:
     signals = Signals()
-    orders.operations.followers.interrupts = Interrupts(signals)
+    orders.operations.follow_reads.interrupts = Interrupts(signals)
     handles = [await orders.open("orders/0.follow") for _ in range(3)]
     for handle in handles:
         await reads.begin(handle)
@@ -203,7 +203,7 @@ async def test_a_signal_ends_its_read_only(orders: World, reads: Reads) -> None:
 async def test_where_nobody_hears_of_signals_the_wait_is_bounded(
     orders: World, reads: Reads, autojump_clock: MockClock
 ) -> None:
-    orders.operations.followers.interrupts = Interrupts(None)
+    orders.operations.follow_reads.interrupts = Interrupts(None)
     handle = await orders.open("orders/0.follow")
     assert await refused(orders.read(handle, 0)) == errno.EINTR
     await reads.begin(handle)

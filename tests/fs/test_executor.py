@@ -1,0 +1,312 @@
+"""Order and place of calls, shown by events and by the order of completion, never by timing."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import trio
+from trio.testing import wait_all_tasks_blocked
+
+from logfs.fs.executor import CALM_CALLS, READ_THREADS, SLOW_S, PartitionExecutor
+
+
+class Disk:
+    """Calls that take as long as the test says.
+
+    Attributes:
+        seconds: The monotonic clock of the executor.
+        log: What was called, and whether on the loop.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.log: list[tuple[str, bool]] = []
+        self.loop = threading.current_thread()
+        self.gate = threading.Event()
+
+    def quick(self, name: str) -> str:
+        self.log.append((name, threading.current_thread() is self.loop))
+        return name
+
+    def slow(self, name: str) -> str:
+        self.seconds += 2 * SLOW_S
+        return self.quick(name)
+
+    def stuck(self, name: str) -> str:
+        assert threading.current_thread() is not self.loop
+        assert self.gate.wait(30)
+        return self.quick(name)
+
+    def names(self) -> list[str]:
+        return [name for name, _ in self.log]
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    disk = Disk()
+    yield disk
+    disk.gate.set()
+
+
+@pytest.fixture
+def executor(disk: Disk) -> PartitionExecutor:
+    return PartitionExecutor(lambda: disk.seconds)
+
+
+async def calm(executor: PartitionExecutor) -> None:
+    """Let an executor have enough quick calls to run on the loop."""
+    for _ in range(CALM_CALLS):
+        await executor.change(str, "")
+
+
+async def test_a_change_that_is_known_to_take_long_runs_in_a_thread(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    await executor.change(disk.quick, "before")
+    executor.expect_long()
+    assert not executor.is_free
+    await executor.change(disk.quick, "long")
+    await executor.change(disk.quick, "after")
+    assert disk.log == [("before", True), ("long", False), ("after", True)]
+
+
+async def test_the_first_call_runs_in_a_thread_and_quick_ones_on_the_loop(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    assert await executor.change(disk.quick, "a") == "a"
+    assert await executor.change(disk.quick, "b") == "b"
+    assert disk.log == [("a", False), ("b", True)]
+
+
+async def test_after_a_slow_call_a_thread_serves_until_it_is_calm(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    await executor.change(disk.slow, "slow")
+    for _ in range(CALM_CALLS):
+        await executor.change(disk.quick, "x")
+    await executor.change(disk.quick, "calm")
+    assert disk.log == [("slow", True), *[("x", False)] * CALM_CALLS, ("calm", True)]
+
+
+async def test_a_slow_call_in_a_thread_counts_as_well(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    await executor.change(disk.slow, "slow")
+    for _ in range(CALM_CALLS - 1):
+        await executor.change(disk.quick, "x")
+    await executor.change(disk.slow, "slow again")
+    await executor.change(disk.quick, "y")
+    assert disk.log[-1] == ("y", False)
+
+
+async def test_a_look_that_was_slow_moves_to_a_thread_too(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    await executor.look(disk.slow, "index")
+    await executor.look(disk.quick, "next")
+    assert disk.log == [("index", True), ("next", False)]
+
+
+async def test_an_error_passes_through(disk: Disk, executor: PartitionExecutor) -> None:
+    def fail() -> None:
+        raise OSError(5, "broken")
+
+    for _ in range(3):
+        with pytest.raises(OSError, match="broken"):
+            await executor.change(fail)
+    await executor.change(disk.quick, "a")
+    with pytest.raises(OSError, match="broken"):
+        await executor.change(fail)
+    await executor.change(disk.quick, "b")
+    assert disk.names() == ["a", "b"]
+
+
+async def test_an_fsync_runs_in_a_thread_and_appends_beside_it_too(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(executor.sync, disk.stuck, "fsync")
+        await wait_all_tasks_blocked()
+        await executor.change(disk.quick, "append")  # would stand still here if it waited for it
+        disk.gate.set()
+    await executor.change(disk.quick, "later")
+    assert disk.log == [("append", False), ("fsync", False), ("later", True)]
+
+
+async def test_changes_run_beside_a_flush_that_takes_no_thread_of_python(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    executor.flush_begins()
+    await executor.change(disk.quick, "beside a quick one")
+    assert executor.threads == 1
+    executor.flush_ends(2 * SLOW_S)
+    assert executor.threads == 0
+    await executor.change(disk.quick, "behind a slow one")
+    executor.flush_begins()
+    await executor.change(disk.quick, "beside the next one")
+    assert executor.threads == 1
+    executor.flush_ends(0)
+    executor.flush_begins()
+    await executor.change(disk.quick, "beside a quick one")
+    executor.flush_ends(0)
+    assert executor.threads == 0
+    assert [on_loop for _, on_loop in disk.log] == [True, True, False, True]
+
+
+async def test_changes_that_sync_always_run_in_a_thread(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    executor.always_in_thread = True
+    await executor.change(disk.quick, "a")
+    assert disk.log == [("a", False)]
+
+
+async def test_while_somebody_else_holds_the_lock_changes_keep_off_the_loop(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    with executor.kept_off_loop():
+        await executor.change(disk.quick, "a")
+        await executor.look(disk.quick, "b")
+    await executor.change(disk.quick, "c")
+    assert disk.log == [("a", False), ("b", False), ("c", True)]
+
+
+async def test_changes_run_first_come_first_served(disk: Disk, executor: PartitionExecutor) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(executor.change, disk.stuck, "0")
+        await wait_all_tasks_blocked()
+        for number in range(1, 20):
+            nursery.start_soon(executor.change, disk.quick, str(number))
+            await wait_all_tasks_blocked()
+        disk.gate.set()
+    assert disk.names() == [str(number) for number in range(20)]
+
+
+async def test_nobody_overtakes_whoever_has_just_been_called(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    async def first_and_third() -> None:
+        await executor.change(disk.stuck, "1")  # the executor is calm after this
+        await executor.change(disk.quick, "3")  # and the second one has not run yet
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(first_and_third)
+        await wait_all_tasks_blocked()
+        nursery.start_soon(executor.change, disk.quick, "2")
+        await wait_all_tasks_blocked()
+        disk.gate.set()
+    assert disk.names() == ["1", "2", "3"]
+
+
+async def test_whoever_looks_waits_for_the_releases_before_him(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    async def look() -> None:
+        if executor.releasing is not None:
+            await executor.releasing.wait()
+        disk.quick("look")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(executor.change, disk.stuck, "append")
+        await wait_all_tasks_blocked()
+        for name in ("release 1", "release 2"):
+            nursery.start_soon(executor.release, disk.quick, name)
+            await wait_all_tasks_blocked()
+        nursery.start_soon(look)
+        await wait_all_tasks_blocked()
+        assert disk.names() == []
+        disk.gate.set()
+    assert disk.names() == ["append", "release 1", "release 2", "look"]
+    assert executor.releasing is None
+
+
+async def test_a_release_on_the_loop_leaves_nothing_to_wait_for(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    await executor.release(disk.quick, "release")
+    assert executor.releasing is None
+    assert disk.log == [("release", True)]
+
+
+async def test_a_failed_release_lets_the_others_go_on(executor: PartitionExecutor) -> None:
+    def fail() -> None:
+        raise OSError(5, "broken")
+
+    with pytest.raises(OSError, match="broken"):
+        await executor.release(fail)
+    assert executor.releasing is None
+
+
+async def test_a_read_on_the_loop_that_was_slow_moves_to_a_thread_too(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    executor.note(SLOW_S)
+    await executor.change(disk.quick, "before")
+    executor.note(2 * SLOW_S)
+    assert executor.is_slow
+    await executor.change(disk.quick, "after")
+    assert disk.log == [("before", True), ("after", False)]
+
+
+async def test_a_cold_read_does_not_make_an_executor_slow(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    await executor.read(disk.slow, "read")
+    assert disk.log == [("read", False)]
+    assert not executor.is_slow
+
+
+async def test_reads_that_wait_do_not_hold_up_changes(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    async with trio.open_nursery() as nursery:
+        for number in range(2 * READ_THREADS):
+            nursery.start_soon(executor.read, disk.stuck, f"read {number}")
+        await wait_all_tasks_blocked()
+        await executor.change(disk.quick, "append")
+        disk.gate.set()
+    assert disk.log[0] == ("append", True)
+    assert len(disk.log) == 1 + 2 * READ_THREADS
+
+
+async def test_what_runs_alone_takes_its_turn_in_a_thread(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(executor.alone, disk.stuck, "reload")
+        await wait_all_tasks_blocked()
+        nursery.start_soon(executor.change, disk.quick, "append")
+        await wait_all_tasks_blocked()
+        assert disk.names() == []
+        disk.gate.set()
+    assert disk.log == [("reload", False), ("append", True)]
+
+
+async def test_a_stuck_executor_holds_up_no_other(disk: Disk) -> None:
+    stuck, lively = PartitionExecutor(lambda: disk.seconds), PartitionExecutor(lambda: disk.seconds)
+    stuck.always_in_thread = True
+    async with trio.open_nursery() as nursery:
+        for number in range(50):  # more than trio's own limit of threads
+            nursery.start_soon(stuck.change, disk.stuck, f"stuck {number}")
+            nursery.start_soon(stuck.sync, disk.stuck, f"fsync {number}")
+            nursery.start_soon(stuck.read, disk.stuck, f"read {number}")
+        await wait_all_tasks_blocked()
+        await lively.change(disk.quick, "append")
+        await lively.sync(disk.quick, "fsync")
+        await lively.read(disk.quick, "read")
+        assert disk.names() == ["append", "fsync", "read"]
+        disk.gate.set()
+    assert len(disk.log) == 3 + 150
