@@ -33,9 +33,13 @@ from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
 from logfs.log.closing import last_stop, leave, remove_note
 from logfs.log.counters import LogCounters
 from logfs.log.host import Host
-from logfs.log.loading.given import Loading
-from logfs.log.loading.loader import list_partitions, load_partition, say_recovered
-from logfs.log.loading.offline import offline_partition
+from logfs.log.loading.context import LoadContext
+from logfs.log.loading.loader import (
+    list_partitions,
+    load_partition,
+    log_recovery,
+    offline_partition,
+)
 from logfs.log.manifest import check_may_write, check_whole
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, tidy
@@ -385,7 +389,7 @@ class LogStore(Catalog):
             checkpoints.remove_clean_shutdown(self.disk)
             remove_note(self.disk)
             self._deleted.remove_due(now_ms)
-        loading = replace(self._loading(now_ms, is_clean=is_clean), left=left)
+        loading = replace(self._loading(now_ms, is_clean=is_clean), unflushed=left)
         found = found if only is None else [tp for tp in found if tp in only]
         self.was_clean = is_clean or not found
         if not self.was_clean:
@@ -422,8 +426,8 @@ class LogStore(Catalog):
             for log in others:
                 log.config = first.config
 
-    def _loading(self, now_ms: int, *, is_clean: bool) -> Loading:
-        return Loading(
+    def _loading(self, now_ms: int, *, is_clean: bool) -> LoadContext:
+        return LoadContext(
             self.disk,
             self._host,
             self._opened,
@@ -437,7 +441,7 @@ class LogStore(Catalog):
             compacted=frozenset(read_checkpoint(self.disk, names.CLEANER_OFFSET_CHECKPOINT)),
         )
 
-    def _load_one(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
+    def _load_one(self, loading: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
         started_s = self._host.clock_s()
         try:
             log = self._load_or_salvage(loading, topic_partition)
@@ -446,7 +450,7 @@ class LogStore(Catalog):
         if not loading.is_clean:
             log.counters.recoveries += 1
             log.counters.recovery_s += self._host.clock_s() - started_s
-            say_recovered(log)
+            log_recovery(log)
         if not self.read_only and log.offline is None:
             try:
                 adopt_unfinished(log, loading.now_ms)
@@ -454,7 +458,9 @@ class LogStore(Catalog):
                 logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
         return log
 
-    def _load_or_salvage(self, loading: Loading, topic_partition: TopicPartition) -> PartitionLog:
+    def _load_or_salvage(
+        self, loading: LoadContext, topic_partition: TopicPartition
+    ) -> PartitionLog:
         """Load a partition; if the disk fails, or has no room to recover it, for reading alone.
 
         Nothing is written then, so once the disk does better the next attempt finds what was there.
@@ -532,8 +538,8 @@ class LogStore(Catalog):
                 logger.warning("topic %s is deleted; to be done later: %s", name, error)
 
     def _without_old_rows(
-        self, loading: Loading, topic_partitions: Collection[TopicPartition]
-    ) -> Loading:
+        self, loading: LoadContext, topic_partitions: Collection[TopicPartition]
+    ) -> LoadContext:
         """Remove what the checkpoint files say of partitions that are about to be made.
 
         Rows are left when the disk was full as a topic of that name was deleted. They must not say

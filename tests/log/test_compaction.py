@@ -242,7 +242,7 @@ def test_readers_that_know_the_old_segments_never_see_the_new_files() -> None:
 # What goes wrong
 
 
-@pytest.mark.expect_log("somebody else, a broker perhaps, has compacted it")
+@pytest.mark.expect_log("another process, perhaps a broker, has compacted it")
 def test_a_log_that_a_broker_has_compacted_meanwhile_says_so() -> None:
     log, other = filled(), filled()
     other.clean()

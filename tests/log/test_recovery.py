@@ -246,7 +246,7 @@ def test_a_log_that_ends_below_its_start_begins_there() -> None:
     assert position >= shown.text
 
 
-@pytest.mark.expect_log("is passed over: it is named like a segment file")
+@pytest.mark.expect_log("is ignored: it is named like a segment file")
 @pytest.mark.parametrize(
     "name",
     ["x.log", "42.index", "x.timeindex", "x.txnindex", "x.snapshot", "x.swap", "x.cleaned",

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from logfs.log.loading.suffixes import put_in_place, take_suffix_off
-from logfs.log.loading.swaps import resolve_swaps
+from logfs.log.loading.swaps import put_in_place, resolve_swaps, take_suffix_off
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, parse_segment_file
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import Compression

@@ -17,7 +17,7 @@ from logfs.log import names
 from logfs.log.backup.job import ChangedError, Job
 from logfs.log.backup.point import Point
 from logfs.log.host import cache_mark
-from logfs.log.loading.given import Loading
+from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import load_partition
 from logfs.log.manifest import BackedUp
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
@@ -259,7 +259,7 @@ def _close(job: Job, topic_partition: TopicPartition, plan: _Plan) -> BackedUp:
     is_settled = all(_is_settled(plan, base, behind) for base, behind in pairwise(plan.files))
     # Above where the sealed ones end: they are taken as they are.
     recovery_point = point.base_offset + 1 if is_settled else point.recovery_point
-    loading = Loading(
+    loading = LoadContext(
         job.target,
         job.host,
         OpenSegments(job.target),

@@ -22,7 +22,7 @@ from logfs.log.backup.running import Ask, DamagedCopyError, back_up_running, bac
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleaning.checkpoint import read_cleaner_offsets
 from logfs.log.closing import Left, last_stop
-from logfs.log.loading.given import Loading
+from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import list_partitions, load_partition
 from logfs.log.manifest import (
     UNFINISHED,
@@ -200,7 +200,7 @@ def _close_copy(job: Job, topic_partition: TopicPartition, left: TableEntry) -> 
 
 def _load_copy(job: Job, topic_partition: TopicPartition, root: _Source) -> PartitionLog:
     """Load a partition of the backup to see what is in it; nothing is changed."""
-    loading = Loading(
+    loading = LoadContext(
         job.target,
         job.host,
         OpenSegments(job.target),

@@ -17,8 +17,8 @@ from logfs.log.following.kept import KeptInCache, KeptInDirectory, KeptInMemory
 from logfs.log.following.listing import list_logs
 from logfs.log.following.reshaping import Reshaping
 from logfs.log.following.tail import Place
+from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import load_partition
-from logfs.log.loading.recovery import Loading
 from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import SEGMENT_TABLE, FileKind, format_segment_file, format_topic_id
 from logfs.log.partition import PartitionLog
@@ -31,7 +31,7 @@ from logfs.types import Positions, TopicPartition
 
 
 def follow_partition(
-    following: Following, loading: Loading, topic_partition: TopicPartition
+    following: Following, loading: LoadContext, topic_partition: TopicPartition
 ) -> PartitionLog:
     """Begin to follow a partition; what it holds is read by ``refresh``.
 
@@ -48,7 +48,7 @@ def follow_partition(
 
 
 def _follow_own(
-    following: Following, loading: Loading, topic_partition: TopicPartition
+    following: Following, loading: LoadContext, topic_partition: TopicPartition
 ) -> PartitionLog:
     """Follow a directory of logfs's own: it says itself where everything stands."""
     return load_partition(
@@ -56,7 +56,7 @@ def _follow_own(
     )
 
 
-def _go_on_with(following: Following, loading: Loading, state: PartitionState) -> PartitionLog:
+def _go_on_with(following: Following, loading: LoadContext, state: PartitionState) -> PartitionLog:
     directory, segments = state.topic_partition.directory, state.snapshot.segments
     logs = list_logs(following.disk, directory, loading.now_ms).logs
     kept = KeptInDirectory(following.disk, directory, state.table, state.losses)
@@ -83,7 +83,7 @@ class _Beginning:
     """A partition that somebody else made."""
 
     def __init__(
-        self, following: Following, loading: Loading, topic_partition: TopicPartition
+        self, following: Following, loading: LoadContext, topic_partition: TopicPartition
     ) -> None:
         disk, directory = following.disk, topic_partition.directory
         self._following = following

@@ -21,9 +21,8 @@ from logfs.log.following.followed import FollowedLog
 from logfs.log.following.loading import follow_partition
 from logfs.log.following.parts import Parts
 from logfs.log.host import Host
-from logfs.log.loading.loader import list_partitions
-from logfs.log.loading.offline import offline_partition
-from logfs.log.loading.recovery import Loading
+from logfs.log.loading.context import LoadContext
+from logfs.log.loading.loader import list_partitions, offline_partition
 from logfs.log.manifest import check_whole
 from logfs.log.names import DirectoryState
 from logfs.log.partition import PartitionLog
@@ -163,7 +162,7 @@ class FollowedStore(LogStore):
                 if topic_partition not in self._directories:
                     self._begin(loading, topic_partition, inode)
 
-    def _begin(self, loading: Loading, topic_partition: TopicPartition, inode: int) -> None:
+    def _begin(self, loading: LoadContext, topic_partition: TopicPartition, inode: int) -> None:
         log: PartitionLog
         try:
             log = follow_partition(self._following, loading, topic_partition)
@@ -193,7 +192,7 @@ class FollowedStore(LogStore):
                     inode = self._directories[topic_partition]
                     self._begin(self._first_look(now_ms), topic_partition, inode)
 
-    def _first_look(self, now_ms: int) -> Loading:
+    def _first_look(self, now_ms: int) -> LoadContext:
         """Return what is known before a partition is loaded.
 
         While somebody has the directory there is nothing to recover, and the end of a log may be
@@ -204,7 +203,7 @@ class FollowedStore(LogStore):
             return replace(self._loading(now_ms, is_clean=True), is_live=True)
         found = list_partitions(self.disk)
         is_clean, left = last_stop(self.disk, self._host.boot_id, found)
-        return replace(self._loading(now_ms, is_clean=is_clean), left=left)
+        return replace(self._loading(now_ms, is_clean=is_clean), unflushed=left)
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         """A partition was deleted, or its name belongs to another one by now."""

@@ -1,4 +1,4 @@
-"""Loading a partition: what its directory holds, and what recovery makes of it.
+"""Loading a partition from its directory, with recovery where it is needed.
 
 Source: Kafka LogLoader.load, UnifiedLog.recover.
 """
@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable
 from uuid import UUID
 
+from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log import names
@@ -17,11 +18,10 @@ from logfs.log.checkpoints import (
     write_leader_epochs,
 )
 from logfs.log.epochs import LeaderEpochs
-from logfs.log.loading.ending import begin_behind_what_was_lost
-from logfs.log.loading.given import Loading
+from logfs.log.loading.context import LoadContext, Loader
+from logfs.log.loading.logend import place_log_end, sync_unflushed
 from logfs.log.loading.producers import ProducerLoader
-from logfs.log.loading.recovery import Loader, load_segments
-from logfs.log.loading.settling import settle_what_was_left
+from logfs.log.loading.recovery import load_segments
 from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind
@@ -42,10 +42,10 @@ _NO_GENERATION = bytes(16)
 
 
 def list_partitions(disk: Disk) -> list[TopicPartition]:
-    """Return the partitions of a data directory; those of deleted topics are left out.
+    """Return the partitions of a data directory, without those of deleted topics.
 
-    A partition whose directory is a symbolic link is one of them: it cannot be loaded, and is not
-    passed over silently.
+    A partition whose directory is a symbolic link is included: loading it fails, and that is
+    reported.
     """
     found = []
     entries = [name for name, is_directory in disk.list("") if is_directory]
@@ -59,16 +59,16 @@ def list_partitions(disk: Disk) -> list[TopicPartition]:
 
 
 def load_partition(
-    loading: Loading,
+    context: LoadContext,
     topic_partition: TopicPartition,
     make: Callable[[PartitionState], PartitionLog] = PartitionLog,
 ) -> PartitionLog:
-    """Load one partition directory, recovering it if the last stop was not clean.
+    """Load one partition directory, and recover it if the last stop was not clean.
 
     Args:
-        loading: What the store knows.
-        topic_partition: Which partition.
-        make: Makes the partition of what was found.
+        context: What the store knows.
+        topic_partition: The partition.
+        make: Makes the log from its state.
 
     Raises:
         UnsupportedFormatError: A newer logfs wrote one of its files.
@@ -76,127 +76,134 @@ def load_partition(
         CorruptCheckpointError: Its ``partition.metadata`` or leader epochs do not parse.
         OSError: The disk failed.
     """
-    disk, directory = loading.disk, topic_partition.directory
-    config = effective_config(loading.defaults, _read_config(loading, directory))
-    topic_id = _read_topic_id(loading, directory)
-    entries = _read_epochs(disk, directory)
-    losses = LossFile(disk, directory, read_only=loading.read_only)
-    kinds, swapped = _list_segments(loading, directory)
-    loader = Loader(loading, topic_partition, config, losses, kinds, swapped)
-    loader.scans_all = entries is None
+    disk, directory = context.disk, topic_partition.directory
+    config = effective_config(context.defaults, _read_config(context, directory))
+    topic_id = _read_topic_id(context, directory)
+    epoch_entries = _read_epochs(disk, directory)
+    losses = LossFile(disk, directory, read_only=context.read_only)
+    kinds, swapped = _list_segments(context, directory)
+    loader = Loader(context, topic_partition, config, losses, kinds, swapped)
+    loader.scans_all = epoch_entries is None
+    return make(_load(loader, topic_id, epoch_entries))
+
+
+def _load(
+    loader: Loader, topic_id: UUID | None, epoch_entries: list[EpochEntry] | None
+) -> PartitionState:
+    context, disk = loader.context, loader.context.disk
     loader.table = _load_table(loader)
     take_pending(loader)
     load_segments(loader)
-    settle_what_was_left(loader)
-    lease = begin_behind_what_was_lost(loader)
+    sync_unflushed(loader)
+    lease = place_log_end(loader)
     producers = ProducerLoader(loader)
     producers.load()
-    # Behind everything else: it makes the names durable as well.
+    # After everything else: it makes the names durable as well.
     table = _store_table(loader, lease)
     snapshot = _snapshot(loader)
     locate_transactions(producers.state, snapshot)
     snapshot = snapshot.with_transactions(tuple(producers.aborted), producers.state.unstable)
-    epochs = _load_epochs(loader, entries or [], snapshot)
-    return make(
-        PartitionState(
-            disk,
-            loading.host,
-            loading.opened,
-            topic_partition,
-            config,
-            None if topic_id is None else names.format_topic_id(topic_id),
-            epochs,
-            table,
-            snapshot,
-            lease,
-            loader.recovery_point(snapshot.end.offset),
-            _last_modified_ms(disk, snapshot.active),
-            losses,
-            loading.read_only,
-            producers.state,
-            producers.snapshot_offset,
-            loading.producer_expiration_ms,
-            loader.counters,
-            _save_epochs(loader, epochs, entries),
-            loader.deferred,
-        )
+    epochs = _load_epochs(loader, epoch_entries or [], snapshot)
+    return PartitionState(
+        disk,
+        context.host,
+        context.opened,
+        loader.topic_partition,
+        loader.config,
+        None if topic_id is None else names.format_topic_id(topic_id),
+        epochs,
+        table,
+        snapshot,
+        lease,
+        loader.recovery_point(snapshot.end.offset),
+        _last_modified_ms(disk, snapshot.active),
+        loader.losses,
+        context.read_only,
+        producers.state,
+        producers.snapshot_offset,
+        context.producer_expiration_ms,
+        loader.counters,
+        _save_epochs(loader, epochs, epoch_entries),
+        loader.deferred,
     )
 
 
-def _read_config(loading: Loading, directory: str) -> dict[str, str] | None:
-    """Read the topic's configuration; of one that is only salvaged the defaults do as well."""
+def _read_config(context: LoadContext, directory: str) -> dict[str, str] | None:
+    """Read the topic's configuration; defaults if it cannot be read and the log is salvaged."""
     try:
-        return read_properties(loading.disk, directory)
+        return read_properties(context.disk, directory)
     except OSError as error:
-        if not loading.salvages:
+        if not context.salvages:
             raise
-        logger.warning("%s: without it the defaults are taken", error)
+        logger.warning("%s: the default configuration is used instead", error)
         return {"cleanup.policy": ""}
 
 
-def _read_topic_id(loading: Loading, directory: str) -> UUID | None:
+def _read_topic_id(context: LoadContext, directory: str) -> UUID | None:
     try:
-        return read_partition_metadata(loading.disk, directory)
+        return read_partition_metadata(context.disk, directory)
     except OSError as error:
-        if not loading.salvages:
+        if not context.salvages:
             raise
-        logger.warning("%s: without it the topic has no id", error)
+        logger.warning("%s: the topic has no id without it", error)
         return None
 
 
 def _list_segments(
-    loading: Loading, directory: str
+    context: LoadContext, directory: str
 ) -> tuple[dict[int, set[FileKind]], dict[int, set[FileKind]]]:
-    """List the segment files; what Kafka's loader removes goes, unless the store is read-only.
+    """List the segment files, and remove the files that Kafka's loader removes.
+
+    Nothing is removed in a read-only store.
 
     Returns:
-        The kinds of files by base offset, and of them those still called ``.swap``.
+        The kinds of files by base offset; and those of them that still have the suffix ``.swap``.
 
     Raises:
-        OSError: A ``.log`` is no regular file: its records must not be taken for deleted.
+        OSError: A ``.log`` is no regular file: its records must not be treated as deleted.
     """
     files = []
-    _refuse_irregular(loading.disk, directory)
-    for name, is_directory in loading.disk.list(directory):
+    _refuse_irregular(context.disk, directory)
+    for name, is_directory in context.disk.list(directory):
         parsed = None if is_directory else names.parse_segment_file(name)
         if parsed is not None:
             files.append(parsed)
-        elif not is_directory and names.is_leftover(name) and not loading.read_only:
-            loading.disk.remove(f"{directory}/{name}")
+        elif not is_directory and names.is_leftover(name) and not context.read_only:
+            context.disk.remove(f"{directory}/{name}")
         elif not is_directory and names.stops_kafka(name):
             logger.warning(
-                "%s/%s is passed over: it is named like a segment file, without 20 digits of "
-                "an offset in front; no Kafka broker starts with it", directory, name
+                "%s/%s is ignored: it is named like a segment file, but does not begin with the "
+                "20 digits of an offset; a Kafka broker does not start with it", directory, name
             )  # fmt: skip
-    files, waiting = resolve_swaps(loading.disk, directory, files, read_only=loading.read_only)
+    files, waiting = resolve_swaps(context.disk, directory, files, read_only=context.read_only)
     kinds: dict[int, set[FileKind]] = {}
     swapped: dict[int, set[FileKind]] = {}
     for file in files:
         kinds.setdefault(file.base_offset, set()).add(file.kind)
     for file in waiting:
         swapped.setdefault(file.base_offset, set()).add(file.kind)
-    if not loading.read_only:
+    if not context.read_only:
         for base_offset in [base for base, found in kinds.items() if _is_leftover(found)]:
-            segment = Segment(loading.opened, directory, base_offset, Positions())
-            remove_segment_files(loading.disk, segment)
+            segment = Segment(context.opened, directory, base_offset, Positions())
+            remove_segment_files(context.disk, segment)
     return kinds, swapped
 
 
 def _refuse_irregular(disk: Disk, directory: str) -> None:
-    """Refuse a ``.log`` that is a link, a FIFO or the like."""
+    """Raise OSError if a ``.log`` is a link, a FIFO or the like."""
     for name, _ in disk.irregular(directory):
         parsed = names.parse_segment_file(name)
         if parsed is not None and parsed.kind is FileKind.LOG:
-            disk.stat(f"{directory}/{name}")  # which says what it is
+            disk.stat(f"{directory}/{name}")  # raises an error that says what it is
 
 
 def _is_leftover(kinds: set[FileKind]) -> bool:
-    """Whether the files of one base offset are of a segment that is gone."""
+    """Whether the files of one base offset belong to a segment without a ``.log``."""
     return FileKind.LOG not in kinds and kinds != {FileKind.SNAPSHOT}
 
 
 def _load_epochs(loader: Loader, entries: list[EpochEntry], snapshot: Snapshot) -> LeaderEpochs:
-    """Make the leader epochs fit the log that was loaded.
+    """Return the leader epochs, limited to the offsets of the loaded log.
 
     Source: Kafka LogLoader.load, LogSegment.recover; Partition.makeLeader.
     """
@@ -209,20 +216,20 @@ def _load_epochs(loader: Loader, entries: list[EpochEntry], snapshot: Snapshot) 
 
 
 def _read_epochs(disk: Disk, directory: str) -> list[EpochEntry] | None:
-    """Read the leader epochs; None if they cannot be read, so that they are made of the batches."""
+    """Read the leader epochs; None if they cannot be read and come from the batches instead."""
     try:
         return read_leader_epochs(disk, directory)
     except OSError as error:
-        logger.warning("%s; the leader epochs are taken from the batches", error)
+        logger.warning("%s; the leader epochs are rebuilt from the batches", error)
         return None
 
 
 def _save_epochs(loader: Loader, epochs: LeaderEpochs, before: list[EpochEntry] | None) -> bool:
-    """Write the leader epochs if they were changed; returns whether that is still to be done."""
-    if epochs.entries == before or loader.loading.read_only:
+    """Write the leader epochs if they have changed; returns whether this is still to be done."""
+    if epochs.entries == before or loader.context.read_only:
         return False
     try:
-        write_leader_epochs(loader.loading.disk, loader.directory, epochs.entries)
+        write_leader_epochs(loader.context.disk, loader.directory, epochs.entries)
     except OSError as error:
         if error.errno not in DISK_FULL:
             raise
@@ -232,11 +239,11 @@ def _save_epochs(loader: Loader, epochs: LeaderEpochs, before: list[EpochEntry] 
 
 
 def _load_table(loader: Loader) -> SegmentTable | None:
-    """Read the segment table; None in a directory that never had one, or if it is lost."""
+    """Read the segment table; None if the directory never had one, or it is lost."""
     bases = loader.bases
     try:
-        table = SegmentTable.load(loader.loading.disk, loader.directory)
-        if not bases or _is_usable(table, bases, is_clean=loader.loading.is_clean):
+        table = SegmentTable.load(loader.context.disk, loader.directory)
+        if not bases or _is_usable(table, bases, is_clean=loader.context.is_clean):
             return table
         reason = "has lost entries"
     except FileNotFoundError:
@@ -246,7 +253,7 @@ def _load_table(loader: Loader) -> SegmentTable | None:
     except CorruptIndexError as error:
         reason = f"does not decode ({error})"
     except OSError as error:
-        if not loader.loading.salvages:
+        if not loader.context.salvages:
             raise
         reason = f"cannot be read ({error})"
     loader.lose(
@@ -254,14 +261,14 @@ def _load_table(loader: Loader) -> SegmentTable | None:
         names.SEGMENT_TABLE,
         0,
         0,
-        f"the segment table {reason}: the positions of {loader.topic_partition} start anew at 0, "
+        f"the segment table {reason}: the positions of {loader.topic_partition} restart at 0, "
         "under new inode numbers",
     )
     return None
 
 
 def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool:
-    """Whether the entries that decode say enough; those of a torn write may be missing."""
+    """Whether the entries that decode are enough; those of a torn write may be missing."""
     if not table.is_damaged:
         return bool(table.entries)
     # The first entry was durable before anything was appended, so it cannot be torn.
@@ -270,14 +277,14 @@ def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool
 
 
 def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
-    """Write what loading found out to the segment table."""
-    loading, table = loader.loading, loader.table
+    """Write the segments that were found to the segment table."""
+    context, table = loader.context, loader.table
     last = loader.segments[-1]
     is_closed = table is not None and table.entries.get(last.base_offset) == last.entry(
         SegmentState.CLOSED
     )
-    if loading.read_only:
-        return table or SegmentTable(loading.disk, loader.directory, _NO_GENERATION)
+    if context.read_only:
+        return table or SegmentTable(context.disk, loader.directory, _NO_GENERATION)
     sealed = [s.entry(SegmentState.SEALED) for s in loader.segments[:-1]]
     state = SegmentState.CLOSED if is_closed else SegmentState.OPEN
     tail = TableEntry(
@@ -290,11 +297,11 @@ def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
         boot=loader.cache_mark,
     )
     if table is None:
-        table = SegmentTable(loading.disk, loader.directory, loading.host.new_id())
+        table = SegmentTable(context.disk, loader.directory, context.host.new_id())
         loader.has_changed = True
     if min(table.entries, default=last.base_offset) < loader.segments[0].base_offset:
-        loader.has_changed = True  # segments went without a note, since the disk was full
-    # What is deferred comes before the table: it says where segments end that are still to be cut.
+        loader.has_changed = True  # removed without an entry, because the disk was full
+    # Deferred work comes before the table, which has the ends of segments still to be truncated.
     if loader.deferred is None and (state is SegmentState.OPEN or loader.has_changed):
         with loader.deferring():
             table.rewrite([*sealed, tail])
@@ -324,8 +331,8 @@ def _last_modified_ms(disk: Disk, active: Segment) -> int:
     return disk.stat(name).mtime_ms
 
 
-def say_recovered(log: PartitionLog) -> None:
-    """Log what the recovery of a partition took."""
+def log_recovery(log: PartitionLog) -> None:
+    """Log how much the recovery of a partition scanned, and how long it took."""
     found = log.counters
     logger.info(
         "%s: recovered, %d segments of %d bytes scanned in %.3f s",
@@ -336,3 +343,37 @@ def say_recovered(log: PartitionLog) -> None:
             "offset": log.log_end_offset,
         }},
     )  # fmt: skip
+
+
+def offline_partition(
+    context: LoadContext, topic_partition: TopicPartition, reason: Exception
+) -> PartitionLog:
+    """Return an empty, unreadable log for a partition that could not be loaded."""
+    # For daemons' logs: a command reports it itself.
+    logger.warning(
+        "%s could not be loaded: %s", topic_partition, reason, extra={"is_told_by_commands": True}
+    )
+    directory, nothing = topic_partition.directory, Positions()
+    segment = Segment(context.opened, directory, 0, nothing)
+    snapshot = Snapshot((segment,), LogPoint(0, nothing), LogEnd(0, nothing, 0, -1))
+    log = PartitionLog(
+        PartitionState(
+            context.disk,
+            context.host,
+            context.opened,
+            topic_partition,
+            TopicConfig(),
+            None,
+            LeaderEpochs([]),
+            SegmentTable(context.disk, directory, bytes(16)),
+            snapshot,
+            nothing,
+            context.recovery_points.get(topic_partition, 0),
+            0,
+            LossFile(context.disk, directory, read_only=True),
+            context.read_only,
+        )
+    )
+    log.offline = f"it could not be loaded: {reason}"
+    log.is_unreadable = True
+    return log

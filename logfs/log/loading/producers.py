@@ -1,8 +1,8 @@
 """The producers and aborted transactions of a partition that is being loaded.
 
-After a clean stop a snapshot stands where the log ends, and nothing of the log is read. Otherwise
-the snapshot in front of the first segment that was recovered is where the scan of the segments goes
-on from: their transaction indexes and the snapshots behind it are written anew.
+After a clean stop there is a snapshot at the log end, and nothing of the log is read. Otherwise the
+newest snapshot before the first recovered segment is read. From there on the scanned batches are
+applied. Transaction indexes and snapshots after that point are rebuilt.
 
 Source: Kafka LogLoader.recoverSegment, UnifiedLog.rebuildProducerState,
 ProducerStateManager.removeStraySnapshots.
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from logfs.errors import CorruptIndexError
 from logfs.log.indexes.txnindex import AbortedTransaction, read_txn_index, write_txn_index
-from logfs.log.loading.recovery import Loader
+from logfs.log.loading.context import Loader
 from logfs.log.names import FileKind
 from logfs.log.producers.replay import Replay, batches_of
 from logfs.log.producers.snapshots import remove_snapshot, write_snapshot
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class ProducerLoader:
-    """Finds out what a partition knows of its producers, once its segments are loaded.
+    """Rebuilds the producers of a partition whose segments are loaded.
 
     Attributes:
         state: The producers at the log end.
@@ -39,13 +39,13 @@ class ProducerLoader:
         self._end_offset = loader.segments[-1].next_offset
         self._start_offset = start = max(loader.start_offset, loader.segments[0].base_offset)
         self._replay = Replay(
-            loader.loading.disk,
+            loader.context.disk,
             loader.directory,
             [(segment, segment.size_bytes) for segment in loader.segments],
             start,
-            loader.loading.now_ms,
-            loader.loading.producer_expiration_ms,
-            loader.loading.read_only,
+            loader.context.now_ms,
+            loader.context.producer_expiration_ms,
+            loader.context.read_only,
         )
         self._is_first_time = False
         self._snapshots = self._usable_snapshots()
@@ -54,7 +54,7 @@ class ProducerLoader:
         self.aborted: list[AbortedTransaction] = []
 
     def load(self) -> None:
-        """Work everything out, and write what the next start should find."""
+        """Fill the attributes, and write the snapshots for the next start."""
         if self._is_first_time:
             offsets = [segment.base_offset for segment in self._segments[-2:]]
             for offset in [*offsets, self._end_offset]:
@@ -80,7 +80,7 @@ class ProducerLoader:
         self._take_snapshot(self._end_offset, state)
 
     def _in_question(self) -> set[int]:
-        """Return the base offsets of segments that have a transaction index, or should have one."""
+        """Return base offsets of the segments that have a transaction index, or may need one."""
         loader = self._loader
         has_index = {base for base, kinds in loader.kinds.items() if FileKind.TXN_INDEX in kinds}
         return has_index | loader.recovered | loader.produced.keys()
@@ -91,70 +91,70 @@ class ProducerLoader:
         return state
 
     def _usable_snapshots(self) -> set[int]:
-        """Return the snapshots that may be used; the others are removed, for good."""
+        """Return the offsets of the snapshots that may be used; the others are removed."""
         loader = self._loader
         found = {base for base, kinds in loader.kinds.items() if FileKind.SNAPSHOT in kinds}
         bases = {segment.base_offset for segment in self._segments}
         last_stray = max(found - bases, default=-1)
         kept = {at for at in found if at in bases or at == last_stray > max(bases)}
-        is_flushed = loader.loading.is_clean and loader.left is None
+        is_flushed = loader.context.is_clean and loader.unflushed_entry is None
         self._is_first_time = not kept and is_flushed
         last_offset = min(loader.recovered & bases, default=self._end_offset)
-        # Unlike a broker's, one at the start of an empty log stays: nothing else has the sequence
-        # numbers of what retention has removed, and a job may be half-way through its batch.
+        # Unlike a broker, logfs keeps a snapshot at the start of an empty log: nothing else has the
+        # sequence numbers of records that retention removed, and a job may be inside its batch.
         first_offset = self._start_offset + (self._start_offset < self._end_offset)
         kept = {at for at in kept if first_offset <= at <= last_offset}
-        if found != kept and not loader.loading.read_only:
+        if found != kept and not loader.context.read_only:
             for offset in found - kept:
-                remove_snapshot(loader.loading.disk, loader.directory, offset)
-            # What is appended from now on is not what they speak of.
-            loader.loading.disk.sync_directory(loader.directory)
+                remove_snapshot(loader.context.disk, loader.directory, offset)
+            # They do not describe what is appended from now on.
+            loader.context.disk.sync_directory(loader.directory)
         return kept
 
     def _is_recovered(self, segment: Segment) -> bool:
         return segment.base_offset in self._loader.recovered
 
     def _entries_in_file(self, segment: Segment) -> list[AbortedTransaction] | None:
-        """Read the transaction index of a segment; None if it has to be made anew."""
+        """Read the transaction index of a segment; None if it must be rebuilt."""
         if self._is_recovered(segment):
             return None
         kinds = self._loader.kinds.get(segment.base_offset, set())
         if FileKind.TXN_INDEX not in kinds:
-            # As a broker does, which makes no more anew of a segment that has its offset index.
+            # Like a broker, which rebuilds nothing of a segment that has its offset index.
             produced = self._loader.produced.get(segment.base_offset, ())
             has_aborted = any(batch.control == ABORT for batch in produced)
             return None if has_aborted and FileKind.OFFSET_INDEX not in kinds else []
         name = segment.file_name(FileKind.TXN_INDEX)
         try:
-            return read_txn_index(self._loader.loading.disk, name, segment.base_offset)
+            return read_txn_index(self._loader.context.disk, name, segment.base_offset)
         except (CorruptIndexError, OSError) as error:
-            logger.warning("%s; it is made anew", error)
+            logger.warning("%s; it is rebuilt", error)
             return None
 
     def _rebuild(self, segment: Segment, state: ProducerState) -> list[AbortedTransaction]:
-        """Apply the batches of a segment, and write its transaction index anew."""
+        """Apply the batches of a segment, and rewrite its transaction index."""
         produced: Sequence[ProducedBatch] | None
         produced = self._loader.produced.get(segment.base_offset)
         if produced is None:
             produced = list(batches_of(segment, segment.size_bytes))
         entries = [entry for batch in produced if (entry := state.apply(batch)) is not None]
-        loading = self._loader.loading
+        context = self._loader.context
         has_file = FileKind.TXN_INDEX in self._loader.kinds.get(segment.base_offset, ())
-        if (entries or has_file) and not loading.read_only:
-            write_txn_index(loading.disk, segment.file_name(FileKind.TXN_INDEX), entries)
+        if (entries or has_file) and not context.read_only:
+            write_txn_index(context.disk, segment.file_name(FileKind.TXN_INDEX), entries)
         return entries
 
     def _take_snapshot(self, offset: int, state: ProducerState | None = None) -> None:
-        """Write a snapshot, if there is none so far along.
+        """Write a snapshot, unless there is one at this offset or after it.
 
-        The one where the log ends has to be durable, if it says something: a clean stop counts on
-        it. Others are a help.
+        Only a snapshot at the log end must be durable, if it has entries: a clean stop relies on
+        it. The others only save time.
         """
-        loading = self._loader.loading
-        if offset <= self.snapshot_offset or loading.read_only:
+        context = self._loader.context
+        if offset <= self.snapshot_offset or context.read_only:
             return
         state = state or ProducerState()
-        file = write_snapshot(loading.disk, self._loader.directory, offset, state)
+        file = write_snapshot(context.disk, self._loader.directory, offset, state)
         if file is None:
             return
         if state.entries and offset == self._end_offset:

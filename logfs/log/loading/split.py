@@ -1,12 +1,13 @@
-"""Segments whose offsets span more than an index entry can say are split.
+"""Splitting segments that span more offsets than an index entry can hold.
 
-An index entry holds 31 bits of offset, counted from the segment's base. Brokers before 2.0 could
-write segments that reach further (KAFKA-6264), and one record with a wild offset does it too. Such
-a segment becomes several, each named after its first batch; the batches stay what they are. One
-whose own name is lower than that is renamed first, so that what replaces a segment has its name.
+An index entry holds an offset of 31 bits, relative to the segment's base offset. Brokers before 2.0
+could write segments that reach further (KAFKA-6264), and so can one record with a wrong offset.
+Such a segment is replaced by several, each named after its first batch; the batches do not change.
+A segment whose name is lower than its first batch is renamed first, so that the first new segment
+has the name of the old one.
 
-The new files replace the old one as ``swaps`` says, so a stop at any moment leaves the one or the
-others, for a broker as well. They come without indexes: what loads them makes those.
+The new files replace the old one as ``swaps`` describes: a stop at any moment leaves either, for a
+broker too. They have no indexes until they are loaded.
 
 Source: Kafka LocalLog.splitOverflowedSegment.
 """
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, UnsupportedFormatError
-from logfs.log.loading.suffixes import put_in_place, take_suffix_off
+from logfs.log.loading.swaps import put_in_place, take_suffix_off
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.scan import Scan
@@ -32,11 +33,11 @@ _CHUNK_BYTES = 1024 * 1024
 
 
 class SpansTooMuchError(Exception):
-    """A segment spans more offsets than its indexes can say.
+    """A segment spans more offsets than its indexes can hold.
 
     Attributes:
-        segment: Which.
-        valid_bytes: Where in its ``.log`` the batch begins that is too far from the base.
+        segment: The segment.
+        valid_bytes: File position of the first batch that is too far from the base offset.
     """
 
     def __init__(self, segment: Segment, valid_bytes: int) -> None:
@@ -46,10 +47,10 @@ class SpansTooMuchError(Exception):
 
 
 def check_span(scan: Scan, segment: Segment, *, read_only: bool) -> None:
-    """Raise SpansTooMuchError if a scan has found that a segment has to be split.
+    """Raise SpansTooMuchError if a scan has found that a segment must be split.
 
     Raises:
-        UnsupportedFormatError: It has to, and the store is read-only.
+        UnsupportedFormatError: It must be split, but the store is read-only.
     """
     if scan.builder.spans_too_much and read_only:
         raise UnsupportedFormatError(
@@ -67,16 +68,16 @@ def split_segment(
     """Split a segment that spans too many offsets.
 
     Args:
-        disk: Where it lies.
-        error: Names the segment, whose ``.log`` nobody else has open.
-        kinds: The files of each segment, by base offset; brought up to date.
+        disk: The data directory.
+        error: Names the segment, whose ``.log`` is open nowhere else.
+        kinds: The files of each segment, by base offset; updated.
 
     Returns:
-        Base offsets of what stands in its place, ascending.
+        Base offsets of the segments that replace it, ascending.
 
     Raises:
-        OSError: The disk failed; the segment is as it was, or the replacement is finished by the
-            next start.
+        OSError: The disk failed. The segment is unchanged, or the next start completes the
+            replacement.
     """
     bases = _replace(disk, error.segment, error.valid_bytes)
     base_offset = error.segment.base_offset
@@ -122,9 +123,9 @@ def _replace(disk: Disk, segment: Segment, valid_bytes: int) -> list[int]:
 
 
 def _pieces(log: File) -> Iterator[tuple[int, int, int]]:
-    """Say where the segment has to be cut: (base offset, start, stop) of each piece, in bytes.
+    """Return the pieces of a segment: (base offset, first byte, end) of each.
 
-    What is no batch any more goes to the last piece.
+    Bytes that are no batch belong to the last piece.
     """
     base, start, position = -1, 0, 0
     for position, first, last in _batches(log):
@@ -137,7 +138,7 @@ def _pieces(log: File) -> Iterator[tuple[int, int, int]]:
 
 
 def _batches(log: File) -> Iterator[tuple[int, int, int]]:
-    """Walk over the whole batches: file position, first and last offset."""
+    """Return file position, first and last offset of each whole batch."""
     window, position, size = Window(), 0, log.size()
     while position < size:
         try:
@@ -153,9 +154,9 @@ def _batches(log: File) -> Iterator[tuple[int, int, int]]:
 
 
 def _rename(disk: Disk, segment: Segment, base_offset: int) -> None:
-    """Give a segment the offset of its first batch for a name; its indexes go."""
+    """Rename a segment to the offset of its first batch, and remove its indexes."""
     name = f"{segment.directory}/{format_segment_file(base_offset, FileKind.LOG)}"
-    logger.info("%s is to be split and begins at a later offset: it is now %s", segment.name, name)
+    logger.info("%s must be split and begins at a later offset: it is now %s", segment.name, name)
     disk.rename(segment.name, name)
     remove_segment_files(disk, segment)
     disk.sync_directory(segment.directory)

@@ -1,15 +1,18 @@
-"""Compactions that a stop has interrupted: which files count, and putting them in their place.
+"""Replacing segment files by others: the renames, and how a start completes an interrupted one.
 
-    .cleaned   still being written: all of it goes, and so does a ``.swap`` at or behind the first
-    .swap      whole: the segments it replaces go, and the suffix is taken off
-    .deleted   replaced, or given up: goes
+    .cleaned   still being written: removed, with every ``.swap`` at or after the first of them
+    .swap      complete: the segments that it replaces are removed, and it loses its suffix
+    .deleted   replaced or deleted: removed
 
-A ``.swap`` replaces the segments from its base offset up to behind its own last record. What lies
-behind that, and was compacted away as a whole, is still there as it was: no harm is done.
+A ``.swap`` replaces the segments from its base offset to its own last record. Segments after that
+which compaction removed as a whole may still be there, unchanged: this does no harm.
 
-A broker does the same when it opens the directory, and takes the text index along.
+The order of the renames matters, so the directory is synced between them: a power cut may keep any
+subset of the names that were not synced. A broker completes a replacement in the same way, and
+renames the text index with it.
 
-Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
+Source: Kafka LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load,
+LocalLog.replaceSegments.
 """
 
 import logging
@@ -20,8 +23,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log import names
 from logfs.log.indexes.index import MARK_BYTES, OFFSET_INDEX, decode_offset_entry
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.log.loading.recovery import Loader
-from logfs.log.loading.suffixes import take_suffix_off
+from logfs.log.loading.context import Loader
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.table import SegmentState
@@ -36,17 +38,17 @@ _HEADER_BYTES = 61
 def resolve_swaps(
     disk: Disk, directory: str, files: Iterable[SegmentFileName], *, read_only: bool
 ) -> tuple[list[SegmentFileName], list[SegmentFileName]]:
-    """Finish what was interrupted, or say what that would leave.
+    """Complete an interrupted replacement; in a read-only store only say what it would give.
 
     Args:
         disk: The data directory.
-        directory: Of the partition.
-        files: The files of its segments, whatever their suffix.
+        directory: The partition directory.
+        files: The files of its segments, with any suffix.
         read_only: Nothing is changed.
 
     Returns:
-        The files that are left, as they will be called; and those that are still called ``.swap``,
-        which there only are in a store that is read-only.
+        The remaining files under their final names; and, only in a read-only store, those that
+        still have the suffix ``.swap``.
     """
     by_suffix: dict[FileSuffix, list[SegmentFileName]] = {suffix: [] for suffix in FileSuffix}
     for file in files:
@@ -60,7 +62,7 @@ def resolve_swaps(
     replaced = [f for f in by_suffix[FileSuffix.NONE] if start <= f.base_offset < stop]
     if not read_only:
         _remove(disk, directory, by_suffix[FileSuffix.DELETED])
-        # In this order: without a .cleaned a .swap counts.
+        # Before the .cleaned files: without one, a .swap is taken for complete.
         _remove(disk, directory, unfinished)
         if unfinished:
             disk.sync_directory(directory)
@@ -70,18 +72,18 @@ def resolve_swaps(
             _remove(disk, directory, replaced)
             disk.sync_directory(directory)
             take_suffix_off(disk, directory, swaps)
-    left = {_plain(file) for file in swaps}.union(kept)
-    return sorted(left), swaps if read_only else []
+    remaining = {_plain(file) for file in swaps}.union(kept)
+    return sorted(remaining), swaps if read_only else []
 
 
 def take_pending(loader: Loader) -> None:
-    """Decide for each pending entry of the table whether it describes the files in place.
+    """Accept each pending entry of the segment table whose files are in place.
 
-    It does if its mark stands in the text index; then the segments that are not there any more are
-    part of that one. Otherwise the compaction was undone, and the entry means nothing.
+    They are if the text index contains the mark of the entry. Then that segment includes the
+    records of segments that are gone. Otherwise the compaction was undone, and the entry is void.
 
-    The table says so before recovery replaces the text index by one without a mark: it may be
-    stopped before it writes the table.
+    The accepted entries are written at once. Recovery may replace the text index by one without a
+    mark, and may be stopped before it writes the whole table.
     """
     table = loader.table
     if table is None or not table.state.pending:
@@ -89,13 +91,13 @@ def take_pending(loader: Loader) -> None:
     taken = []
     for entry in table.state.pending.values():
         text_index = loader.known_segment(entry).file_name(FileKind.TEXT_INDEX)
-        if _mark_of(loader.loading.disk, text_index) == entry.boot:
+        if _mark_of(loader.context.disk, text_index) == entry.boot:
             taken.append(entry._replace(state=SegmentState.SEALED, boot=NO_BOOT))
     table.state.pending.clear()
     table.entries.update((entry.base_offset, entry) for entry in taken)
     if taken:
         loader.has_changed = True
-        if not loader.loading.read_only:
+        if not loader.context.read_only:
             with loader.deferring():
                 table.put(*taken)
                 table.sync()
@@ -109,7 +111,7 @@ def _mark_of(disk: Disk, text_index: str) -> bytes | None:
 
 
 def _replaced(disk: Disk, directory: str, swaps: list[SegmentFileName]) -> tuple[int, int]:
-    """Return the range of base offsets that segments take whose files are called ``.swap``."""
+    """Return the range of base offsets that the ``.swap`` files replace."""
     bases = [file.base_offset for file in swaps if file.kind is FileKind.LOG]
     start, stop = names.MAX_OFFSET, 0
     for base_offset in bases:
@@ -119,7 +121,7 @@ def _replaced(disk: Disk, directory: str, swaps: list[SegmentFileName]) -> tuple
 
 
 def _next_offset(disk: Disk, directory: str, base_offset: int) -> int:
-    """Return the offset behind the last batch of a segment whose files are called ``.swap``."""
+    """Return the offset after the last batch of a segment whose files have the suffix ``.swap``."""
     log = disk.open(_name(directory, SegmentFileName(base_offset, FileKind.LOG, FileSuffix.SWAP)))
     end = log.size()
     position, next_offset, window = (
@@ -139,7 +141,7 @@ def _next_offset(disk: Disk, directory: str, base_offset: int) -> int:
 
 
 def _last_indexed(disk: Disk, directory: str, base_offset: int, log: File) -> int:
-    """Return where the last batch stands that has an index entry; 0 if none has."""
+    """Return the file position of the last batch with an index entry; 0 if there is none."""
     index = SegmentFileName(base_offset, FileKind.OFFSET_INDEX, FileSuffix.SWAP)
     try:
         entries = disk.read(_name(directory, index), None)
@@ -164,3 +166,35 @@ def _name(directory: str, file: SegmentFileName) -> str:
 def _remove(disk: Disk, directory: str, files: list[SegmentFileName]) -> None:
     for file in files:
         disk.remove(_name(directory, file))
+
+
+def put_in_place(disk: Disk, directory: str, files: list[SegmentFileName]) -> None:
+    """Rename ``.cleaned`` files to ``.swap``; once this returns, a stop completes the replacement.
+
+    The last segment comes first. Its names are durable before the next segment is renamed.
+    """
+    for base_offset in sorted({file.base_offset for file in files}, reverse=True):
+        for file in files:
+            if file.base_offset == base_offset:
+                _rename(disk, directory, file, FileSuffix.SWAP)
+        disk.sync_directory(directory)
+
+
+def take_suffix_off(disk: Disk, directory: str, swaps: list[SegmentFileName]) -> None:
+    """Give ``.swap`` files their final names, after the files that they replace are removed.
+
+    Each ``.log`` in ascending order, every rename durable before the next; then the other files. A
+    start takes a file without the suffix in the range of a ``.log.swap`` for one of an old segment.
+    """
+    for file in sorted(swaps):
+        if file.kind is FileKind.LOG:
+            _rename(disk, directory, file, FileSuffix.NONE)
+            disk.sync_directory(directory)
+    for file in swaps:
+        if file.kind is not FileKind.LOG:
+            _rename(disk, directory, file, FileSuffix.NONE)
+    disk.sync_directory(directory)
+
+
+def _rename(disk: Disk, directory: str, file: SegmentFileName, suffix: FileSuffix) -> None:
+    disk.rename(_name(directory, file), _name(directory, file._replace(suffix=suffix)))

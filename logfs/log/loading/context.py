@@ -1,0 +1,188 @@
+"""What is known before a partition is loaded, and the state of one partition while it is loaded."""
+
+import contextlib
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import DISK_FULL, Disk
+from logfs.log.counters import LogCounters
+from logfs.log.host import Host, cache_mark
+from logfs.log.losses import Loss, LossFile, log_loss
+from logfs.log.names import FileKind
+from logfs.log.segments.segment import OpenSegments, Segment
+from logfs.log.segments.table import SegmentTable, TableEntry
+from logfs.records.produced import ProducedBatch
+from logfs.types import Positions, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadContext:
+    """What the store knows before it loads a partition.
+
+    Attributes:
+        is_clean: The last owner stopped cleanly: nothing needs to be scanned.
+        recovery_points: First offset of each partition that may not be on the disk.
+        start_offsets: Log start offsets above the first segment's base offset.
+        defaults: Topic configuration of the store.
+        has_failed: A write or fsync failed before: the page cache may differ from the disk.
+        compacted: Partitions that were compacted at some time, perhaps by a broker. The segment
+            table may describe files that are gone.
+        producer_expiration_ms: A producer without a write for that long is forgotten.
+        salvages: The partition cannot be recovered and is only read: what cannot be read is
+            replaced by defaults.
+        unflushed: After a clean stop without a flush: the last segment of each partition. With the
+            recovery points it says what may not be on the disk.
+        is_live: Another process is writing: an incomplete batch at the end is still being written.
+    """
+
+    disk: Disk
+    host: Host
+    opened: OpenSegments
+    defaults: TopicConfig
+    is_clean: bool
+    recovery_points: dict[TopicPartition, int]
+    start_offsets: dict[TopicPartition, int]
+    now_ms: int
+    read_only: bool
+    has_failed: bool = False
+    producer_expiration_ms: int = 86_400_000
+    is_live: bool = False
+    compacted: frozenset[TopicPartition] = frozenset()
+    salvages: bool = False
+    unflushed: Mapping[TopicPartition, TableEntry] | None = None
+
+
+@dataclass(slots=True)
+class Loader:
+    """The state of one partition while it is loaded.
+
+    Attributes:
+        kinds: The files of each segment, by base offset.
+        swapped: Those that still have the suffix ``.swap``.
+        segments: The segments loaded so far.
+        has_changed: The segment table must be rewritten.
+        has_truncated: Records that readers may have seen are gone.
+        has_junk: Bytes that are no batch remain at the end of the last segment.
+        recovered: Base offsets of the segments that were recovered.
+        counters: Receives how much was scanned.
+        produced: Batches with a producer id in the scanned segments, by base offset.
+        leader_epochs: Leader epochs in the scanned segments, each with its first offset.
+        deferred: What must be done before the first append, because the disk is full now. None:
+            nothing.
+        scans_all: No segment is trusted: the leader epochs are known from the batches alone.
+    """
+
+    context: LoadContext
+    topic_partition: TopicPartition
+    config: TopicConfig
+    losses: LossFile
+    kinds: dict[int, set[FileKind]]
+    swapped: dict[int, set[FileKind]] = field(default_factory=dict)
+    table: SegmentTable | None = None
+    segments: list[Segment] = field(default_factory=list)
+    has_changed: bool = False
+    has_truncated: bool = False
+    has_junk: bool = False
+    recovered: set[int] = field(default_factory=set)
+    produced: dict[int, list[ProducedBatch]] = field(default_factory=dict)
+    leader_epochs: list[tuple[int, int]] = field(default_factory=list)
+    counters: LogCounters = field(default_factory=LogCounters)
+    deferred: list[Callable[[], None]] | None = None
+    scans_all: bool = False
+
+    @contextlib.contextmanager
+    def deferring(self, later: Callable[[], None] | None = None) -> Iterator[None]:
+        """End the block early if the disk is full, and call ``later`` before the first append."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            logger.warning("%s: %s; it is done once there is room", self.topic_partition, error)
+            self.deferred = [*(self.deferred or ()), *([] if later is None else [later])]
+
+    @property
+    def directory(self) -> str:
+        """The name of the partition directory."""
+        return self.topic_partition.directory
+
+    @property
+    def bases(self) -> list[int]:
+        """Base offsets of the ``.log`` files."""
+        return sorted(base for base, kinds in self.kinds.items() if FileKind.LOG in kinds)
+
+    @property
+    def start_offset(self) -> int:
+        """The log start offset in the checkpoint file; 0 if it has none."""
+        return self.context.start_offsets.get(self.topic_partition, 0)
+
+    @property
+    def entries(self) -> dict[int, TableEntry]:
+        """The entries of the segment table, by base offset; of the last one, the unflushed one."""
+        entries = {} if self.table is None else self.table.entries
+        last = self.unflushed_entry
+        return entries if last is None else {**entries, last.base_offset: last}
+
+    @property
+    def unflushed_entry(self) -> TableEntry | None:
+        """The last segment after a clean stop without a flush; None after any other stop."""
+        unflushed = self.context.unflushed or {}
+        return None if self.table is None else unflushed.get(self.topic_partition)
+
+    @property
+    def cache_mark(self) -> bytes:
+        """The mark of an open entry in the segment table; see ``host.cache_mark``."""
+        return cache_mark(self.context.host, self.context.disk)
+
+    @property
+    def boots(self) -> set[bytes]:
+        """Marks of all page caches that were appended through since the last clean stop."""
+        return set() if self.table is None else self.table.state.boots
+
+    @property
+    def shown(self) -> Positions:
+        """Positions that no file size shown to a reader has exceeded."""
+        return Positions() if self.table is None else self.table.state.lease
+
+    def recovery_point(self, end_offset: int) -> int:
+        """Return the first offset that may not be durable in a log with this end offset."""
+        if self.context.is_clean and self.unflushed_entry is None:
+            return end_offset
+        return min(self.context.recovery_points.get(self.topic_partition, 0), end_offset)
+
+    def must_recover(self, following: Sequence[int]) -> bool:
+        """Whether the segment before those with these base offsets may have lost bytes."""
+        recovery_point = self.context.recovery_points.get(self.topic_partition, 0)
+        return not self.context.is_clean and (not following or following[0] > recovery_point)
+
+    def ends_at_recovery_point(self, entry: TableEntry) -> bool:
+        """Whether the indexes of a sealed segment may not be durable although its records are.
+
+        A flush syncs only the ``.log`` of the active segment, which may be sealed after it.
+        """
+        recovery_point = self.context.recovery_points.get(self.topic_partition, 0)
+        return not self.context.is_clean and entry.next_offset == recovery_point
+
+    def segment(self, base_offset: int, bases: Positions) -> Segment:
+        """Describe a segment."""
+        segment = Segment(self.context.opened, self.directory, base_offset, bases)
+        return self._in_place(segment)
+
+    def known_segment(self, entry: TableEntry) -> Segment:
+        """Describe a segment from its entry in the segment table."""
+        return self._in_place(Segment.from_entry(self.context.opened, self.directory, entry))
+
+    def _in_place(self, segment: Segment) -> Segment:
+        segment.swapped = frozenset(self.swapped.get(segment.base_offset, ()))
+        return segment
+
+    def lose(self, kind: str, file: str, position: int, size: int, detail: str) -> None:
+        """Report a loss in the daemon's log and in the partition's ``logfs.losses``."""
+        offset = self.segments[-1].next_offset if self.segments else None
+        loss = Loss(self.context.now_ms, kind, file, position, size, offset, detail)
+        log_loss(self.topic_partition, loss)
+        self.losses.add(loss)
