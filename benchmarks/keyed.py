@@ -16,7 +16,7 @@ from benchmarks.runner import Bench
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.fs.compaction import Compaction
-from logfs.log.cleaning.cleaner import compact_now
+from logfs.log.compaction.manual import compact_now
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter
 from logfs.machine.host import current_host, system_clock

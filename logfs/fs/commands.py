@@ -54,17 +54,16 @@ from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.requests import Request, Say
 from logfs.log import administration
-from logfs.log.cleaning.cleaner import compact_now, logs_of
-from logfs.log.cleaning.progress import watched
-from logfs.log.cleaning.trimming import (
+from logfs.log.compaction.manual import compact_now, logs_of, watched
+from logfs.log.partition import PartitionLog
+from logfs.log.store import LogStore
+from logfs.log.trimming import (
     Trimmed,
     check_trimmable,
     offset_to_keep,
     parse_trim_address,
     trim,
 )
-from logfs.log.partition import PartitionLog
-from logfs.log.store import LogStore
 from logfs.machine.host import Clock, utc_offset_s
 
 

@@ -13,9 +13,8 @@ import trio
 
 from logfs.errors import CleaningAbortedError, LogfsError
 from logfs.fs.executor import PartitionExecutor
-from logfs.log.cleaning.cleaner import LogCleaner
-from logfs.log.cleaning.throttle import Throttle
-from logfs.log.cleaning.tools import CleaningTools
+from logfs.log.compaction.cleaner import LogCleaner
+from logfs.log.compaction.tools import CleaningTools, Throttle
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 from logfs.types import TopicPartition
@@ -93,14 +92,14 @@ class Compaction:
     async def _work(self, number: int) -> None:
         while True:
             try:
-                has_cleaned = await self._clean_filthiest(number)
+                has_cleaned = await self._clean_dirtiest(number)
             except Exception:
                 logger.exception("a bug in logfs: compaction failed")
                 has_cleaned = False
             if not has_cleaned:
                 await trio.sleep(max(self._config.log_cleaner_backoff_ms / 1000, 0.1))
 
-    async def _clean_filthiest(self, number: int) -> bool:
+    async def _clean_dirtiest(self, number: int) -> bool:
         now_ms = self._clock.now_ms()
         chosen = await trio.to_thread.run_sync(self.cleaner.choose, now_ms)
         if chosen is None:
@@ -108,6 +107,6 @@ class Compaction:
         try:
             executor = self._executor_of(chosen.log.topic_partition)
         except LogfsError:
-            self.cleaner.let_go(chosen)  # deleted meanwhile
+            self.cleaner.release(chosen)  # deleted meanwhile
             return False
         return await executor.sync(self.cleaner.clean, chosen, now_ms, self.tools, number)

@@ -17,7 +17,7 @@ from logfs import config as configuration
 from logfs.errors import DeletedError, LogfsError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.tree import Tree
-from logfs.log.cleaning.retention import Deletion, apply_retention
+from logfs.log.retention import Deletion, apply_retention
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 from logfs.types import TopicPartition

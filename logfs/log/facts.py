@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from logfs.config import TopicConfig
 from logfs.log import options
-from logfs.log.cleaning.facts import CleaningFacts
+from logfs.log.counters import CompactionStatus
 from logfs.log.losses import Loss
 from logfs.log.reading import lookup
 from logfs.log.residency import Residency, look_at_cache
@@ -49,7 +49,7 @@ class LogFacts:
         self.is_part = False
         self.unflushed_since_ms: int | None = None
         self.table = state.table
-        self.cleaning = CleaningFacts()
+        self.cleaning = CompactionStatus()
         self.counters = state.counters
         self.residency: Residency | None = None
         self._config = state.config

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.checkpoints import write_leader_epochs
-from logfs.log.cleaning.checkpoint import lower_cleaner_offset
+from logfs.log.cleanercheckpoint import lower_cleaner_offset
 from logfs.log.losses import CORRUPT, EXPIRED, Loss, log_loss
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
 from logfs.log.recoverypoint import lower_recovery_point

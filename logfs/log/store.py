@@ -29,7 +29,7 @@ from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import forget_partitions, read_checkpoint, write_checkpoints
-from logfs.log.cleaning.checkpoint import forget_cleaner_offsets
+from logfs.log.cleanercheckpoint import forget_cleaner_offsets
 from logfs.log.closing import last_stop, leave, remove_note
 from logfs.log.counters import LogCounters
 from logfs.log.host import Host

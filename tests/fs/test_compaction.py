@@ -39,6 +39,6 @@ async def test_a_stop_ends_what_is_under_way() -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(work.run)
         nursery.cancel_scope.cancel()
-    assert not work.cleaner.clean_filthiest(log.bench.now_ms, work.tools)
+    assert not work.cleaner.clean_dirtiest(log.bench.now_ms, work.tools)
     assert not log.bench.disk.exists(CLEANER_OFFSET_CHECKPOINT)
     assert log.log.cleaning.uncleanable is None

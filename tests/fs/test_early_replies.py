@@ -13,7 +13,7 @@ import trio
 from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.interrupts import Interrupts
 from logfs.fs.readerqueue import AT_ONCE
-from logfs.log.cleaning.trimming import trim
+from logfs.log.trimming import trim
 from tests.fs.test_follow_reads import Reads, Signals
 from tests.fs.world import APPEND, World
 from tests.mounting import PATIENCE_S, environment, is_mounted, take_away, wait_until

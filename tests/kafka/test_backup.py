@@ -7,7 +7,7 @@ import pytest
 from logfs.log import names
 from logfs.log.backup.restoring import restore_all
 from logfs.log.backup.taking import back_up
-from logfs.log.cleaning.cleaner import compact_now
+from logfs.log.compaction.manual import compact_now
 from logfs.log.store import LogStore
 from logfs.records.record import Record
 from tests.kafka import ours, tools

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from logfs.log.checkpoints import read_offsets
-from logfs.log.cleaning.dirt import find_dirt
-from logfs.log.cleaning.rounds import clean
-from logfs.log.cleaning.tools import CleaningTools
+from logfs.log.compaction.dirtyrange import find_dirty_range
+from logfs.log.compaction.rounds import clean
+from logfs.log.compaction.tools import CleaningTools
 from logfs.log.partition import PartitionLog
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
@@ -132,7 +132,7 @@ def copy_topics(data: Path, to: Path) -> Path:
 
 
 def compact(log: PartitionLog, checkpoint: int | None) -> None:
-    dirt = find_dirt(log.snapshot, log.config, checkpoint, now_ms())
+    dirt = find_dirty_range(log.snapshot, log.config, checkpoint, now_ms())
     assert dirt.cleanable_bytes
     work = CleaningTools(new_id=lambda: os.urandom(16), clock_s=time.monotonic)
     clean(log, dirt, now_ms(), work)

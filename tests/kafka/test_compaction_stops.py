@@ -10,7 +10,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.fs.compaction import Compaction
-from logfs.log.cleaning.cleaner import compact_now
+from logfs.log.compaction.manual import compact_now
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
 from logfs.records.batch import decode_records

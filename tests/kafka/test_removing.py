@@ -10,8 +10,8 @@ import pytest
 from logfs.disk.posix import PosixDisk
 from logfs.fs.listening import listen
 from logfs.log import names
-from logfs.log.cleaning.retention import apply_retention
-from logfs.log.cleaning.trimming import trim
+from logfs.log.retention import apply_retention
+from logfs.log.trimming import trim
 from logfs.records.record import Record
 from tests.kafka import ours
 from tests.kafka.broker import Broker, copy_directory

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import count
 
-from logfs.log.cleaning.dirt import Dirt, find_dirt
-from logfs.log.cleaning.rounds import Cleaned, clean
-from logfs.log.cleaning.tools import CleaningTools
+from logfs.log.compaction.dirtyrange import DirtyRange, find_dirty_range
+from logfs.log.compaction.rounds import Cleaned, clean
+from logfs.log.compaction.tools import CleaningTools
 from logfs.log.partition import PartitionLog
 from logfs.records.batch import decode_header
 from logfs.types import View
@@ -34,8 +34,8 @@ def tools(map_bytes: int = ROOMY, piece_bytes: int = 64) -> CleaningTools:
     )
 
 
-def dirt_of(log: PartitionLog, first_dirty: int, now_ms: int) -> Dirt:
-    return find_dirt(log.snapshot, log.config, first_dirty, now_ms)
+def dirt_of(log: PartitionLog, first_dirty: int, now_ms: int) -> DirtyRange:
+    return find_dirty_range(log.snapshot, log.config, first_dirty, now_ms)
 
 
 @dataclass

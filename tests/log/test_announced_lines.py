@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from logfs.log.cleaning.cleaner import compact_now
-from logfs.log.cleaning.trimming import trim
+from logfs.log.compaction.manual import compact_now
+from logfs.log.trimming import trim
 from logfs.log.writing.lines import LineWriter
 from logfs.log.writing.unfinished import UnfinishedFile
 from logfs.types import View

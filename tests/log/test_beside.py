@@ -11,10 +11,10 @@ from functools import partial
 
 import pytest
 
-from logfs.log.cleaning.cleaner import compact_now
-from logfs.log.cleaning.retention import apply_retention
-from logfs.log.cleaning.trimming import trim
+from logfs.log.compaction.manual import compact_now
 from logfs.log.reading.files import GrowingFile
+from logfs.log.retention import apply_retention
+from logfs.log.trimming import trim
 from logfs.types import View
 from tests.log.beside import Beside
 from tests.log.compaction import COMPACT, tools

@@ -8,10 +8,11 @@ from logfs.config import TopicConfig
 from logfs.errors import CleaningAbortedError, PolicyViolationError
 from logfs.log import names
 from logfs.log.checkpoints import read_offsets, write_offsets
-from logfs.log.cleaning.cleaner import LogCleaner, compact_now
-from logfs.log.cleaning.dirt import find_dirt
-from logfs.log.cleaning.grouping import Sizes, group_segments
-from logfs.log.cleaning.throttle import Throttle
+from logfs.log.compaction.cleaner import LogCleaner
+from logfs.log.compaction.dirtyrange import find_dirty_range
+from logfs.log.compaction.manual import compact_now
+from logfs.log.compaction.rounds import Sizes, group_segments
+from logfs.log.compaction.tools import Throttle
 from logfs.log.meta import partition_meta
 from logfs.types import View
 from tests.fakes import START_MS
@@ -24,18 +25,18 @@ def offsets(log: CompactedLog) -> dict[object, int]:
     return dict(read_offsets(log.bench.disk, names.CLEANER_OFFSET_CHECKPOINT))
 
 
-def clean_filthiest(log: CompactedLog) -> bool:
-    return LogCleaner(log.bench.store).clean_filthiest(log.bench.now_ms, tools())
+def clean_dirtiest(log: CompactedLog) -> bool:
+    return LogCleaner(log.bench.store).clean_dirtiest(log.bench.now_ms, tools())
 
 
 def test_a_dirty_log_is_compacted_once_and_its_end_is_noted() -> None:
     log = filled()
     cleaner = LogCleaner(log.bench.store)
     assert cleaner.metrics(log.bench.now_ms).time_since_last_run_ms is None
-    assert cleaner.clean_filthiest(log.bench.now_ms, tools())
+    assert cleaner.clean_dirtiest(log.bench.now_ms, tools())
     assert offsets(log) == {TP: 60}
     assert len(log.log.snapshot.segments) > 1
-    assert not cleaner.clean_filthiest(log.bench.now_ms, tools())
+    assert not cleaner.clean_dirtiest(log.bench.now_ms, tools())
     meta = partition_meta(log.log)["cleaner"]
     assert meta["first_dirty_offset"] == 60
     assert meta["last_cleaned"] == log.bench.now_ms
@@ -45,7 +46,7 @@ def test_a_dirty_log_is_compacted_once_and_its_end_is_noted() -> None:
     assert 0 < metrics.cleaner_recopy_percent < 100
     assert metrics.by_name()["uncleanable-partitions-count"] == 0
     log.restart()
-    assert not clean_filthiest(log)
+    assert not clean_dirtiest(log)
 
 
 @pytest.mark.parametrize(
@@ -54,14 +55,14 @@ def test_a_dirty_log_is_compacted_once_and_its_end_is_noted() -> None:
 def test_what_is_not_due_is_left_alone(properties: dict[str, str]) -> None:
     log = filled()
     log.bench.store.alter_topic("t", properties)
-    assert not clean_filthiest(log)
+    assert not clean_dirtiest(log)
     assert offsets(log) == {}
 
 
 def test_a_topic_that_a_broker_made_is_left_alone() -> None:
     log = filled()
     log.bench.disk.remove(f"{log.log.directory}/{names.TOPIC_CONFIG}")
-    assert not clean_filthiest(log)
+    assert not clean_dirtiest(log)
 
 
 @pytest.mark.expect_log("is not compacted any more until the next start")
@@ -71,15 +72,15 @@ def test_a_log_that_fails_is_left_alone_until_the_next_start() -> None:
     good = log.bench.file(name)
     log.bench.put(name, good[:-3] + bytes([good[-3] ^ 1]) + good[-2:])
     cleaner = LogCleaner(log.bench.store)
-    assert not cleaner.clean_filthiest(log.bench.now_ms, tools())
+    assert not cleaner.clean_dirtiest(log.bench.now_ms, tools())
     assert "checksum differs" in partition_meta(log.log)["cleaner"]["uncleanable"]
     metrics = cleaner.metrics(log.bench.now_ms)
     assert metrics.uncleanable_partitions_count == 1
     assert metrics.uncleanable_bytes > 0
     log.bench.put(name, good)
-    assert not cleaner.clean_filthiest(log.bench.now_ms, tools())
+    assert not cleaner.clean_dirtiest(log.bench.now_ms, tools())
     log.restart()
-    assert clean_filthiest(log)
+    assert clean_dirtiest(log)
 
 
 @pytest.mark.expect_log("it is tried again")
@@ -88,7 +89,7 @@ def test_a_full_disk_is_tried_again() -> None:
     log.log.flush()
     log.bench.disk.space_bytes = log.bench.disk.used_bytes + 10
     cleaner = LogCleaner(log.bench.store)
-    assert not cleaner.clean_filthiest(log.bench.now_ms, tools())
+    assert not cleaner.clean_dirtiest(log.bench.now_ms, tools())
     assert log.log.cleaning.uncleanable is None
 
 
@@ -96,13 +97,13 @@ def test_a_checkpoint_outside_the_log_is_corrected() -> None:
     log = filled()
     write_offsets(log.bench.disk, names.CLEANER_OFFSET_CHECKPOINT, {TP: 1000})
     log.bench.store.alter_topic("t", {"min.cleanable.dirty.ratio": "1"})
-    assert not clean_filthiest(log)
+    assert not clean_dirtiest(log)
     assert offsets(log) == {TP: 0}
 
 
 def test_truncation_and_deletion_are_noted() -> None:
     log = filled()
-    assert clean_filthiest(log)
+    assert clean_dirtiest(log)
     log.log.truncate_to(55, log.bench.now_ms)
     assert offsets(log) == {TP: 55}
     log.bench.store.delete_topic("t", log.bench.now_ms)
@@ -148,7 +149,7 @@ def test_records_that_are_too_young_are_not_cleanable() -> None:
     log = filled(60, internal_segment_bytes="300")
     config = log.log.config.with_changes({"min.compaction.lag.ms": "10"})
     now_ms = START_MS + 40
-    dirt = find_dirt(log.log.snapshot, config, None, now_ms)
+    dirt = find_dirty_range(log.log.snapshot, config, None, now_ms)
     young = [s for s in log.log.snapshot.segments[:-1] if s.max_timestamp > now_ms - 10]
     assert dirt.first_uncleanable == young[0].base_offset
     assert dirt.clean_bytes == 0
@@ -159,7 +160,7 @@ def test_dirt_counts_the_segment_that_holds_the_first_dirty_offset_twice() -> No
     log = filled(60, internal_segment_bytes="300")
     snapshot = log.log.snapshot
     second = snapshot.segments[1]
-    dirt = find_dirt(snapshot, log.log.config, second.base_offset + 1, START_MS)
+    dirt = find_dirty_range(snapshot, log.log.config, second.base_offset + 1, START_MS)
     sizes = [s.size_bytes for s in snapshot.segments[:-1]]
     assert (dirt.clean_bytes, dirt.cleanable_bytes) == (sum(sizes[:2]), sum(sizes[1:]))
     assert not dirt.is_due(TopicConfig.from_properties({"min.cleanable.dirty.ratio": "0.99"}))
@@ -171,8 +172,8 @@ def test_a_log_is_overdue_after_the_longest_lag() -> None:
         {"min.cleanable.dirty.ratio": "1", "max.compaction.lag.ms": "1000"}
     )
     first = log.log.snapshot.segments[0].first_timestamp
-    assert not find_dirt(log.log.snapshot, config, None, first + 1000).is_due(config)
-    dirt = find_dirt(log.log.snapshot, config, None, first + 1001)
+    assert not find_dirty_range(log.log.snapshot, config, None, first + 1000).is_due(config)
+    dirt = find_dirty_range(log.log.snapshot, config, None, first + 1001)
     assert (dirt.delay_ms, dirt.is_due(config)) == (1, True)
 
 
@@ -211,9 +212,9 @@ def test_a_compaction_that_is_told_to_end_is_due_again() -> None:
 
     work = tools()
     stopped = type(work)(work.new_id, work.clock_s, spend)
-    assert not LogCleaner(log.bench.store).clean_filthiest(log.bench.now_ms, stopped)
+    assert not LogCleaner(log.bench.store).clean_dirtiest(log.bench.now_ms, stopped)
     assert log.log.cleaning.uncleanable is None
-    assert clean_filthiest(log)
+    assert clean_dirtiest(log)
 
 
 @pytest.mark.expect_log("it is tried again in 60 s")
@@ -221,12 +222,12 @@ def test_a_full_disk_is_not_tried_again_at_once() -> None:
     log = filled()
     cleaner, now_ms = LogCleaner(log.bench.store), log.bench.now_ms
     log.bench.disk.fill()
-    assert not cleaner.clean_filthiest(now_ms, tools())
+    assert not cleaner.clean_dirtiest(now_ms, tools())
     assert log.log.offline is None
     assert log.log.cleaning.uncleanable is None
     log.bench.disk.space_bytes = None
-    assert not cleaner.clean_filthiest(now_ms + 59_999, tools())
-    assert cleaner.clean_filthiest(now_ms + 60_000, tools())
+    assert not cleaner.clean_dirtiest(now_ms + 59_999, tools())
+    assert cleaner.clean_dirtiest(now_ms + 60_000, tools())
 
 
 @pytest.mark.expect_log("where compaction ended is noted later")
@@ -236,9 +237,9 @@ def test_a_compaction_that_cannot_be_noted_is_not_done_again(error: int) -> None
     cleaner, now_ms = LogCleaner(log.bench.store), log.bench.now_ms
     for _ in range(3):
         log.bench.disk.fail_next_write(f"{names.CLEANER_OFFSET_CHECKPOINT}*", error)
-    assert cleaner.clean_filthiest(now_ms, tools())
-    assert not cleaner.clean_filthiest(now_ms, tools())
-    assert not cleaner.clean_filthiest(now_ms, tools())
+    assert cleaner.clean_dirtiest(now_ms, tools())
+    assert not cleaner.clean_dirtiest(now_ms, tools())
+    assert not cleaner.clean_dirtiest(now_ms, tools())
     assert offsets(log) == {}
-    assert not cleaner.clean_filthiest(now_ms, tools())
+    assert not cleaner.clean_dirtiest(now_ms, tools())
     assert offsets(log) == {TP: 60}

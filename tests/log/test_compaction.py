@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from logfs.errors import CleaningAbortedError, CorruptRecordError
 from logfs.log.checkpoints import write_offsets
-from logfs.log.cleaning.rounds import clean
+from logfs.log.compaction.rounds import clean
 from logfs.log.names import CLEANER_OFFSET_CHECKPOINT
 from logfs.log.reading.address import parse_partition_name
 from logfs.log.reading.files import FixedFile, GrowingFile

@@ -8,8 +8,8 @@ import pytest
 from logfs.log.backup.job import Job
 from logfs.log.backup.point import take_point
 from logfs.log.backup.taking import back_up
-from logfs.log.cleaning.cleaner import compact_now
-from logfs.log.cleaning.rounds import clean
+from logfs.log.compaction.manual import compact_now
+from logfs.log.compaction.rounds import clean
 from logfs.log.host import Host
 from logfs.log.segments.table import ENTRY_BYTES
 from logfs.types import View

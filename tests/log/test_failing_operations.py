@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from logfs.errors import LogfsError
-from logfs.log.cleaning.retention import apply_retention
-from logfs.log.cleaning.trimming import trim
 from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.retention import apply_retention
+from logfs.log.trimming import trim
 from logfs.types import Positions
 from tests.log.looking import directories
 from tests.log.support import DIRECTORY, Bench, lines_of

@@ -5,11 +5,11 @@ import errno
 import pytest
 
 from logfs.errors import LogOfflineError
-from logfs.log.cleaning.retention import apply_retention
-from logfs.log.cleaning.trimming import trim
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.retention import apply_retention
 from logfs.log.segments.table import SegmentTable
+from logfs.log.trimming import trim
 from logfs.records.record import Record
 from logfs.types import Positions, TopicPartition
 from tests.log.looking import directories

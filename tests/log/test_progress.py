@@ -1,7 +1,7 @@
 """What is said of a compaction that goes on."""
 
-from logfs.log.cleaning.progress import watched
-from logfs.log.cleaning.tools import CleaningTools
+from logfs.log.compaction.manual import watched
+from logfs.log.compaction.tools import CleaningTools
 from tests.log.support import Bench
 
 

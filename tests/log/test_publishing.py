@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from logfs.errors import CorruptCheckpointError, DataLossError, UnsupportedFormatError
-from logfs.log.cleaning.trimming import trim
 from logfs.log.names import format_ledger_file
 from logfs.log.publishing.ledger import Ledger, read_ledger
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter, query_key
 from logfs.log.store import LogStore
+from logfs.log.trimming import trim
 from logfs.records._native import encode_records
 from logfs.records.batch import decode_records
 from logfs.records.encoded import EncodeOptions

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
-from logfs.log.cleaning.trimming import trim
 from logfs.log.names import FileKind
 from logfs.log.reading.reader import TextReader
+from logfs.log.trimming import trim
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS

@@ -6,10 +6,10 @@ from functools import partial
 
 import pytest
 
-from logfs.log.cleaning.retention import apply_retention
-from logfs.log.cleaning.rounds import clean
-from logfs.log.cleaning.trimming import trim
+from logfs.log.compaction.rounds import clean
 from logfs.log.reading.files import GrowingFile
+from logfs.log.retention import apply_retention
+from logfs.log.trimming import trim
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.compaction import COMPACT, dirt_of, tools

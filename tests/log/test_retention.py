@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from logfs.config import TopicConfig
 from logfs.errors import LogOfflineError
-from logfs.log.cleaning.retention import (
+from logfs.log.retention import (
     Plan,
     Rule,
     SegmentFacts,

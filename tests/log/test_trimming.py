@@ -14,14 +14,14 @@ from logfs.errors import (
     ReadOnlyError,
     UnknownNameError,
 )
-from logfs.log.cleaning.trimming import (
+from logfs.log.reading.address import parse_partition_name
+from logfs.log.trimming import (
     Trimmed,
     offset_to_keep,
     parse_trim_address,
     trim,
     trim_all,
 )
-from logfs.log.reading.address import parse_partition_name
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS, FakeDisk

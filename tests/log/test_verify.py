@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.config import TopicConfig
-from logfs.log.cleaning.rounds import clean
+from logfs.log.compaction.rounds import clean
 from logfs.log.names import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from logfs.log.verifying.findings import Level
 from logfs.log.verifying.looks import MOST_LOOKS, verify

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logfs.log.cleaning.dirt import Dirt
-from logfs.log.cleaning.mapping import Keys, find_keys
-from logfs.log.cleaning.rounds import Cleaned, clean
-from logfs.log.cleaning.tools import CleanerStats, CleaningTools
+from logfs.log.compaction.dirtyrange import DirtyRange
+from logfs.log.compaction.offsetmap import Keys, find_keys
+from logfs.log.compaction.rounds import Cleaned, clean
+from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
 from logfs.records.record import Record
@@ -42,7 +42,7 @@ class Steps:
     keys_at_once: int
 
     def find(
-        self, snapshot: Snapshot, dirt: Dirt, _tools: CleaningTools, _stats: CleanerStats
+        self, snapshot: Snapshot, dirt: DirtyRange, _tools: CleaningTools, _stats: CleanerStats
     ) -> Keys:
         from logfs.spark.jobs.keys import Scan, mark, reduce, scan, segments_of, unpack
 

@@ -15,8 +15,8 @@ from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
-    from logfs.log.cleaning.cleaner import Compacted
-    from logfs.log.cleaning.mapping import FindKeys
+    from logfs.log.compaction.manual import Compacted
+    from logfs.log.compaction.offsetmap import FindKeys
 
 
 @click.command()
@@ -57,8 +57,7 @@ def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
     from logfs.errors import LockedError
     from logfs.fs.compaction import Compaction
     from logfs.library import owner
-    from logfs.log.cleaning.cleaner import Compacted, compact_now, logs_of
-    from logfs.log.cleaning.progress import watched
+    from logfs.log.compaction.manual import Compacted, compact_now, logs_of, watched
     from logfs.log.store import LogStore
     from logfs.machine.host import system_clock
 
@@ -109,7 +108,7 @@ def _parse(names: Sequence[str]) -> tuple[str, int | None]:
 @contextmanager
 def _finding(spark: SparkWish, data: str) -> "Iterator[FindKeys]":
     """Give what finds the last records of keys: this process, or a Spark job."""
-    from logfs.log.cleaning.mapping import find_keys
+    from logfs.log.compaction.offsetmap import find_keys
 
     with chosen_session(spark, "logfs compact") as session:
         if session is None:

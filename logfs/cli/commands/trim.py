@@ -53,8 +53,8 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
     from logfs.client import Daemon
     from logfs.library import owner
     from logfs.library.zones import zone_of
-    from logfs.log.cleaning.trimming import Trimmed, parse_trim_address, trim_all
     from logfs.log.store import LogStore
+    from logfs.log.trimming import Trimmed, parse_trim_address, trim_all
     from logfs.machine.host import system_clock
 
     with failures.about(path):

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from logfs.errors import LogfsError
 from logfs.fs.metrics.family import Family, Kind, Row, counter
-from logfs.log.cleaning.retention import Rule
-from logfs.log.cleaning.trimming import TRIM
 from logfs.log.counters import APPEND_BOUNDS_S, FLUSH_BOUNDS_S, Histogram, LogCounters
 from logfs.log.following.followed import FollowedLog
 from logfs.log.losses import EXPIRED, KINDS, Loss
 from logfs.log.partition import PartitionLog
+from logfs.log.retention import Rule
+from logfs.log.trimming import TRIM
 
 _PARTITION = ("topic", "partition")
 _REASONS = (*Rule, TRIM)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from logfs.fs.answers import OPERATIONS
 from logfs.fs.metrics.family import Family, Row, counter, gauge
 from logfs.fs.operations import Operations
-from logfs.log.cleaning.metrics import CleanerMetrics
+from logfs.log.compaction.cleaner import CleanerMetrics
 from logfs.log.store import LogStore
 
 _ERRORS_OF_DISKS = (errno.EIO, errno.ENOSPC)

@@ -20,7 +20,7 @@ from logfs.log.backup.job import ChangedError, Job
 from logfs.log.backup.resting import copy_resting
 from logfs.log.backup.running import Ask, DamagedCopyError, back_up_running, backed_up
 from logfs.log.checkpointing import read_checkpoint
-from logfs.log.cleaning.checkpoint import read_cleaner_offsets
+from logfs.log.cleanercheckpoint import read_cleaner_offsets
 from logfs.log.closing import Left, last_stop
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import list_partitions, load_partition

@@ -18,9 +18,9 @@ import pyarrow as pa
 from pyspark.sql.functions import arrow_udf, explode
 
 from logfs.disk.posix import PosixDisk
-from logfs.log.cleaning.dirt import Dirt
-from logfs.log.cleaning.mapping import Keys, find_keys
-from logfs.log.cleaning.tools import CleanerStats, CleaningTools
+from logfs.log.compaction.dirtyrange import DirtyRange
+from logfs.log.compaction.offsetmap import Keys, find_keys
+from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
 from logfs.spark.jobs.keys import (
@@ -57,9 +57,9 @@ class SparkKeys:
         self._root = root
 
     def find(
-        self, snapshot: Snapshot, dirt: Dirt, tools: CleaningTools, stats: CleanerStats
+        self, snapshot: Snapshot, dirt: DirtyRange, tools: CleaningTools, stats: CleanerStats
     ) -> Keys:
-        """Find them: a ``logfs.log.cleaning.mapping.FindKeys``.
+        """Find them: a ``logfs.log.compaction.offsetmap.FindKeys``.
 
         Raises:
             SparkJobError: A segment is damaged, or cannot be read.

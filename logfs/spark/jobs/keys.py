@@ -18,10 +18,10 @@ from typing import NamedTuple
 import numpy as np
 
 from logfs.disk.vfs import Disk
-from logfs.log.cleaning.dirt import Dirt
-from logfs.log.cleaning.mapping import SegmentLog, read_keys
-from logfs.log.cleaning.tools import CleaningTools
-from logfs.log.cleaning.transactions import CleanedTransactions
+from logfs.log.compaction.dirtyrange import DirtyRange
+from logfs.log.compaction.offsetmap import SegmentLog, read_keys
+from logfs.log.compaction.tools import CleaningTools
+from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
@@ -68,7 +68,7 @@ class Scan(NamedTuple):
     map_bytes: int = MAP_BYTES
 
 
-def segments_of(snapshot: Snapshot, dirt: Dirt) -> list[SegmentKeys]:
+def segments_of(snapshot: Snapshot, dirt: DirtyRange) -> list[SegmentKeys]:
     """Return the segments that a round goes through, clean ones too: a later key may be in them."""
     stop = dirt.first_uncleanable
     sealed = [s for s in snapshot.segments[:-1] if s.base_offset < stop]

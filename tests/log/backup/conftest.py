@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.log.cleaning.cleaner import compact_now
+from logfs.log.compaction.manual import compact_now
 from logfs.log.store import LogStore
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record

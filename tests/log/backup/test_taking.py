@@ -11,7 +11,7 @@ from logfs.errors import BackupError
 from logfs.log import names
 from logfs.log.backup.point import Point
 from logfs.log.backup.taking import back_up
-from logfs.log.cleaning.cleaner import compact_now
+from logfs.log.compaction.manual import compact_now
 from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter

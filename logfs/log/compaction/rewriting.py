@@ -9,10 +9,9 @@ from dataclasses import dataclass
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
-from logfs.log.cleaning.mapping import Keys
-from logfs.log.cleaning.reading import read_pieces
-from logfs.log.cleaning.tools import CleanerStats, CleaningTools
-from logfs.log.cleaning.transactions import CleanedTransactions
+from logfs.log.compaction.offsetmap import Keys
+from logfs.log.compaction.tools import CleanerStats, CleaningTools, read_pieces
+from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.indexes.index import MARK_BYTES
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.indexes.txnindex import AbortedTransaction, encode_aborted

@@ -21,7 +21,7 @@ from logfs.log.segments.snapshot import Snapshot
 from logfs.types import IsolationLevel
 
 
-class Dirt(NamedTuple):
+class DirtyRange(NamedTuple):
     """What of a log is dirty.
 
     Attributes:
@@ -53,7 +53,9 @@ class Dirt(NamedTuple):
         return self.ratio > config.min_cleanable_dirty_ratio
 
 
-def find_dirt(snapshot: Snapshot, config: TopicConfig, checkpoint: int | None, now_ms: int) -> Dirt:
+def find_dirty_range(
+    snapshot: Snapshot, config: TopicConfig, checkpoint: int | None, now_ms: int
+) -> DirtyRange:
     """Say how dirty a log is.
 
     Args:
@@ -78,7 +80,7 @@ def find_dirt(snapshot: Snapshot, config: TopicConfig, checkpoint: int | None, n
         limits += [s.base_offset for s in dirty if s.max_timestamp > youngest][:1]
     first_uncleanable = _round_down(snapshot, max(first_dirty, min(limits)))
     begin = _round_down(snapshot, min(first_dirty, first_uncleanable))
-    return Dirt(
+    return DirtyRange(
         first_dirty,
         first_uncleanable,
         sum(s.size_bytes for s in sealed if s.base_offset < first_dirty),

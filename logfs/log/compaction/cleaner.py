@@ -11,6 +11,7 @@ Source: Kafka LogCleanerManager.grabFilthiestCompactedLog, LogCleaner.CleanerThr
 import errno
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from logfs.disk.vfs import DISK_FULL
@@ -19,16 +20,12 @@ from logfs.errors import (
     DeletedError,
     LogfsError,
     LogOfflineError,
-    NoSuchTopicError,
-    PolicyViolationError,
 )
 from logfs.log.catalog import Catalog
-from logfs.log.cleaning.checkpoint import note_cleaned, read_cleaner_offsets
-from logfs.log.cleaning.dirt import Dirt, find_dirt
-from logfs.log.cleaning.mapping import FindKeys, find_keys
-from logfs.log.cleaning.metrics import CleanerMetrics
-from logfs.log.cleaning.rounds import Cleaned, clean
-from logfs.log.cleaning.tools import CleanerStats, CleaningTools
+from logfs.log.cleanercheckpoint import note_cleaned, read_cleaner_offsets
+from logfs.log.compaction.dirtyrange import DirtyRange, find_dirty_range
+from logfs.log.compaction.rounds import clean
+from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.partition import PartitionLog
 from logfs.types import TopicPartition
 
@@ -38,33 +35,53 @@ _PASSING = DISK_FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors after which a log can be compacted another time."""
 
 
-class Compacted(NamedTuple):
-    """What compacting a partition by hand has done.
+@dataclass(frozen=True, slots=True)
+class CleanerMetrics:
+    """One look at the cleaner.
 
     Attributes:
-        partition: Its number.
-        end_offset: Where what is clean now ends.
-        rounds: How often it was gone through; more than once if the keys did not fit into memory.
-        read_bytes, written_bytes: Bytes of the ``.log`` files, before and after.
-        read_records, written_records: Records in them.
-        elapsed_s: Seconds it took.
+        max_buffer_utilization_percent: How full the map of keys was in the last round, of any
+            thread. (Kafka's own is always 0 or 100.)
+        cleaner_recopy_percent: Bytes written by the last rounds, of those they read.
+        max_clean_time_secs: Longest of the last rounds.
+        max_compaction_delay_secs: For how long a log has been overdue under max.compaction.lag.ms.
+        dead_thread_count: Threads that have ended; always 0, a failure ends none.
+        uncleanable_partitions_count: Partitions that failed and are left alone until a restart.
+        uncleanable_bytes: What could be cleaned of them.
+        max_dirty_percent: Of the dirtiest log, cleanable bytes.
+        time_since_last_run_ms: Since it was last looked for something to clean; None if never.
     """
 
-    partition: int
-    end_offset: int
-    rounds: int
-    read_bytes: int
-    written_bytes: int
-    read_records: int
-    written_records: int
-    elapsed_s: float
+    max_buffer_utilization_percent: int = 0
+    cleaner_recopy_percent: int = 0
+    max_clean_time_secs: int = 0
+    max_compaction_delay_secs: int = 0
+    dead_thread_count: int = 0
+    uncleanable_partitions_count: int = 0
+    uncleanable_bytes: int = 0
+    max_dirty_percent: int = 0
+    time_since_last_run_ms: int | None = None
+
+    def by_name(self) -> dict[str, int | None]:
+        """Return the numbers under the names that Kafka's metrics have."""
+        return {
+            "max-buffer-utilization-percent": self.max_buffer_utilization_percent,
+            "cleaner-recopy-percent": self.cleaner_recopy_percent,
+            "max-clean-time-secs": self.max_clean_time_secs,
+            "max-compaction-delay-secs": self.max_compaction_delay_secs,
+            "DeadThreadCount": self.dead_thread_count,
+            "uncleanable-partitions-count": self.uncleanable_partitions_count,
+            "uncleanable-bytes": self.uncleanable_bytes,
+            "max-dirty-percent": self.max_dirty_percent,
+            "time-since-last-run-ms": self.time_since_last_run_ms,
+        }
 
 
 class Chosen(NamedTuple):
     """A log that is compacted next, and what of it."""
 
     log: PartitionLog
-    dirt: Dirt
+    dirt: DirtyRange
 
 
 class LogCleaner:
@@ -77,7 +94,7 @@ class LogCleaner:
         self._dirtiest = 0.0
         self._delay_ms = 0
 
-    def clean_filthiest(self, now_ms: int, tools: CleaningTools, thread: object = None) -> bool:
+    def clean_dirtiest(self, now_ms: int, tools: CleaningTools, thread: object = None) -> bool:
         """Compact the dirtiest log that is due, once.
 
         Args:
@@ -94,7 +111,7 @@ class LogCleaner:
     def choose(self, now_ms: int) -> Chosen | None:
         """Choose the dirtiest log that is due; None if none is.
 
-        Nobody else compacts it until ``clean`` or ``let_go`` is called.
+        Nobody else compacts it until ``clean`` or ``release`` is called.
         """
         for log, dirt in self._due(now_ms):
             if log.cleaning.lock.acquire(blocking=False):
@@ -108,9 +125,9 @@ class LogCleaner:
         try:
             return self._clean(chosen.log, chosen.dirt, now_ms, tools, thread)
         finally:
-            self.let_go(chosen)
+            self.release(chosen)
 
-    def let_go(self, chosen: Chosen) -> None:
+    def release(self, chosen: Chosen) -> None:
         """Leave what was chosen to others."""
         chosen.log.cleaning.lock.release()
 
@@ -127,12 +144,17 @@ class LogCleaner:
             self._delay_ms // 1000,
             0,
             len(bad),
-            sum(_dirt(log, offsets, now_ms).cleanable_bytes for log in bad),
+            sum(
+                find_dirty_range(
+                    log.snapshot, log.config, offsets.get(log.topic_partition), now_ms
+                ).cleanable_bytes
+                for log in bad
+            ),
             int(100 * self._dirtiest),
             None if self._looked_ms is None else now_ms - self._looked_ms,
         )
 
-    def _due(self, now_ms: int) -> list[tuple[PartitionLog, Dirt]]:
+    def _due(self, now_ms: int) -> list[tuple[PartitionLog, DirtyRange]]:
         """Return the logs that are due, the dirtiest first."""
         self._looked_ms = now_ms
         offsets = self._offsets()
@@ -141,7 +163,9 @@ class LogCleaner:
         for log in self._candidates():
             if now_ms < log.cleaning.paused_until_ms:
                 continue
-            dirt = _dirt(log, offsets, now_ms)
+            dirt = find_dirty_range(
+                log.snapshot, log.config, offsets.get(log.topic_partition), now_ms
+            )
             log.cleaning.dirty_ratio = dirt.ratio
             if dirt.is_checkpoint_wrong:
                 self._note(log, dirt.first_dirty)
@@ -169,7 +193,7 @@ class LogCleaner:
     def _clean(
         self,
         log: PartitionLog,
-        dirt: Dirt,
+        dirt: DirtyRange,
         now_ms: int,
         tools: CleaningTools,
         thread: object,
@@ -198,7 +222,6 @@ class LogCleaner:
         log.cleaning.pause_ms = 0
         self._last[thread] = done.stats
         self._note(log, done.end_offset)
-        _remember(log, done, now_ms)
         return True
 
     def _offsets(self) -> dict[TopicPartition, int]:
@@ -223,107 +246,3 @@ class LogCleaner:
             facts.unsaved_offset = offset
         else:
             facts.unsaved_offset = None
-
-
-def check_compactable(log: PartitionLog) -> None:
-    """Refuse to compact a topic whose policy does not say so.
-
-    Raises:
-        PolicyViolationError: The message says what to do.
-        LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
-    """
-    log.check_writable()
-    if not log.config.is_compacted:
-        policy = log.config.get("cleanup.policy")
-        both = f"{policy},compact" if policy else "compact"
-        raise PolicyViolationError(
-            f"{log.topic_partition}: its cleanup.policy is {policy or 'empty'}, so records stay "
-            "whatever comes after them with the same key; 'logfs topic alter TOPIC --config "
-            f"cleanup.policy={both}' allows compaction"
-        )
-
-
-def compact_now(
-    log: PartitionLog,
-    now_ms: int,
-    tools: CleaningTools,
-    find: FindKeys = find_keys,
-    *,
-    roll: bool = False,
-) -> Compacted:
-    """Compact a log because somebody says so, however dirty it is, as far as it can be.
-
-    What is clean already is gone through as well, for tombstones and markers whose time has passed.
-
-    Args:
-        log: The log; see ``check_compactable``.
-        now_ms: The clock.
-        tools: What to work with.
-        find: Finds the last offset of each key.
-        roll: Begin a new segment before, so that what is in the active one can be cleaned.
-
-    Raises:
-        CleaningAbortedError: The log was truncated or trimmed meanwhile, or ``tools`` said so.
-        CorruptRecordError: A batch is damaged.
-        LogfsError, OSError: See ``rounds.clean``.
-    """
-    check_compactable(log)
-    stats, rounds = CleanerStats(), 0
-    with log.cleaning.lock:
-        if roll:
-            log.roll(now_ms)
-        while True:
-            offsets = read_cleaner_offsets(log.disk)
-            dirt = _dirt(log, offsets, now_ms)
-            is_clean = dirt.first_dirty >= dirt.first_uncleanable
-            if dirt.first_uncleanable <= log.snapshot.segments[0].base_offset or (
-                rounds and is_clean
-            ):
-                break
-            done = clean(log, dirt, now_ms, tools, find)
-            note_cleaned(log.disk, log.topic_partition, done.end_offset)
-            _remember(log, done, now_ms)
-            stats.add(done.stats)
-            rounds += 1
-        log.cleaning.uncleanable = None
-    return Compacted(
-        log.topic_partition.partition,
-        dirt.first_dirty,
-        rounds,
-        stats.bytes_read,
-        stats.bytes_written,
-        stats.messages_read,
-        stats.messages_written,
-        stats.elapsed_s,
-    )
-
-
-def logs_of(store: Catalog, topic: str, number: int | None) -> list[PartitionLog]:
-    """Return one partition of a topic, or all of them; each can be compacted.
-
-    Raises:
-        NoSuchTopicError, NoSuchPartitionError: It does not exist.
-        LogfsError: See ``check_compactable``.
-    """
-    if topic not in store.topics():
-        raise NoSuchTopicError(f"no topic {topic}")
-    numbers = store.partitions(topic) if number is None else [number]
-    logs = [store.partition(topic, n) for n in numbers]
-    for log in logs:
-        check_compactable(log)
-    return logs
-
-
-def _dirt(log: PartitionLog, offsets: dict[TopicPartition, int], now_ms: int) -> Dirt:
-    return find_dirt(log.snapshot, log.config, offsets.get(log.topic_partition), now_ms)
-
-
-def _remember(log: PartitionLog, done: Cleaned, now_ms: int) -> None:
-    facts = log.cleaning
-    facts.cleaned_ms, facts.end_offset = now_ms, done.end_offset
-    facts.read_bytes, facts.written_bytes = done.stats.bytes_read, done.stats.bytes_written
-    counters = log.counters
-    counters.compactions += 1
-    counters.compacted_bytes_in += done.stats.bytes_read
-    counters.compacted_bytes_out += done.stats.bytes_written
-    counters.compaction_s += done.stats.elapsed_s

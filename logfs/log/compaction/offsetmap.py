@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logfs.disk.vfs import File
-from logfs.log.cleaning.dirt import Dirt
-from logfs.log.cleaning.reading import read_pieces
-from logfs.log.cleaning.tools import CleanerStats, CleaningTools
-from logfs.log.cleaning.transactions import CleanedTransactions
+from logfs.log.compaction.dirtyrange import DirtyRange
+from logfs.log.compaction.tools import CleanerStats, CleaningTools, read_pieces
+from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap, next_batch
 from logfs.records.batch import decode_header, decode_records
@@ -42,18 +41,20 @@ class Keys(NamedTuple):
     lasts: Callable[[int, int], bytes | None]
 
 
-FindKeys = Callable[[Snapshot, Dirt, CleaningTools, CleanerStats], Keys]
+FindKeys = Callable[[Snapshot, DirtyRange, CleaningTools, CleanerStats], Keys]
 """Finds the last offsets of the keys of a log, in whatever way."""
 
 
-def find_keys(snapshot: Snapshot, dirt: Dirt, tools: CleaningTools, stats: CleanerStats) -> Keys:
+def find_keys(
+    snapshot: Snapshot, dirt: DirtyRange, tools: CleaningTools, stats: CleanerStats
+) -> Keys:
     """Find what fits into the memory for keys: a ``FindKeys``."""
     offsets = build_map(snapshot, dirt, tools, stats)
     return Keys(offsets, offsets.lasts)
 
 
 def build_map(
-    snapshot: Snapshot, dirt: Dirt, tools: CleaningTools, stats: CleanerStats
+    snapshot: Snapshot, dirt: DirtyRange, tools: CleaningTools, stats: CleanerStats
 ) -> OffsetMap:
     """Read the dirty segments of a log and return what is known of their keys.
 

@@ -10,19 +10,21 @@ import contextlib
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logfs.errors import CleaningAbortedError
-from logfs.log.cleaning.dirt import Dirt
-from logfs.log.cleaning.grouping import Sizes, group_segments
-from logfs.log.cleaning.mapping import FindKeys, Keys, find_keys
-from logfs.log.cleaning.rewriting import CleanedSegment, Round, sizes_of
-from logfs.log.cleaning.tools import CleanerStats, CleaningTools
-from logfs.log.cleaning.transactions import CleanedTransactions
+from logfs.log.compaction.dirtyrange import DirtyRange
+from logfs.log.compaction.offsetmap import FindKeys, Keys, find_keys
+from logfs.log.compaction.rewriting import CleanedSegment, Round, sizes_of
+from logfs.log.compaction.tools import CleanerStats, CleaningTools
+from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 
 logger = logging.getLogger(__name__)
+
+MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 @dataclass(slots=True)
@@ -41,7 +43,7 @@ class Cleaned:
 
 def clean(
     log: PartitionLog,
-    dirt: Dirt,
+    dirt: DirtyRange,
     now_ms: int,
     tools: CleaningTools,
     find: FindKeys = find_keys,
@@ -80,6 +82,7 @@ def clean(
         count = _clean_groups(log, round_, segments, tools, stats)
     stats.elapsed_s = tools.clock_s() - begin_s
     done = Cleaned(max(end_offset, dirt.first_dirty), (len(segments), count), stats)
+    _remember(log, done, now_ms)
     _report(log, dirt, done)
     return done
 
@@ -96,7 +99,9 @@ def _pinned(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
         log.unpin(segments)
 
 
-def _round(log: PartitionLog, snapshot: Snapshot, dirt: Dirt, keys: Keys, now_ms: int) -> Round:
+def _round(
+    log: PartitionLog, snapshot: Snapshot, dirt: DirtyRange, keys: Keys, now_ms: int
+) -> Round:
     clean = [s for s in snapshot.segments[:-1] if s.base_offset < dirt.first_dirty]
     horizon_ms = 0
     if clean:
@@ -162,7 +167,18 @@ def _fill(cleaned: CleanedSegment, snapshot: Snapshot, group: Sequence[Segment])
         cleaned.add(segment, next_base)
 
 
-def _report(log: PartitionLog, dirt: Dirt, done: Cleaned) -> None:
+def _remember(log: PartitionLog, done: Cleaned, now_ms: int) -> None:
+    facts = log.cleaning
+    facts.cleaned_ms, facts.end_offset = now_ms, done.end_offset
+    facts.read_bytes, facts.written_bytes = done.stats.bytes_read, done.stats.bytes_written
+    counters = log.counters
+    counters.compactions += 1
+    counters.compacted_bytes_in += done.stats.bytes_read
+    counters.compacted_bytes_out += done.stats.bytes_written
+    counters.compaction_s += done.stats.elapsed_s
+
+
+def _report(log: PartitionLog, dirt: DirtyRange, done: Cleaned) -> None:
     stats = done.stats
     per_second = stats.bytes_read / max(stats.elapsed_s, 1e-9) / 1e6
     logger.info(
@@ -182,3 +198,52 @@ def _report(log: PartitionLog, dirt: Dirt, done: Cleaned) -> None:
             "%s: %d records without a key were removed: a compacted topic has no place for them",
             log.topic_partition, stats.invalid_messages,
         )  # fmt: skip
+
+
+class Sizes(NamedTuple):
+    """What the rule knows of a segment; sizes in bytes."""
+
+    base_offset: int
+    log: int
+    offset_index: int
+    time_index: int
+
+
+def group_segments(
+    segments: Sequence[Sizes], max_bytes: int, max_index_bytes: int, first_uncleanable: int
+) -> list[range]:
+    """Divide segments into groups, each to become one segment.
+
+    Args:
+        segments: In offset order.
+        max_bytes: Of the logs of a group, ``segment.bytes``.
+        max_index_bytes: Of the offset indexes of a group, and of its time indexes.
+        first_uncleanable: Offset behind the last of them.
+
+    Returns:
+        The indexes of the segments of each group, in order; none is empty.
+    """
+    ends = [s.base_offset for s in segments[1:]] + [first_uncleanable]
+    groups: list[range] = []
+    start = 0
+    while start < len(segments):
+        stop, total = start + 1, segments[start]
+        while stop < len(segments):
+            following = segments[stop]
+            total = Sizes(
+                total.base_offset,
+                total.log + following.log,
+                total.offset_index + following.offset_index,
+                total.time_index + following.time_index,
+            )
+            spans = ends[stop] - 1 - total.base_offset
+            if (
+                total.log > max_bytes
+                or max(total.offset_index, total.time_index) > max_index_bytes
+                or (following.log and spans > MAX_RELATIVE_OFFSET)
+            ):
+                break
+            stop += 1
+        groups.append(range(start, stop))
+        start = stop
+    return groups

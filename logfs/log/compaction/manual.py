@@ -1,0 +1,152 @@
+"""Compacting a log on request, however dirty it is."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from logfs.errors import NoSuchTopicError, PolicyViolationError
+from logfs.log.catalog import Catalog
+from logfs.log.cleanercheckpoint import note_cleaned, read_cleaner_offsets
+from logfs.log.compaction.dirtyrange import find_dirty_range
+from logfs.log.compaction.offsetmap import FindKeys, find_keys
+from logfs.log.compaction.rounds import clean
+from logfs.log.compaction.tools import CleanerStats, CleaningTools
+from logfs.log.partition import PartitionLog
+
+_PARTS = 10
+
+
+class Compacted(NamedTuple):
+    """What compacting a partition by hand has done.
+
+    Attributes:
+        partition: Its number.
+        end_offset: Where what is clean now ends.
+        rounds: How often it was gone through; more than once if the keys did not fit into memory.
+        read_bytes, written_bytes: Bytes of the ``.log`` files, before and after.
+        read_records, written_records: Records in them.
+        elapsed_s: Seconds it took.
+    """
+
+    partition: int
+    end_offset: int
+    rounds: int
+    read_bytes: int
+    written_bytes: int
+    read_records: int
+    written_records: int
+    elapsed_s: float
+
+
+def check_compactable(log: PartitionLog) -> None:
+    """Refuse to compact a topic whose policy does not say so.
+
+    Raises:
+        PolicyViolationError: The message says what to do.
+        LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
+    """
+    log.check_writable()
+    if not log.config.is_compacted:
+        policy = log.config.get("cleanup.policy")
+        both = f"{policy},compact" if policy else "compact"
+        raise PolicyViolationError(
+            f"{log.topic_partition}: its cleanup.policy is {policy or 'empty'}, so records stay "
+            "whatever comes after them with the same key; 'logfs topic alter TOPIC --config "
+            f"cleanup.policy={both}' allows compaction"
+        )
+
+
+def compact_now(
+    log: PartitionLog,
+    now_ms: int,
+    tools: CleaningTools,
+    find: FindKeys = find_keys,
+    *,
+    roll: bool = False,
+) -> Compacted:
+    """Compact a log because somebody says so, however dirty it is, as far as it can be.
+
+    What is clean already is gone through as well, for tombstones and markers whose time has passed.
+
+    Args:
+        log: The log; see ``check_compactable``.
+        now_ms: The clock.
+        tools: What to work with.
+        find: Finds the last offset of each key.
+        roll: Begin a new segment before, so that what is in the active one can be cleaned.
+
+    Raises:
+        CleaningAbortedError: The log was truncated or trimmed meanwhile, or ``tools`` said so.
+        CorruptRecordError: A batch is damaged.
+        LogfsError, OSError: See ``rounds.clean``.
+    """
+    check_compactable(log)
+    stats, rounds = CleanerStats(), 0
+    with log.cleaning.lock:
+        if roll:
+            log.roll(now_ms)
+        while True:
+            offsets = read_cleaner_offsets(log.disk)
+            dirt = find_dirty_range(
+                log.snapshot, log.config, offsets.get(log.topic_partition), now_ms
+            )
+            is_clean = dirt.first_dirty >= dirt.first_uncleanable
+            if dirt.first_uncleanable <= log.snapshot.segments[0].base_offset or (
+                rounds and is_clean
+            ):
+                break
+            done = clean(log, dirt, now_ms, tools, find)
+            note_cleaned(log.disk, log.topic_partition, done.end_offset)
+            stats.add(done.stats)
+            rounds += 1
+        log.cleaning.uncleanable = None
+    return Compacted(
+        log.topic_partition.partition,
+        dirt.first_dirty,
+        rounds,
+        stats.bytes_read,
+        stats.bytes_written,
+        stats.messages_read,
+        stats.messages_written,
+        stats.elapsed_s,
+    )
+
+
+def logs_of(store: Catalog, topic: str, number: int | None) -> list[PartitionLog]:
+    """Return one partition of a topic, or all of them; each can be compacted.
+
+    Raises:
+        NoSuchTopicError, NoSuchPartitionError: It does not exist.
+        LogfsError: See ``check_compactable``.
+    """
+    if topic not in store.topics():
+        raise NoSuchTopicError(f"no topic {topic}")
+    numbers = store.partitions(topic) if number is None else [number]
+    logs = [store.partition(topic, n) for n in numbers]
+    for log in logs:
+        check_compactable(log)
+    return logs
+
+
+def watched(tools: CleaningTools, log: PartitionLog, say: Callable[[str], None]) -> CleaningTools:
+    """Return tools that tell of every tenth of a log that has been gone through.
+
+    Args:
+        tools: Those to work with.
+        log: What is going to be compacted.
+        say: Gets a line of text; in the thread that compacts.
+    """
+    snapshot = log.snapshot
+    total = sum(snapshot.end_of(number)[2] for number in range(len(snapshot.segments)))
+    done = told = 0
+
+    def advance(size_bytes: int) -> None:
+        nonlocal done, told
+        done += size_bytes
+        part = min(_PARTS, _PARTS * done // max(total, 1))
+        if part > told:
+            told = part
+            say(f"{log.topic_partition}: {100 * part // _PARTS} % of {total} bytes gone through")
+        tools.advance(size_bytes)
+
+    return replace(tools, advance=advance)
