@@ -9,7 +9,7 @@ from logfs.library.rendering import rendered_batch
 from logfs.log.options import encode_options
 from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
 from logfs.machine.host import system_clock
-from logfs.records._native import encode_lines, spread_lines
+from logfs.records._native import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression
 from logfs.types import TopicPartition, View
 
@@ -46,7 +46,9 @@ class MountTarget:
             parts = {self._partition: bytes(memoryview(lines)[:stop])}
         else:
             place = unkeyed % self._count
-            spread = spread_lines(form.view, form.key_delimiter, lines, 0, stop, self._count, place)
+            spread = partition_lines(
+                form.view, form.key_delimiter, lines, 0, stop, self._count, place
+            )
             parts = {n: bytes(part) for n, part in enumerate(spread)}
         rows: list[AppendedLines] = []
         for number, part in parts.items():

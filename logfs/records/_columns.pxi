@@ -132,6 +132,7 @@ cdef class ColumnBuilder:
         max_bytes: Bytes of keys, values and headers at most; a larger record comes alone.
         decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
         aborted: The transactions that are not seen, as in ``aborted_ranges``.
+        max_column_bytes: Bytes of one column at most; more do not fit the int32 offsets of Arrow.
 
     Attributes:
         start_offset: Records with smaller offsets are passed over.
@@ -147,6 +148,7 @@ cdef class ColumnBuilder:
     cdef int columns
     cdef int64_t max_rows
     cdef int64_t max_bytes
+    cdef int64_t max_column_bytes
     cdef object decompress
     cdef _View aborted
     cdef _View window
@@ -171,12 +173,16 @@ cdef class ColumnBuilder:
     cdef Room header_ends   # int32, the first is 0
     cdef Room header_valid
 
-    def __init__(self, int columns, int64_t max_rows, int64_t max_bytes, decompress, aborted=b""):
+    def __init__(
+        self, int columns, int64_t max_rows, int64_t max_bytes, decompress, aborted=b"",
+        int64_t max_column_bytes=INT32_LAST,
+    ):
         if not (0 < max_rows <= 1 << 24 and 0 < max_bytes <= 1 << 30):
             raise ValueError(f"{max_rows} rows or {max_bytes} bytes at most")
         self.columns = columns
         self.max_rows = max_rows
         self.max_bytes = max_bytes
+        self.max_column_bytes = max_column_bytes
         self.decompress = decompress
         self.aborted = _View(aborted, False)
         self.stop_offset = INT64_LAST
@@ -319,11 +325,16 @@ cdef class ColumnBuilder:
             self.have = False
             self.next_offset = lf_add(self.r.offset, 1)
 
+    cdef inline int64_t header_bytes(self) noexcept nogil:
+        """Bytes of the next record's headers."""
+        return self.r.end - self.r.headers if self.r.header_count > 0 else 0
+
     cdef bint header_keys_may_be_full(self) noexcept nogil:
-        """Whether the keys of the next record's headers could lie beyond what an int32 reaches."""
+        """Whether the keys of the next record's headers may be too many for their column."""
         return (
             self.header_keys.wanted and self.r.header_count > 0
-            and self.header_keys.data.size > INT32_LAST - LONGEST_REPLACEMENT * self.r.size
+            and self.header_keys.data.size
+            > self.max_column_bytes - LONGEST_REPLACEMENT * self.header_bytes()
         )
 
     cdef bint has_room_for_record(self) noexcept nogil:
@@ -345,7 +356,7 @@ cdef class ColumnBuilder:
         )
 
     cdef bint has_room_for_headers(self) noexcept nogil:
-        cdef int64_t last = self.headers + self.r.header_count - 1, size = self.r.size
+        cdef int64_t last = self.headers + self.r.header_count - 1, size = self.header_bytes()
         return (
             not self.header_keys_may_be_full()
             and spans_have_room(&self.header_keys, last, LONGEST_REPLACEMENT * size)
@@ -357,8 +368,9 @@ cdef class ColumnBuilder:
         cdef int64_t rows = self.rows
         if self.header_keys_may_be_full():
             raise corrupt(
-                f"the record at offset {self.r.offset} has {self.r.size} bytes; one with headers "
-                f"has {INT32_LAST // LONGEST_REPLACEMENT} at most in columns", self.position
+                f"the record at offset {self.r.offset} has {self.header_bytes()} bytes of headers; "
+                f"expected at most {self.max_column_bytes // LONGEST_REPLACEMENT} in a column",
+                self.position,
             )
         make_spans_room(&self.keys, rows, max(self.r.key.n, 0))
         make_spans_room(&self.values, rows, max(self.r.value.n, 0))
@@ -374,8 +386,8 @@ cdef class ColumnBuilder:
         if self.columns & WANT_HEADERS:
             self.widen_headers()
             last = self.headers + max(self.r.header_count, 1) - 1
-            make_spans_room(&self.header_keys, last, LONGEST_REPLACEMENT * self.r.size)
-            make_spans_room(&self.header_values, last, self.r.size)
+            make_spans_room(&self.header_keys, last, LONGEST_REPLACEMENT * self.header_bytes())
+            make_spans_room(&self.header_values, last, self.header_bytes())
         return 0
 
     cdef int widen_headers(self) except -1:

@@ -36,7 +36,7 @@ cdef class BatchFilter:
     Source: Kafka Cleaner.cleanInto and shouldRetainRecord, MemoryRecords.filterTo.
     """
 
-    cdef _Sieve sieve
+    cdef _KeyFilter key_filter
     cdef _Rewriter rewriter
     cdef IndexBuilder builder
     cdef int64_t new_horizon
@@ -61,7 +61,7 @@ cdef class BatchFilter:
         dict retained,
         decompress,
     ):
-        self.sieve = _Sieve(offsets, builder, now_ms)
+        self.key_filter = _KeyFilter(offsets, builder, now_ms)
         self.rewriter = _Rewriter()
         self.builder = builder
         self.new_horizon = lf_add(now_ms, delete_retention_ms)
@@ -73,17 +73,17 @@ cdef class BatchFilter:
 
     @property
     def invalid(self):
-        return self.sieve.invalid
+        return self.key_filter.invalid
 
     @property
     def ends(self):
         """Lengths up to behind the last survivor."""
-        return self.sieve.end.text, self.sieve.end.tsv, self.sieve.end.jsonl
+        return self.key_filter.end.text, self.key_filter.end.tsv, self.key_filter.end.jsonl
 
     @property
     def kept_lengths(self):
         """Lengths of the survivors."""
-        return self.sieve.kept.text, self.sieve.kept.tsv, self.sieve.kept.jsonl
+        return self.key_filter.kept.text, self.key_filter.kept.tsv, self.key_filter.kept.jsonl
 
     def begin_segment(
         self,
@@ -108,7 +108,7 @@ cdef class BatchFilter:
             lasts: A bit for each offset from ``base_offset`` on, the lowest of a byte first: it is
                 the last one of its key. Instead of what the map knows.
         """
-        self.sieve.begin_segment(
+        self.key_filter.begin_segment(
             base_offset, Lens(text, tsv, jsonl), entries, drops_tombstones, lasts
         )
 
@@ -187,15 +187,15 @@ cdef class BatchFilter:
         records = b[0]
         self.bytes_read += size
         self.messages_read += b.count
-        self.sieve.sift(b, position, discard)
-        if self.sieve.kept_count:
-            if (self.sieve.has_tombstone or is_empty) and not b.attributes & DELETE_HORIZON:
+        self.key_filter.sift(b, position, discard)
+        if self.key_filter.kept_count:
+            if (self.key_filter.has_tombstone or is_empty) and not b.attributes & DELETE_HORIZON:
                 new_horizon = self.new_horizon
-            if self.sieve.kept_count == b.count and b.magic == 2 and new_horizon == NO_HORIZON:
+            if self.key_filter.kept_count == b.count and b.magic == 2 and new_horizon == NO_HORIZON:
                 self.rewriter.put_whole(p, size)
             else:
                 size = self.rewriter.put_left(
-                    p, b, &records, self.sieve.keeps, self.sieve.kept_count, new_horizon
+                    p, b, &records, self.key_filter.keeps, self.key_filter.kept_count, new_horizon
                 )
                 self.changes += 1
         elif retain:
@@ -225,16 +225,16 @@ cdef class BatchFilter:
 
     cdef int account(self, Batch *b, int64_t size) except -1:
         cdef IndexBuilder builder = self.builder
-        cdef _Sieve sieve = self.sieve
+        cdef _KeyFilter key_filter = self.key_filter
         cdef Lens nothing = Lens(0, 0, 0)
         if builder.file_position > INT32_LAST - size:
             raise corrupt("what is kept does not fit into a segment", builder.file_position)
-        builder.skips_text = sieve.begins_in_gap
+        builder.skips_text = key_filter.begins_in_gap
         builder.account(b, size, &nothing)
-        if sieve.pairs_size:
-            builder.text_entries += PyBytes_FromStringAndSize(<char *>sieve.pairs, sieve.pairs_size)
+        if key_filter.pairs_size:
+            builder.text_entries += PyBytes_FromStringAndSize(<char *>key_filter.pairs, key_filter.pairs_size)
             self.has_gaps = True
-        builder.text, builder.tsv, builder.jsonl = sieve.end.text, sieve.end.tsv, sieve.end.jsonl
+        builder.text, builder.tsv, builder.jsonl = key_filter.end.text, key_filter.end.tsv, key_filter.end.jsonl
         self.rewriter.out_size += size
         self.messages_written += b.count
         self.bytes_written += size

@@ -95,15 +95,16 @@ static int64_t lf_line_run(
     const uint8_t **at, const uint8_t *end, int64_t some, uint8_t *out, int64_t room,
     int64_t *count) {
     const uint8_t *p = *at, *until = end - p > some ? p + some : end;
-    uint8_t *o = out, *last = out + room - LF_LINE_ROOM;
+    uint8_t *o = out, *last;
     uint32_t delta = (uint32_t)*count;
     if (*count >= LF_PLAIN_COUNT || room < LF_LINE_ROOM) {
         return 0;
     }
+    last = out + room - LF_LINE_ROOM;
     while (p < until && delta < LF_PLAIN_COUNT) {
         int64_t n = (const uint8_t *)memchr(p, '\n', (size_t)(end - p)) - p, i;
         uint32_t delta_bytes = delta < 64 ? 1 : delta < 8192 ? 2 : 3;
-        if (n >= LF_PLAIN_LINE || o + n > last || end - p - n < LF_LINE_COPY) {
+        if (n >= LF_PLAIN_LINE || n > last - o || end - p - n < LF_LINE_COPY) {
             break;
         }
         o = lf_put_short(o, (uint32_t)n + 4 + delta_bytes + (n < 64 ? 1 : 2));

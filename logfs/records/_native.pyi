@@ -69,7 +69,7 @@ def rebase_batches(
 def encode_payload(records: Iterable[Record], base_offset: int, base_timestamp: int) -> bytes: ...
 def unfinished_fits(view: int, length: int, options: EncodeOptions) -> bool: ...
 def murmur2(key: bytes) -> int: ...
-def spread_lines(
+def partition_lines(
     view: int,
     delimiter: bytes,
     body: Buffer,
@@ -246,7 +246,7 @@ class IndexBuilder:
 def first_out_of_order(entries: Buffer) -> int: ...
 
 @final
-class Survivors:
+class KeptRecords:
     def __init__(
         self, base_offset: int, index_interval_bytes: int, decompress: Decompress
     ) -> None: ...
@@ -334,6 +334,7 @@ class ColumnBuilder:
         max_bytes: int,
         decompress: Decompress,
         aborted: Buffer = b"",
+        max_column_bytes: int = ...,
     ) -> None: ...
     @property
     def next_offset(self) -> int: ...

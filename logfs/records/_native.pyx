@@ -1,13 +1,13 @@
-# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-# cython: cdivision=True
+# cython: language_level=3, wraparound=False, cdivision=True
 """Every loop over the bytes of records: lines to batches, batches to renderings, the index rules.
 
-This file reads and renders single records; its parts, included at the end, are ``_legacy``,
+This file reads and renders single records. Its parts are included at the end: ``_legacy``,
 ``_search``, ``_decode``, ``_producers``, ``_index`` (IndexBuilder), ``_render`` (Renderer),
-``_lines``, ``_encode``, ``_spread``; of compaction ``_lastbits``, ``_keytable``, ``_offsetmap``
-(OffsetMap), ``_sieve``, ``_rewrite`` and ``_filter`` (BatchFilter); ``_dump`` (Dumper),
-``_survivors`` (Survivors), ``_columns`` (ColumnBuilder) and ``_rows`` (RowEncoder). The layout of a
-batch stands in ``logfs.records.batch``, that of a message of formats v0 and v1, which every reader here takes for a batch, in ``logfs.records.legacy``.
+``_lines``, ``_encode`` and ``_partition_lines``; for compaction ``_latest_bitmap``, ``_keytable``,
+``_offsetmap`` (OffsetMap), ``_key_filter``, ``_rewrite`` and ``_filter`` (BatchFilter); ``_dump``
+(Dumper), ``_kept_records`` (KeptRecords), ``_columns`` (ColumnBuilder) and ``_rows`` (RowEncoder).
+The layout of a batch is in ``logfs.records.batch``. Messages of formats v0 and v1, which every
+reader here treats as batches, are described in ``logfs.records.legacy``.
 
 Renderings of one record, each ended by one LF:
 
@@ -635,14 +635,14 @@ include "_index.pxi"
 include "_render.pxi"
 include "_lines.pxi"
 include "_encode.pxi"
-include "_spread.pxi"
-include "_lastbits.pxi"
+include "_partition_lines.pxi"
+include "_latest_bitmap.pxi"
 include "_keytable.pxi"
 include "_offsetmap.pxi"
-include "_sieve.pxi"
+include "_key_filter.pxi"
 include "_rewrite.pxi"
 include "_filter.pxi"
 include "_dump.pxi"
-include "_survivors.pxi"
+include "_kept_records.pxi"
 include "_columns.pxi"
 include "_rows.pxi"

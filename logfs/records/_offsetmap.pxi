@@ -53,12 +53,12 @@ cdef class OffsetMap:
     cdef readonly int64_t records_read
     cdef readonly int64_t bytes_read
     cdef _KeyTable table
-    cdef _LastBits bits
+    cdef _LatestBitmap bits
     cdef bint has_bits          # they say what the table says
 
     def __init__(self, int64_t memory_bytes, double load_factor, bytes key):
         self.table = _KeyTable(memory_bytes, load_factor, key)
-        self.bits = _LastBits(memory_bytes // 2)
+        self.bits = _LatestBitmap(memory_bytes // 2)
         self.has_bits = True
         self.latest_offset = -1
 

@@ -48,6 +48,9 @@ static inline int lf_take_plain(const uint8_t *p, const uint8_t *end, lf_plain *
         return 0;
     }
     r->size = length >> 1;
+    if (LF_UNLIKELY(r->size > end - p)) {
+        return 0;
+    }
     r->end = p + r->size;
     p++; /* attributes */
     if (LF_UNLIKELY((p = lf_get_short(p, &timestamp)) == NULL) ||
@@ -72,7 +75,7 @@ static inline int lf_take_plain(const uint8_t *p, const uint8_t *end, lf_plain *
     r->value = p;
     r->value_n = lf_unzigzag((uint64_t)value);
     if (LF_UNLIKELY((length | delta) & 1) || LF_UNLIKELY(r->key_n < -1) ||
-        LF_UNLIKELY(r->value_n < -1) || LF_UNLIKELY(r->end > end)) {
+        LF_UNLIKELY(r->value_n < -1)) {
         return 0;
     }
     r->timestamp_delta = lf_unzigzag((uint64_t)timestamp);

@@ -23,7 +23,7 @@ cdef inline uint8_t *put_fields(uint8_t *out, Rec *r) noexcept nogil:
     return out + 1
 
 
-cdef int64_t put_survivors(
+cdef int64_t put_kept(
     uint8_t *out, Batch *b, Batch *records, uint8_t *keeps
 ) noexcept nogil:
     """Write the records that survive, which were decoded once already; returns their size."""
@@ -142,9 +142,9 @@ cdef class _Rewriter:
         begin_header(begin, p, b, records, keeps)
         if records.end - records.p >= RELEASE_GIL_BYTES:
             with nogil:
-                size = put_survivors(begin + HEADER, b, records, keeps)
+                size = put_kept(begin + HEADER, b, records, keeps)
         else:
-            size = put_survivors(begin + HEADER, b, records, keeps)
+            size = put_kept(begin + HEADER, b, records, keeps)
         if codec:
             packed = _compress(codec, borrowed(begin + HEADER, size), None)
             size = PyBytes_GET_SIZE(packed)

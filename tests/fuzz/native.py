@@ -199,7 +199,7 @@ def _compact(chance: Random, data: bytearray) -> None:
 
 
 def _survive(chance: Random, data: bytearray) -> None:
-    survivors = native.Survivors(chance.choice((0, 5)), chance.choice((0, 4096)), decompress)
+    survivors = native.KeptRecords(chance.choice((0, 5)), chance.choice((0, 4096)), decompress)
     numbers = [signed(chance) for _ in range(4)]
     survivors.begin_old(chance.choice((b"", bytes(64), data)), *numbers)
     survivors.load_old(data, 0, len(data))
@@ -256,7 +256,7 @@ def _lines(chance: Random, data: bytearray) -> None:
             options = _options(chance)
             native.encode_lines(view, head, lines, 0, len(lines), 5, _NOW_MS, options)
         with suppress(*_REFUSED):
-            native.spread_lines(view, chance.choice((b"", b"=")), lines, 0, len(lines), 3, 0)
+            native.partition_lines(view, chance.choice((b"", b"=")), lines, 0, len(lines), 3, 0)
         native.unfinished_fits(view, chance.choice((0, 1, 2**31, 2**62)), _options(chance))
     native.murmur2(bytes(data[:40]))
     value = bytes(data)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.errors import UnparsableLineError
-from logfs.records._native import murmur2, spread_lines
+from logfs.records._native import murmur2, partition_lines
 from logfs.records.compression import Compression
 from logfs.records.record import Header, Record
 from logfs.types import View
@@ -114,7 +114,7 @@ def test_lines_are_spread_by_their_keys(
         expected[place] += line
         lines.append(line)
     body = b"".join(lines)
-    found = spread_lines(view, b"", b"##" + body + b"#\n", 2, 2 + len(body), partitions, unkeyed)
+    found = partition_lines(view, b"", b"##" + body + b"#\n", 2, 2 + len(body), partitions, unkeyed)
     assert found == expected
 
 
@@ -126,11 +126,11 @@ def test_text_is_spread_by_what_stands_in_front_of_the_delimiter() -> None:
     expected[places[0]] += b"foobar:1\nfoobar:3\n"
     expected[places[1]] += b"21:2\n"
     assert len({4, *places}) == 3
-    assert spread_lines(View.TEXT, b":", body, 0, len(body), 5, 4) == expected
-    assert spread_lines(View.TEXT, b"", body, 0, len(body), 2, 0) == [body, b""]
+    assert partition_lines(View.TEXT, b":", body, 0, len(body), 5, 4) == expected
+    assert partition_lines(View.TEXT, b"", body, 0, len(body), 2, 0) == [body, b""]
 
 
 def test_what_is_no_whole_line_is_not_spread() -> None:
     for start, stop, unkeyed in ((0, 3, 0), (0, 9, 0), (0, 2, 2), (0, 2, -1)):
         with pytest.raises(ValueError, match=r"line|inside|partitions"):
-            spread_lines(View.TEXT, b"", b"a\nb\n", start, stop, 2, unkeyed)
+            partition_lines(View.TEXT, b"", b"a\nb\n", start, stop, 2, unkeyed)

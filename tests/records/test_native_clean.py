@@ -99,7 +99,7 @@ def clean(
     table = offset_map()
     table.put_batches(log, 0, len(log), 0, decompress)
     builder = IndexBuilder(0, interval, decompress)
-    sieve = BatchFilter(
+    batch_filter = BatchFilter(
         table,
         builder,
         now_ms=round_.now_ms,
@@ -109,13 +109,13 @@ def clean(
         decompress=decompress,
     )
     lasts = table.lasts(0, table.latest_offset + 1) if by_bits else None
-    sieve.begin_segment(0, 0, 0, 0, text_index, False, lasts)
-    assert sieve.filter_batches(log, 0, len(log)) == len(log)
-    data, offset_entries, time_entries, text_entries = sieve.take()
+    batch_filter.begin_segment(0, 0, 0, 0, text_index, False, lasts)
+    assert batch_filter.filter_batches(log, 0, len(log)) == len(log)
+    data, offset_entries, time_entries, text_entries = batch_filter.take()
     again = IndexBuilder(0, interval, decompress)
     assert again.feed(data, 0, len(data), True) == len(data), again.problem
     assert (offset_entries, time_entries) == again.take()[:2], "not the index of a recovery scan"
-    return data, text_entries, sieve
+    return data, text_entries, batch_filter
 
 
 @given(batches(), st.integers(0, 200), st.integers(0, 200), st.booleans())
@@ -127,20 +127,20 @@ def test_what_is_left_is_what_the_plain_rules_leave(
         known.put_batch(batch)
     round_ = Round(known, NOW_MS, upper_bound=upper_bound, retained={retained: 7})
     filtered = [round_.filtered(batch) for batch in log]
-    data, text_index, sieve = clean(b"".join(log), round_, None, by_bits=by_bits)
+    data, text_index, batch_filter = clean(b"".join(log), round_, None, by_bits=by_bits)
     assert data == b"".join(batch for batch, _, _ in filtered if batch is not None)
     survivors = [found for _, _, kept in filtered for found in kept]
-    assert sieve.kept_lengths == lengths(survivors)
+    assert batch_filter.kept_lengths == lengths(survivors)
     at, places = Positions(), {}
     for found in [found for _, seen, _ in filtered for found in seen]:
         places[found.offset] = at
         at = at.plus(lengths([found]))
     expected = [(found, places[found.offset]) for found in survivors]
     assert positions_of(data, text_index) == expected
-    assert sieve.has_gaps == bool(find_gaps(text_index))
+    assert batch_filter.has_gaps == bool(find_gaps(text_index))
     if survivors:
         last = lengths(survivors[-1:])
-        assert sieve.ends == places[survivors[-1].offset].plus(last)
+        assert batch_filter.ends == places[survivors[-1].offset].plus(last)
     # Once more, with other keys: positions stay where they are, old gaps included.
     known.offsets.update(dict.fromkeys([b"a", b""], 1 << 40))
     table = offset_map()
@@ -157,7 +157,7 @@ def test_what_is_left_is_what_the_plain_rules_leave(
         retained={},
         decompress=decompress,
     )
-    second.begin_segment(0, 0, 0, 0, text_index if sieve.has_gaps else None)
+    second.begin_segment(0, 0, 0, 0, text_index if batch_filter.has_gaps else None)
     second.filter_batches(data, 0, len(data))
     left, _, _, index = second.take()
     assert [row for row in expected if row in positions_of(left, index)] == positions_of(
@@ -170,7 +170,7 @@ def test_a_segment_of_a_group_begins_where_it_says() -> None:
     first, second = batch_of(record(0, b"a"), record(1, b"b")), batch_of(record(5, b"c"))
     table = offset_map()
     table.put_batches(first + second, 0, len(first + second), 0, decompress)
-    sieve = BatchFilter(
+    batch_filter = BatchFilter(
         table,
         IndexBuilder(0, 0, decompress),
         now_ms=NOW_MS,
@@ -179,11 +179,11 @@ def test_a_segment_of_a_group_begins_where_it_says() -> None:
         retained={},
         decompress=decompress,
     )
-    sieve.begin_segment(0, 0, 0, 0, None)
-    sieve.filter_batches(first, 0, len(first))
-    sieve.begin_segment(5, 1000, 2000, 3000, None)
-    sieve.filter_batches(second, 0, len(second))
-    data, _, _, text_index = sieve.take()
+    batch_filter.begin_segment(0, 0, 0, 0, None)
+    batch_filter.filter_batches(first, 0, len(first))
+    batch_filter.begin_segment(5, 1000, 2000, 3000, None)
+    batch_filter.filter_batches(second, 0, len(second))
+    data, _, _, text_index = batch_filter.take()
     assert data == first + second
     assert positions_of(data, text_index)[-1] == (record(5, b"c"), (1000, 2000, 3000))
 
@@ -210,7 +210,7 @@ def test_transactions_are_left_to_the_caller() -> None:
         (True, False, False),
         (True, False, True),
     ]:
-        sieve = BatchFilter(
+        batch_filter = BatchFilter(
             offset_map(),
             IndexBuilder(0, 0, decompress),
             now_ms=NOW_MS,
@@ -219,18 +219,18 @@ def test_transactions_are_left_to_the_caller() -> None:
             retained={},
             decompress=decompress,
         )
-        sieve.begin_segment(0, 0, 0, 0, None)
+        batch_filter.begin_segment(0, 0, 0, 0, None)
         round_ = Round(Keys(), NOW_MS, 5)
         for batch in (inside, marker):
             at = log.index(batch)
-            stop = sieve.filter_batch(
+            stop = batch_filter.filter_batch(
                 log, at, len(log), discard=discard, is_empty=is_empty, retain=retain
             )
             assert stop == at + len(batch)
             expected, _, _ = round_.filtered(
                 batch, discard=discard, is_empty=is_empty, retain=retain
             )
-            assert sieve.take()[0] == (expected or b"")
+            assert batch_filter.take()[0] == (expected or b"")
 
 
 def test_damage_is_not_passed_over() -> None:
@@ -242,13 +242,13 @@ def test_damage_is_not_passed_over() -> None:
     for bad, problem in ((damaged, "checksum differs"), (legacy, "unsupported magic 3")):
         with pytest.raises(CorruptRecordError, match=problem):
             offset_map().put_batches(bad, 0, len(bad), 0, decompress)
-        sieve = clean(b"", Round(Keys(), 0), None)[2]
+        batch_filter = clean(b"", Round(Keys(), 0), None)[2]
         with pytest.raises(CorruptRecordError, match=problem):
-            sieve.filter_batches(bad, 0, len(bad))
-        assert sieve.take()[0] == b""
-    sieve = clean(b"", Round(Keys(), 0), None)[2]
+            batch_filter.filter_batches(bad, 0, len(bad))
+        assert batch_filter.take()[0] == b""
+    batch_filter = clean(b"", Round(Keys(), 0), None)[2]
     with pytest.raises(CorruptRecordError, match="base offset 0 is below 2"):
-        sieve.filter_batches(batch + batch, 0, 2 * len(batch))
+        batch_filter.filter_batches(batch + batch, 0, 2 * len(batch))
 
 
 @pytest.mark.parametrize(("magic", "codec"), [(m, c) for m, c, late in KAFKA_SETS if not late])
@@ -258,7 +258,7 @@ def test_messages_of_old_formats_become_batches(magic: int, codec: str) -> None:
     assert table.put_batches(messages, 0, len(messages), 0, decompress) == len(messages)
     assert table.get(b"k") == 7
     for drops_tombstones in (False, True):
-        sieve = BatchFilter(
+        batch_filter = BatchFilter(
             table,
             IndexBuilder(0, 0, decompress),
             now_ms=NOW_MS,
@@ -267,9 +267,9 @@ def test_messages_of_old_formats_become_batches(magic: int, codec: str) -> None:
             retained={},
             decompress=decompress,
         )
-        sieve.begin_segment(0, 0, 0, 0, None, drops_tombstones)
-        assert sieve.filter_batches(messages, 0, len(messages)) == len(messages)
-        data = sieve.take()[0]
+        batch_filter.begin_segment(0, 0, 0, 0, None, drops_tombstones)
+        assert batch_filter.filter_batches(messages, 0, len(messages)) == len(messages)
+        data = batch_filter.take()[0]
         found, position = [], 0
         while position < len(data):
             header = decode_header(data, position)

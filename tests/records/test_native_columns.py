@@ -136,8 +136,8 @@ def batch(*records: Record, fields: BatchFields | None = None) -> bytes:
     return encode_batch(records, fields or BatchFields())
 
 
-def one(data: bytes, mask: Columns = ALL, **options: bytes) -> RecordColumns:
-    (columns,) = collect(ColumnBuilder(mask, 100, 1 << 20, decompress, **options), data)
+def one(data: bytes, mask: Columns = ALL, *, aborted: bytes = b"") -> RecordColumns:
+    (columns,) = collect(ColumnBuilder(mask, 100, 1 << 20, decompress, aborted), data)
     return columns
 
 
@@ -215,6 +215,22 @@ def test_a_record_larger_than_the_bound_comes_alone() -> None:
     records = [Record(n, 0, None, b"x" * size) for n, size in enumerate((10, 5000, 10))]
     found = list(collect(ColumnBuilder(Columns.VALUE, 100, 1000, decompress), batch(*records)))
     assert [columns.rows for columns in found] == [1, 1, 1]
+
+
+def test_header_keys_that_fit_into_no_column_are_refused_by_name() -> None:
+    """Each of their bytes may become the three of U+FFFD; Arrow's offsets end at 2**31 - 1."""
+    small = Record(7, 1, None, b"v", ((b"k", b"x"),))
+    large = Record(8, 1, None, b"v" * 500, ((b"k" * 95, None),))
+    data, needed = batch(small, large), 3 * 98
+    wide = ColumnBuilder(ALL, 100, 1 << 20, decompress, max_column_bytes=needed)
+    assert [columns.rows for columns in collect(wide, data)] == [1, 1]
+    narrow = ColumnBuilder(ALL, 100, 1 << 20, decompress, max_column_bytes=needed - 1)
+    narrow.load(data, 0, len(data))
+    assert narrow.fill() == FULL
+    narrow.take()
+    message = "the record at offset 8 has 98 bytes of headers; expected at most 97 in a column"
+    with pytest.raises(CorruptRecordError, match=message):
+        narrow.fill()
 
 
 def test_a_damaged_record_inside_a_sound_batch_is_refused() -> None:

@@ -169,9 +169,9 @@ class CleanedSegment:
 
     def _take(self, buffer: bytearray, size: int) -> int:
         self._tools.spend(size)
-        sieve, transactions, at = self._filter, self._transactions, 0
+        batch_filter, transactions, at = self._filter, self._transactions, 0
         while True:
-            at = sieve.filter_batches(buffer, at, size)
+            at = batch_filter.filter_batches(buffer, at, size)
             if not next_batch(buffer, at, size):
                 break
             header = decode_header(buffer, at)
@@ -184,7 +184,7 @@ class CleanedSegment:
                 retain = header.producer_id >= 0 and header.producer_epoch == epoch
             else:
                 discard = transactions.read_batch(header)
-            at = sieve.filter_batch(
+            at = batch_filter.filter_batch(
                 buffer, at, size, discard=discard, is_empty=is_empty, retain=retain
             )
         self._write()
@@ -230,12 +230,12 @@ class CleanedSegment:
         )
 
     def _count(self, stats: CleanerStats) -> None:
-        sieve = self._filter
-        stats.bytes_read += sieve.bytes_read
-        stats.messages_read += sieve.messages_read
-        stats.bytes_written += sieve.bytes_written
-        stats.messages_written += sieve.messages_written
-        stats.invalid_messages += sieve.invalid
+        batch_filter = self._filter
+        stats.bytes_read += batch_filter.bytes_read
+        stats.messages_read += batch_filter.messages_read
+        stats.bytes_written += batch_filter.bytes_written
+        stats.messages_written += batch_filter.messages_written
+        stats.invalid_messages += batch_filter.invalid
 
     def _create(self, kind: FileKind) -> File:
         file = self._round.disk.open(self._name(kind), write=True, create=True)

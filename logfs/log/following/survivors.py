@@ -14,7 +14,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.scan import scan_segment
 from logfs.log.segments.segment import Segment
-from logfs.records._native import Survivors
+from logfs.records._native import KeptRecords
 from logfs.records.compression import decompress
 from logfs.types import Positions
 
@@ -49,7 +49,7 @@ def index_survivors(
     total = old[-1].ends.minus(old[0].bases)
     if new.kept == total:
         return Rewritten(new, bytes(scan.text_entries))
-    walk = Survivors(new.base_offset, config.index_interval_bytes, decompress)
+    walk = KeptRecords(new.base_offset, config.index_interval_bytes, decompress)
     windows = _old_windows(walk, old)
     new_window = Window()
     while True:
@@ -69,7 +69,7 @@ def index_survivors(
     return Rewritten(new, walk.take())
 
 
-def _old_windows(walk: Survivors, old: Sequence[Segment]) -> Iterator[bool]:
+def _old_windows(walk: KeptRecords, old: Sequence[Segment]) -> Iterator[bool]:
     """Load one window of the old segments after the other."""
     for segment in old:
         files = segment.files()

@@ -12,7 +12,7 @@ from dataclasses import replace
 from logfs.errors import LogfsError, RecordTooLargeError, UnparsableLineError
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
-from logfs.records._native import encode_lines, spread_lines
+from logfs.records._native import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression
 from logfs.records.encoded import Encoded, EncodedBatch
 
@@ -146,7 +146,7 @@ def append_by_key(
     tried = encode_lines(form.view, b"", data, 0, size, 0, now_ms, options)
     stop = tried.ends[-1] if tried.ends else 0
     place = unkeyed % len(logs)
-    parts = spread_lines(form.view, form.key_delimiter, data, 0, stop, len(logs), place)
+    parts = partition_lines(form.view, form.key_delimiter, data, 0, stop, len(logs), place)
     rows: list[AppendedLines] = []
     for log, part in zip(logs, parts, strict=True):
         if not part:

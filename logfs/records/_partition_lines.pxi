@@ -74,7 +74,7 @@ cdef int32_t place_of_line(
     return place_of(<bytes_t>PyBytes_AS_STRING(found), PyBytes_GET_SIZE(found), partitions)
 
 
-def spread_lines(
+def partition_lines(
     int view, bytes delimiter, body, Py_ssize_t start, Py_ssize_t stop, int32_t partitions,
     int32_t unkeyed,
 ):

@@ -51,7 +51,7 @@ cdef class _Cursor:
 
 
 @cython.final
-cdef class Survivors:
+cdef class KeptRecords:
     """Walks a rewritten segment beside those it was made of, and writes its text index.
 
     Every record of the new segment keeps the position that the record with its offset had. The

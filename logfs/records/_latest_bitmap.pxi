@@ -2,7 +2,7 @@
 
 
 @cython.final
-cdef class _LastBits:
+cdef class _LatestBitmap:
     """Bits of so many offsets from a first one on; those of others are not kept."""
 
     cdef uint8_t *bits

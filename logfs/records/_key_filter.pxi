@@ -29,7 +29,7 @@ cdef inline void put_text_entry(
 
 
 @cython.final
-cdef class _Sieve:
+cdef class _KeyFilter:
     """Decides for each record of a batch whether it survives, and notes the gaps in front of those.
 
     After ``sift``, ``keeps`` has a byte for each record of the batch, and ``pairs`` the entries of
