@@ -24,7 +24,9 @@ The layers; imports go down only, and ``tests/test_layering.py`` says so::
             /    |    \
           fs  library  spark    pyfuse3 and trio; partitions for programs; Spark's data source
             \    |    /
-         machine, client        clocks, mounts; asks the daemon, control: what is said to it
+         machine, client        clocks, mounts; a connection to the daemon
+                 |
+              control           the requests to the daemon, as bytes
                  |
                 log             one partition, and the store of all; no async, no clock
                /   \

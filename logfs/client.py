@@ -1,10 +1,10 @@
-"""The daemon that owns a data directory, as a program sees it: a socket to ask it through.
+"""A connection from a program to the daemon that owns a data directory.
 
     with Daemon.connect("/var/lib/logfs") as daemon:
-        daemon.ask("trim", {"names": ["orders", "0@-7d"], "at_once": False})
+        daemon.trim(["orders", "0@-7d"], at_once=False)
 
-Blocking. Errors are those that the same call on the directory itself would raise. What can be asked
-for stands in ``logfs.fs.commands``.
+Calls block. Each method sends one request of ``logfs.control.requests`` and raises the errors that
+the same call on the directory itself would raise.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from logfs import control
 from logfs.config import TopicConfig
+from logfs.control import frames, requests
 from logfs.disk.sockets import short_path
 from logfs.errors import ControlError, RecordTooLargeError
 from logfs.log import names
 from logfs.log.publishing.staging import StagedFile, encode_staged
-from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
+from logfs.log.writing.lineform import LineForm, Lines
 from logfs.log.writing.produced import Appended
 from logfs.records._native import encode_records
 from logfs.records.compression import Buffer
@@ -31,15 +31,22 @@ from logfs.records.encoded import EncodeOptions, ProducerBatch
 from logfs.records.record import Record
 from logfs.types import TopicPartition
 
+if TYPE_CHECKING:
+    from logfs.log.administration import TopicFacts
+    from logfs.log.backup.point import Point
+    from logfs.log.compaction.manual import Compacted
+    from logfs.log.overview import TopicOverview
+    from logfs.log.trimming import Trimmed
+
 _CONNECT_TIMEOUT_S = 10.0
 _CONNECT_AGAIN_S = 0.02
 _CONNECT_TRIES = 500
-_AS_THEY_ARE = EncodeOptions(control.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
-"""What of records is refused and how they are stored is for the daemon to say."""
-_USUAL = replace(_AS_THEY_ARE, max_batch_bytes=TopicConfig().max_message_bytes)
-"""Batches that a topic takes as they are, unless it was told otherwise."""
-_NO_ARGUMENTS: Mapping[str, object] = {}
-_NOBODY = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR})
+_UNLIMITED = EncodeOptions(frames.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
+"""The daemon refuses records by the limits of the topic, and chooses their compression."""
+_DEFAULT_SIZE = replace(_UNLIMITED, max_batch_bytes=TopicConfig().max_message_bytes)
+"""Batches that a topic with the default ``max.message.bytes`` appends without encoding again."""
+_NO_FIELDS: Mapping[str, object] = {}
+_NO_DAEMON = frozenset({errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR})
 
 
 class Daemon:
@@ -55,10 +62,10 @@ class Daemon:
 
     @classmethod
     def connect(cls, data: str) -> "Daemon | None":
-        """Connect to the daemon of a data directory; None if there is none.
+        """Connect to the daemon of a data directory; None if no daemon serves it.
 
         Raises:
-            PermissionError: There may be one, but it is another user's.
+            PermissionError: The socket belongs to another user.
             OSError: The socket cannot be reached.
         """
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -68,70 +75,158 @@ class Daemon:
                 _connect(connection, path)
         except OSError as error:
             connection.close()
-            if error.errno in _NOBODY:
+            if error.errno in _NO_DAEMON:
                 return None
             raise OSError(error.errno, error.strerror, f"{data}/{names.CONTROL_SOCKET}") from None
-        connection.settimeout(None)  # what is asked for may take its time
+        connection.settimeout(None)  # a request may take any time
         return cls(data, connection)
 
     def ask(
         self,
         request: str,
-        arguments: Mapping[str, object] = _NO_ARGUMENTS,
+        fields: Mapping[str, object] = _NO_FIELDS,
         *,
-        payload: bytes = b"",
+        payload: Buffer = b"",
+        descriptor: int | None = None,
         progress: Callable[[str], None] | None = None,
-    ) -> Any:  # noqa: ANN401 - what JSON says
-        """Ask for something and wait for the answer.
+    ) -> Any:  # noqa: ANN401 - any JSON value
+        """Send a request and wait for the answer.
 
         Args:
-            request: Its name.
-            arguments: What it takes; fit for JSON.
-            payload: Bytes that go with it.
-            progress: Called with lines of text while it goes on.
+            request: Its name in ``logfs.control.requests.REQUESTS``.
+            fields: Its fields, as JSON values.
+            payload: Its payload.
+            descriptor: A file that the daemon may read; None: no file.
+            progress: Called with each line of progress.
 
         Returns:
-            What the daemon answers, as JSON knows it.
+            The answer, as a JSON value.
 
         Raises:
-            LogfsError, OSError: What the daemon met.
-            ControlError: It has gone, or speaks another version.
+            LogfsError, OSError: The error that the daemon met.
+            ControlError: The daemon ended, or it speaks another version.
         """
-        self._begin(request, arguments, payload)
-        return self._finish(progress)[0]
+        return self._exchange(request, fields, payload, descriptor, progress)[0]
 
-    def fetch(self, request: str, arguments: Mapping[str, object] = _NO_ARGUMENTS) -> bytes:
-        """Ask for something that is answered with bytes; see ``ask``."""
-        self._begin(request, arguments, b"")
-        return self._finish()[1]
-
-    def _begin(
+    def _exchange(
         self,
         request: str,
-        arguments: Mapping[str, object],
-        payload: Buffer,
+        fields: Mapping[str, object] = _NO_FIELDS,
+        payload: Buffer = b"",
         descriptor: int | None = None,
-    ) -> None:
+        progress: Callable[[str], None] | None = None,
+    ) -> tuple[Any, bytes]:
+        """Send a request; return the answer and its payload."""
         size = memoryview(payload).nbytes
-        head = control.encode_header({**arguments, "request": request}, size)
+        head = frames.encode_header({**fields, "request": request}, size)
         with self._explained():
             if descriptor is not None:
                 head = head[socket.send_fds(self._connection, [head], [descriptor]) :]
             self._connection.sendall(head)
             if size:
                 self._connection.sendall(payload)
-
-    def _finish(self, progress: Callable[[str], None] | None = None) -> tuple[Any, bytes]:
-        with self._explained():
-            while True:
-                answer, data = self._receive()
-                if "progress" not in answer:
-                    break
+            answer, data = self._receive()
+            while "progress" in answer:
                 if progress is not None:
                     progress(str(answer["progress"]))
+                answer, data = self._receive()
         if "error" in answer:
-            raise control.decode_error(answer["error"])
+            raise frames.decode_error(answer["error"])
         return answer.get("result"), data
+
+    def status(self) -> dict[str, Any]:
+        """Return facts about the daemon: pid, mountpoint, options and others."""
+        return dict(self.ask("status"))
+
+    def utc_offset_s(self, local: str) -> int:
+        """Return the offset of the daemon's time zone from UTC at a local date and time.
+
+        Raises:
+            ControlError: It does not parse.
+        """
+        return int(self.ask("utc_offset", {"local": local}))
+
+    def metrics(self) -> dict[str, Any]:
+        """Return the metrics that do not belong to single topics, by name."""
+        return dict(self.ask("metrics"))
+
+    def prometheus(self) -> bytes:
+        """Return all metrics as Prometheus text."""
+        return self._exchange("prometheus")[1]
+
+    def topic_sizes(self) -> dict[str, int]:
+        """Return the number of partitions of every topic, hidden topics included; sorted."""
+        return dict(self.ask("topics"))
+
+    def describe_topic(self, topic: str) -> "TopicFacts":
+        """Return the facts about a topic."""
+        from logfs.log.administration import TopicFacts
+
+        return TopicFacts(**self.ask("describe", {"topic": topic}))
+
+    def create_topic(
+        self, topic: str, partitions: int | None, config: Mapping[str, str]
+    ) -> list[str]:
+        """Create a topic and return warnings; see ``logfs.log.administration``."""
+        fields = {"topic": topic, "partitions": partitions, "config": dict(config)}
+        return list(self.ask("create", fields))
+
+    def alter_topic(
+        self, topic: str, changes: Mapping[str, str | None], partitions: int | None
+    ) -> list[str]:
+        """Change a topic and return warnings; see ``logfs.log.administration``."""
+        fields = {"topic": topic, "partitions": partitions, "changes": dict(changes)}
+        return list(self.ask("alter", fields))
+
+    def delete_topic(self, topic: str) -> None:
+        """Delete a topic; see ``LogStore.delete_topic``."""
+        self.ask("delete", {"topic": topic})
+
+    def undelete_topic(self, topic: str) -> None:
+        """Restore a deleted topic; see ``LogStore.undelete_topic``."""
+        self.ask("undelete", {"topic": topic})
+
+    def trim(self, names: Sequence[str], *, at_once: bool) -> "list[Trimmed]":
+        """Delete the records before an address; see ``logfs.log.trimming``.
+
+        Args:
+            names: The components of the address, such as "orders" and "0@-7d".
+            at_once: Remove the files before this returns, and drop what the kernel has cached.
+        """
+        from logfs.log.trimming import Trimmed
+
+        return [Trimmed(**row) for row in self.ask("trim", {"names": [*names], "at_once": at_once})]
+
+    def compact(
+        self, topic: str, partition: int | None, *, roll: bool, progress: Callable[[str], None]
+    ) -> "list[Compacted]":
+        """Compact a partition, or all of a topic; see ``logfs.log.compaction.manual``."""
+        from logfs.log.compaction.manual import Compacted
+
+        fields = {"topic": topic, "partition": partition, "roll": roll}
+        return [Compacted(**row) for row in self.ask("compact", fields, progress=progress)]
+
+    def overview(self, topic: str, first: int, since_ms: int) -> "TopicOverview":
+        """Return the overview of a topic and of some of its partitions, starting with ``first``.
+
+        Args:
+            topic: The topic.
+            first: The number of the first partition.
+            since_ms: Leave out losses before this time.
+        """
+        from logfs.log.overview import PartitionOverview, TopicOverview
+
+        found = self.ask("overview", {"topic": topic, "first": first, "since_ms": since_ms})
+        found["partitions"] = [PartitionOverview(**row) for row in found["partitions"]]
+        return TopicOverview(**found)
+
+    def point(self, topic_partition: TopicPartition) -> "Point":
+        """Make a partition durable and return the point up to which it is."""
+        from logfs.log.backup.point import Point
+
+        found = self.ask("point", _partition(topic_partition))
+        found["unfinished"] = {k: (size, crc) for k, (size, crc) in found["unfinished"].items()}
+        return Point(**found)
 
     def append(
         self,
@@ -141,32 +236,31 @@ class Daemon:
         *,
         is_durable: bool = False,
     ) -> Appended:
-        """Append records to a partition; with a producer exactly once, however often it is asked.
+        """Append records to a partition. With a producer, repeated calls append them once.
 
         Args:
-            topic_partition: Where.
+            topic_partition: The partition.
             records: At least one; offsets are ignored. Those of a producer make one batch.
-            producer: Who writes; None: without protection against repetition.
-            is_durable: They are on the disk when this returns.
+            producer: The identity of the batch; None: no protection against repetition.
+            is_durable: Return when the records are durable.
 
         Raises:
             RecordTooLargeError, UnparsableLineError: A record is refused; nothing was appended.
             LogfsError, OSError: See ``PartitionLog.append_records``, and ``ask``.
         """
-        # A batch that the topic takes as it is costs the daemon next to nothing.
-        encoded = encode_records(records, 0, 0, _USUAL if producer is None else _AS_THEY_ARE)
+        # The daemon need not encode a batch again that is within the topic's limit.
+        encoded = encode_records(records, 0, 0, _DEFAULT_SIZE if producer is None else _UNLIMITED)
         if isinstance(encoded.refusal, RecordTooLargeError):
-            encoded = encode_records(records, 0, 0, _AS_THEY_ARE)
+            encoded = encode_records(records, 0, 0, _UNLIMITED)
         if encoded.refusal is not None:
             raise encoded.refusal
-        arguments = {
-            "topic": topic_partition.topic,
-            "partition": topic_partition.partition,
+        fields = {
+            **_partition(topic_partition),
             "producer": None if producer is None else list(producer),
             "is_durable": is_durable,
         }
         payload = b"".join(batch.data for batch in encoded.batches)
-        return Appended(**self.ask("append", arguments, payload=payload))
+        return Appended(**self.ask("append", fields, payload=payload))
 
     def append_lines(
         self,
@@ -180,19 +274,18 @@ class Daemon:
         """Append whole lines.
 
         Args:
-            place: The topic, and the partition; None: to those to which the keys belong.
-            lines: At most ``control.MAX_PAYLOAD_BYTES``, possibly none; the last byte is a LF. With
-                a few megabytes at a time nobody else waits for long.
-            form: What they are.
+            place: The topic, and the partition; None: the key of each line decides.
+            lines: At most ``frames.MAX_PAYLOAD_BYTES``, possibly none; the last byte is a LF. Other
+                writers wait meanwhile, so a few megabytes at a time are best.
+            form: Their form.
             unkeyed: See ``logfs.log.writing.bulk``.
-            is_durable: What stands in the log is on the disk before it answers.
+            is_durable: Return when the lines are durable.
 
         Raises:
             LogfsError, OSError: Nothing was appended.
         """
-        arguments = {**_of_lines(place, form, unkeyed), "is_durable": is_durable}
-        self._begin("lines", arguments, lines)
-        return _lines(self._finish()[0])
+        fields = {**requests.line_fields(*place, form, unkeyed), "is_durable": is_durable}
+        return requests.decode_lines(self.ask("lines", fields, payload=lines))
 
     def append_file(
         self,
@@ -202,12 +295,12 @@ class Daemon:
         *,
         unkeyed: int = 0,
     ) -> Lines:
-        """Let the daemon read some lines of a regular file, and append them.
+        """Let the daemon read some lines of a regular file and append them.
 
         Args:
-            place: The topic, and the partition; None: to those to which the keys belong.
-            file: Its descriptor, and the position where the lines begin.
-            form: What they are.
+            place: The topic, and the partition; None: the key of each line decides.
+            file: Its descriptor, and the position of the first line.
+            form: Their form.
             unkeyed: See ``logfs.log.writing.bulk``.
 
         Returns:
@@ -217,23 +310,22 @@ class Daemon:
             LogfsError, OSError: Nothing was appended.
         """
         descriptor, position = file
-        arguments = {**_of_lines(place, form, unkeyed), "position": position}
-        self._begin("file", arguments, b"", descriptor)
-        return _lines(self._finish()[0])
+        fields = {**requests.line_fields(*place, form, unkeyed), "position": position}
+        return requests.decode_lines(self.ask("file", fields, descriptor=descriptor))
 
     def publish(
         self, query: str, batch: int, staged: Sequence[StagedFile], *, is_single: bool = False
     ) -> bool:
-        """Append what was staged for a batch of a query; see ``logfs.log.publishing.publish``.
+        """Append the staged files of a batch; see ``publish`` in ``logfs.log.publishing.publish``.
 
         Raises:
             LogfsError, OSError: See there, and ``ask``.
         """
-        arguments = {"query": query, "batch": batch, "is_single": is_single}
-        return bool(self.ask("publish", arguments, payload=encode_staged(staged)))
+        fields = {"query": query, "batch": batch, "is_single": is_single}
+        return bool(self.ask("publish", fields, payload=encode_staged(staged)))
 
     def forget(self, query: str) -> None:
-        """Remove what is known of a query; see ``logfs.log.publishing.publish``.
+        """Remove the ledger of a query; see ``forget`` in ``logfs.log.publishing.publish``.
 
         Raises:
             LogfsError, OSError: See there, and ``ask``.
@@ -254,32 +346,31 @@ class Daemon:
         Raises:
             LogfsError, OSError: See ``PartitionLog.end_transaction``, and ``ask``.
         """
-        arguments = {
-            "topic": topic_partition.topic,
-            "partition": topic_partition.partition,
+        fields = {
+            **_partition(topic_partition),
             "producer_id": producer_id,
             "epoch": epoch,
             "commit": commit,
             "is_durable": is_durable,
         }
-        return int(self.ask("end", arguments))
+        return int(self.ask("end", fields))
 
     def flush(self, topic_partition: TopicPartition) -> None:
-        """Return once everything that was appended to a partition is durable.
+        """Make all earlier appends to a partition durable.
 
         Raises:
             LogfsError, OSError: See ``PartitionLog.flush``, and ``ask``.
         """
-        self.ask("flush", {"topic": topic_partition.topic, "partition": topic_partition.partition})
+        self.ask("flush", _partition(topic_partition))
 
     @property
     def has_gone(self) -> bool:
         """Whether the daemon has closed the connection, which it does when it ends."""
         ready, _, _ = select.select([self._connection], [], [], 0)
-        return bool(ready)  # it says nothing that it was not asked for
+        return bool(ready)  # between requests a daemon sends nothing
 
     def close(self) -> None:
-        """Let go of the daemon."""
+        """Close the connection."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -295,18 +386,18 @@ class Daemon:
 
     @contextlib.contextmanager
     def _explained(self) -> Iterator[None]:
-        """Say of a broken connection what it means."""
+        """Turn the error of a broken connection into a ControlError."""
         try:
             yield
         except ConnectionError as error:
             raise ControlError(
-                f"the daemon of {self.data} has gone before it answered: what was asked for may be "
-                f"done or not ({error})"
+                f"{self.data}: the daemon ended before it answered: the request may be done or not "
+                f"({error})"
             ) from error
 
     def _receive(self) -> tuple[dict[str, Any], bytes]:
-        head = control.decode_head(self._exactly(control.HEAD_BYTES))
-        header = control.decode_header(self._exactly(head.header_bytes))
+        head = frames.decode_head(self._exactly(frames.HEAD_BYTES))
+        header = frames.decode_header(self._exactly(head.header_bytes))
         return header, self._exactly(head.payload_bytes)
 
     def _exactly(self, size: int) -> bytes:
@@ -320,33 +411,14 @@ class Daemon:
 
 
 def _connect(connection: socket.socket, path: str) -> None:
-    """Connect; wait while more programs connect than the daemon takes at once."""
+    """Connect; retry while the daemon's queue of connections is full."""
     for _ in range(_CONNECT_TRIES):
-        # Linux does not wait for a place itself, whatever the timeout.
+        # Linux does not wait for a place in the queue, with any timeout.
         with contextlib.suppress(BlockingIOError):
             return connection.connect(path)
         threading.Event().wait(_CONNECT_AGAIN_S)
     return connection.connect(path)
 
 
-def _of_lines(place: tuple[str, int | None], form: LineForm, unkeyed: int) -> dict[str, object]:
-    """Return the arguments that say where lines go and what they are."""
-    topic, partition = place
-    headers = [[name.hex(), None if value is None else value.hex()] for name, value in form.headers]
-    return {
-        "topic": topic,
-        "partition": partition,
-        "view": int(form.view),
-        "key_delimiter": form.key_delimiter.hex(),
-        "headers": headers,
-        "unkeyed": unkeyed,
-    }
-
-
-def _lines(answer: Mapping[str, Any]) -> Lines:
-    refusal = answer["refusal"]
-    return Lines(
-        [AppendedLines(*row) for row in answer["appended"]],
-        answer["accepted"],
-        None if refusal is None else control.decode_error(refusal),
-    )
+def _partition(topic_partition: TopicPartition) -> dict[str, object]:
+    return {"topic": topic_partition.topic, "partition": topic_partition.partition}

@@ -23,7 +23,7 @@ MAY_IMPORT = {
     "records": {"errors", "types", "config"},
     "disk": {"errors", "types", "config"},
     "log": {"errors", "types", "config", "records", "disk"},
-    "control": {"errors"},
+    "control": {"errors", "types", "records", "log"},
     "client": {"errors", "types", "config", "records", "disk", "log", "control"},
     "machine": {"errors", "types", "log"},
     "library": {"errors", "types", "config", "records", "disk", "log", "client", "machine"},

@@ -82,9 +82,9 @@ def look(place: Place, since_ms: int) -> Status:
         daemon = None  # of another user: what the mount shows is seen all the same
     if daemon is not None:
         with daemon:
-            facts = daemon.ask("status")
+            facts = daemon.status()
             topics = list(_from_daemon(daemon, wanted, since_ms))
-            return Status(data, facts, daemon.ask("metrics"), False, False, None, *room, topics)
+            return Status(data, facts, daemon.metrics(), False, False, None, *room, topics)
     point = place.root if place.is_mount else served_at(data)
     if point is not None:
         topics = list(_from_mount(point, wanted, since_ms))
@@ -128,13 +128,11 @@ def _ask(daemon: Daemon, topic: str, numbers: Sequence[int], since_ms: int) -> T
     rows: list[PartitionOverview] = []
     first = numbers[0]
     while True:
-        arguments = {"topic": topic, "first": first, "since_ms": since_ms}
-        answer = daemon.ask("overview", arguments)
-        part = [PartitionOverview(**row) for row in answer["partitions"]]
-        rows += [row for row in part if row.partition in numbers]
-        if not part or part[-1].partition >= numbers[-1]:
-            return TopicOverview(**{**answer, "partitions": rows})
-        first = part[-1].partition + 1
+        found = daemon.overview(topic, first, since_ms)
+        rows += [row for row in found.partitions if row.partition in numbers]
+        if not found.partitions or found.partitions[-1].partition >= numbers[-1]:
+            return found._replace(partitions=rows)
+        first = found.partitions[-1].partition + 1
 
 
 def _facts_of(point: str) -> dict[str, Any]:

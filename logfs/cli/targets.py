@@ -107,12 +107,12 @@ def prepare_store(store: "LogStore", target: LineTarget, *, create: bool) -> Non
 def prepare_daemon(daemon: Daemon, target: LineTarget, *, create: bool) -> None:
     """Do the same where a daemon owns the store."""
     topic = target.topic
-    present: int | None = daemon.ask("topics").get(topic)
+    present: int | None = daemon.topic_sizes().get(topic)
     count = _partitions_to_make(target, present, create=create)
     if present is None:
-        daemon.ask("create", {"topic": topic, "partitions": count, "config": {}})
+        daemon.create_topic(topic, count, {})
     elif count is not None:
-        daemon.ask("alter", {"topic": topic, "partitions": count, "changes": {}})
+        daemon.alter_topic(topic, {}, count)
 
 
 def prepare_mount(point: str, target: LineTarget, *, create: bool) -> None:
@@ -192,5 +192,4 @@ def expired_by_daemon(daemon: Daemon, target: LineTarget) -> Sequence[str]:
     if target.form.view is not View.JSONL:
         return ()
     now_ms = system_clock().now_ms()
-    question = {"topic": target.topic, "first": target.partition or 0, "since_ms": now_ms}
-    return list(daemon.ask("overview", question).get("expired", ()))
+    return daemon.overview(target.topic, target.partition or 0, now_ms).expired

@@ -29,17 +29,16 @@ from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.errors import LockedError, MountError
 from logfs.fs import hooks
-from logfs.fs.commands import Commands
+from logfs.fs.control_commands import ControlCommands
+from logfs.fs.control_server import ControlServer, forget_socket, listen
 from logfs.fs.following import Cache, open_cache
 from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
-from logfs.fs.listening import ControlServer, forget_socket, listen
-from logfs.fs.looking import option_words
 from logfs.fs.metrics.facts import Where
 from logfs.fs.metrics.watching import listening, shown
 from logfs.fs.nodes import Ownership
 from logfs.fs.operations import Operations
-from logfs.fs.options import MountOptions
+from logfs.fs.options import MountOptions, option_words
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.supervision import Supervisor
 from logfs.fs.topics import DEFAULT_UMASK
@@ -265,11 +264,11 @@ def _mount(
             "was_clean": store.was_clean,
         }
         operations.kernel = KernelCache()
-        commands = Commands(store, operations, operations.kernel, clock, facts)
+        commands = ControlCommands(store, operations, operations.kernel, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
         with shown(metrics, options.metrics, commands.metrics, point):
             trio.run(
-                _serve, operations, store, point, ControlServer(commands), listener, supervisor
+                _serve, operations, store, point, ControlServer(commands.run), listener, supervisor
             )
         is_served = True
     except Exception:

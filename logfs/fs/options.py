@@ -282,3 +282,30 @@ def _unknown(option: str) -> InvalidConfigError:
     else:
         hint = "a setting of the store has a dot in its name, as num.partitions=3"
     return InvalidConfigError(f"mount option {option}: {hint}")
+
+
+def option_words(options: MountOptions) -> list[str]:
+    """Return the options that differ from the defaults, as words for ``-o``."""
+    flags = {
+        "ro": options.read_only,
+        "allow_other": options.allow_other,
+        "create": options.create,
+        "rmdir=delete": options.rmdir_deletes,
+        "keep_awake": options.keep_awake,
+        "no_passthrough": options.no_passthrough,
+        "no_topic_metrics": options.no_topic_metrics,
+        "sync": options.sync,
+    }
+    words = [word for word, is_set in flags.items() if is_set]
+    for name, value in (("uid", options.uid), ("gid", options.gid)):
+        words += [] if value is None else [f"{name}={value}"]
+    words += [] if options.umask is None else [f"umask={options.umask:03o}"]
+    if options.user_max_partitions != USER_MAX_PARTITIONS:
+        words.append(f"user_max_partitions={options.user_max_partitions}")
+    if options.user_max_open_files != USER_MAX_OPEN_FILES:
+        words.append(f"user_max_open_files={options.user_max_open_files}")
+    if options.user_max_message_bytes != USER_MAX_MESSAGE_BYTES:
+        words.append(f"user_max_message_bytes={options.user_max_message_bytes}")
+    if options.isolation_level is not IsolationLevel.READ_UNCOMMITTED:
+        words.append(f"isolation.level={options.isolation_level}")
+    return words + [f"{key}={value}" for key, value in options.store.overrides().items()]

@@ -201,10 +201,7 @@ class _Asked:
 
     def _ask(self, topic_partition: TopicPartition) -> Point:
         assert self._daemon is not None
-        topic, partition = topic_partition
-        found = self._daemon.ask("point", {"topic": topic, "partition": partition})
-        found["unfinished"] = {k: (size, crc) for k, (size, crc) in found["unfinished"].items()}
-        return Point(**found)
+        return self._daemon.point(topic_partition)
 
 
 def _asked(data: str) -> _Asked:

@@ -79,9 +79,8 @@ class Store:
             TopicExistsError, IllegalTopicNameError, InvalidConfigError, LockedError, OSError.
         """
         settings = dict(config or {})
-        arguments = {"topic": topic, "partitions": partitions, "config": settings}
         self._writer.act(
-            lambda daemon: daemon.ask("create", arguments),
+            lambda daemon: daemon.create_topic(topic, partitions, settings),
             lambda store: administration.create_topic(
                 store, topic, partitions, settings, system_clock().now_ms()
             ),
@@ -95,7 +94,7 @@ class Store:
             NoSuchTopicError, LockedError, OSError.
         """
         self._writer.act(
-            lambda daemon: daemon.ask("delete", {"topic": topic}),
+            lambda daemon: daemon.delete_topic(topic),
             lambda store: store.delete_topic(topic, system_clock().now_ms()),
             lambda mounted: MountedTopics(mounted.point).delete(topic),
         )
@@ -111,7 +110,7 @@ class Store:
             LockedError, OSError.
         """
         self._writer.act(
-            lambda daemon: daemon.ask("undelete", {"topic": topic}),
+            lambda daemon: daemon.undelete_topic(topic),
             lambda store: store.undelete_topic(topic, system_clock().now_ms()),
         )
 

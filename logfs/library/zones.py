@@ -75,7 +75,7 @@ def _ask(place: Place, local: str) -> int | None:
         return None
     with daemon:
         try:
-            return int(daemon.ask("utc_offset", {"local": local}))
+            return daemon.utc_offset_s(local)
         except ControlError as error:
             raise _unknown(local, str(error)) from error
 

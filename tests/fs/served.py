@@ -1,17 +1,18 @@
 """A daemon that can be asked through its control socket, over a disk in memory."""
 
 import socket
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import trio
 
 from logfs.client import Daemon
+from logfs.control.requests import Request
 from logfs.disk.posix import PosixDisk
-from logfs.fs.commands import Commands
+from logfs.fs.control_commands import ControlCommands
+from logfs.fs.control_server import ControlServer, listen
 from logfs.fs.kernelcache import KernelCache
-from logfs.fs.listening import ControlServer, listen
 from tests.fs.world import World
 
 
@@ -30,23 +31,25 @@ class FakeKernel(KernelCache):
 
 
 class Served:
-    """A world whose daemon can be asked.
+    """A world whose daemon answers requests.
 
     Attributes:
-        data: Where its socket is.
+        data: The directory of its socket.
+        run: What answers a request; a test may replace it.
     """
 
     def __init__(self, world: World, data: Path, nursery: trio.Nursery) -> None:
         self.world = world
         self.data = data
         self.kernel = FakeKernel()
-        commands = Commands(
+        commands = ControlCommands(
             world.store, world.operations, self.kernel, world.clock.both(), {"pid": 7}
         )
-        self.server = ControlServer(commands)
+        self.run: Callable[[Request], Awaitable[object]] = commands.run
+        server = ControlServer(lambda request: self.run(request))
         listener = listen(str(data), PosixDisk(data))
         assert listener is not None
-        nursery.start_soon(self.server.run, listener)
+        nursery.start_soon(server.run, listener)
 
     def daemon(self) -> Daemon:
         """Connect as another program would; only in a thread."""

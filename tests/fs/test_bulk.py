@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from logfs import control
+from logfs.control import frames
 from logfs.errors import (
     ControlError,
     NoSuchPartitionError,
@@ -218,7 +218,7 @@ async def test_what_is_no_file(served: Served) -> None:
 async def test_a_file_that_comes_with_what_needs_none_is_closed(
     served: Served, tmp_path: Path
 ) -> None:
-    frame = control.encode_frame({"request": "status"})
+    frame = frames.encode_frame({"request": "status"})
     with socket.socket(socket.AF_UNIX) as connection, (tmp_path / "in").open("w") as file:
         connection.connect(str(served.data / "logfs.socket"))
         counts = []

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import trio
 
-from logfs import control
 from logfs.client import Daemon
+from logfs.control import frames
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, InvalidConfigError
-from logfs.fs.listening import listen
+from logfs.fs.control_server import listen
 from logfs.log.writing.lineform import LineForm
 from logfs.types import MAX_PARTITIONS, View
 from tests.fs.mounting import Mounted
@@ -60,7 +60,7 @@ async def test_memory_for_a_frame_comes_with_its_bytes(served: Served) -> None:
     streams = [await served.connect() for _ in range(20)]
     tracemalloc.start()
     for stream in streams:
-        await stream.send_all(control.encode_header({"request": "status"}, 1 << 26))
+        await stream.send_all(frames.encode_header({"request": "status"}, 1 << 26))
     assert await served.ask("topics") == {"orders": 1}
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -112,7 +112,8 @@ async def test_refusals(served: Served) -> None:
         with pytest.raises(ControlError, match="staged file"):
             await served.ask("publish", payload, query=QUERY, batch=0, is_single=False)
     with pytest.raises(ControlError, match="staged file"):
-        await served.ask("publish", json.dumps([[*staged[:4], "5"]]).encode(), query=QUERY, batch=0)
+        await served.ask("publish", json.dumps([[*staged[:4], "5"]]).encode(), query=QUERY, batch=0,
+                               is_single=False)  # fmt: skip
     with pytest.raises(ControlError, match="batch="):
         await served.ask("publish", b"[]", query=QUERY, batch="0")
     served.world.store.read_only = True

@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from logfs.control import HEAD_BYTES, VERSION, decode_head, encode_frame
+from logfs.control.frames import HEAD_BYTES, VERSION, decode_head, encode_frame
 from tests.fuzz.mutation import change_bytes, signed
 from tests.mounting import Mount
 

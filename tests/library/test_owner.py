@@ -75,7 +75,7 @@ def test_what_was_done_or_not_is_asked_for_again(place: Place) -> None:
     def half(store: LogStore) -> str:
         asked.append(store)
         if len(asked) == 1:
-            raise ControlError("the daemon has gone before it answered") from ConnectionError()
+            raise ControlError("the daemon ended before it answered") from ConnectionError()
         return "done"
 
     assert act_patiently(place, never, half, is_durable=True) == "done"

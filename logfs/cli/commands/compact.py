@@ -84,8 +84,7 @@ def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
                     "a daemon owns the directory, and --spark has to: unmount it for that time, or "
                     "leave --spark out, and the daemon compacts it in as many rounds as it takes"
                 )
-            request = {"topic": topic, "partition": number, "roll": roll}
-            return [Compacted(**row) for row in daemon.ask("compact", request, progress=say)]
+            return daemon.compact(topic, number, roll=roll, progress=say)
 
         done = owner.act(place, ask, do, failures.progress())
     if as_json:

@@ -46,6 +46,6 @@ def metrics(path: str, *, as_json: bool) -> None:
             )
         with daemon:
             if as_json:
-                click.echo(json.dumps(daemon.ask("metrics"), indent=2))
+                click.echo(json.dumps(daemon.metrics(), indent=2))
             else:
-                click.echo(daemon.fetch("prometheus").decode(), nl=False)
+                click.echo(daemon.prometheus().decode(), nl=False)

@@ -68,10 +68,8 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
             logs = [store.partition(address.topic, n) for n in numbers if n is not None]
             return trim_all(logs, address.keep, system_clock().now_ms(), at_once=at_once)
 
-        request = {"names": list(place.address), "at_once": at_once}
-
         def ask(daemon: Daemon) -> list[Trimmed]:
-            return [Trimmed(**row) for row in daemon.ask("trim", request)]
+            return daemon.trim(place.address, at_once=at_once)
 
         done = owner.act(place, ask, do, failures.progress())
     if as_json:

@@ -1,25 +1,24 @@
-"""The control socket: real sockets, and odd clients."""
+"""The control server over real sockets, with clients that hang or send garbage."""
 
 import os
 import stat
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
 import trio.lowlevel
 
-from logfs import control
 from logfs.client import Daemon
+from logfs.control import frames
+from logfs.control.requests import Request
 from logfs.disk.posix import PosixDisk
 from logfs.errors import (
     ControlError,
     LogfsError,
 )
-from logfs.fs import listening
-from logfs.fs.listening import listen
+from logfs.fs import control_server
+from logfs.fs.control_server import listen
 from tests.fs.served import Served
 from tests.fs.world import World
 
@@ -29,7 +28,9 @@ async def served(orders: World, tmp_path: Path, nursery: trio.Nursery) -> Served
     return Served(orders, tmp_path, nursery)
 
 
-async def test_the_file_is_the_owners_alone_and_what_was_left_is_replaced(tmp_path: Path) -> None:
+async def test_the_socket_is_for_its_owner_alone_and_replaces_an_old_one(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "logfs.socket"
     for _ in range(2):
         listener = listen(str(tmp_path), PosixDisk(tmp_path))
@@ -37,13 +38,13 @@ async def test_the_file_is_the_owners_alone_and_what_was_left_is_replaced(tmp_pa
         mode = path.stat().st_mode
         assert (stat.S_ISSOCK(mode), stat.S_IMODE(mode)) == (True, 0o600)
         listener.close()
-    assert Daemon.connect(str(tmp_path)) is None, "nobody listens any more"
-    listening.forget_socket(PosixDisk(tmp_path))
+    assert Daemon.connect(str(tmp_path)) is None, "no daemon listens"
+    control_server.forget_socket(PosixDisk(tmp_path))
     assert Daemon.connect(str(tmp_path)) is None
     assert Daemon.connect(str(tmp_path / "missing")) is None
 
 
-async def test_paths_that_do_not_fit_into_an_address(
+async def test_a_data_directory_may_have_a_path_longer_than_an_address(
     orders: World, tmp_path: Path, nursery: trio.Nursery
 ) -> None:
     data = tmp_path / ("d" * 200) / ("e" * 200)
@@ -52,16 +53,22 @@ async def test_paths_that_do_not_fit_into_an_address(
 
 
 @pytest.mark.expect_log("no control socket")
-async def test_where_no_socket_can_be_the_daemon_goes_without(tmp_path: Path) -> None:
+async def test_a_daemon_runs_without_a_socket_if_it_cannot_bind_one(tmp_path: Path) -> None:
     (tmp_path / "logfs.socket").mkdir()
     assert listen(str(tmp_path), PosixDisk(tmp_path)) is None
 
 
 @pytest.mark.expect_log("a bug in logfs: the request status failed")
-async def test_a_bug_is_answered_too(served: Served) -> None:
-    served.server._commands._facts = None  # type: ignore[assignment]
+async def test_a_bug_in_a_request_is_an_error_for_its_client(served: Served) -> None:
+    run = served.run
+
+    async def fail(_request: Request) -> object:
+        raise AssertionError
+
+    served.run = fail
     with pytest.raises(LogfsError, match="the daemon's log has the traceback"):
         await served.ask("status")
+    served.run = run
     assert await served.ask("topics") == {"orders": 1}
 
 
@@ -89,13 +96,13 @@ async def everything_from(stream: trio.SocketStream) -> bytes:
     [
         b"",
         b"L",
-        control.encode_frame({"request": "topics"})[:-1],
-        control.encode_frame({"request": "topics"}),
-        control.encode_frame({"request": "describe", "topic": "orders"}) * 500,
+        frames.encode_frame({"request": "topics"})[:-1],
+        frames.encode_frame({"request": "topics"}),
+        frames.encode_frame({"request": "describe", "topic": "orders"}) * 500,
     ],
     ids=["silent", "one byte", "half a frame", "answer unread", "answers unread"],
 )
-async def test_clients_that_hang_hold_up_nobody(
+async def test_a_client_that_hangs_does_not_delay_other_clients(
     served: Served, data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hanging = [await served.connect() for _ in range(3)]
@@ -109,10 +116,10 @@ async def test_clients_that_hang_hold_up_nobody(
     assert await served.ask("topics") == {"orders": 1}
 
 
-async def test_a_client_that_hangs_is_let_go(
+async def test_the_daemon_disconnects_a_client_that_hangs(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "PATIENCE_S", 0.01)
+    monkeypatch.setattr(control_server, "PATIENCE_S", 0.01)
     stream = await served.connect()
     await stream.send_all(b"LFSC")
     with trio.fail_after(60):
@@ -122,10 +129,10 @@ async def test_a_client_that_hangs_is_let_go(
 
 @pytest.mark.expect_log("more than 3 clients")
 @pytest.mark.allow_log("was turned away")
-async def test_too_many_clients_are_turned_away(
+async def test_the_daemon_refuses_more_clients_than_its_limit(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "MAX_CLIENTS", 3)
+    monkeypatch.setattr(control_server, "MAX_CLIENTS", 3)
     streams = [await served.connect() for _ in range(4)]
     with trio.fail_after(60):
         assert await everything_from(streams[3]) == b""
@@ -134,40 +141,36 @@ async def test_too_many_clients_are_turned_away(
 
 
 @pytest.mark.expect_log("expected a frame of logfs's control protocol")
-async def test_who_speaks_otherwise_is_answered_and_let_go(served: Served) -> None:
+async def test_another_protocol_gets_an_error_and_is_disconnected(served: Served) -> None:
     stream = await served.connect()
     await stream.send_all(b"GET / HTTP/1.1\r\n\r\n")
     with trio.fail_after(60):
         answer = await everything_from(stream)
     await stream.aclose()
-    head = control.decode_head(answer[: control.HEAD_BYTES])
-    header = control.decode_header(answer[control.HEAD_BYTES :][: head.header_bytes])
-    assert isinstance(control.decode_error(header["error"]), ControlError)
+    head = frames.decode_head(answer[: frames.HEAD_BYTES])
+    header = frames.decode_header(answer[frames.HEAD_BYTES :][: head.header_bytes])
+    assert isinstance(frames.decode_error(header["error"]), ControlError)
 
 
-async def test_progress_comes_before_the_answer_and_nobody_has_to_read_it(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def run(
-        header: dict[str, Any], payload: bytes, say: Callable[[str], None], descriptor: int | None
-    ) -> dict[str, object]:
+async def test_progress_comes_before_the_answer_and_may_stay_unread(served: Served) -> None:
+    async def run(request: Request) -> object:
         for number in range(10_000):
-            say(f"{number}")
+            request.report(f"{number}")
         await trio.lowlevel.checkpoint()
-        return {"payload": len(payload)}
+        return {"payload": len(request.payload)}
 
-    monkeypatch.setattr(served.server._commands, "run", run)
+    served.run = run
     lines: list[str] = []
 
     def ask() -> object:
         with served.daemon() as daemon:
-            return daemon.ask("anything", payload=bytes(5), progress=lines.append)
+            return daemon.ask("status", payload=bytes(5), progress=lines.append)
 
     assert await trio.to_thread.run_sync(ask) == {"payload": 5}
     assert lines[:3] == ["0", "1", "2"]
 
 
-async def test_a_daemon_that_goes_is_an_error_that_says_so(tmp_path: Path) -> None:
+async def test_the_error_says_that_the_daemon_ended(tmp_path: Path) -> None:
     listener = listen(str(tmp_path), PosixDisk(tmp_path))
     assert listener is not None
 
@@ -180,14 +183,14 @@ async def test_a_daemon_that_goes_is_an_error_that_says_so(tmp_path: Path) -> No
     thread.start()
     daemon = Daemon.connect(str(tmp_path))
     assert daemon is not None
-    with daemon, pytest.raises(ControlError, match="has gone before it answered"):
+    with daemon, pytest.raises(ControlError, match="the daemon ended before it answered"):
         daemon.ask("status")
     thread.join()
     listener.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
-def test_another_user_is_turned_away(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_another_user_may_not_connect(tmp_path: Path) -> None:
     listener = listen(str(tmp_path), PosixDisk(tmp_path))
     assert listener is not None
     child = os.fork()

@@ -1,6 +1,6 @@
-"""Appends through the control socket: records, lines, what was staged, ends of transactions.
+"""Requests that append: records, lines, staged files, transaction markers.
 
-They run in threads, one partition at a time for each client: the loop goes on meanwhile.
+Appends run in threads, so the event loop continues meanwhile.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,25 +10,24 @@ from typing import TypeVar
 
 import trio
 
-from logfs import control
+from logfs.control.requests import Request, encode_lines, line_form
 from logfs.errors import ControlError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
-from logfs.fs.requests import Request
+from logfs.fs.query_commands import find_partition
 from logfs.log.publishing.publish import concerned, forget, publish
 from logfs.log.publishing.staging import decode_staged
 from logfs.log.store import LogStore
 from logfs.log.writing.bulk import append_by_key, append_lines
 from logfs.log.writing.feeding import append_file, append_file_by_key
-from logfs.log.writing.lineform import LineForm, Lines
+from logfs.log.writing.lineform import Lines
 from logfs.machine.host import Clock
-from logfs.types import View
 
 T = TypeVar("T")
 
 
 class AppendCommands:
-    """Carries them out; see ``logfs.fs.commands``. Event loop only."""
+    """Answers the requests that append; one method each. Event loop only."""
 
     def __init__(self, store: LogStore, operations: Operations, clock: Clock) -> None:
         self._store = store
@@ -36,9 +35,9 @@ class AppendCommands:
         self._clock = clock
 
     async def append(self, request: Request) -> object:
-        """Append batches as their client has encoded them."""
+        """Append encoded batches."""
         partition = await find_partition(self._operations, request)
-        producer, is_durable = request.producer(), request.get("is_durable", bool)
+        producer, is_durable = request["producer"], request["is_durable"]
         log, now_ms = partition.log, self._clock.now_ms()
         with _arguments("append"):
             appended = await partition.executor.alone(
@@ -48,14 +47,14 @@ class AppendCommands:
         return appended._asdict()
 
     async def lines(self, request: Request) -> object:
-        """Append lines to a partition, or to those of a topic to which their keys belong."""
-        form = _form(request)
-        unkeyed, is_durable = request.get("unkeyed", int), request.get("is_durable", bool)
+        """Append lines to a partition, or distribute them over a topic by their keys."""
+        form = line_form(request)
+        unkeyed, is_durable = request["unkeyed"], request["is_durable"]
         data, now_ms = request.payload, self._clock.now_ms()
         if data and not data.endswith(b"\n"):
-            raise ControlError("the last of the lines has no end")
-        if request.arguments.get("partition") is None:
-            partitions = await self._partitions(request.get("topic", str))
+            raise ControlError("lines: the last line does not end with a newline")
+        if request["partition"] is None:
+            partitions = await self._partitions(request["topic"])
             logs = [partition.log for partition in partitions]
             call = partial(append_by_key, logs, data, form, unkeyed, now_ms)
             done = await _beside(partitions, call)
@@ -66,13 +65,13 @@ class AppendCommands:
         return await self._answer(partitions, done, is_durable=is_durable)
 
     async def file(self, request: Request) -> object:
-        """Append lines of a file in the same way. Others may append between two pieces of it."""
-        form, position, now_ms = _form(request), request.get("position", int), self._clock.now_ms()
-        unkeyed = request.get("unkeyed", int)
-        # In a thread: a file of this mount is described by the event loop.
+        """Append lines of a file in the same way, in pieces; others may append between."""
+        form, position, now_ms = line_form(request), request["position"], self._clock.now_ms()
+        unkeyed = request["unkeyed"]
+        # In a thread: fstat of a file in this mount waits for the event loop.
         descriptor = await trio.to_thread.run_sync(request.file)
-        if request.arguments.get("partition") is None:
-            partitions = await self._partitions(request.get("topic", str))
+        if request["partition"] is None:
+            partitions = await self._partitions(request["topic"])
             logs = [partition.log for partition in partitions]
             call = partial(append_file_by_key, logs, descriptor, position, form, unkeyed, now_ms)
         else:
@@ -83,17 +82,17 @@ class AppendCommands:
         return await self._answer(partitions, done, is_durable=False)
 
     async def publish(self, request: Request) -> object:
-        """Append what a job has staged."""
-        query, batch = request.get("query", str), request.get("batch", int)
+        """Append the staged files of a job."""
+        query, batch = request["query"], request["batch"]
         staged, now_ms = decode_staged(request.payload), self._clock.now_ms()
         found = await trio.to_thread.run_sync(concerned, self._store, query, staged)
         partitions = []
         for topic_partition in found:
-            with suppress(NoSuchTopicError, NoSuchPartitionError):  # that is for ``publish`` to say
+            with suppress(NoSuchTopicError, NoSuchPartitionError):  # ``publish`` raises it again
                 partitions.append(self._operations.tree.partition(*topic_partition))
         for partition in partitions:
             await self._operations.files.reload_if_offline(partition)
-        is_single = request.get("is_single", bool)
+        is_single = request["is_single"]
         call = partial(publish, self._store, query, batch, staged, now_ms, is_single=is_single)
         was_first = await _beside(partitions, call)
         for partition in partitions:
@@ -101,29 +100,29 @@ class AppendCommands:
         return was_first
 
     async def forget(self, request: Request) -> object:
-        """Remove what is known of a query that will not come back."""
-        await trio.to_thread.run_sync(forget, self._store, request.get("query", str))
+        """Remove the ledger of a query."""
+        await trio.to_thread.run_sync(forget, self._store, request["query"])
         return None
 
     async def end(self, request: Request) -> object:
-        """Write the marker that ends a transaction."""
+        """Append the marker that ends a transaction."""
         partition = await find_partition(self._operations, request)
         log = partition.log
         end = partial(
             log.end_transaction,
-            request.get("producer_id", int),
-            request.get("epoch", int),
-            commit=request.get("commit", bool),
+            request["producer_id"],
+            request["epoch"],
+            commit=request["commit"],
             coordinator_epoch=0,
             now_ms=self._clock.now_ms(),
         )
         with _arguments("end"):
             offset = await partition.executor.alone(end)
-        await self._finish(partition, is_durable=request.get("is_durable", bool))
+        await self._finish(partition, is_durable=request["is_durable"])
         return offset
 
     async def flush(self, request: Request) -> object:
-        """Make what was appended to a partition durable."""
+        """Make all earlier appends to a partition durable."""
         partition = await find_partition(self._operations, request)
         await self._operations.files.fsyncs.flush(partition)
         return None
@@ -133,8 +132,7 @@ class AppendCommands:
     ) -> object:
         for partition in partitions:
             await self._finish(partition, is_durable=is_durable)
-        refusal = None if done.refusal is None else control.encode_error(done.refusal)
-        return {"appended": done.appended, "accepted": done.accepted, "refusal": refusal}
+        return encode_lines(done)
 
     async def _finish(self, partition: MountedPartition, *, is_durable: bool) -> None:
         log = partition.log
@@ -151,36 +149,17 @@ class AppendCommands:
 
 
 async def _beside(partitions: Sequence[MountedPartition], call: Callable[[], T]) -> T:
-    """Run a change of partitions in a thread, beside other changes; it takes their locks itself."""
+    """Run a change of partitions in a thread; it takes the locks of the partitions itself."""
     with ExitStack() as stack:
         for partition in partitions:
             stack.enter_context(partition.executor.kept_off_loop())
         return await trio.to_thread.run_sync(call)
 
 
-async def find_partition(operations: Operations, request: Request) -> MountedPartition:
-    """Return the partition that a request names, loaded anew if that may help."""
-    partition = operations.tree.partition(request.get("topic", str), request.get("partition", int))
-    await operations.files.reload_if_offline(partition)
-    return partition
-
-
 @contextmanager
 def _arguments(request: str) -> Iterator[None]:
-    """Say that a number is out of range, or that there are no records, as the client's mistake."""
+    """Turn the errors of invalid arguments into a ControlError."""
     try:
         yield
     except (ValueError, OverflowError) as error:
         raise ControlError(f"{request}: {error}") from None
-
-
-def _form(request: Request) -> LineForm:
-    try:
-        headers = tuple(
-            (bytes.fromhex(name), None if value is None else bytes.fromhex(value))
-            for name, value in request.get("headers", list)
-        )
-        delimiter = bytes.fromhex(request.get("key_delimiter", str))
-        return LineForm(View(request.get("view", int)), delimiter, headers)
-    except (ValueError, TypeError) as error:
-        raise ControlError(f"lines: {error}") from None

@@ -1,8 +1,8 @@
-"""The control socket: programs of the owner ask the daemon through it; see ``logfs.control``.
+"""The control socket: the daemon's side of ``logfs.control``.
 
-A plain socket file in the root of the data directory, for its owner and root alone. Each client is
-served by a task of its own: one that hangs, in the middle of a request or before it has taken its
-answer, is let go after a while, and holds up nobody meanwhile.
+The socket file is in the root of the data directory; its mode admits its owner and root. A task of
+its own serves each client. The daemon disconnects a client that hangs within a request, or does not
+read its answer, after ``PATIENCE_S``; other clients do not wait for it.
 """
 
 import contextlib
@@ -11,42 +11,42 @@ import os
 import socket
 import struct
 from array import array
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import trio
 
-from logfs import control
+from logfs.control import frames
+from logfs.control.requests import Report, Request, parse_request
 from logfs.disk.sockets import short_path
 from logfs.disk.vfs import Disk
 from logfs.errors import ControlError, LogfsError
-from logfs.fs.commands import Commands
 from logfs.log import names
 
 logger = logging.getLogger(__name__)
 
 MAX_CLIENTS = 64
 PATIENCE_S = 30.0
-"""How long the rest of a request may take, or an answer may stay unread."""
+"""The longest time that the rest of a request may take, or that an answer may stay unread."""
 
 _BACKLOG = MAX_CLIENTS
-"""A connect(2) beyond these fails at once with EAGAIN, even one that is to wait."""
+"""A connect(2) beyond these fails at once with EAGAIN, even on a blocking socket."""
 _PIECE_BYTES = 1024 * 1024
-"""Memory for a frame grows with what has come: a client may announce much and send nothing."""
+"""Memory for a frame grows with the received bytes: a client may announce more than it sends."""
 _CREDENTIALS = struct.Struct("iII")
 _PROGRESS_LINES = 64
 _ROOM = socket.CMSG_SPACE(array("i").itemsize)
-"""For one descriptor; the kernel closes those for which there is none."""
+"""Room for one descriptor; the kernel closes any others."""
 
 
 def listen(data: str, disk: Disk) -> socket.socket | None:
-    """Bind the socket of a data directory that this process owns; None if that cannot be done.
+    """Bind the socket of a data directory that this process owns; None if that fails.
 
-    What a daemon that died has left is replaced.
+    A socket that an earlier daemon left is replaced.
     """
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
-        # Before it has a name: the file is made with the mode that the socket has.
+        # Before bind: the file gets the mode of the socket.
         os.fchmod(listener.fileno(), 0o600)
         forget_socket(disk)
         with short_path(data, names.CONTROL_SOCKET) as path:
@@ -69,19 +69,23 @@ def forget_socket(disk: Disk) -> None:
 
 
 class ControlServer:
-    """Serves the clients of a control socket. Event loop only."""
+    """Serves the clients of a control socket. Event loop only.
 
-    def __init__(self, commands: Commands) -> None:
-        self._commands = commands
+    Args:
+        run: Answers a request with a JSON value, or with bytes, the payload of the answer.
+    """
+
+    def __init__(self, run: Callable[[Request], Awaitable[object]]) -> None:
+        self._run = run
         self._clients = 0
 
     async def run(self, listener: socket.socket) -> None:
-        """Serve until cancelled; closes the socket."""
+        """Serve until cancelled, then close the socket."""
         sock = trio.socket.from_stdlib_socket(listener)
         await trio.serve_listeners(self.serve, [trio.SocketListener(sock)])
 
     async def serve(self, stream: trio.SocketStream) -> None:
-        """Serve one client until it goes."""
+        """Serve one client until it disconnects."""
         self._clients += 1
         try:
             async with stream:
@@ -91,7 +95,7 @@ class ControlServer:
         except (LogfsError, OSError) as error:
             logger.warning("control socket: %s", error)
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
-            logger.debug("control socket: a client has gone or hangs")
+            logger.debug("control socket: a client disconnected or hangs")
         finally:
             self._clients -= 1
 
@@ -104,7 +108,7 @@ class ControlServer:
             raise ControlError(f"more than {MAX_CLIENTS} clients; process {pid} was turned away")
 
     async def _serve_request(self, stream: trio.SocketStream) -> bool:
-        """Answer the next request; False if there is none any more."""
+        """Answer the next request; return False after the last one."""
         descriptors: list[int] = []
         try:
             request = await _receive(stream, descriptors)
@@ -117,36 +121,37 @@ class ControlServer:
     async def _answer(self, stream: trio.SocketStream, request: "_Received") -> None:
         progress, lines = trio.open_memory_channel[str](_PROGRESS_LINES)
 
-        def say(text: str) -> None:
+        def report(text: str) -> None:
             try:
                 progress.send_nowait(text)
             except (trio.WouldBlock, trio.BrokenResourceError):
-                logger.debug("control socket: nobody reads %r", text)
+                logger.debug("control socket: the client does not read %r", text)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_forward, lines, stream)
             with progress:
-                answer = await self._answer_to(request, say)
+                answer = await self._answer_to(request, report)
         data = answer.get("result")
         if isinstance(data, bytes):
             await _send(stream, {"result": None}, data)
         else:
             await _send(stream, answer)
 
-    async def _answer_to(self, request: "_Received", say: Callable[[str], None]) -> dict[str, Any]:
-        header, payload, descriptor = request
+    async def _answer_to(self, received: "_Received", report: Report) -> dict[str, Any]:
+        header, payload, descriptor = received
         try:
-            return {"result": await self._commands.run(header, payload, say, descriptor)}
+            request = parse_request(header, payload, report, descriptor)
+            return {"result": await self._run(request)}
         except (LogfsError, OSError) as error:
-            return {"error": control.encode_error(error)}
+            return {"error": frames.encode_error(error)}
         except Exception:
             logger.exception("a bug in logfs: the request %s failed", header.get("request"))
             text = "a bug in logfs: the daemon's log has the traceback"
-            return {"error": control.encode_error(LogfsError(text))}
+            return {"error": frames.encode_error(LogfsError(text))}
 
 
 async def _forward(lines: trio.MemoryReceiveChannel[str], stream: trio.SocketStream) -> None:
-    """Send progress as long as the client takes it."""
+    """Send progress while the client reads it."""
     with lines:
         try:
             async for text in lines:
@@ -156,7 +161,7 @@ async def _forward(lines: trio.MemoryReceiveChannel[str], stream: trio.SocketStr
 
 
 async def _send(stream: trio.SocketStream, header: Mapping[str, Any], payload: bytes = b"") -> None:
-    frame = control.encode_frame(header, payload)
+    frame = frames.encode_frame(header, payload)
     with trio.fail_after(PATIENCE_S):
         await stream.send_all(frame)
 
@@ -168,7 +173,7 @@ class _Received(NamedTuple):
 
 
 async def _receive(stream: trio.SocketStream, descriptors: list[int]) -> _Received | None:
-    """Receive a request; None if there is none any more. The caller closes the descriptors."""
+    """Receive a request; None after the last one. The caller closes the descriptors."""
     try:
         first, ancillary, _, _ = await stream.socket.recvmsg(1, _ROOM, socket.MSG_CMSG_CLOEXEC)
     except OSError as error:
@@ -178,12 +183,12 @@ async def _receive(stream: trio.SocketStream, descriptors: list[int]) -> _Receiv
         return None
     try:
         with trio.fail_after(PATIENCE_S):
-            head = control.decode_head(first + await _exactly(stream, control.HEAD_BYTES - 1))
-            header = control.decode_header(bytes(await _exactly(stream, head.header_bytes)))
+            head = frames.decode_head(first + await _exactly(stream, frames.HEAD_BYTES - 1))
+            header = frames.decode_header(bytes(await _exactly(stream, head.header_bytes)))
             payload = await _exactly(stream, head.payload_bytes)
             return _Received(header, payload, descriptors[0] if descriptors else None)
     except ControlError as error:
-        await _send(stream, {"error": control.encode_error(error)})
+        await _send(stream, {"error": frames.encode_error(error)})
         raise
 
 
@@ -196,10 +201,10 @@ def _descriptors_in(ancillary: Iterable[tuple[int, int, bytes]]) -> list[int]:
 
 
 def _close_in_thread(descriptors: list[int]) -> None:
-    """Close files that came with a request. The event loop does not wait for that.
+    """Close files that came with a request, without the event loop waiting for it.
 
-    One may be a file of this mount: close(2) waits until the event loop has answered its FLUSH, and
-    cannot be interrupted meanwhile, not even by SIGKILL.
+    For a file of this mount, close(2) waits until the event loop has answered FLUSH. Not even
+    SIGKILL interrupts it.
     """
 
     def close() -> None:

@@ -1,4 +1,4 @@
-"""What can be asked of a daemon through its control socket: each request, and its refusals."""
+"""Every control request and its refusals."""
 
 import errno
 import os
@@ -8,10 +8,12 @@ import pytest
 import trio
 import trio.lowlevel
 
+from logfs.control.requests import REQUESTS
 from logfs.errors import (
     ControlError,
     CorruptRecordError,
     InvalidConfigError,
+    LogfsError,
     NoSuchTopicError,
     OffsetOutOfRangeError,
     OutOfOrderSequenceError,
@@ -33,7 +35,19 @@ async def served(orders: World, tmp_path: Path, nursery: trio.Nursery) -> Served
     return Served(orders, tmp_path, nursery)
 
 
-async def test_topics(served: Served) -> None:
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_the_daemon_answers_every_request_of_the_table(served: Served, name: str) -> None:
+    values: dict[type, object] = {str: "orders", int: 0, bool: False, list: [], dict: {}}
+    fields = {key: values[field.kind] for key, field in REQUESTS[name].fields.items()}
+    error: Exception | None = None
+    try:
+        await served.ask(name, b"", **fields)
+    except (LogfsError, OSError) as caught:
+        error = caught
+    assert "a bug in logfs" not in str(error)
+
+
+async def test_topics_can_be_created_altered_and_deleted(served: Served) -> None:
     config = {"retention.ms": "1000000000"}
     assert await served.ask("create", topic="new", partitions=3, config=config) == []
     assert await served.ask("topics") == {"new": 3, "orders": 1}
@@ -71,14 +85,14 @@ async def test_topics(served: Served) -> None:
         ("fly", {}, ControlError, "'fly' is no request that this daemon knows"),
     ],
 )  # fmt: skip
-async def test_refusals_are_those_of_the_store(
+async def test_a_refused_request_raises_the_error_of_the_store(
     served: Served, request_: str, arguments: dict[str, object], error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
         await served.ask(request_, b"", **arguments)
 
 
-async def test_trim(served: Served) -> None:
+async def test_trim_deletes_the_records_before_a_point(served: Served) -> None:
     world = served.world
     await served.ask("alter", topic="orders", changes={"internal.segment.bytes": "100"},
                      partitions=2)  # fmt: skip
@@ -111,7 +125,7 @@ def with_offsets(records: list[Record], base_offset: int) -> list[Record]:
     return [r._replace(offset=base_offset + n) for n, r in enumerate(records)]
 
 
-async def test_appends(served: Served) -> None:
+async def test_appended_records_get_the_next_offsets(served: Served) -> None:
     world = served.world
     await world.append("orders/0", b"before\n")
 
@@ -135,7 +149,7 @@ async def test_appends(served: Served) -> None:
     assert log.recovery_point == 5
 
 
-async def test_appends_of_a_producer_are_made_once(served: Served) -> None:
+async def test_a_repeated_append_of_a_producer_appends_once(served: Served) -> None:
     def append(sequence: int, *, transactional: bool = False) -> Appended:
         producer = ProducerBatch(7, 0, sequence, transactional)
         with served.daemon() as daemon:
@@ -159,7 +173,7 @@ async def test_appends_of_a_producer_are_made_once(served: Served) -> None:
     assert (log.last_stable_offset, log.recovery_point) == (10, 10)
 
 
-async def test_appends_that_are_refused(served: Served) -> None:
+async def test_a_refused_append_appends_nothing(served: Served) -> None:
     def append(records: list[Record], topic: str = "orders") -> Appended:
         with served.daemon() as daemon:
             return daemon.append(TopicPartition(topic, 0), records)
@@ -181,7 +195,7 @@ async def test_appends_that_are_refused(served: Served) -> None:
     assert served.world.store.partition("orders", 0).log_end_offset == 0
 
 
-async def test_retention_and_roll(served: Served) -> None:
+async def test_retention_deletes_rolled_segments(served: Served) -> None:
     await served.ask("alter", topic="orders", changes={"retention.bytes": "0"}, partitions=None)
     assert await served.ask("retention") == []
     await served.world.append("orders/0", b"a\nb\n")
@@ -190,7 +204,7 @@ async def test_retention_and_roll(served: Served) -> None:
     assert (topic, partition, deletion["start"]) == ("orders", 0, [0, 2])
 
 
-async def test_a_name_whose_files_went_at_once_is_right_when_it_is_looked_up_again(
+async def test_a_fixed_name_after_trim_at_once_shows_the_rest_when_looked_up_again(
     served: Served,
 ) -> None:
     world, name = served.world, "orders/0@earliest..latest"
@@ -205,7 +219,7 @@ async def test_a_name_whose_files_went_at_once_is_right_when_it_is_looked_up_aga
     assert await world.cat(name) == b"b\n"
 
 
-async def test_a_raw_file_that_is_removed_while_it_is_opened(served: Served) -> None:
+async def test_a_raw_file_that_was_removed_is_stale_for_open(served: Served) -> None:
     world = served.world
     world.store.alter_topic("orders", {"internal.segment.bytes": "100"})
     for line in (b"a\n", b"b\n"):
@@ -215,7 +229,7 @@ async def test_a_raw_file_that_is_removed_while_it_is_opened(served: Served) -> 
     assert await refused(world.operations.open(inode, os.O_RDONLY, world.user)) == errno.ESTALE
 
 
-async def test_compaction_tells_how_far_it_is(served: Served) -> None:
+async def test_compaction_reports_its_progress(served: Served) -> None:
     world = served.world
     config = {"cleanup.policy": "compact", "internal.segment.bytes": "300"}
     await served.ask("create", topic="keyed", partitions=1, config=config)

@@ -1,19 +1,19 @@
-"""The control protocol: how a program asks the daemon that owns a data directory. Pure.
+"""The frames of the control protocol.
 
-The daemon listens on a socket in the root of the data directory. Both sides send frames:
+Both sides send frames:
 
     bytes  field
     0-3    magic            "LFSC"
-    4-7    version          uint32   1; whoever reads another one refuses it
+    4-7    version          uint32   1; a reader refuses every other version
     8-11   header length    uint32   at most 1 MiB
     12-15  payload length   uint32   at most 64 MiB
     then   header           a JSON object
-    then   payload          bytes that would not fit into JSON, most of the time none
+    then   payload          bytes that do not fit into JSON; usually empty
 
-A request has ``request``, its name, and its arguments; with its first byte may come the descriptor
-of a file (SCM_RIGHTS). It is answered by any number of frames with
-``progress``, a line of text, and then by one with ``result`` or ``error``. Then the next request
-may follow. An error is the same on both sides: its class, its message, its other attributes.
+A request's header contains ``request``, its name, and its fields. The descriptor of a file
+(SCM_RIGHTS) may come with the first byte. Any number of frames with ``progress``, a line of text,
+precede one frame with ``result`` or ``error``. An error contains its class, its message and its
+public attributes, so both sides raise the same error.
 """
 
 import json
@@ -44,16 +44,16 @@ def encode_frame(header: Mapping[str, Any], payload: bytes = b"") -> bytes:
     """Return a frame.
 
     Raises:
-        ControlError: It would be larger than the other side takes.
+        ControlError: The frame is larger than the protocol allows.
     """
     return encode_header(header, len(payload)) + payload
 
 
 def encode_header(header: Mapping[str, Any], payload_bytes: int) -> bytes:
-    """Return a frame without its payload, which is to follow.
+    """Return a frame without its payload, which the caller sends next.
 
     Raises:
-        ControlError: It would be larger than the other side takes.
+        ControlError: The frame is larger than the protocol allows.
     """
     text = json.dumps(header).encode()
     if len(text) > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
@@ -65,10 +65,10 @@ def encode_header(header: Mapping[str, Any], payload_bytes: int) -> bytes:
 
 
 def decode_head(data: bytes) -> Head:
-    """Take the first ``HEAD_BYTES`` of a frame apart.
+    """Parse the first ``HEAD_BYTES`` of a frame.
 
     Raises:
-        ControlError: They are not those of a frame, or of another version.
+        ControlError: The bytes do not start a frame, or the frame has another version.
     """
     magic, version, header_bytes, payload_bytes = _HEAD.unpack(data)
     if magic != _MAGIC:
@@ -76,7 +76,7 @@ def decode_head(data: bytes) -> Head:
     if version != VERSION:
         raise ControlError(
             f"version {version} of the control protocol, this logfs speaks version {VERSION}: use "
-            "the version of logfs that the daemon is, or restart the daemon"
+            "the daemon's version of logfs, or restart the daemon"
         )
     if header_bytes > MAX_HEADER_BYTES or payload_bytes > MAX_PAYLOAD_BYTES:
         raise ControlError(f"a frame of {header_bytes} and {payload_bytes} bytes is too large")
@@ -87,7 +87,7 @@ def decode_header(data: bytes) -> dict[str, Any]:
     """Parse the header of a frame.
 
     Raises:
-        ControlError: It is not a JSON object.
+        ControlError: The header is not a JSON object.
     """
     try:
         header = json.loads(data)
@@ -99,7 +99,7 @@ def decode_header(data: bytes) -> dict[str, Any]:
 
 
 def encode_error(error: Exception) -> dict[str, Any]:
-    """Return what is sent of an error; ``decode_error`` is the inverse."""
+    """Return an error as JSON; ``decode_error`` is the inverse."""
     if isinstance(error, OSError):
         return {
             "type": "OSError",
@@ -117,7 +117,7 @@ def encode_error(error: Exception) -> dict[str, Any]:
 
 
 def decode_error(data: Mapping[str, Any]) -> Exception:
-    """Make the error anew that the other side met: a LogfsError or an OSError."""
+    """Return the error that the other side sent: a LogfsError or an OSError."""
     message = str(data.get("message", "an error without a message"))
     if data.get("type") == "OSError":
         return OSError(data.get("errno"), message, data.get("file"))
@@ -135,4 +135,4 @@ _ERRORS: Mapping[str, type[LogfsError]] = {
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, LogfsError)
 }
-"""Errors by their names. Others are sent as the nearest of these they derive from."""
+"""Errors by their names. Any other error is sent as its nearest base class in this table."""

@@ -1,0 +1,209 @@
+"""Dispatch of control requests, and the requests that change topics or delete records."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+import trio
+
+from logfs.control.requests import Report, Request
+from logfs.errors import ControlError, ReadOnlyError
+from logfs.fs.append_commands import AppendCommands
+from logfs.fs.kernelcache import KernelCache
+from logfs.fs.nodes import FileNode, TopicNode
+from logfs.fs.operations import Operations
+from logfs.fs.partitions import MountedPartition
+from logfs.fs.query_commands import QueryCommands, find_partition
+from logfs.log import administration
+from logfs.log.compaction.manual import compact_now, logs_of, watched
+from logfs.log.partition import PartitionLog
+from logfs.log.store import LogStore
+from logfs.log.trimming import (
+    Trimmed,
+    check_trimmable,
+    offset_to_keep,
+    parse_trim_address,
+    trim,
+)
+from logfs.machine.host import Clock
+
+
+class ControlCommands:
+    """Answers every request of ``logfs.control.requests.REQUESTS``. Event loop only.
+
+    Args:
+        store: The store.
+        operations: The file system over it.
+        kernel: The kernel's cache, from which deleted data is dropped.
+        clock: The clocks.
+        facts: What ``status`` answers.
+
+    Attributes:
+        metrics: The metrics of the mount.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        operations: Operations,
+        kernel: KernelCache,
+        clock: Clock,
+        facts: Mapping[str, object],
+    ) -> None:
+        self._store = store
+        self._operations = operations
+        self._tree = operations.tree
+        self._changes = operations.changes
+        self._kernel = kernel
+        self._clock = clock
+        queries = QueryCommands(store, operations, clock, facts)
+        appends = AppendCommands(store, operations, clock)
+        self.metrics = queries.facts
+        self._commands: Mapping[str, Callable[[Request], Awaitable[object]]] = {
+            "status": queries.status,
+            "utc_offset": queries.utc_offset,
+            "metrics": queries.metrics,
+            "prometheus": queries.prometheus,
+            "topics": queries.topics,
+            "describe": queries.describe,
+            "overview": queries.overview,
+            "point": queries.point,
+            "create": self._create,
+            "alter": self._alter,
+            "delete": self._delete,
+            "undelete": self._undelete,
+            "trim": self._trim,
+            "retention": self._retention,
+            "compact": self._compact,
+            "roll": self._roll,
+            "append": appends.append,
+            "lines": appends.lines,
+            "file": appends.file,
+            "publish": appends.publish,
+            "forget": appends.forget,
+            "end": appends.end,
+            "flush": appends.flush,
+        }
+
+    async def run(self, request: Request) -> object:
+        """Answer a request with a JSON value, or with bytes, the payload of the answer.
+
+        Raises:
+            ControlError: A field has a value that the request does not allow.
+            LogfsError, OSError: The error that the request met.
+        """
+        return await self._commands[request.name](request)
+
+    async def _create(self, request: Request) -> object:
+        topic = request["topic"]
+        warnings = await self._changes.run(
+            administration.create_topic,
+            self._store,
+            topic,
+            request["partitions"],
+            request["config"],
+            self._clock.now_ms(),
+        )
+        root = self._tree.root
+        root.mtime_ms = self._clock.now_ms()
+        return warnings
+
+    async def _alter(self, request: Request) -> object:
+        topic = request["topic"]
+        warnings = await self._changes.run(
+            administration.alter_topic,
+            self._store,
+            topic,
+            request["changes"],
+            request["partitions"],
+            self._clock.now_ms(),
+        )
+        node = self._topic(topic)
+        node.mtime_ms = self._clock.now_ms()
+        self._tree.note_config(node)
+        return warnings
+
+    async def _delete(self, request: Request) -> object:
+        topic = request["topic"]
+        await self._changes.delete_topic(self._topic(topic))
+        await self._kernel.drop_name(self._tree.root.ino, topic)
+        return None
+
+    async def _undelete(self, request: Request) -> object:
+        topic = request["topic"]
+        await self._changes.undelete_topic(topic)
+        await self._kernel.drop_name(self._tree.root.ino, topic)
+        return None
+
+    async def _trim(self, request: Request) -> object:
+        names = request["names"]
+        at_once = request["at_once"]
+        address = parse_trim_address([str(name) for name in names], self._tree.time_zone)
+        numbers = [address.partition]
+        if address.partition is None:
+            numbers = [*self._store.partitions(address.topic)]
+        partitions = [self._tree.partition(address.topic, n) for n in numbers if n is not None]
+        now_ms = self._clock.now_ms()
+        for partition in partitions:
+            check_trimmable(partition.log)
+        offsets = [
+            await partition.executor.read(offset_to_keep, partition.log, address.keep, now_ms)
+            for partition in partitions
+        ]
+        done = [
+            await partition.executor.sync(_trim, partition.log, offset, now_ms, at_once)
+            for partition, offset in zip(partitions, offsets, strict=True)
+        ]
+        if at_once:
+            await self._kernel.drop_bytes(self._cached_inodes(partitions))
+        return [trimmed._asdict() for trimmed in done]
+
+    async def _retention(self, _request: Request) -> object:
+        if self._store.read_only:
+            raise ReadOnlyError("the mount is read-only")
+        done = await self._operations.tasks.retention.look()
+        return [[*topic_partition, deletion._asdict()] for topic_partition, deletion in done]
+
+    async def _compact(self, request: Request) -> object:
+        topic, number = request["topic"], request["partition"]
+        roll = request["roll"]
+        tools, now_ms = self._operations.tasks.compaction.tools, self._clock.now_ms()
+        done = []
+        for log in logs_of(self._store, topic, number):
+            executor = self._tree.partition(*log.topic_partition).executor
+            if roll:
+                await executor.sync(log.roll, now_ms)
+            told = watched(tools, log, _from_thread(request.report))
+            done.append(await executor.sync(compact_now, log, now_ms, told))
+        return [compacted._asdict() for compacted in done]
+
+    async def _roll(self, request: Request) -> object:
+        partition = await find_partition(self._operations, request)
+        log = partition.log
+        await partition.executor.sync(log.roll, self._clock.now_ms())
+        return log.snapshot.active.base_offset
+
+    def _topic(self, name: str) -> TopicNode:
+        node = self._tree.find(self._tree.root, name.encode())
+        if not isinstance(node, TopicNode):
+            raise ControlError(f"{name!r} is no topic")
+        return node
+
+    def _cached_inodes(self, partitions: list[MountedPartition]) -> list[int]:
+        """Return the inodes of partitions whose bytes the kernel may cache."""
+        return [
+            node.ino
+            for node in self._operations.inodes.nodes()
+            if isinstance(node, FileNode) and node.is_cached and node.partition in partitions
+        ]
+
+
+def _trim(log: PartitionLog, offset: int, now_ms: int, at_once: bool) -> Trimmed:
+    return trim(log, offset, now_ms, at_once=at_once)
+
+
+def _from_thread(report: Report) -> Report:
+    """Return a function that a thread calls to report on the event loop."""
+
+    def report_from_thread(text: str) -> None:
+        trio.from_thread.run_sync(report, text)
+
+    return report_from_thread
