@@ -181,6 +181,11 @@ class FakeDisk:
 
     # The contract.
 
+    def is_durable(self, name: str) -> bool:
+        """Return whether a power cut now would keep a name."""
+        directory, leaf = self._state.parent(name)
+        return leaf in directory.durable
+
     def open(self, name: str, *, write: bool = False, create: bool = False, **_: bool) -> File:
         if create and not write:
             raise ValueError("create needs write")

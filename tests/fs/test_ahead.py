@@ -20,9 +20,9 @@ from logfs.types import View
 from tests.fakes import START_MS
 from tests.fs.mounting import Mounted
 from tests.log.gaps import HoledLog
+from tests.log.growing import LOGS, VIEWS, add, filled
 from tests.log.readings import Rule
 from tests.log.support import end_of
-from tests.log.test_files import LOGS, VIEWS, add, filled
 from tests.mounting import logfs, output
 from tests.records.oracle import rendering
 

@@ -7,7 +7,7 @@ import pytest
 
 from logfs.types import IsolationLevel, View
 from tests.fs.world import World
-from tests.log.test_isolation import held_back, interleaved, put
+from tests.log.isolation import held_back, interleaved, put
 from tests.log.transactions import ABORT, TransactionLog, append_batch, marker
 from tests.records.oracle import rendering
 

@@ -4,15 +4,20 @@ import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from logfs.errors import CorruptIndexError
+from logfs.errors import (
+    CorruptIndexError,
+)
 from logfs.log.indexes.txnindex import AbortedTransaction, decode_txn_index
 from logfs.log.names import FileKind, parse_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.snapshots import decode_snapshot
 from logfs.log.producers.state import ProducerEntry
+from logfs.log.writing.produced import Appended
 from logfs.records.batch import BatchHeader, decode_records
-from tests.fakes import FakeDisk
-from tests.log.support import batches_in
+from logfs.records.encoded import ProducerBatch
+from logfs.records.record import Record
+from tests.fakes import START_MS, FakeDisk
+from tests.log.support import Bench, batches_in
 
 ABORT = b"\0\0\0\0"
 WRAP = 2**31
@@ -158,3 +163,26 @@ def check_against_replay(disk: FakeDisk, log: PartitionLog) -> History:
         before = [row for row in batches if row[0].last_offset < offset]
         assert rows == History(before).rows, f"the snapshot at {offset}"
     return history
+
+
+def records(*values: bytes) -> list[Record]:
+    return [Record(0, START_MS, None, value, ()) for value in values]
+
+
+def write(
+    bench: Bench,
+    sequence: int,
+    *values: bytes,
+    producer_id: int = 7,
+    epoch: int = 0,
+    transactional: bool = False,
+) -> Appended:
+    """Append the records of a producer as a batch."""
+    producer = ProducerBatch(producer_id, epoch, sequence, transactional)
+    return bench.log.append_records(records(*values), bench.now_ms, producer)
+
+
+def end(bench: Bench, *, commit: bool, producer_id: int = 7, epoch: int = 0) -> int:
+    return bench.log.end_transaction(
+        producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=bench.now_ms
+    )

@@ -9,8 +9,8 @@ import pytest
 from logfs.errors import DeletedError, LogOfflineError
 from logfs.log.writing.flushing import Flush
 from tests.fakesyncs import BeginsSyncs, FakeSyncs
+from tests.log.durability import OFFLINE, SMALL, Syncs, fail_sync, in_threads
 from tests.log.support import Bench, lines_of
-from tests.log.test_durability import OFFLINE, SMALL, Syncs, fail_sync, in_threads
 
 
 def begun_bench() -> tuple[Bench, FakeSyncs, Flush]:

@@ -12,9 +12,9 @@ from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog
+from tests.log.growing import LOGS, VIEWS, dense, everything
 from tests.log.readings import Rule
 from tests.log.support import end_of
-from tests.log.test_files import LOGS, VIEWS, dense, everything
 
 READS = st.lists(
     st.tuples(st.integers(0, 3), st.none() | st.integers(0, 100_000), st.integers(1, 90)),

@@ -1,9 +1,7 @@
 """Durability: what an fsync covers, who shares it, and what a failed one means."""
 
-import contextlib
 import errno
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -13,46 +11,10 @@ from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.types import View
-from tests.fakes import FakeDisk
+from tests.log.durability import OFFLINE, SMALL, Syncs, fail_sync, in_threads
 from tests.log.support import DIRECTORY, Bench, end_of, lines_of, log_name
 
 TABLE = f"{DIRECTORY}/{SEGMENT_TABLE}"
-OFFLINE = "is offline"
-SMALL = {"internal.segment.bytes": "250", "index.interval.bytes": "0"}
-"""Three batches of one short record fill a segment, and each batch has an index entry."""
-
-
-class Syncs:
-    """What was synced, in order; ``hold`` keeps the next sync of the log waiting."""
-
-    def __init__(self, disk: FakeDisk) -> None:
-        self.names: list[str] = []
-        self.begun = threading.Event()
-        self.go = threading.Event()
-        self.go.set()
-        disk.before = self._see
-
-    @property
-    def logs(self) -> int:
-        return sum(name.endswith(".log") for name in self.names)
-
-    def _see(self, operation: str, name: str, _size: int) -> None:
-        if operation == "sync":
-            self.names.append(name)
-            if name.endswith(".log"):
-                self.begun.set()
-                assert self.go.wait(10)
-
-
-@contextlib.contextmanager
-def in_threads(count: int, do: Callable[[], object]) -> Iterator[list[threading.Thread]]:
-    threads = [threading.Thread(target=do) for _ in range(count)]
-    for thread in threads:
-        thread.start()
-    yield threads
-    for thread in threads:
-        thread.join(10)
-        assert not thread.is_alive()
 
 
 # Sharing
@@ -127,12 +89,6 @@ def test_a_flush_of_a_deleted_topic_is_refused() -> None:
 
 
 # Failures
-
-
-def fail_sync(bench: Bench) -> None:
-    bench.disk.fail_next_sync("*.log")
-    with pytest.raises(OSError, match=str(errno.EIO)):
-        bench.log.flush()
 
 
 def fail_write(bench: Bench) -> None:

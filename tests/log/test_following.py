@@ -10,36 +10,14 @@ from logfs.log.following.followed import FollowedLog
 from logfs.log.reading.files import GrowingFile
 from logfs.types import View
 from tests.fakes import FakeDisk
+from tests.log.followed import fill, numbered, placed
 from tests.log.foreign import FakeBroker, Follower
-from tests.log.support import contents, kept_runs_of, lines_of
+from tests.log.support import contents, lines_of
 
 
 @pytest.fixture
 def broker() -> FakeBroker:
     return FakeBroker(FakeDisk())
-
-
-def numbered(start: int, stop: int) -> list[bytes]:
-    return [b"%05d" % number for number in range(start, stop)]
-
-
-def fill(broker: FakeBroker, count: int, segments: int = 1) -> None:
-    """Append records in batches of three, in so many segments more."""
-    for number in range(segments):
-        if number:
-            broker.roll()
-        for start in range(broker.next_offset, broker.next_offset + count, 3):
-            broker.append(*numbered(start, start + 3))
-
-
-def placed(log: FollowedLog, view: View = View.TEXT) -> dict[bytes, int]:
-    """Return where each line stands."""
-    found = {}
-    for position, data in kept_runs_of(log, view):
-        for line in data.splitlines(keepends=True):
-            found[line.rstrip(b"\n")] = position
-            position += len(line)
-    return found
 
 
 class Reader:

@@ -7,9 +7,9 @@ from uuid import UUID
 import pytest
 
 from tests.fakes import FakeDisk
+from tests.log.followed import fill, numbered, placed
 from tests.log.foreign import FakeBroker, Follower
 from tests.log.support import lines_of
-from tests.log.test_following import fill, numbered, placed
 
 _OTHER_ID = UUID(int=8 << 64)
 Restart = Callable[[Follower], object]

@@ -15,6 +15,7 @@ from logfs.records.record import Record
 from logfs.types import Positions, View
 from tests.fakes import START_MS
 from tests.log.damage import cut_copies, kinds_of_losses, start
+from tests.log.legacy import foreign
 from tests.log.support import (
     DIRECTORY,
     Bench,
@@ -32,22 +33,6 @@ from tests.records.strategies import logs, visible
 pytestmark = pytest.mark.allow_log("")
 
 INDEXES = (".index", ".timeindex", ".textindex")
-
-
-def foreign(*segments: tuple[int, bytes]) -> Bench:
-    """A partition whose files somebody else wrote, as nothing of it was loaded yet."""
-    bench = Bench({"index.interval.bytes": "50"})
-    bench.store.close(bench.now_ms)
-    bench.disk.remove(".kafka_cleanshutdown")
-    bench.disk.remove("recovery-point-offset-checkpoint")
-    for name in bench.names():
-        if not name.startswith(("logfs.config", "partition.")):
-            bench.disk.remove(f"{DIRECTORY}/{name}")
-    for base_offset, data in segments:
-        bench.put(log_name(base_offset), data)
-    bench.disk.sync_directory(DIRECTORY)
-    bench.disk.sync_directory("")
-    return bench
 
 
 def check_reads(bench: Bench, records: Sequence[Record]) -> None:

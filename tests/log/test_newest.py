@@ -11,8 +11,8 @@ from logfs.records.record import Record
 from logfs.types import IsolationLevel
 from tests.fakes import START_MS
 from tests.log.gaps import HoledLog
-from tests.log.test_isolation import LEVELS, LOGS
-from tests.log.test_resolve import LOGS as PLAIN_LOGS
+from tests.log.isolation import LEVELS, LOGS
+from tests.log.resolving import LOGS as PLAIN_LOGS
 from tests.log.transactions import TransactionLog
 
 

@@ -15,36 +15,11 @@ from logfs.errors import (
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.state import LastRecord
 from logfs.log.writing.produced import Appended
-from logfs.records.encoded import ProducerBatch
-from logfs.records.record import Record
 from logfs.types import IsolationLevel
-from tests.fakes import START_MS
+from tests.log.producing import end, records, write
 from tests.log.support import Bench, lines_of
 
 SMALL = {"internal.segment.bytes": "300"}
-
-
-def records(*values: bytes) -> list[Record]:
-    return [Record(0, START_MS, None, value, ()) for value in values]
-
-
-def write(
-    bench: Bench,
-    sequence: int,
-    *values: bytes,
-    producer_id: int = 7,
-    epoch: int = 0,
-    transactional: bool = False,
-) -> Appended:
-    """Append the records of a producer as a batch."""
-    producer = ProducerBatch(producer_id, epoch, sequence, transactional)
-    return bench.log.append_records(records(*values), bench.now_ms, producer)
-
-
-def end(bench: Bench, *, commit: bool, producer_id: int = 7, epoch: int = 0) -> int:
-    return bench.log.end_transaction(
-        producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=bench.now_ms
-    )
 
 
 def stable_end(bench: Bench) -> int:

@@ -7,9 +7,8 @@ import pytest
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from tests.fakes import FakeDisk
-from tests.log.producing import batches_of, check_against_replay
+from tests.log.producing import batches_of, check_against_replay, end, write
 from tests.log.support import TP, Bench
-from tests.log.test_producers import end, write
 
 pytestmark = pytest.mark.allow_log("")
 PROPERTIES = {"internal.segment.bytes": "500", "index.interval.bytes": "100"}

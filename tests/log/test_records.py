@@ -8,7 +8,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.reading.records import RecordReader
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
-from tests.log import test_isolation, test_reader
+from tests.log import isolation, readers
 from tests.log.gaps import HoledLog
 from tests.log.support import Bench, log_name
 from tests.log.transactions import TransactionLog
@@ -28,7 +28,7 @@ def read_all(reader: RecordReader, stop: int | None = None) -> list[Record]:
     return found
 
 
-@test_reader.each_log
+@readers.each_log
 def test_from_every_offset(make: Callable[[], HoledLog]) -> None:
     log = make()
     for start in range(log.model.end_offset + 2):
@@ -37,7 +37,7 @@ def test_from_every_offset(make: Callable[[], HoledLog]) -> None:
         assert reader.offset == max(start, log.model.end_offset)
 
 
-@test_reader.each_log
+@readers.each_log
 def test_up_to_every_offset_and_then_on(make: Callable[[], HoledLog]) -> None:
     log = make()
     for stop in range(log.model.end_offset + 2):
@@ -46,8 +46,8 @@ def test_up_to_every_offset_and_then_on(make: Callable[[], HoledLog]) -> None:
         assert read_all(reader) == expected(log, stop)
 
 
-@test_isolation.each_log
-@test_isolation.each_level
+@isolation.each_log
+@isolation.each_level
 def test_each_level_sees_its_records(
     make: Callable[[], TransactionLog], level: IsolationLevel
 ) -> None:

@@ -219,7 +219,7 @@ def test_the_clean_marker_goes_before_anything_is_loaded() -> None:
 
     def look(_operation: str, name: str, _size: int) -> None:
         if name.startswith(DIRECTORY):
-            seen.append(".kafka_cleanshutdown" in bench.disk._state.root.durable)
+            seen.append(bench.disk.is_durable(".kafka_cleanshutdown"))
 
     bench.disk.before = look
     bench.open()

@@ -12,8 +12,8 @@ from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS, FakeDisk
 from tests.log.damage import cut_copies, kinds_of_losses, start
+from tests.log.legacy import foreign
 from tests.log.support import DIRECTORY, TP, Bench, contents, lines_of, log_name, text_of
-from tests.log.test_legacy import foreign
 from tests.records.messages import wrapper
 
 pytestmark = pytest.mark.allow_log("")

@@ -18,8 +18,8 @@ from logfs.records.record import Record
 from tests.fakes import START_MS
 from tests.kafka.scenarios import SCENARIOS
 from tests.log.compaction import CompactedLog, dirt_of, tools
+from tests.log.legacy import foreign
 from tests.log.support import DIRECTORY, Bench, batches_in
-from tests.log.test_legacy import foreign
 from tests.log.verifying import DAMAGES, SMALL, check, compacted, flip, killed, places, plain
 from tests.records.messages import message
 
