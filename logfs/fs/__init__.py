@@ -1,7 +1,28 @@
-"""The file system: the only code that knows pyfuse3 and trio.
+"""The file system: the only code that imports pyfuse3 and trio.
 
-``tree`` says what the names of the mount are, ``handles`` what open files do; both are plain,
-synchronous and free of FUSE. ``executor`` decides where a call runs, ``operations`` turns requests
-into calls and results into replies, ``tasks`` does what nobody asked for, ``mount`` starts and ends
-it all.
+The order of the modules, lowest first. Each imports only modules of lines above its own:
+
+    errnos, options                    errors as errnos; the text after ``-o``
+    hooks, kernelcache                 the C library beside libfuse; what the kernel has cached
+    supervision, cpulatency            what systemd is told; processors that do not sleep
+    interrupts, earlyreplies, ahead    signals, early replies and read-ahead, by the hooks
+    passthrough, readerqueue           sealed files that the kernel reads; waiting readers
+    executor                           where the calls of a partition run, in which order
+    partitions, compaction, inodes     a partition in the mount; compaction; inode numbers
+    nodes                              what an inode is: its key and its attributes
+    rawnodes, quotas, indexwait        nodes below ``.segments``; limits of users; unknown positions
+    replies                            results in pyfuse3's types; errors on the way out
+    tree, xattrs                       from names to nodes; extended attributes
+    handles                            what open files do
+    rules, unmounting                  what may be opened and created; taking a mount away
+    following, retention               the look at another program's directory; deletion by age
+    followreads, fsyncs                reads that wait at the end of ``.follow``; fsyncs
+    topics, tasks                      changes of topics; background tasks
+    openfiles                          the open files of the mount
+    operations                         the requests of the kernel
+    metrics                            what Prometheus and ``logfs status`` read
+    requests … listening               the control socket
+    mount                              starts and ends all of it
+
+``tree``, ``nodes`` and ``handles`` are plain, synchronous and free of FUSE.
 """

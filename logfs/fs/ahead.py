@@ -31,8 +31,8 @@ _AFTER_COLD = 64
 """How many reads later it is tried again after something was not in the page cache."""
 
 
-class Kernel(Protocol):
-    """What it takes; see ``hooks.Hooks``."""
+class ReadAheadHooks(Protocol):
+    """The functions of ``hooks.Hooks`` that are needed here."""
 
     def ahead_put(self, handle: int, offset: int, address: int, size: int) -> bool:
         """Have reads answered from memory."""
@@ -105,7 +105,7 @@ class ReadAhead:
     """The read-ahead of one open file. Event loop only, one read at a time.
 
     Args:
-        kernel: The hooks, through which the file system is mounted.
+        hooks: The hooks, through which the file system is mounted.
         handle: The number of the open file.
         reader: Reads the file.
         given: Called with how many bytes were read without Python.
@@ -113,19 +113,19 @@ class ReadAhead:
     """
 
     __slots__ = (
-        *("_end", "_given", "_handle", "_in_a_row", "_kept", "_kernel"),
+        *("_end", "_given", "_handle", "_in_a_row", "_kept", "_hooks"),
         *("_next", "_put", "_reader", "_size", "_window", "_windows"),
     )
 
     def __init__(
         self,
-        kernel: Kernel,
+        hooks: ReadAheadHooks,
         handle: int,
         reader: GrowingFile,
         given: Callable[[int], None],
         windows: Windows,
     ) -> None:
-        self._kernel = kernel
+        self._hooks = hooks
         self._handle = handle
         self._reader = reader
         self._given = given
@@ -225,7 +225,7 @@ class ReadAhead:
         self._put = size
         if not size:
             self._leave_window()
-        elif not self._kernel.ahead_put(self._handle, self._next, window.address + begin, size):
+        elif not self._hooks.ahead_put(self._handle, self._next, window.address + begin, size):
             self._put, self._kept = 0, memoryview(bytes(window.view[begin : self._end]))
             self._leave_window()
 
@@ -234,7 +234,7 @@ class ReadAhead:
         if self._window is None:
             kept, self._kept = self._kept, memoryview(b"")
             return kept
-        left = self._kernel.ahead_take(self._handle) if self._put else 0
+        left = self._hooks.ahead_take(self._handle) if self._put else 0
         self._next += self._put - left
         self._given(self._put - left)
         self._put = 0

@@ -51,7 +51,7 @@ class ControlCommands:
         self._store = store
         self._operations = operations
         self._tree = operations.tree
-        self._changes = operations.changes
+        self._changes = operations.topic_changes
         self._kernel = kernel
         self._clock = clock
         queries = QueryCommands(store, operations, clock, facts)

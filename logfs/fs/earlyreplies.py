@@ -15,8 +15,8 @@ from typing import Protocol
 logger = logging.getLogger(__name__)
 
 
-class Kernel(Protocol):
-    """What it takes; see ``hooks.Hooks``."""
+class ReplyHooks(Protocol):
+    """The functions of ``hooks.Hooks`` that are needed here."""
 
     @property
     def is_active(self) -> bool:
@@ -35,7 +35,7 @@ class Kernel(Protocol):
         """Answer a request; False: it is left to its handler."""
 
 
-class Waiting(Protocol):
+class PendingRead(Protocol):
     """A read that has been woken."""
 
     def find(self) -> memoryview | None:
@@ -52,37 +52,37 @@ class EarlyReplies:
     """The reads that may be answered behind the next reply. Event loop only.
 
     Args:
-        kernel: The hooks; None where they were not built: nothing is answered so.
+        hooks: The hooks; None where they were not built: nothing is answered so.
     """
 
-    def __init__(self, kernel: Kernel | None) -> None:
-        self._kernel = kernel
-        self._due: list[tuple[int, Waiting]] = []
-        if kernel is not None:
-            kernel.on_reply(self._replied)
+    def __init__(self, hooks: ReplyHooks | None) -> None:
+        self._hooks = hooks
+        self._due: list[tuple[int, PendingRead]] = []
+        if hooks is not None:
+            hooks.on_reply(self._replied)
 
     def request(self) -> int:
         """Return the number of the request whose handler has just begun; 0: none is known."""
-        kernel = self._kernel
-        return kernel.request() if kernel is not None and kernel.is_active else 0
+        hooks = self._hooks
+        return hooks.request() if hooks is not None and hooks.is_active else 0
 
-    def add(self, request: int, waiting: Waiting) -> None:
+    def add(self, request: int, pending: PendingRead) -> None:
         """Answer a read behind the next reply, if its handler does not run before."""
-        if self._kernel is not None and request:
-            self._due.append((request, waiting))
-            self._kernel.expect_reply()
+        if self._hooks is not None and request:
+            self._due.append((request, pending))
+            self._hooks.expect_reply()
 
     def _replied(self) -> None:
         """Called by the hooks, in the step of the request that has been replied to."""
         due, self._due = self._due, []
-        for request, waiting in due:
+        for request, pending in due:
             try:
-                data = waiting.find()
-                if data is None or self._kernel is None:
+                data = pending.find()
+                if data is None or self._hooks is None:
                     continue
-                if self._kernel.reply(request, data):
-                    waiting.note_answered(len(data))
+                if self._hooks.reply(request, data):
+                    pending.note_answered(len(data))
                 else:
-                    waiting.put_back()
+                    pending.put_back()
             except Exception:  # nobody above could take it
                 logger.exception("a bug in logfs: a read is left to its handler")

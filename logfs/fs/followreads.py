@@ -31,7 +31,7 @@ import trio
 from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.errnos import InterruptedWaitError, NothingYetError, StoppedError
 from logfs.fs.handles import FileHandle
-from logfs.fs.interrupts import Interrupts
+from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.readerqueue import QueuedReader, ReaderQueues
 from logfs.log.reading.files import GrowingFile
 from logfs.machine.host import Clock
@@ -64,7 +64,7 @@ class _Reading(QueuedReader):
         file: The open file.
         offset: Byte of the file.
         size: How much is asked for.
-        prompt: Answers it once it has been woken.
+        early_replies: Answers it once it has been woken.
         read_now: Reads what is there; None if that takes an await.
 
     Attributes:
@@ -76,7 +76,7 @@ class _Reading(QueuedReader):
     """
 
     __slots__ = (
-        *("_file", "_found", "_offset", "_prompt", "_read_now", "_request", "_size"),
+        *("_file", "_found", "_offset", "_early_replies", "_read_now", "_request", "_size"),
         *("is_answered", "is_interrupted", "is_waiting", "left", "woken"),
     )
 
@@ -86,7 +86,7 @@ class _Reading(QueuedReader):
         file: FileHandle,
         offset: int,
         size: int,
-        prompt: EarlyReplies,
+        early_replies: EarlyReplies,
         read_now: ReadNow,
     ) -> None:
         super().__init__(_reader_of(file), file.log)
@@ -94,7 +94,7 @@ class _Reading(QueuedReader):
         self._file = file
         self._offset = offset
         self._size = size
-        self._prompt = prompt
+        self._early_replies = early_replies
         self._read_now = read_now
         self._found: memoryview | None = None
         self.left = b""
@@ -106,7 +106,7 @@ class _Reading(QueuedReader):
     def wake(self) -> None:
         """Have it look again."""
         self.woken.set()
-        self._prompt.add(self._request, self)
+        self._early_replies.add(self._request, self)
 
     def find(self) -> memoryview | None:
         """Return what it is to be answered; None if its handler has to see to it."""
@@ -159,17 +159,19 @@ class FollowReads:
     Args:
         clock: The clocks.
         interrupts: See below.
-        prompt: See below.
+        early_replies: See below.
 
     Attributes:
         interrupts: Tells of signals for programs that wait.
-        prompt: Answers them soon.
+        early_replies: Answers them soon.
         queues: Wakes them.
     """
 
-    def __init__(self, clock: Clock, interrupts: Interrupts, prompt: EarlyReplies) -> None:
+    def __init__(
+        self, clock: Clock, interrupts: InterruptWatch, early_replies: EarlyReplies
+    ) -> None:
         self.interrupts = interrupts
-        self.prompt = prompt
+        self.early_replies = early_replies
         self._now_ms = clock.now_ms
         self.queues = ReaderQueues(clock.monotonic_s)
         self._polling: dict[int, _Polling] = {}
@@ -196,7 +198,9 @@ class FollowReads:
             StoppedError: The mount stops.
         """
         size = size - 1 if size > _CUT_BYTES else size
-        reading = _Reading(self.prompt.request(), file, offset, size, self.prompt, read_now)
+        reading = _Reading(
+            self.early_replies.request(), file, offset, size, self.early_replies, read_now
+        )
         with self.interrupts.watched(reading.interrupt):
             return await self._read(reading, file, offset, size, read)
 

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import trio
 
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
-from logfs.fs.ahead import Kernel, ReadAhead, Windows
+from logfs.fs.ahead import ReadAhead, ReadAheadHooks, Windows
 from logfs.fs.errnos import RefusedError
 from logfs.fs.nodes import (
     DirectoryNode,
@@ -42,7 +42,7 @@ LONG_LINE_BYTES = 1024 * 1024
 _REFUSED_LINE = (RecordTooLargeError, UnparsableLineError)
 
 
-class Reader(Protocol):
+class FileReader(Protocol):
     """Reads one open file.
 
     Attributes:
@@ -72,7 +72,7 @@ class BytesFile:
         self.would_block = False
 
     def read_into(self, out: memoryview, offset: int) -> int:
-        """Copy bytes out; see ``Reader``."""
+        """Copy bytes out; see ``FileReader``."""
         part = self._data[offset : offset + len(out)]
         out[: len(part)] = part
         return len(part)
@@ -99,7 +99,7 @@ class PinnedFile(FixedFile):
         self._resolved.log.unpin(self._resolved.segments)
 
 
-def open_reader(node: FileNode, buffers: Buffers) -> Reader:
+def open_reader(node: FileNode, buffers: Buffers) -> FileReader:
     """Open a file for reading; ``buffers`` are shared by all readers of the mount.
 
     Raises:
@@ -112,7 +112,7 @@ def open_reader(node: FileNode, buffers: Buffers) -> Reader:
     match node:
         case PlainNode():
             level = node.partition.level
-            reader: Reader = GrowingFile(log, node.view, 0, level=level, buffers=buffers)
+            reader: FileReader = GrowingFile(log, node.view, 0, level=level, buffers=buffers)
         case RangeNode(resolved=resolved):
             start, level = resolved.start, resolved.level
             reader = GrowingFile(node.log, resolved.view, start, node.limit, level, buffers)
@@ -221,12 +221,12 @@ class FileHandle:
             node.stays_cached = True
 
     def read_ahead(
-        self, kernel: Kernel, number: int, windows: Windows, note: Callable[[], None]
+        self, hooks: ReadAheadHooks, number: int, windows: Windows, note: Callable[[], None]
     ) -> None:
         """Have small reads answered ahead: of a log that nobody else cuts, by who does not wait.
 
         Args:
-            kernel: Answers them.
+            hooks: Answers them.
             number: Of this file.
             windows: For what is ahead.
             note: Called when reads have been answered so.
@@ -240,7 +240,7 @@ class FileHandle:
         if isinstance(self.node, FollowNode) or isinstance(self.log, FollowedLog):
             return
         if isinstance(self.reader, GrowingFile):
-            self.ahead = ReadAhead(kernel, number, self.reader, given, windows)
+            self.ahead = ReadAhead(hooks, number, self.reader, given, windows)
 
     def append(self, data: bytes, now_ms: int) -> int:
         """Append lines; see ``LineWriter.write``."""

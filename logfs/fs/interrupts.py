@@ -17,8 +17,8 @@ from typing import Protocol
 import trio
 
 
-class Kernel(Protocol):
-    """What it takes; see ``hooks.Hooks``."""
+class InterruptHooks(Protocol):
+    """The functions of ``hooks.Hooks`` that are needed here."""
 
     @property
     def is_active(self) -> bool:
@@ -38,18 +38,18 @@ def _nothing() -> None:
     pass
 
 
-class Interrupts:
+class InterruptWatch:
     """The requests that wait, by their numbers. Event loop only.
 
     Args:
-        kernel: The hooks; None where they were not built.
+        hooks: The hooks; None where they were not built.
     """
 
-    def __init__(self, kernel: Kernel | None) -> None:
-        self._kernel = kernel
+    def __init__(self, hooks: InterruptHooks | None) -> None:
+        self._hooks = hooks
         self._waiting: dict[int, tuple[trio.Event, Callable[[], object]]] = {}
-        if kernel is not None:
-            kernel.on_interrupt(self._interrupted)
+        if hooks is not None:
+            hooks.on_interrupt(self._interrupted)
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -57,7 +57,7 @@ class Interrupts:
     @property
     def is_told(self) -> bool:
         """Whether a watched request learns of signals."""
-        return self._kernel is not None and self._kernel.is_active
+        return self._hooks is not None and self._hooks.is_active
 
     @contextmanager
     def watched(self, interrupt: Callable[[], object] = _nothing) -> Iterator[trio.Event]:
@@ -70,11 +70,11 @@ class Interrupts:
             An event that is set when a signal came for the program that waits for the answer.
         """
         event = trio.Event()
-        if self._kernel is None or not self._kernel.is_active:
+        if self._hooks is None or not self._hooks.is_active:
             yield event
             return
-        number = self._kernel.request()
-        self._kernel.drop_buffer()
+        number = self._hooks.request()
+        self._hooks.drop_buffer()
         self._waiting[number] = event, interrupt
         try:
             yield event

@@ -34,9 +34,9 @@ from logfs.fs.control_server import ControlServer, forget_socket, listen
 from logfs.fs.following import Cache, open_cache
 from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
-from logfs.fs.metrics.facts import Where
-from logfs.fs.metrics.watching import listening, shown
-from logfs.fs.nodes import Ownership
+from logfs.fs.metrics.listener import listening, shown
+from logfs.fs.metrics.mounts import MountPlace
+from logfs.fs.nodes import MountOwnership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions, option_words
 from logfs.fs.passthrough import Passthrough
@@ -110,13 +110,13 @@ def run_mount(
     signal.signal(signal.SIGHUP, lambda *_: _stop_without(terminal))
     supervisor.when_ready = ready
     with listening(options.metrics) as metrics:
-        status = _open_and_mount(Where(data, point), options, supervisor, progress, metrics)
+        status = _open_and_mount(MountPlace(data, point), options, supervisor, progress, metrics)
     logger.info("stopped", extra={"fields": {"event": "stopped"}})
     return status
 
 
 def _open_and_mount(
-    where: Where,
+    where: MountPlace,
     options: MountOptions,
     supervisor: Supervisor,
     progress: Callable[[str], None] | None,
@@ -185,7 +185,7 @@ def make_operations(
     loaded_hooks: Hooks | None = None,
 ) -> Operations:
     """Put a file system together over a store; dates without a zone are of ``time_zone``."""
-    ownership = Ownership(
+    ownership = MountOwnership(
         store.attributes,
         os.getuid() if options.uid is None else options.uid,
         os.getgid() if options.gid is None else options.gid,
@@ -230,7 +230,7 @@ def _take_place(point: str) -> None:
 
 def _mount(
     store: LogStore,
-    where: Where,
+    where: MountPlace,
     options: MountOptions,
     clock: Clock,
     supervisor: Supervisor,
@@ -263,8 +263,8 @@ def _mount(
             "started_ms": clock.now_ms(),
             "was_clean": store.was_clean,
         }
-        operations.kernel = KernelCache()
-        commands = ControlCommands(store, operations, operations.kernel, clock, facts)
+        operations.kernel_cache = KernelCache()
+        commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
         with shown(metrics, options.metrics, commands.metrics, point):
             trio.run(

@@ -15,7 +15,7 @@ from typing import ClassVar, NamedTuple
 
 from logfs.fs.errnos import StaleError
 from logfs.fs.partitions import MountedPartition
-from logfs.log.attributes import Attributes as Remembered
+from logfs.log.attributes import Attributes as StoredAttributes
 from logfs.log.meta import format_meta, partition_meta
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtByte, Moment
@@ -32,7 +32,7 @@ _DIRECTORY = stat.S_IFDIR
 _FILE = stat.S_IFREG
 
 
-class Attributes(NamedTuple):
+class FileAttributes(NamedTuple):
     """What stat(2) tells."""
 
     mode: int
@@ -43,21 +43,21 @@ class Attributes(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Ownership:
+class MountOwnership:
     """Who owns what, with which mode: what was remembered, else the mount's defaults.
 
     A partition belongs to the owner of its topic unless it was given one of its own. The root of
     the mount is remembered as the topic "".
     """
 
-    remembered: Remembered
+    stored: StoredAttributes
     uid: int
     gid: int
     umask: int
 
     def of_directory(self, topic: str) -> tuple[int, int, int]:
         """Return mode, user and group of a topic."""
-        mode, uid, gid = self.remembered.get(topic, None)
+        mode, uid, gid = self.stored.get(topic, None)
         return (
             _DIRECTORY | (0o777 & ~self.umask if mode is None else mode),
             self.uid if uid is None else uid,
@@ -66,7 +66,7 @@ class Ownership:
 
     def of_file(self, topic: str, partition: int) -> tuple[int, int, int]:
         """Return mode, user and group of a partition."""
-        mode, uid, gid = self.remembered.get(topic, partition)
+        mode, uid, gid = self.stored.get(topic, partition)
         if uid is None or gid is None:
             _, topic_uid, topic_gid = self.of_directory(topic)
             uid = topic_uid if uid is None else uid
@@ -98,7 +98,7 @@ class Node:
         """Return the partition whose executor its requests use, if it belongs to one."""
         return None
 
-    def attributes(self) -> Attributes:
+    def attributes(self) -> FileAttributes:
         """Return what stat(2) tells now."""
         raise NotImplementedError
 
@@ -117,17 +117,17 @@ class DirectoryNode(Node):
     owned_by = ""
 
     def __init__(
-        self, key: str, ownership: Ownership, parent: "DirectoryNode | None", mtime_ms: int
+        self, key: str, ownership: MountOwnership, parent: "DirectoryNode | None", mtime_ms: int
     ) -> None:
         super().__init__(key)
         self.parent = parent
         self.mtime_ms = mtime_ms
         self._ownership = ownership
 
-    def attributes(self) -> Attributes:
+    def attributes(self) -> FileAttributes:
         """Return what stat(2) tells now: without write permission for any user."""
         mode, uid, gid = self._ownership.of_directory(self.owned_by)
-        return Attributes(mode & _READ_ONLY, uid, gid, 0, self.mtime_ms)
+        return FileAttributes(mode & _READ_ONLY, uid, gid, 0, self.mtime_ms)
 
 
 class TopicNode(DirectoryNode):
@@ -142,7 +142,7 @@ class TopicNode(DirectoryNode):
         self,
         name: str,
         topic_id: str | None,
-        ownership: Ownership,
+        ownership: MountOwnership,
         parent: DirectoryNode | None,
         mtime_ms: int,
     ) -> None:
@@ -151,10 +151,10 @@ class TopicNode(DirectoryNode):
         self.topic_id = topic_id
         self.plain: dict[bytes, FileNode] = {}
 
-    def attributes(self) -> Attributes:
+    def attributes(self) -> FileAttributes:
         """Return what stat(2) tells now."""
         mode, uid, gid = self._ownership.of_directory(self.name)
-        return Attributes(mode, uid, gid, 0, self.mtime_ms)
+        return FileAttributes(mode, uid, gid, 0, self.mtime_ms)
 
 
 class RootNode(TopicNode):
@@ -165,7 +165,7 @@ class RootNode(TopicNode):
         time_zone: Zone of dates and times that name none.
     """
 
-    def __init__(self, ownership: Ownership, mtime_ms: int, time_zone: tzinfo) -> None:
+    def __init__(self, ownership: MountOwnership, mtime_ms: int, time_zone: tzinfo) -> None:
         super().__init__("", None, ownership, None, mtime_ms)
         self.time_zone = time_zone
         self.facts: dict[str, str] = {}
@@ -186,7 +186,7 @@ class FileNode(Node):
     reads_log: ClassVar[bool] = True
     takes_appends: ClassVar[bool] = False
 
-    def __init__(self, kind: str, partition: MountedPartition, ownership: Ownership) -> None:
+    def __init__(self, kind: str, partition: MountedPartition, ownership: MountOwnership) -> None:
         super().__init__(f"{partition.identity}/{kind}")
         self.is_damaged = False
         self._identity = partition.identity
@@ -203,7 +203,7 @@ class FileNode(Node):
         """Whether positions still are what they were when the node was made."""
         return self._partition.identity == self._identity
 
-    def attributes(self) -> Attributes:
+    def attributes(self) -> FileAttributes:
         """Return what stat(2) tells now.
 
         Raises:
@@ -215,7 +215,7 @@ class FileNode(Node):
         mode, uid, gid = self._ownership.of_file(*partition.topic_partition)
         if not self.takes_appends:
             mode &= _READ_ONLY
-        return Attributes(mode, uid, gid, self.size(), self.mtime_ms())
+        return FileAttributes(mode, uid, gid, self.size(), self.mtime_ms())
 
     def size(self) -> int:
         """Return the length in bytes."""
@@ -232,7 +232,7 @@ class PlainNode(FileNode):
     entry_timeout_s = NAMES_S
     takes_appends = True
 
-    def __init__(self, partition: MountedPartition, view: View, ownership: Ownership) -> None:
+    def __init__(self, partition: MountedPartition, view: View, ownership: MountOwnership) -> None:
         super().__init__(f"plain {view.name}", partition, ownership)
         self.view = view
 
@@ -252,7 +252,7 @@ class RangeNode(FileNode):
     """
 
     def __init__(
-        self, partition: MountedPartition, resolved: Resolved, ownership: Ownership
+        self, partition: MountedPartition, resolved: Resolved, ownership: MountOwnership
     ) -> None:
         super().__init__(
             f"from {resolved.view.name} {resolved.start} {resolved.limit}{_part_of(resolved)}",
@@ -286,7 +286,7 @@ class FollowNode(RangeNode):
     """A name that ends in ``.follow`` and grows: a read at its end waits; see ``followreads``."""
 
     def __init__(
-        self, partition: MountedPartition, resolved: Resolved, ownership: Ownership
+        self, partition: MountedPartition, resolved: Resolved, ownership: MountOwnership
     ) -> None:
         super().__init__(partition, resolved, ownership)
         self.key += " follow"
@@ -304,7 +304,7 @@ class FixedNode(FileNode):
     is_cached = True
 
     def __init__(
-        self, partition: MountedPartition, resolved: Resolved, ownership: Ownership
+        self, partition: MountedPartition, resolved: Resolved, ownership: MountOwnership
     ) -> None:
         segments = blake2b(digest_size=8)
         for segment in resolved.segments:
@@ -350,7 +350,7 @@ class MetaNode(FileNode):
     def __init__(
         self,
         partition: MountedPartition,
-        ownership: Ownership,
+        ownership: MountOwnership,
         of_mount: Callable[[], dict[str, object]],
     ) -> None:
         super().__init__("meta", partition, ownership)

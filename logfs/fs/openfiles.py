@@ -16,7 +16,7 @@ from logfs.fs.errnos import RefusedError, StaleError
 from logfs.fs.executor import READ_THREADS
 from logfs.fs.followreads import READY, PollHandle
 from logfs.fs.fsyncs import Fsyncs
-from logfs.fs.handles import FileHandle, HandleTable, Reader
+from logfs.fs.handles import FileHandle, FileReader, HandleTable
 from logfs.fs.hooks import Hooks
 from logfs.fs.nodes import FileNode, FollowNode, MetaNode, PlainNode, RangeNode
 from logfs.fs.partitions import MountedPartition
@@ -120,7 +120,7 @@ class OpenFiles:
                 )
         except BaseException:
             partition.leave(node.reads_log)
-            self._tree.recent.drop(node)
+            self._tree.lookup_cache.drop(node)
             raise
         if isinstance(node, FollowNode):
             partition.executor.changed = lambda: self._follow_reads.queues.note_change(
@@ -223,7 +223,7 @@ class OpenFiles:
         return data
 
     async def _read_now(
-        self, file: FileHandle, reader: Reader, offset: int, size: int
+        self, file: FileHandle, reader: FileReader, offset: int, size: int
     ) -> memoryview:
         executor = file.partition.executor
         started_s = self._monotonic_s()
@@ -315,7 +315,7 @@ class OpenFiles:
     async def _read_in_thread(
         self,
         file: FileHandle,
-        reader: Reader,
+        reader: FileReader,
         offset: int,
         size: int,
         begin: memoryview | None,
@@ -382,7 +382,7 @@ class OpenFiles:
                 self._store.reload(partition.topic_partition, self._now_ms())
 
 
-def _check_whole(file: FileHandle, reader: Reader, stop: int) -> None:
+def _check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:
     """Refuse a read of a cached file that ends early: the kernel would take it for the end.
 
     What stands in front of the damage is read again page by page, and so returned.
@@ -395,7 +395,7 @@ def _check_whole(file: FileHandle, reader: Reader, stop: int) -> None:
         )
 
 
-def _read_blocking(reader: Reader, buffer: memoryview, offset: int) -> int:
+def _read_blocking(reader: FileReader, buffer: memoryview, offset: int) -> int:
     reader.may_block = True
     try:
         return reader.read_into(buffer, offset)

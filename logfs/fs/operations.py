@@ -7,6 +7,7 @@ raise is an errno; everything else is translated on the way out (``errnos``).
 pyfuse3 copies what ``read`` returns before anything else runs on the loop.
 """
 
+import errno
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
 
@@ -23,8 +24,6 @@ from pyfuse3 import (
 )
 
 from logfs.errors import LogfsError, ReadOnlyError
-from logfs.fs.answers import Requests, answered
-from logfs.fs.changes import Changes
 from logfs.fs.cpulatency import CpuLatency
 from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.errnos import (
@@ -39,18 +38,17 @@ from logfs.fs.handles import DirectoryHandle, HandleTable
 from logfs.fs.hooks import Hooks
 from logfs.fs.indexwait import IndexWait
 from logfs.fs.inodes import InodeTable
-from logfs.fs.interrupts import Interrupts
+from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.openfiles import OpenFiles
 from logfs.fs.options import MountOptions
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.quotas import Quotas
-from logfs.fs.refusals import Refusals
-from logfs.fs.replies import make_entry, make_statvfs
+from logfs.fs.replies import RequestCounts, make_entry, make_statvfs, request_handler
 from logfs.fs.rules import check_open, partition_to_make, refusal
 from logfs.fs.tasks import BackgroundTasks
-from logfs.fs.topics import Creator, TopicChanges
+from logfs.fs.topics import Creator, TopicChangeQueue, TopicChanges
 from logfs.fs.tree import Tree
 from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
 from logfs.log.store import LogStore
@@ -65,7 +63,7 @@ Ts = TypeVarTuple("Ts")
 _OWN_ATTRIBUTES = PREFIX.encode()
 
 
-class Operations(Refusals):
+class Operations(pyfuse3.Operations):
     """The file system, as pyfuse3 wants it."""
 
     supports_dot_lookup = False
@@ -80,26 +78,25 @@ class Operations(Refusals):
     ) -> None:
         super().__init__()
         self.translator = Translator()
-        self.requests = Requests()
+        self.request_counts = RequestCounts()
         self._store = store
-        self.is_read_only = store.read_only
         self.tree = tree
         self.options = options
         self._clock = clock
-        self.changes = Changes(store, tree, clock)
+        self.topic_changes = TopicChangeQueue(store, tree, clock)
         self._quotas = Quotas(store, tree.ownership, options)
         self._topics = TopicChanges(store, tree.ownership, options, clock, self._quotas)
         self.inodes: InodeTable[Node] = InodeTable(tree.root)
         self.directories: HandleTable[DirectoryHandle] = HandleTable()
-        self.interrupts = Interrupts(hooks)
+        self.interrupts = InterruptWatch(hooks)
         self.follow_reads = FollowReads(clock, self.interrupts, EarlyReplies(hooks))
-        self.tasks = BackgroundTasks(store, tree, self.changes.lock, clock, self.follow_reads)
+        self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, self.follow_reads)
         self.index_wait = IndexWait()
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
         tree.meta_of_mount = lambda: {"sealed_files": self.passthrough.describe()}
         self.cpu_latency = CpuLatency(wanted=options.keep_awake)
         self.hooks = hooks
-        self.kernel: KernelCache | None = None
+        self.kernel_cache: KernelCache | None = None
         self.files = OpenFiles(
             store,
             tree,
@@ -113,7 +110,7 @@ class Operations(Refusals):
 
     # Names and attributes
 
-    @answered
+    @request_handler
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find a name."""
         node = await self._find_waiting(self.inodes.node(parent_inode), name, ctx.pid)
@@ -125,7 +122,7 @@ class Operations(Refusals):
         """Take look-ups back."""
         self.inodes.forget(inode_list)
 
-    @answered
+    @request_handler
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         """Answer stat(2)."""
         node = self.inodes.node(inode)
@@ -134,7 +131,7 @@ class Operations(Refusals):
             await partition.executor.releasing.wait()
         return await self._entry(node)
 
-    @answered
+    @request_handler
     async def setattr(
         self,
         inode: int,
@@ -149,30 +146,30 @@ class Operations(Refusals):
         if fields.update_size:
             raise RefusedError("files only take appends; they cannot be truncated")
         if fields.update_mode or fields.update_uid or fields.update_gid:
-            await self.changes.run(
+            await self.topic_changes.run(
                 self._topics.set_attributes,
                 node,
                 attr.st_mode if fields.update_mode else None,
                 attr.st_uid if fields.update_uid else None,
                 attr.st_gid if fields.update_gid else None,
             )
-            if self.kernel is not None:
-                await self.kernel.drop_attributes(self._sharers_of(node))
+            if self.kernel_cache is not None:
+                await self.kernel_cache.drop_attributes(self._sharers_of(node))
         return await self._entry(node)
 
-    @answered
+    @request_handler
     async def access(self, inode: int, mode: int, ctx: RequestContext) -> bool:
         """Leave permissions to the kernel, which checks them (``default_permissions``)."""
         return True
 
-    @answered
+    @request_handler
     async def statfs(self, ctx: RequestContext) -> StatvfsData:
         """Describe the file system of the data directory."""
         return make_statvfs(await trio.to_thread.run_sync(self._store.disk.free))
 
     # Directories
 
-    @answered
+    @request_handler
     async def opendir(self, inode: int, ctx: RequestContext) -> int:
         """Open a directory."""
         node = self.inodes.node(inode)
@@ -183,7 +180,7 @@ class Operations(Refusals):
         self._quotas.note_opened(ctx.uid, "directory", number)
         return number
 
-    @answered
+    @request_handler
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         """List a directory from a place on; from 0 with the names it has now."""
         directory = self.directories[fh]
@@ -194,17 +191,17 @@ class Operations(Refusals):
             directory.names = [".", "..", *listing]
         await self._list(directory, start_id, token)
 
-    @answered
+    @request_handler
     async def releasedir(self, fh: int) -> None:
         """Close a directory."""
         self.directories.take(fh)
         self._quotas.note_released("directory", fh)
 
-    @answered
+    @request_handler
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
         """Do nothing: names are durable when mkdir, touch and rmdir return."""
 
-    @answered
+    @request_handler
     async def mkdir(
         self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext
     ) -> EntryAttributes:
@@ -213,10 +210,10 @@ class Operations(Refusals):
         self._check_writable()
         if parent is not self.tree.root:
             raise RefusedError("topics are made in the root of the mount only")
-        await self.changes.run(self._topics.make, name, mode, _creator(ctx))
+        await self.topic_changes.run(self._topics.make, name, mode, _creator(ctx))
         return await self._made(parent, name)
 
-    @answered
+    @request_handler
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         """Delete an empty topic; with the mount option rmdir=delete any topic."""
         parent = self.inodes.node(parent_inode)
@@ -224,11 +221,11 @@ class Operations(Refusals):
         self._check_writable()
         if not isinstance(node, TopicNode):
             raise refusal(read_only=False)
-        await self.changes.delete_topic(node, only_empty=not self.options.rmdir_deletes)
+        await self.topic_changes.delete_topic(node, only_empty=not self.options.rmdir_deletes)
 
     # Files
 
-    @answered
+    @request_handler
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         """Open a file."""
         node = self.inodes.node(inode)
@@ -238,7 +235,7 @@ class Operations(Refusals):
         await self.index_wait.for_positions(node, ctx.pid)
         return await self._open(node, flags, ctx.uid)
 
-    @answered
+    @request_handler
     async def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
@@ -249,7 +246,7 @@ class Operations(Refusals):
         topic, number = partition_to_make(
             self.tree, parent, name, flags, create=self.options.create
         )
-        await self.changes.run(self._topics.grow, topic.name, number, mode, _creator(ctx))
+        await self.topic_changes.run(self._topics.grow, topic.name, number, mode, _creator(ctx))
         topic.mtime_ms = self._clock.now_ms()
         node = await self._find(parent, name)
         if not isinstance(node, FileNode):
@@ -259,63 +256,113 @@ class Operations(Refusals):
         self.inodes.count(node)
         return info, entry
 
-    @answered
+    @request_handler
     async def read(self, fh: int, off: int, size: int) -> bytes:
         """Read; what is returned is good until the next await."""
         return await self.files.read(fh, off, size)  # type: ignore[return-value]  # any buffer will do
 
-    @answered
+    @request_handler
     async def poll(
         self, inode: int, fh: int, poll_handle: PollHandle | None, ctx: RequestContext
     ) -> int:
         """Say whether a read would wait; every file but a ``.follow`` is always ready."""
         return self.files.poll(fh, poll_handle)
 
-    @answered
+    @request_handler
     async def write(self, fh: int, off: int, buf: bytes) -> int:
         """Append; the offset says where the file ended when the kernel last looked."""
         accepted = self.files.write_now(fh, buf)
         return await self.files.write(fh, buf) if accepted is None else accepted
 
-    @answered
+    @request_handler
     async def flush(self, fh: int) -> None:
         """Answer close(2) with what went wrong earlier; ends nothing, others may share the file."""
         self.files.report_failure(fh)
 
-    @answered
+    @request_handler
     async def release(self, fh: int) -> None:
         """End a file that nobody has open any more."""
         self._quotas.note_released("file", fh)
         await self.files.release(fh)
 
-    @answered
+    @request_handler
     async def fsync(self, fh: int, datasync: bool) -> None:
         """Make a file durable."""
         await self.files.sync(fh)
 
     # Extended attributes
 
-    @answered
+    @request_handler
     async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
         """Return an extended attribute."""
         if not name.startswith(_OWN_ATTRIBUTES):
             raise FUSEError(pyfuse3.ENOATTR)
         return await self._look(inode, get_attribute, self._store, name)
 
-    @answered
+    @request_handler
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         """List the extended attributes."""
         return await self._look(inode, list_attributes, self._store)
 
-    @answered
+    @request_handler
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         """Set a topic's configuration."""
         await self._change_attribute(inode, name, value, ctx.uid)
 
-    @answered
+    @request_handler
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
         """Take a topic's configuration back."""
         await self._change_attribute(inode, name, None, ctx.uid)
+
+    # What is always refused: nothing is removed, renamed or linked by its name
+
+    @request_handler
+    async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
+        """Refuse to remove a file."""
+        await self._refuse(parent_inode, name)
+
+    @request_handler
+    async def rename(
+        self,
+        parent_inode_old: int,
+        name_old: bytes,
+        parent_inode_new: int,
+        name_new: bytes,
+        flags: int,
+        ctx: RequestContext,
+    ) -> None:
+        """Refuse to rename anything."""
+        await self._refuse(parent_inode_old, name_old)
+
+    @request_handler
+    async def link(
+        self, inode: int, new_parent_inode: int, new_name: bytes, ctx: RequestContext
+    ) -> EntryAttributes:
+        """Refuse to make a second name."""
+        self.inodes.node(inode)
+        raise refusal(read_only=self._store.read_only)
+
+    @request_handler
+    async def symlink(
+        self, parent_inode: int, name: bytes, target: bytes, ctx: RequestContext
+    ) -> EntryAttributes:
+        """Refuse to make a link."""
+        self.inodes.node(parent_inode)
+        raise refusal(read_only=self._store.read_only)
+
+    @request_handler
+    async def mknod(
+        self, parent_inode: int, name: bytes, mode: int, rdev: int, ctx: RequestContext
+    ) -> EntryAttributes:
+        """Refuse to make a special file."""
+        self.inodes.node(parent_inode)
+        raise refusal(read_only=self._store.read_only)
+
+    @request_handler
+    async def readlink(self, inode: int, ctx: RequestContext) -> bytes:
+        """Answer that this is no link; there are none."""
+        self.inodes.node(inode)
+        raise FUSEError(errno.EINVAL)
 
     # Inside
 
@@ -388,7 +435,7 @@ class Operations(Refusals):
     ) -> None:
         node = self.inodes.node(inode)
         self._check_writable()
-        await self.changes.run(
+        await self.topic_changes.run(
             change_attribute, self._store, self._quotas, node, name, value, caller
         )
         if isinstance(node, TopicNode):
@@ -407,6 +454,10 @@ class Operations(Refusals):
             for other in self.inodes.nodes()
             if other.partition is not None and other.partition.topic_partition.topic == topic
         ]
+
+    async def _refuse(self, parent_inode: int, name: bytes) -> None:
+        await self._find(self.inodes.node(parent_inode), name)
+        raise refusal(read_only=self._store.read_only)
 
     def _check_writable(self) -> None:
         if self._store.read_only:

@@ -13,8 +13,11 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
     isolation.level=L  what readers see: read_uncommitted (default), everything; read_committed, up
                        to the first record of an open transaction and without aborted records;
                        high_watermark, up to the high watermark
-    metrics=ADDRESS    metrics for Prometheus: a port of this machine, HOST:PORT, or the path of a
-                       socket; also whether the mount answers, under /healthz
+    metrics=ADDRESS    metrics for Prometheus under /metrics, and under /healthz whether the mount
+                       answers. 9464: a port of this machine, for its own programs (127.0.0.1);
+                       0.0.0.0:9464 or [::1]:9464: a port of an address, without a password;
+                       /run/logfs.sock: a socket for its owner and group. Port 0 is any free
+                       port; the daemon logs which
     no_topic_metrics   metrics of all topics together instead of each: the names of topics do not
                        appear, and thousands of topics do not make a scrape large
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
@@ -44,10 +47,10 @@ import pwd
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from logfs.config import StoreConfig
 from logfs.errors import InvalidConfigError
-from logfs.fs.metrics.address import MetricsAddress, parse_metrics_address
 from logfs.types import IsolationLevel
 
 _KERNEL = frozenset({
@@ -80,10 +83,51 @@ _FLAGS = {
 }
 
 
+LOOPBACK = "127.0.0.1"
+_HIGHEST_PORT = 65535
+
 USER_MAX_PARTITIONS = 1000
 USER_MAX_OPEN_FILES = 20_000
 USER_MAX_MESSAGE_BYTES = 100 * 1024 * 1024
 """What a broker takes in one request by default. Source: Kafka socket.request.max.bytes."""
+
+
+class MetricsAddress(NamedTuple):
+    """Where metrics are read.
+
+    Attributes:
+        host: The address or name; empty for a socket in the file system.
+        port: The port, 0 for any.
+        path: The path of the socket; empty for a port.
+    """
+
+    host: str
+    port: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        if self.path:
+            return self.path
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def parse_metrics_address(text: str) -> MetricsAddress:
+    """Parse the value of the option.
+
+    Raises:
+        ValueError: It is none; the message says what is expected.
+    """
+    if text.startswith("/"):
+        return MetricsAddress("", path=text)
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if "[" in host else host
+    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= _HIGHEST_PORT
+    if not is_port or (colon and not host) or (":" in host and "[" not in text):
+        raise ValueError(
+            "expected a port, as 9464, an address and a port, as 127.0.0.1:9464 or [::1]:9464, or "
+            "the path of a socket, from the root"
+        )
+    return MetricsAddress(host or LOOPBACK, int(port))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

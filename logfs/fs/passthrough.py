@@ -23,8 +23,8 @@ _REASONS = {
 }
 
 
-class Kernel(Protocol):
-    """What it takes; see ``hooks.Hooks``."""
+class PassthroughHooks(Protocol):
+    """The functions of ``hooks.Hooks`` that are needed here."""
 
     @property
     def is_active(self) -> bool:
@@ -58,15 +58,15 @@ class Passthrough:
     """The backing files of inodes that are open. Event loop only.
 
     Args:
-        kernel: The hooks; None where they were not built.
+        hooks: The hooks; None where they were not built.
         wanted: Whether the mount is to have it.
 
     Attributes:
         opens: Files that were opened so.
     """
 
-    def __init__(self, kernel: Kernel | None, *, wanted: bool = True) -> None:
-        self._kernel = kernel
+    def __init__(self, hooks: PassthroughHooks | None, *, wanted: bool = True) -> None:
+        self._hooks = hooks
         self._wanted = wanted
         self._refusal: str | None = None
         self._backings: dict[int, _Backing] = {}
@@ -80,11 +80,11 @@ class Passthrough:
         """Why the kernel caches sealed files instead; None if it need not, as far as is known."""
         if not self._wanted:
             return "mount option no_passthrough"
-        if self._kernel is None:
+        if self._hooks is None:
             return "logfs was built without the headers of libfuse"
-        if not self._kernel.is_active:
+        if not self._hooks.is_active:
             return "libfuse is older than 3.14"
-        if self._kernel.has_passthrough is False:
+        if self._hooks.has_passthrough is False:
             return "Linux has it from 6.9 on"
         return self._refusal
 
@@ -96,8 +96,8 @@ class Passthrough:
     def probe(self, descriptor: int) -> None:
         """Find out, with an open file of the data directory, whether it works."""
         number = self._open(descriptor)
-        if self._kernel is not None and number:
-            self._kernel.backing_close(number)
+        if self._hooks is not None and number:
+            self._hooks.backing_close(number)
 
     def hold(self, inode: int, descriptor: int) -> bool:
         """Open a sealed inode, which is not open as one that is cached.
@@ -122,8 +122,8 @@ class Passthrough:
 
     def attach(self, inode: int, handle: int) -> None:
         """Tie an open file to the backing file of its inode; the last thing before the reply."""
-        if self._kernel is not None:
-            self._kernel.pass_through(handle, self._backings[inode].number)
+        if self._hooks is not None:
+            self._hooks.pass_through(handle, self._backings[inode].number)
 
     def release(self, inode: int) -> None:
         """Note that an open file of an inode was closed; the last one takes the backing file."""
@@ -131,15 +131,15 @@ class Passthrough:
         backing.handles -= 1
         if not backing.handles:
             del self._backings[inode]
-            if self._kernel is not None:
-                self._kernel.backing_close(backing.number)
+            if self._hooks is not None:
+                self._hooks.backing_close(backing.number)
 
     def _open(self, descriptor: int) -> int:
         """Open a backing file; 0 if that cannot be. What goes for all files is remembered."""
-        if self._kernel is None or self.why_not is not None:
+        if self._hooks is None or self.why_not is not None:
             return 0
         try:
-            return self._kernel.backing_open(descriptor)
+            return self._hooks.backing_open(descriptor)
         except OSError as error:
             number = error.errno or errno.EIO
             if number in _REASONS:

@@ -6,7 +6,7 @@ import trio
 
 from logfs.control.requests import Request
 from logfs.errors import ControlError, LogOfflineError
-from logfs.fs.metrics.facts import Facts, Where
+from logfs.fs.metrics.mounts import MountMetrics, MountPlace
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
 from logfs.log import administration
@@ -43,8 +43,8 @@ class QueryCommands:
         self._operations = operations
         self._clock = clock
         self._status = status
-        where = Where(str(status.get("data", "")), str(status.get("mountpoint", "")))
-        self.facts = Facts(store, operations, clock, where)
+        where = MountPlace(str(status.get("data", "")), str(status.get("mountpoint", "")))
+        self.facts = MountMetrics(store, operations, clock, where)
 
     async def status(self, _request: Request) -> object:
         """Return facts about the daemon."""
@@ -76,7 +76,7 @@ class QueryCommands:
 
     async def describe(self, request: Request) -> object:
         """Return the facts about a topic."""
-        facts = await self._operations.changes.run(
+        facts = await self._operations.topic_changes.run(
             administration.describe_topic, self._store, request["topic"]
         )
         return facts._asdict()

@@ -14,7 +14,7 @@ from collections import Counter
 
 from logfs.config import TOPIC_KEYS
 from logfs.fs.errnos import QuotaExceededError, TooManyOpenFilesError
-from logfs.fs.nodes import Ownership
+from logfs.fs.nodes import MountOwnership
 from logfs.fs.options import MountOptions
 from logfs.log.store import LogStore
 
@@ -32,7 +32,7 @@ class Quotas:
         options: The limits.
     """
 
-    def __init__(self, store: LogStore, ownership: Ownership, options: MountOptions) -> None:
+    def __init__(self, store: LogStore, ownership: MountOwnership, options: MountOptions) -> None:
         self._store = store
         self._ownership = ownership
         self._options = options

@@ -2,7 +2,7 @@
 
 from logfs.disk.vfs import FileStat
 from logfs.fs.errnos import StaleError
-from logfs.fs.nodes import CACHED_S, Attributes, DirectoryNode, FileNode, Ownership
+from logfs.fs.nodes import CACHED_S, DirectoryNode, FileAttributes, FileNode, MountOwnership
 from logfs.fs.partitions import MountedPartition
 from logfs.log.reading.files import RawFile
 
@@ -23,7 +23,7 @@ class RawDirectoryNode(DirectoryNode):
     def __init__(
         self,
         partition: MountedPartition,
-        ownership: Ownership,
+        ownership: MountOwnership,
         parent: DirectoryNode,
         mtime_ms: int,
     ) -> None:
@@ -36,7 +36,7 @@ class RawDirectoryNode(DirectoryNode):
         """Return the partition."""
         return self._partition
 
-    def attributes(self) -> Attributes:
+    def attributes(self) -> FileAttributes:
         """Return what stat(2) tells now; asks the disk."""
         log = self._partition.log
         found = super().attributes()
@@ -59,7 +59,7 @@ class RawNode(FileNode):
     reads_log = False
 
     def __init__(
-        self, partition: MountedPartition, name: str, disk_inode: int, ownership: Ownership
+        self, partition: MountedPartition, name: str, disk_inode: int, ownership: MountOwnership
     ) -> None:
         super().__init__(f"raw {name}", partition, ownership)
         self.name = name
@@ -116,7 +116,7 @@ class SealedNode(RawNode):
         partition: MountedPartition,
         name: str,
         found: FileStat,
-        ownership: Ownership,
+        ownership: MountOwnership,
         rewrites: int = 0,
     ) -> None:
         # A file that is rewritten under its name, or replaced, is another inode.

@@ -1,10 +1,18 @@
-"""Answers in pyfuse3's types, made from ours."""
+"""Replies: results in pyfuse3's types, and an errno for everything that a handler raises."""
 
+import functools
 import os
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from pyfuse3 import EntryAttributes, StatvfsData
+from pyfuse3 import EntryAttributes, FUSEError, StatvfsData
 
-from logfs.fs.nodes import Attributes, Node
+from logfs.fs.errnos import Translator
+from logfs.fs.nodes import FileAttributes, Node
+
+OPERATIONS: set[str] = set()
+"""The names of all handlers."""
 
 MAX_REQUEST_BYTES = 1024 * 1024
 """The largest read and write the kernel sends, and the block size that makes programs send it."""
@@ -13,7 +21,63 @@ _BLOCK_BYTES = 512
 _NS_PER_MS = 1_000_000
 
 
-def make_entry(node: Node, attributes: Attributes) -> EntryAttributes:
+class RequestCounts:
+    """The requests of the kernel, counted by how they were answered.
+
+    Changed on the event loop only; any thread may read.
+
+    Attributes:
+        done: Requests that were answered with what they asked for, by operation.
+        failed: Those that were answered with an errno, by operation and errno.
+    """
+
+    def __init__(self) -> None:
+        self.done: defaultdict[str, int] = defaultdict(int)
+        self.failed: defaultdict[tuple[str, int], int] = defaultdict(int)
+
+
+class RequestHandlers(Protocol):
+    """An object with handlers.
+
+    Attributes:
+        translator: Knows the errnos, and what to log.
+        request_counts: Counts them.
+    """
+
+    translator: Translator
+    request_counts: RequestCounts
+
+
+SelfT = TypeVar("SelfT", bound=RequestHandlers)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def request_handler(
+    handler: Callable[Concatenate[SelfT, P], Awaitable[T]],
+) -> Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]]:
+    """Turn what a handler raises into an errno; anything else would end the mount."""
+    request = handler.__name__
+    OPERATIONS.add(request)
+
+    @functools.wraps(handler)
+    async def answer(self: SelfT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            result = await handler(self, *args, **kwargs)
+        except FUSEError as error:
+            self.request_counts.failed[request, error.errno] += 1
+            raise
+        except Exception as error:  # noqa: BLE001 - see above
+            number = self.translator.translate(request, error)
+            self.request_counts.failed[request, number] += 1
+            raise FUSEError(number) from None
+        self.request_counts.done[request] += 1
+        return result
+
+    return answer
+
+
+def make_entry(node: Node, attributes: FileAttributes) -> EntryAttributes:
     """Describe an inode.
 
     The blocks cover the length, so that a file with holes does not look sparse: a program that

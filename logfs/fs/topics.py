@@ -1,15 +1,22 @@
-"""Changes to topics, and to what is remembered about owners and modes. Blocking, one at a time."""
+"""Changes to topics, and to stored owners and modes: one at a time, in threads."""
 
 import stat
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar, TypeVarTuple
 
-from logfs.fs.nodes import Node, Ownership, PlainNode, TopicNode
+import trio
+
+from logfs.fs.nodes import MountOwnership, Node, PlainNode, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.quotas import Quotas
 from logfs.fs.rules import refusal
-from logfs.log.attributes import Ownership as Remembered
+from logfs.fs.tree import Tree
+from logfs.log.attributes import Ownership as StoredOwnership
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 DEFAULT_UMASK = 0o022
 
@@ -22,13 +29,59 @@ class Creator(NamedTuple):
     umask: int
 
 
+class TopicChangeQueue:
+    """Makes them. Event loop only.
+
+    Attributes:
+        lock: Taken for each.
+    """
+
+    def __init__(self, store: LogStore, tree: Tree, clock: Clock) -> None:
+        self._store = store
+        self._tree = tree
+        self._clock = clock
+        self.lock = trio.Lock()
+
+    async def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Make a change when its turn comes."""
+        async with self.lock:
+            return await trio.to_thread.run_sync(call, *args)
+
+    async def undelete_topic(self, topic: str) -> None:
+        """Restore a deleted topic.
+
+        Raises:
+            TopicExistsError, NoSuchTopicError, ReadOnlyError, OSError: See
+                ``LogStore.undelete_topic``.
+        """
+        await self.run(self._store.undelete_topic, topic, self._clock.now_ms())
+        self._tree.root.mtime_ms = self._clock.now_ms()
+
+    async def delete_topic(self, topic: TopicNode, *, only_empty: bool = False) -> None:
+        """Delete a topic; programs that have its files open finish reading.
+
+        Args:
+            topic: The topic.
+            only_empty: Refuse to delete one that holds records.
+
+        Raises:
+            TopicNotEmptyError, NoSuchTopicError, ReadOnlyError, OSError: See
+                ``LogStore.delete_topic``.
+        """
+        delete = self._store.delete_empty_topic if only_empty else self._store.delete_topic
+        with self._tree.kept_off_loop(topic):
+            await self.run(delete, topic.name, self._clock.now_ms())
+        self._tree.forget(topic)
+        self._tree.root.mtime_ms = self._clock.now_ms()
+
+
 class TopicChanges:
     """What mkdir, touch, rmdir, chmod and chown do. Runs in threads, one call at a time."""
 
     def __init__(
         self,
         store: LogStore,
-        ownership: Ownership,
+        ownership: MountOwnership,
         options: MountOptions,
         clock: Clock,
         quotas: Quotas,
@@ -57,13 +110,13 @@ class TopicChanges:
         gid, permissions = creator.gid, stat.S_IMODE(mode)
         if root_mode & stat.S_ISGID:
             gid, permissions = root_gid, permissions | stat.S_ISGID
-        topic = Remembered(
+        topic = StoredOwnership(
             self._own_mode(permissions, 0o777),
             self._own_id(creator.uid, self._options.uid, defaults.uid),
             self._own_id(gid, self._options.gid, defaults.gid),
         )
-        file = Remembered(self._own_mode(0o666 & ~creator.umask, 0o666))
-        ownerships: dict[int | None, Remembered] = {None: topic}
+        file = StoredOwnership(self._own_mode(0o666 & ~creator.umask, 0o666))
+        ownerships: dict[int | None, StoredOwnership] = {None: topic}
         ownerships |= dict.fromkeys(range(count), file)
         store.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
 
@@ -78,7 +131,7 @@ class TopicChanges:
         topic_mode, topic_uid, topic_gid = self._ownership.of_directory(topic)
         self._quotas.check_partitions(creator.uid, topic, number + 1, topic_uid)
         gid = topic_gid if topic_mode & stat.S_ISGID else creator.gid
-        ownership = Remembered(
+        ownership = StoredOwnership(
             self._own_mode(stat.S_IMODE(mode), 0o666),
             self._own_id(creator.uid, self._options.uid, topic_uid),
             self._own_id(gid, self._options.gid, topic_gid),

@@ -26,8 +26,8 @@ from logfs.fs.nodes import (
     FixedNode,
     FollowNode,
     MetaNode,
+    MountOwnership,
     Node,
-    Ownership,
     PlainNode,
     RangeNode,
     RootNode,
@@ -35,7 +35,6 @@ from logfs.fs.nodes import (
 )
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
-from logfs.fs.recent import Answer, LookupCache
 from logfs.log import names
 from logfs.log.following.followed import FollowedLog
 from logfs.log.following.store import FollowedStore
@@ -49,6 +48,7 @@ from logfs.log.reading.address import (
     parse_partition_name,
 )
 from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
+from logfs.log.segments.snapshot import Snapshot
 from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 from logfs.types import IsolationLevel, View
@@ -62,6 +62,7 @@ VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
 """What can be written to."""
 _DIRECTORIES = frozenset({b".", b".."})
 _SEGMENT_TEXT = re.compile(r"([0-9]{20})\.txt")
+_MAX_FOUND = 256
 _SEALED_KINDS = frozenset(names.FileKind) - {names.FileKind.SNAPSHOT}
 
 
@@ -71,6 +72,58 @@ class DeferredLookup(NamedTuple, Generic[T]):
     partition: MountedPartition
     ask: Callable[..., T]
     args: tuple[object, ...]
+
+
+class _Found(NamedTuple):
+    """What a name was resolved to.
+
+    Attributes:
+        snapshot: The state of the log that it was resolved in.
+        now_ms: The clock at the look-up.
+        node: The node.
+    """
+
+    snapshot: Snapshot
+    now_ms: int
+    node: FileNode
+
+
+class LookupCache:
+    """The nodes that names with a selector were last resolved to, by partition and name.
+
+    A node is returned again as long as nothing has changed in the log: a new look-up would give
+    the same. Names that depend on the time of the look-up are not kept. Equal nodes of different
+    look-ups are one inode in any case, see ``inodes``. ``put`` may come from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], _Found] = {}
+
+    def get(self, identity: str, name: str, snapshot: Snapshot, now_ms: int) -> FileNode | None:
+        """Return the node of a name, if a new look-up would give the same.
+
+        Args:
+            identity: Of the partition.
+            name: Below the topic.
+            snapshot: The present state of the log.
+            now_ms: The clock. If it is before the time of the look-up, TO may be in the future.
+        """
+        found = self._found.get((identity, name))
+        if found is None or found.snapshot is not snapshot or now_ms < found.now_ms:
+            return None
+        return found.node
+
+    def put(
+        self, identity: str, name: str, snapshot: Snapshot, now_ms: int, node: FileNode
+    ) -> None:
+        """Keep a node, with the state and the time it was resolved at."""
+        if len(self._found) >= _MAX_FOUND:
+            self._found = {}
+        self._found[identity, name] = _Found(snapshot, now_ms, node)
+
+    def drop(self, node: FileNode) -> None:
+        """Forget a node that turned out to be stale, and all that are the same inode."""
+        self._found = {key: f for key, f in self._found.items() if f.node.key != node.key}
 
 
 class Tree:
@@ -94,7 +147,7 @@ class Tree:
     def __init__(
         self,
         store: LogStore,
-        ownership: Ownership,
+        ownership: MountOwnership,
         time_zone: tzinfo,
         clock: Clock,
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
@@ -108,7 +161,7 @@ class Tree:
         self._started_ms = clock.now_ms()
         self.root = RootNode(ownership, self._started_ms, time_zone)
         self.segments = DirectoryNode("segments", ownership, self.root, self._started_ms)
-        self.recent = LookupCache()
+        self.lookup_cache = LookupCache()
         self._topics: dict[str, TopicNode] = {}
         self._partitions: dict[tuple[str, int], MountedPartition] = {}
 
@@ -211,9 +264,9 @@ class Tree:
             if address.view is Suffix.META:
                 raise UnknownNameError(f"{name!r}: {address.view} goes without a selector")
             snapshot, now_ms = partition.log.snapshot, self._clock.now_ms()
-            return self.recent.get(partition.identity, name, snapshot, now_ms) or DeferredLookup(
-                partition, self._resolve, (partition, address, name)
-            )
+            return self.lookup_cache.get(
+                partition.identity, name, snapshot, now_ms
+            ) or DeferredLookup(partition, self._resolve, (partition, address, name))
         node: FileNode
         if view is not None:
             node = PlainNode(partition, view, self.ownership)
@@ -250,7 +303,7 @@ class Tree:
         waits_for_clock = isinstance(node, RangeNode) and node.waits_for_clock
         if is_whole and not address.uses_clock and not waits_for_clock:
             # Kept for the state before: what was resolved in a later one is not given again.
-            self.recent.put(partition.identity, name, Answer(snapshot, now_ms, node))
+            self.lookup_cache.put(partition.identity, name, snapshot, now_ms, node)
         return node
 
     def _answer(

@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from logfs.fs.earlyreplies import EarlyReplies
-from logfs.fs.interrupts import Interrupts
+from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.readerqueue import AT_ONCE
 from logfs.log.trimming import trim
 from tests.fs.test_follow_reads import Reads, Signals
@@ -66,7 +66,7 @@ def kernel(orders: World) -> FakeKernel:
     """The hooks of a mount."""
     kernel = FakeKernel()
     followers = orders.operations.follow_reads
-    followers.interrupts, followers.prompt = Interrupts(kernel), EarlyReplies(kernel)
+    followers.interrupts, followers.early_replies = InterruptWatch(kernel), EarlyReplies(kernel)
     return kernel
 
 

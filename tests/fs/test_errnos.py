@@ -7,8 +7,8 @@ from pyfuse3 import FUSEError
 import logfs.fs.mount  # noqa: F401 - so that every error there is has been defined
 from logfs import errors
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
-from logfs.fs.answers import Requests, answered
 from logfs.fs.errnos import ERRNOS, StaleError, Translator, errno_of
+from logfs.fs.replies import RequestCounts, request_handler
 
 
 def every_error(base: type[LogfsError]) -> set[type[LogfsError]]:
@@ -56,13 +56,13 @@ def test_an_error_derived_from_a_known_one_has_its_errno() -> None:
 class Handlers:
     def __init__(self) -> None:
         self.translator = Translator()
-        self.requests = Requests()
+        self.request_counts = RequestCounts()
 
-    @answered
+    @request_handler
     async def fails(self, error: Exception) -> int:
         raise error
 
-    @answered
+    @request_handler
     async def works(self, number: int) -> int:
         return number + 1
 
@@ -73,8 +73,8 @@ async def test_a_handler_answers_with_an_errno() -> None:
         await handlers.fails(errors.NoSuchTopicError("t"))
     assert caught.value.errno == errno.ENOENT
     assert await handlers.works(1) == 2
-    assert handlers.requests.failed == {("fails", errno.ENOENT): 1}
-    assert handlers.requests.done == {"works": 1}
+    assert handlers.request_counts.failed == {("fails", errno.ENOENT): 1}
+    assert handlers.request_counts.done == {"works": 1}
 
 
 async def test_a_fuse_error_passes_as_it_is() -> None:

@@ -12,7 +12,7 @@ from pyfuse3 import FUSEError
 from trio.testing import MockClock
 
 from logfs.fs.followreads import READABLE, READY
-from logfs.fs.interrupts import Interrupts
+from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.readerqueue import AT_ONCE
 from logfs.types import TopicPartition
 from tests.fs.served import Served
@@ -91,7 +91,7 @@ class Reads:
 @pytest.fixture
 def reads(orders: World, nursery: trio.Nursery) -> Reads:
     """Reads of a mount that hears of signals, and so lets nobody go without a reason."""
-    orders.operations.follow_reads.interrupts = Interrupts(Signals())
+    orders.operations.follow_reads.interrupts = InterruptWatch(Signals())
     nursery.start_soon(orders.operations.follow_reads.queues.run)
     return Reads(orders, nursery)
 
@@ -188,7 +188,7 @@ async def test_the_stop_of_the_mount_ends_the_wait(orders: World, reads: Reads) 
 
 async def test_a_signal_ends_its_read_only(orders: World, reads: Reads) -> None:
     signals = Signals()
-    orders.operations.follow_reads.interrupts = Interrupts(signals)
+    orders.operations.follow_reads.interrupts = InterruptWatch(signals)
     handles = [await orders.open("orders/0.follow") for _ in range(3)]
     for handle in handles:
         await reads.begin(handle)
@@ -203,7 +203,7 @@ async def test_a_signal_ends_its_read_only(orders: World, reads: Reads) -> None:
 async def test_where_nobody_hears_of_signals_the_wait_is_bounded(
     orders: World, reads: Reads, autojump_clock: MockClock
 ) -> None:
-    orders.operations.follow_reads.interrupts = Interrupts(None)
+    orders.operations.follow_reads.interrupts = InterruptWatch(None)
     handle = await orders.open("orders/0.follow")
     assert await refused(orders.read(handle, 0)) == errno.EINTR
     await reads.begin(handle)

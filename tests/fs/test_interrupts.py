@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from logfs.fs.interrupts import Interrupts
+from logfs.fs.interrupts import InterruptWatch
 from tests.mounting import PATIENCE_S, environment, is_mounted, take_away, wait_until
 
 
@@ -35,7 +35,7 @@ class FakeKernel:
 
 async def test_only_the_request_that_is_interrupted_is_told() -> None:
     kernel = FakeKernel()
-    interrupts = Interrupts(kernel)
+    interrupts = InterruptWatch(kernel)
     assert interrupts.is_told
     with interrupts.watched() as first, interrupts.watched() as second:
         kernel.interrupt(4)
@@ -51,7 +51,7 @@ async def test_only_the_request_that_is_interrupted_is_told() -> None:
 async def test_without_the_hooks_nobody_is_told() -> None:
     kernel = FakeKernel()
     kernel.is_active = False
-    for interrupts in (Interrupts(None), Interrupts(kernel)):
+    for interrupts in (InterruptWatch(None), InterruptWatch(kernel)):
         assert not interrupts.is_told
         with interrupts.watched() as event:
             kernel.interrupt(kernel.number)

@@ -12,7 +12,7 @@ import pytest
 from logfs.fs.metrics import endpoint
 from logfs.fs.metrics.endpoint import Endpoint
 from logfs.fs.metrics.exposition import Exposition
-from logfs.fs.metrics.facts import Facts, Where
+from logfs.fs.metrics.mounts import MountMetrics, MountPlace
 from tests.fs.world import World
 from tests.mounting import PATIENCE_S, wait_until
 
@@ -36,8 +36,8 @@ def listener() -> socket.socket:
 @pytest.fixture
 def ask(world: World, point: Path, listener: socket.socket) -> Iterator[Ask]:
     """Ask an endpoint over an empty store."""
-    where = Where("/data", str(point))
-    facts = Facts(world.store, world.operations, world.clock.both(), where)
+    where = MountPlace("/data", str(point))
+    facts = MountMetrics(world.store, world.operations, world.clock.both(), where)
     port = listener.getsockname()[1]
     served = Endpoint(listener, Exposition(facts), str(point))
     served.start()

@@ -3,7 +3,7 @@
 import errno
 
 from logfs.fs import hooks
-from logfs.fs.interrupts import Interrupts
+from logfs.fs.interrupts import InterruptWatch
 from tests.fs.onefile import FUSEError, OneFile, serve
 
 
@@ -12,7 +12,7 @@ class Waits(OneFile):
 
     def __init__(self) -> None:
         super().__init__()
-        self.interrupts = Interrupts(hooks.loaded())
+        self.interrupts = InterruptWatch(hooks.loaded())
 
     async def answer(self) -> bytes:
         with self.interrupts.watched() as interrupted:

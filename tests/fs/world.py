@@ -132,7 +132,7 @@ class World:
         """Delete a topic with its records, as ``logfs topic delete`` asks for it."""
         node = self.operations.tree.find(self.operations.tree.root, name.encode())
         assert isinstance(node, TopicNode)
-        await self.operations.changes.delete_topic(node)
+        await self.operations.topic_changes.delete_topic(node)
 
     async def open(self, path: str, flags: int = os.O_RDONLY) -> Handle:
         entry = await self.find(path)

@@ -1,13 +1,12 @@
-"""What a mount can be watched by: metrics, and the endpoint that they are read from.
+"""The metrics of a mount, and the HTTP endpoint that serves them.
 
     family       a metric and its values, as data
-    logs         those of partitions, topics and of what is done to them
-    mounts       those of the mount: requests, open files, threads, the disk
-    facts        where all of them come from, and the answers to the control socket
-    exposition   the Prometheus text; the only module that knows prometheus_client
-    address      where it is read: the mount option ``metrics``
-    endpoint     the server there
+    logs         the metrics of partitions and topics
+    mounts       the metrics of the mount (requests, open files, threads, disk), and all of them
+    exposition   the Prometheus text; the only module that imports prometheus_client
+    endpoint     the HTTP server
+    listener     its socket, from start to stop; see the mount option ``metrics``
 
-Nothing is collected before somebody asks; then it is read from what the parts of a mount know, in
-the thread of whoever asks.
+Nothing is collected before a client asks. It is read from the parts of the mount then, in the
+thread that asks.
 """

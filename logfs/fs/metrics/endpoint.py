@@ -44,7 +44,7 @@ _TEXT = "text/plain; charset=utf-8"
 _INDEX = b"logfs\n\n/metrics    metrics for Prometheus\n/healthz    whether the mount answers\n"
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What a client is sent."""
 
     status: HTTPStatus
@@ -127,37 +127,37 @@ class Endpoint:
             if scope in self._clients:
                 self._clients.remove(scope)
 
-    async def _answer_to(self, stream: trio.SocketStream) -> tuple[Answer, bool]:
+    async def _answer_to(self, stream: trio.SocketStream) -> tuple[HttpResponse, bool]:
         """Read a request; returns the answer, and whether its body is to be sent."""
         request = None
         with trio.move_on_after(HEAD_PATIENCE_S):
             request = await _receive(stream)
         if request is None:
-            return Answer(HTTPStatus.BAD_REQUEST, b"expected GET /metrics\n"), True
+            return HttpResponse(HTTPStatus.BAD_REQUEST, b"expected GET /metrics\n"), True
         if self._is_local and not _is_own_host(request.host):
-            return Answer(
+            return HttpResponse(
                 HTTPStatus.MISDIRECTED_REQUEST, b"expected localhost or an address\n"
             ), True
         try:
             return await self._answer(request), request.method != "HEAD"
         except Exception:
             logger.exception("a bug in logfs: metrics")
-            return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, b"the log says why\n"), True
+            return HttpResponse(HTTPStatus.INTERNAL_SERVER_ERROR, b"the log says why\n"), True
 
-    async def _answer(self, request: _Request) -> Answer:
+    async def _answer(self, request: _Request) -> HttpResponse:
         if request.method not in ("GET", "HEAD"):
-            return Answer(HTTPStatus.METHOD_NOT_ALLOWED, b"expected GET\n")
+            return HttpResponse(HTTPStatus.METHOD_NOT_ALLOWED, b"expected GET\n")
         match request.path:
             case "/metrics":
-                return Answer(HTTPStatus.OK, *await self._render(request.accept))
+                return HttpResponse(HTTPStatus.OK, *await self._render(request.accept))
             case "/healthz":
                 is_well = await self._mount_answers()
                 if is_well:
-                    return Answer(HTTPStatus.OK, b"ok\n")
-                return Answer(HTTPStatus.SERVICE_UNAVAILABLE, b"the mount does not answer\n")
+                    return HttpResponse(HTTPStatus.OK, b"ok\n")
+                return HttpResponse(HTTPStatus.SERVICE_UNAVAILABLE, b"the mount does not answer\n")
             case "/":
-                return Answer(HTTPStatus.OK, _INDEX)
-        return Answer(HTTPStatus.NOT_FOUND, b"expected /metrics or /healthz\n")
+                return HttpResponse(HTTPStatus.OK, _INDEX)
+        return HttpResponse(HTTPStatus.NOT_FOUND, b"expected /metrics or /healthz\n")
 
     async def _render(self, accept: str) -> tuple[bytes, str]:
         """Return the text; the last one if that is young compared to what it cost."""
@@ -244,7 +244,7 @@ def _is_own_host(host: str) -> bool:
     return True
 
 
-async def _send(stream: trio.SocketStream, answer: Answer, has_body: bool) -> None:
+async def _send(stream: trio.SocketStream, answer: HttpResponse, has_body: bool) -> None:
     head = (
         f"HTTP/1.1 {answer.status.value} {answer.status.phrase}\r\n"
         f"Content-Type: {answer.kind}\r\n"

@@ -12,8 +12,8 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from logfs.fs.metrics.facts import Facts
 from logfs.fs.metrics.family import Family, cumulative, gauge
+from logfs.fs.metrics.mounts import MountMetrics
 from logfs.log.counters import Histogram
 
 _TURN_S = 0.000_5
@@ -24,7 +24,7 @@ an append must not notice."""
 class Exposition:
     """Makes the text. Any thread."""
 
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: MountMetrics) -> None:
         self._registry = CollectorRegistry()
         self._own = _OwnCollector(facts)
         self._registry.register(self._own)
@@ -49,7 +49,7 @@ class Exposition:
 
 
 class _OwnCollector(Collector):
-    def __init__(self, facts: Facts) -> None:
+    def __init__(self, facts: MountMetrics) -> None:
         self._facts = facts
         self.mount_answers: bool | None = None
 

@@ -9,8 +9,8 @@ Value = float | Histogram
 Kind = Literal["gauge", "counter", "histogram"]
 
 
-class Row(NamedTuple):
-    """One value of a metric.
+class Sample(NamedTuple):
+    """One value of a metric, as Prometheus calls it.
 
     Attributes:
         labels: Values of the labels, in the order of the family's.
@@ -35,17 +35,17 @@ class Family(NamedTuple):
     kind: Kind
     text: str
     labels: tuple[str, ...]
-    rows: list[Row]
+    rows: list[Sample]
 
 
 def gauge(name: str, text: str, value: float) -> Family:
     """Return a metric that goes up and down, with one value."""
-    return Family(name, "gauge", text, (), [Row((), value)])
+    return Family(name, "gauge", text, (), [Sample((), value)])
 
 
 def counter(name: str, text: str, value: float) -> Family:
     """Return a metric that only goes up, with one value."""
-    return Family(name, "counter", text, (), [Row((), value)])
+    return Family(name, "counter", text, (), [Sample((), value)])
 
 
 def as_json(families: Iterable[Family]) -> dict[str, Any]:

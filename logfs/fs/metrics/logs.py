@@ -7,7 +7,7 @@ Names follow Kafka's, whose metrics the texts name: ``kafka.log:type=Log,name=Si
 from collections.abc import Callable, Iterator, Sequence
 
 from logfs.errors import LogfsError
-from logfs.fs.metrics.family import Family, Kind, Row, counter
+from logfs.fs.metrics.family import Family, Kind, Sample, counter
 from logfs.log.counters import APPEND_BOUNDS_S, FLUSH_BOUNDS_S, Histogram, LogCounters
 from logfs.log.following.followed import FollowedLog
 from logfs.log.losses import EXPIRED, KINDS, Loss
@@ -155,7 +155,7 @@ def families(logs: Sequence[PartitionLog], *, by_topic: bool = True) -> Iterator
     topics: dict[str, list[PartitionLog]] = {} if by_topic else {"": ordered}
     if by_topic:
         for name, text, of_log in _OF_PARTITIONS:
-            rows = [Row(_labels(log), float(of_log(log))) for log in ordered]
+            rows = [Sample(_labels(log), float(of_log(log))) for log in ordered]
             yield Family(name, "gauge", text, _PARTITION, rows)
         yield from _residency(ordered)
         for log in ordered:
@@ -163,7 +163,7 @@ def families(logs: Sequence[PartitionLog], *, by_topic: bool = True) -> Iterator
     yield from _following(ordered, by_topic=by_topic)
     for name, text, of_counters in _OF_TOPICS:
         rows = [
-            Row((topic,), sum(of_counters(log.counters) for log in members))
+            Sample((topic,), sum(of_counters(log.counters) for log in members))
             for topic, members in topics.items()
         ]
         yield Family(name, "counter", text, ("topic",), rows)
@@ -192,7 +192,7 @@ def totals(logs: Sequence[PartitionLog], retired: LogCounters) -> Iterator[Famil
         "Time of an append, from batches to records that readers see. "
         "kafka.network:type=RequestMetrics,name=LocalTimeMs,request=Produce",
         (),
-        [Row((), append)],
+        [Sample((), append)],
     )
     yield Family(
         "logfs_log_flush_duration_seconds",
@@ -200,7 +200,7 @@ def totals(logs: Sequence[PartitionLog], retired: LogCounters) -> Iterator[Famil
         "Time of a flush that had something to make durable. "
         "kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
         (),
-        [Row((), flush)],
+        [Sample((), flush)],
     )
 
 
@@ -216,7 +216,7 @@ def _residency(logs: Sequence[PartitionLog]) -> Iterator[Family]:
         "gauge",
         "Bytes of the segments that are in the page cache, of those looked at.",
         _PARTITION,
-        [Row(labels, found.cached_bytes) for labels, found in known],
+        [Sample(labels, found.cached_bytes) for labels, found in known],
     )
     yield Family(
         "logfs_log_page_cache_looked_at_bytes",
@@ -224,7 +224,7 @@ def _residency(logs: Sequence[PartitionLog]) -> Iterator[Family]:
         "Bytes of the segments that were looked at for that, the newest first: it must not take "
         "long.",
         _PARTITION,
-        [Row(labels, found.looked_at_bytes) for labels, found in known],
+        [Sample(labels, found.looked_at_bytes) for labels, found in known],
     )
 
 
@@ -238,7 +238,7 @@ def _following(logs: Sequence[PartitionLog], *, by_topic: bool) -> Iterator[Fami
             "gauge",
             "Bytes that somebody else has written and readers do not see yet.",
             _PARTITION,
-            [Row(labels, size) for labels, size in unread],
+            [Sample(labels, size) for labels, size in unread],
         )
 
 
@@ -259,8 +259,8 @@ def _deleted(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
     for topic, logs in topics.items():
         for reason in _REASONS:
             rows = [row for log in logs if (row := log.counters.deleted.get(reason)) is not None]
-            segments.append(Row((topic, reason), sum(row.segments for row in rows)))
-            size.append(Row((topic, reason), sum(row.size_bytes for row in rows)))
+            segments.append(Sample((topic, reason), sum(row.segments for row in rows)))
+            size.append(Sample((topic, reason), sum(row.size_bytes for row in rows)))
     labels, kind = ("topic", "reason"), "Segments that retention and trimming deleted"
     yield Family("logfs_retention_deleted_segments_total", "counter", f"{kind}.", labels, segments)
     yield Family(
@@ -275,11 +275,11 @@ def _losses(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
         losses = [loss for log in logs for loss in _losses_of(log)]
         for kind in KINDS:
             sizes = [loss.bytes for loss in losses if loss.kind == kind]
-            count.append(Row((topic, kind), len(sizes)))
-            size.append(Row((topic, kind), sum(sizes)))
+            count.append(Sample((topic, kind), len(sizes)))
+            size.append(Sample((topic, kind), sum(sizes)))
         expired = [log.counters for log in logs]
-        count.append(Row((topic, EXPIRED), sum(c.expired for c in expired)))
-        size.append(Row((topic, EXPIRED), sum(c.expired_bytes for c in expired)))
+        count.append(Sample((topic, EXPIRED), sum(c.expired for c in expired)))
+        size.append(Sample((topic, EXPIRED), sum(c.expired_bytes for c in expired)))
     labels = ("topic", "kind")
     text = (
         "cut after a crash, corrupt batches that readers or recovery met, lines set aside, "

@@ -1,15 +1,34 @@
-"""The metrics of a mount: what the kernel asks of it, what it has open, where its calls run."""
+"""All metrics of a mount, collected in the thread that asks for them.
+
+What is read belongs to the event loop and to appending threads. It is read without a lock. Disk
+space, page cache and losses are asked of the disk in the same thread, so only that thread waits.
+"""
 
 import errno
+import os
+import platform
 import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
-from logfs.fs.answers import OPERATIONS
-from logfs.fs.metrics.family import Family, Row, counter, gauge
+import pyfuse3
+
+from logfs import __version__
+from logfs.fs.metrics import logs
+from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
 from logfs.fs.operations import Operations
+from logfs.fs.replies import OPERATIONS
 from logfs.log.compaction.cleaner import CleanerMetrics
+from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
+from logfs.machine.host import Clock
+
+LOOK_S = 0.05
+"""For so long the page cache is looked at in one collection; those not reached come next time."""
+FRESH_MS = 5_000
+"""What was looked at since then is not looked at again."""
+
 
 _ERRORS_OF_DISKS = (errno.EIO, errno.ENOSPC)
 
@@ -63,14 +82,110 @@ _OF_MANAGER = frozenset({
 })  # fmt: skip
 
 
-def of_requests(operations: Operations) -> Iterator[Family]:
+class MountPlace(NamedTuple):
+    """Which mount it is.
+
+    Attributes:
+        data: The data directory.
+        point: The mount point.
+    """
+
+    data: str
+    point: str
+
+
+class MountMetrics:
+    """The metrics of one mount. Any thread may ask.
+
+    Args:
+        store: The store.
+        operations: The file system over it.
+        clock: The clocks.
+        where: Which mount it is.
+    """
+
+    def __init__(
+        self, store: LogStore, operations: Operations, clock: Clock, where: MountPlace
+    ) -> None:
+        self._store = store
+        self._operations = operations
+        self._clock = clock
+        self._where = where
+        self._looking = threading.Lock()
+
+    def families(self) -> Iterator[Family]:
+        """Yield all metrics."""
+        store = self._store
+        found = store.all_partitions()
+        self._look_at_caches(found)
+        yield from self._of_process()
+        yield from logs.totals(found, store.retired)
+        yield from logs.families(found, by_topic=not self._operations.options.no_topic_metrics)
+
+    def summary(self) -> dict[str, Any]:
+        """Return, for JSON, the metrics that are not of single partitions or topics, by name."""
+        found = self._store.all_partitions()
+        return as_json([*self._of_process(), *logs.totals(found, self._store.retired)])
+
+    def _of_process(self) -> Iterator[Family]:
+        store, operations = self._store, self._operations
+        yield _info(
+            "logfs_build_info",
+            "What runs here.",
+            {
+                "version": __version__,
+                "python": platform.python_version(),
+                "pyfuse3": pyfuse3.__version__,
+                "kernel": os.uname().release,
+            },
+        )
+        yield _info("logfs_mount_info", "What is mounted where.", self._mount_labels())
+        yield from _of_store(store)
+        yield from _of_requests(operations)
+        yield from _of_handles(store, operations)
+        yield from _of_executors(operations)
+        if not store.read_only:
+            cleaner = operations.tasks.compaction.cleaner
+            yield from _of_cleaner(cleaner.metrics(self._clock.now_ms()))
+
+    def _mount_labels(self) -> Mapping[str, str]:
+        return {
+            "data": self._where.data,
+            "mountpoint": self._where.point,
+            "read_only": str(self._store.read_only).lower(),
+        }
+
+    def _look_at_caches(self, found: list[PartitionLog]) -> None:
+        """Look at the page cache, where that was longest ago first, and not for long."""
+        if not self._looking.acquire(blocking=False):
+            return
+        now_ms, started_s = self._clock.now_ms(), self._clock.monotonic_s()
+
+        def is_over() -> bool:
+            return self._clock.monotonic_s() - started_s > LOOK_S
+
+        try:
+            old = [log for log in found if _looked_ms(log) < now_ms - FRESH_MS]
+            for log in sorted(old, key=_looked_ms):
+                if is_over():
+                    return
+                log.look_at_cache(now_ms, is_over)
+        finally:
+            self._looking.release()
+
+
+def _looked_ms(log: PartitionLog) -> int:
+    return 0 if log.residency is None else log.residency.time_ms
+
+
+def _of_requests(operations: Operations) -> Iterator[Family]:
     """Yield what the kernel asked, and what it was answered."""
-    requests, hooks = operations.requests, operations.hooks
+    requests, hooks = operations.request_counts, operations.hooks
     done = requests.done.copy()
     ahead = hooks.ahead_reads if hooks is not None else 0
     if ahead:
         done["read"] += ahead
-    rows = [Row((name,), count) for name, count in sorted(done.items())]
+    rows = [Sample((name,), count) for name, count in sorted(done.items())]
     yield Family(
         "logfs_requests_total",
         "counter",
@@ -92,13 +207,13 @@ def of_requests(operations: Operations) -> Iterator[Family]:
         "Requests of the kernel that were answered with an error.",
         ("operation", "errno"),
         [
-            Row((name, errno.errorcode.get(number, str(number))), count)
+            Sample((name, errno.errorcode.get(number, str(number))), count)
             for (name, number), count in failed
         ],
     )
 
 
-def of_handles(store: LogStore, operations: Operations) -> Iterator[Family]:
+def _of_handles(store: LogStore, operations: Operations) -> Iterator[Family]:
     """Yield what is open."""
     files = operations.files.open_files()
     modes = Counter("append" if file.appends else "read" for file in files)
@@ -107,7 +222,7 @@ def of_handles(store: LogStore, operations: Operations) -> Iterator[Family]:
         "gauge",
         "Files that programs have open in the mount.",
         ("mode",),
-        [Row((mode,), modes[mode]) for mode in ("append", "read")],
+        [Sample((mode,), modes[mode]) for mode in ("append", "read")],
     )
     yield gauge(
         "logfs_open_directories",
@@ -122,7 +237,7 @@ def of_handles(store: LogStore, operations: Operations) -> Iterator[Family]:
     )
 
 
-def of_executors(operations: Operations) -> Iterator[Family]:
+def _of_executors(operations: Operations) -> Iterator[Family]:
     """Yield where the calls of partitions run."""
     executors = operations.tree.executors()
     slow = sum(executor.was_slow for executor in executors)
@@ -132,7 +247,7 @@ def of_executors(operations: Operations) -> Iterator[Family]:
         "Partitions in use, by where their calls run: on the event loop, or in threads because "
         "the disk was slow.",
         ("where",),
-        [Row(("loop",), len(executors) - slow), Row(("thread",), slow)],
+        [Sample(("loop",), len(executors) - slow), Sample(("thread",), slow)],
     )
     yield gauge(
         "logfs_waiting_changes",
@@ -151,7 +266,7 @@ def of_executors(operations: Operations) -> Iterator[Family]:
     )
 
 
-def of_store(store: LogStore) -> Iterator[Family]:
+def _of_store(store: LogStore) -> Iterator[Family]:
     """Yield how much there is, what is out of order, and the room that is left."""
     logs = store.all_partitions()
     yield gauge("logfs_topics", "Topics.", len(store.topics()))
@@ -179,7 +294,7 @@ def of_store(store: LogStore) -> Iterator[Family]:
     )
 
 
-def of_cleaner(metrics: CleanerMetrics) -> Iterator[Family]:
+def _of_cleaner(metrics: CleanerMetrics) -> Iterator[Family]:
     """Yield the cleaner in numbers."""
     for kafka, value in metrics.by_name().items():
         name, text, factor = _CLEANER[kafka]
@@ -189,6 +304,6 @@ def of_cleaner(metrics: CleanerMetrics) -> Iterator[Family]:
             yield gauge(name, full, round(value * factor, 6))
 
 
-def info(name: str, text: str, facts: Mapping[str, str]) -> Family:
+def _info(name: str, text: str, facts: Mapping[str, str]) -> Family:
     """Return a metric that says something by its labels; its value is 1."""
-    return Family(name, "gauge", text, tuple(facts), [Row(tuple(facts.values()), 1)])
+    return Family(name, "gauge", text, tuple(facts), [Sample(tuple(facts.values()), 1)])

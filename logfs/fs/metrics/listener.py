@@ -1,63 +1,70 @@
-"""Where metrics are read: the mount option ``metrics``.
-
-    metrics=9464               a port of this machine, for programs on it alone (127.0.0.1)
-    metrics=0.0.0.0:9464       a port of an address, here of all; there is no password
-    metrics=[::1]:9464         the same of IPv6
-    metrics=/run/logfs.sock    a socket, for its owner and group
-
-Port 0 is any that is free; the log says which.
-"""
+"""The endpoint of a mount from start to stop; without the option nothing of it is loaded."""
 
 import contextlib
+import logging
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-LOOPBACK = "127.0.0.1"
+from logfs.errors import MountError
+from logfs.fs.metrics.mounts import MountMetrics
+from logfs.fs.options import MetricsAddress
+
+logger = logging.getLogger(__name__)
+
 _BACKLOG = 16
-_HIGHEST_PORT = 65535
 
 
-class MetricsAddress(NamedTuple):
-    """Where metrics are read.
-
-    Attributes:
-        host: The address or name; empty for a socket in the file system.
-        port: The port, 0 for any.
-        path: The path of the socket; empty for a port.
-    """
-
-    host: str
-    port: int = 0
-    path: str = ""
-
-    def __str__(self) -> str:
-        if self.path:
-            return self.path
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-
-def parse_metrics_address(text: str) -> MetricsAddress:
-    """Parse the value of the option.
+@contextlib.contextmanager
+def listening(address: MetricsAddress | None) -> Iterator[socket.socket | None]:
+    """Bind, before there is anything to see; None if metrics are not asked for.
 
     Raises:
-        ValueError: It is none; the message says what is expected.
+        MountError: It cannot be bound.
     """
-    if text.startswith("/"):
-        return MetricsAddress("", path=text)
-    host, colon, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]") if "[" in host else host
-    is_port = port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= _HIGHEST_PORT
-    if not is_port or (colon and not host) or (":" in host and "[" not in text):
-        raise ValueError(
-            "expected a port, as 9464, an address and a port, as 127.0.0.1:9464 or [::1]:9464, or "
-            "the path of a socket, from the root"
-        )
-    return MetricsAddress(host or LOOPBACK, int(port))
+    if address is None:
+        yield None
+        return
+    try:
+        listener = listen_at(address)
+    except OSError as error:
+        raise MountError(
+            f"metrics={address}: {error.strerror}; expected a port or a socket that is free"
+        ) from error
+    try:
+        yield listener
+    finally:
+        listener.close()
+        forget(address)
 
 
-def listen(address: MetricsAddress) -> socket.socket:
+@contextlib.contextmanager
+def shown(
+    listener: socket.socket | None,
+    address: MetricsAddress | None,
+    metrics: MountMetrics,
+    point: str,
+) -> Iterator[None]:
+    """Serve the metrics of a mount while in it."""
+    if listener is None or address is None:
+        yield
+        return
+    from logfs.fs.metrics.endpoint import Endpoint
+    from logfs.fs.metrics.exposition import Exposition
+
+    where = bound_to(address, listener)
+    endpoint = Endpoint(listener, Exposition(metrics), point)
+    endpoint.start()
+    name = where.path or f"http://{where}/metrics"
+    logger.info("%s: metrics are at %s", point, name)
+    try:
+        yield
+    finally:
+        endpoint.stop()
+
+
+def listen_at(address: MetricsAddress) -> socket.socket:
     """Bind and listen.
 
     Raises:

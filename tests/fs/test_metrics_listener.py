@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from logfs.errors import InvalidConfigError
-from logfs.fs.metrics.address import MetricsAddress, bound_to, forget, listen
-from logfs.fs.options import parse_options
+from logfs.fs.metrics.listener import bound_to, forget, listen_at
+from logfs.fs.options import MetricsAddress, parse_options
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_off_by_default() -> None:
 
 def test_any_port_is_the_one_that_it_became() -> None:
     address = MetricsAddress("127.0.0.1", 0)
-    with listen(address) as listener:
+    with listen_at(address) as listener:
         found = bound_to(address, listener)
         assert found.port == listener.getsockname()[1]
         with socket.create_connection((found.host, found.port)):
@@ -50,14 +50,14 @@ def test_what_is_no_dead_socket_stays(tmp_path: Path) -> None:
     address = MetricsAddress("", path=str(tmp_path / "file"))
     (tmp_path / "file").write_text("precious")
     with pytest.raises(OSError, match="Address already in use"):
-        listen(address)
+        listen_at(address)
     assert (tmp_path / "file").read_text() == "precious"
 
 
 def test_a_socket_that_is_listened_at_stays(tmp_path: Path) -> None:
     address = MetricsAddress("", path=str(tmp_path / "socket"))
-    with listen(address), pytest.raises(OSError, match="Address already in use"):
-        listen(address)
-    listen(address).close()  # nobody listens there now
+    with listen_at(address), pytest.raises(OSError, match="Address already in use"):
+        listen_at(address)
+    listen_at(address).close()  # nobody listens there now
     forget(address)
     assert not (tmp_path / "socket").exists()
