@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from logfs.disk.vfs import DISK_FULL
 from logfs.errors import OffsetOutOfRangeError
+from logfs.log.names import FileKind
 from logfs.log.reading import lookup
 from logfs.log.segments.deletion import DeletedSegments, remove_files, unpin
 from logfs.log.segments.segment import Segment
@@ -52,6 +53,8 @@ class RemovableLog(LogStanding):
             # A directory that a broker left may hold segments below its log start offset.
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
+            if gone:
+                self._sync_producers(kept[0])
             self._settle_lines(start.offset)
             with self._noted(start, kept[0]):
                 is_noted = self._drop(gone)
@@ -69,6 +72,16 @@ class RemovableLog(LogStanding):
         if start.offset in (first.base_offset, self.log_start_offset):
             return contextlib.nullcontext()
         return noted_start_offset(self.disk, self.topic_partition, start.offset)
+
+    def _sync_producers(self, first: Segment) -> None:
+        """Make durable what the snapshot at a segment says of the producers before it.
+
+        Without their batches nothing else has their sequence numbers, and a job may be half-way
+        through publishing a batch.
+        """
+        with self.offline_on_failure("fsync"), contextlib.suppress(FileNotFoundError):
+            self.disk.open(first.file_name(FileKind.SNAPSHOT)).sync()
+            self.disk.sync_directory(self.directory)
 
     def _drop(self, segments: Sequence[Segment]) -> bool:
         """Note in the table that segments are gone; durable: a power cut must bring none back.

@@ -112,8 +112,26 @@ def test_no_piece_stands_beside_a_line_that_was_synced_after_a_kill(seed: int) -
     writer = bench.writer()
     writer.write(b"half", bench.now_ms)
     writer.write(b" and half\n", bench.now_ms)
+    if seed % 2:
+        writer.close(bench.now_ms)
     bench.kill().flush()
     assert lines_of(bench.crash(seed)) == [b"half and half"]
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("seed", range(30))
+def test_no_piece_is_shown_beside_a_synced_line_while_the_next_line_waits(seed: int) -> None:
+    bench = Bench()
+    writer = bench.writer()
+    writer.write(b"half", bench.now_ms)
+    writer.write(b" and half\nnext", bench.now_ms)
+    bench.disk.sync_directory(DIRECTORY)
+    bench.disk.fill()
+    writer.close(bench.now_ms)
+    bench.log.flush()
+    bench.disk.space_bytes = None
+    assert b"half" not in lines_of(bench.crash(seed))
+    assert b"half and half" in lines_of(bench.log)
 
 
 @pytest.mark.parametrize("is_synced", [False, True])
@@ -127,6 +145,19 @@ def test_a_line_that_retention_has_removed_does_not_come_back(is_synced: bool) -
         if not has_lost_power:
             assert b"half" not in lines_of(bench.open(disk).partition(*TP))
     assert writer.unfinished == 0
+
+
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("seed", range(10))
+def test_a_line_removed_after_a_restart_does_not_come_back(seed: int) -> None:
+    bench = Bench(SMALL)
+    in_two_pieces(bench, b"half", b" and half\n", is_synced=True)
+    bench.log.roll(bench.now_ms)
+    bench.restart()
+    for n in range(20):
+        bench.write(b"later %d" % n)
+    trim(bench.log, 15, bench.now_ms)
+    assert b"half" not in lines_of(bench.crash(seed))
 
 
 @pytest.mark.allow_log("")

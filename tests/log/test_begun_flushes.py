@@ -159,6 +159,7 @@ def test_flush_ms_still_counts_if_it_takes_more() -> None:
 
 def test_flush_ms_counts_from_what_came_after_it_began() -> None:
     bench, syncs = Bench({"flush.ms": "1000"}), FakeSyncs()
+    bench.log.flush()
     bench.write(b"a")
     begin(bench, syncs)
     bench.now_ms += 600

@@ -5,6 +5,7 @@ import errno
 import pytest
 
 from logfs.errors import LogOfflineError
+from logfs.log.names import SEGMENT_TABLE
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.retention import apply_retention
@@ -147,6 +148,27 @@ def test_half_a_batch_waits_on_a_full_disk_until_it_can_be_copied(stop: str) -> 
     bench.kill()
     assert lines_of(bench.log) == [*(b"line %d" % n for n in range(20)), b"room"]
     assert [loss.kind for loss in bench.log.losses] == ["cut"]
+
+
+@pytest.mark.allow_log("")
+def test_half_an_append_that_was_cut_when_there_was_room_leaves_every_shown_size() -> None:
+    bench = full_bench()
+    bench.log.flush()
+    bench.write(b"half of this")
+    file = bench.disk.open(bench.log.snapshot.active.name, write=True)
+    file.truncate(bench.log.snapshot.end.file_size - 3)
+    bench.disk.fill()
+    bench.kill()
+    shown = bench.log.snapshot.end.positions
+    bench.disk.space_bytes = None
+    bench.disk.fail_next("pwrite", f"*{SEGMENT_TABLE}.tmp", errno.ENOSPC)
+    with pytest.raises(OSError, match=str(errno.ENOSPC)):
+        bench.write(b"no room")
+    assert len(bench.names(".cut")) == 1, "the cut is done, and the rest is not"
+    end = bench.kill().snapshot.end.positions
+    assert end.at_least(shown) == end
+    assert len(lines_of(bench.log)) == 20
+    assert bench.log.losses == []
 
 
 def damaged_bench() -> tuple[Bench, str]:

@@ -196,6 +196,20 @@ def test_a_damaged_entry_after_a_clean_stop_is_a_lost_table() -> None:
     assert lines_of(bench.log) == LINES
 
 
+def test_a_table_that_a_power_cut_left_zeros_in_is_whole_at_later_starts() -> None:
+    bench = segmented()
+    start(bench)
+    bench.restart()
+    end = end_of(bench.log, View.TEXT)
+    bench.put(TABLE, bench.file(TABLE) + bytes(ENTRY_BYTES))
+    bench.new_boot()
+    bench.kill()
+    bench.restart()
+    assert kinds_of_losses(bench) == []
+    assert end_of(bench.log, View.TEXT) == end
+    assert lines_of(bench.log) == LINES
+
+
 def test_of_a_roll_after_a_clean_stop_only_the_second_entry_may_be_on_the_disk() -> None:
     bench = Bench()
     bench.write(*LINES)

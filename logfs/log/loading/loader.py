@@ -301,6 +301,8 @@ def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
         loader.has_changed = True
     if min(table.entries, default=last.base_offset) < loader.segments[0].base_offset:
         loader.has_changed = True  # removed without an entry, because the disk was full
+    # After a clean stop a damaged table would pass for one that has lost entries.
+    loader.has_changed |= table.is_damaged
     # Deferred work comes before the table, which has the ends of segments still to be truncated.
     if loader.deferred is None and (state is SegmentState.OPEN or loader.has_changed):
         with loader.deferring():

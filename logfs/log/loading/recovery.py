@@ -34,7 +34,7 @@ from logfs.log.segments.scan import (
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import remove_segment_files
-from logfs.log.writing.lease import NO_BOOT
+from logfs.log.writing.lease import ALL_SHOWN, NO_BOOT
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
@@ -265,8 +265,7 @@ def _truncate_tail(
     def truncate() -> None:
         if segment.is_deleted:
             return
-        if not is_half:
-            _mark_positions_used(loader, segment)
+        _mark_positions_used(loader, segment, ALL_SHOWN if is_half else NO_BOOT)
         _set_aside(loader, following, "the log was cut before it")
         copy = _save_tail(loader.context.disk, segment, log, position, scan.file_size)
         where = f"a copy is in {copy}" if copy else "all of them were zero"
@@ -290,7 +289,7 @@ def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
     function is wrong.
     """
     context = loader.context
-    is_same_run = loader.boots == {loader.cache_mark} and not context.has_failed
+    is_same_run = loader.boots - {ALL_SHOWN} == {loader.cache_mark} and not context.has_failed
     durable = context.recovery_points.get(loader.topic_partition, 0)
     offset = int(scan.builder.next_offset)
     size = scan.file_size - scan.valid_bytes
@@ -302,7 +301,7 @@ def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
     return bool(is_cut_short) and begins_batch(tail, offset, scan.padding)
 
 
-def _mark_positions_used(loader: Loader, segment: Segment) -> None:
+def _mark_positions_used(loader: Loader, segment: Segment, boot: bytes) -> None:
     """Mark all reserved positions as used in the segment table, before any record goes."""
     if loader.table is not None:
         entry = TableEntry(
@@ -311,7 +310,7 @@ def _mark_positions_used(loader: Loader, segment: Segment) -> None:
             segment.bases,
             loader.shown,
             has_gaps=segment.has_gaps,
-            boot=NO_BOOT,
+            boot=boot,
         )
         loader.table.put(entry)
         loader.table.sync()

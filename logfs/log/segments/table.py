@@ -28,8 +28,10 @@ passed over (a torn write). The file is written anew, by rename, when much of it
     96-119  kept               3 int64   lengths of what is kept in it (ends - bases less its gaps)
     120-127 boot               8 bytes   of an open entry: mark of the page cache, which is another
                                          one after a start of the machine or a mount of the file
-                                         system; of a pending one: what the header of its text index
-                                         says
+                                         system; all bits 0: shown bytes may be lost whatever the
+                                         mark is now; all bits 1: none are, but sizes up to the
+                                         lease were shown; of a pending one: what the header of its
+                                         text index says
     128-131 zero
     132-135 CRC                uint32    CRC-32C of bytes 0-131
 

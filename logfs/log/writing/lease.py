@@ -13,6 +13,8 @@ from logfs.types import Positions
 LEASE_BYTES = 256 * 1024 * 1024
 NO_BOOT = bytes(8)
 """In place of a boot id: whatever the machine did since, bytes that were shown may be lost."""
+ALL_SHOWN = b"\xff" * 8
+"""In place of a boot id: nothing is lost, but a size up to the lease may have been shown."""
 
 
 class Lease:

@@ -35,17 +35,22 @@ class LineFiles:
         self._syncing = threading.Lock()
         self._open: set[UnfinishedFile] = set()
         self._unsynced: set[UnfinishedFile] = set()
-        self._unsynced_names: set[str] = set()  # of files that have no writer
+        self._unsynced_names: set[str] = set()  # of files without a writer
         self._outlived: list[tuple[int, str]] = []
-        self._removals = self._synced_removals = self._unsynced_removal = 0
+        # The first removal may be of an earlier owner, and not durable.
+        self._removals = self._unsynced_removal = 1
+        self._synced_removals = 0
         self.void: list[UnfinishedFile] = []
 
     @property
     def are_settled(self) -> bool:
         """Whether ``sync`` and ``remove_durable`` would do nothing."""
-        return not (
-            self._outlived or self._unsynced or self._unsynced_removal > self._synced_removals
-        )
+        has_unsynced = self._unsynced or self._unsynced_names
+        return not (self._outlived or has_unsynced or self._has_unsynced_removal)
+
+    @property
+    def _has_unsynced_removal(self) -> bool:
+        return self._unsynced_removal > self._synced_removals
 
     def consumed_names(self) -> set[str]:
         """Return the names of files, without directory, whose lines are all records."""
@@ -90,6 +95,8 @@ class LineFiles:
     def let_go(self, file: UnfinishedFile) -> None:
         """Note that a file waits, with its line, for the partition to be loaded again."""
         self._open.discard(file)
+        self._unsynced.discard(file)
+        self._unsynced_names.add(file.name)
         file.close()
 
     def discard(self, file: UnfinishedFile) -> None:
@@ -126,8 +133,7 @@ class LineFiles:
         Raises:
             OSError: It may.
         """
-        has_unsynced = self._unsynced or self._unsynced_names
-        if not has_unsynced and self._unsynced_removal <= self._synced_removals:
+        if not (self._unsynced or self._unsynced_names or self._has_unsynced_removal):
             return
         with self._syncing:
             with self._lock:
@@ -138,7 +144,7 @@ class LineFiles:
             for name in names:
                 with contextlib.suppress(FileNotFoundError):  # settled meanwhile
                     self._disk.open(name).sync()
-            if self._unsynced_removal > self._synced_removals:
+            if self._has_unsynced_removal:
                 self._disk.sync_directory(self._directory)
             with self._lock:
                 self._synced_removals = max(self._synced_removals, removals)
