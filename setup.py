@@ -1,4 +1,4 @@
-"""The native modules; everything else about the build stands in pyproject.toml."""
+"""The native modules; everything else about the build is in pyproject.toml."""
 
 import shlex
 import subprocess
@@ -41,7 +41,7 @@ def extensions() -> list[Extension]:
             "FUSE passthrough\n"
         )
         return cythonize([records, syncs])
-    # No Python module, but a library that is loaded into the process in front of pyfuse3.
+    # No Python module, but a library that is loaded into the process before pyfuse3.
     hooks = Extension(
         "logfs.fs._hooks",
         [str(path) for path in sorted(Path("logfs/fs/native").glob("*.c"))],

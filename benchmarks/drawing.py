@@ -1,6 +1,6 @@
 """The plot: for every row how often its budget fits, and how often it would fit the peers.
 
-Everything of a row stands on one logarithmic axis, whose 1 is the budget: where logfs is, and where
+Everything of a row is on one logarithmic axis, whose 1 is the budget: where logfs is, and where
 a plain file, the floor, a broker and the other peers would be if they were held against the same
 budget. Text stays text in the SVG, and every mark has an id, so that a test can read both.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
 
 LEAST, MOST = 1 / 64, 128.0
-"""The ends of the axis; what lies behind them is drawn there."""
+"""The ends of the axis; what lies after them is drawn there."""
 WIDTH_IN = 11.0
 _ROW_IN = 0.21
 _FRAME_IN = 1.5
@@ -61,12 +61,12 @@ THEMES = tuple(_COLOURS)
 
 
 def label_of(row: Row) -> str:
-    """Return what stands on the left of a row."""
+    """Return what is on the left of a row."""
     return f"{row.what}  ({row.budget})"
 
 
 def value_of(row: Row) -> str:
-    """Return what stands on its right: the number that is held against the budget."""
+    """Return what is on its right: the number that is held against the budget."""
     return format_number(row.measured)
 
 

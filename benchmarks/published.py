@@ -45,7 +45,7 @@ def summary_of(run: Run) -> str:
 
 
 def readme_block(runs: Sequence[Run]) -> str:
-    """Return what stands in the README, markers included."""
+    """Return what is in the README, markers included."""
     light, dark = (plot_path(theme).relative_to(ROOT) for theme in ("light", "dark"))
     lines = [
         _BEGIN,

@@ -23,7 +23,7 @@ class Run:
     """One run of the benchmarks.
 
     Attributes:
-        date: The day, UTC, as ISO 8601 has it.
+        date: The day, UTC, as in ISO 8601.
         machine: On what; see ``report.describe_machine``.
         is_beside_peers: It was ``make bench-peers``.
         is_quick: Less data and fewer runs: an impression and no verdict.

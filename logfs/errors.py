@@ -16,7 +16,7 @@ class CorruptRecordError(LogfsError):
         position: Byte position of the batch in the file or buffer that was read; None if unknown.
         file: Name of the file below the data directory; None if only a buffer was read.
         size_bytes: Bytes that cannot be read; 0 if unknown.
-        next_offset: At which reading goes on behind the damage; None if unknown.
+        next_offset: At which reading goes on after the damage; None if unknown.
     """
 
     next_offset: int | None = None
@@ -50,7 +50,7 @@ class CorruptRecordError(LogfsError):
 
 
 def read_on(next_offset: int | None) -> str:
-    """Return how to read on behind damage, as the end of a message; empty if that is not known."""
+    """Return how to read on after damage, as the end of a message; empty if that is not known."""
     return "" if next_offset is None else f"; read on with @offset={next_offset}"
 
 
@@ -128,7 +128,7 @@ class TransactionCoordinatorFencedError(LogfsError):
 
 
 class BadSelectorError(LogfsError):
-    """The part of a name behind ``@`` does not parse."""
+    """The part of a name after ``@`` does not parse."""
 
 
 class UnknownNameError(LogfsError):

@@ -1,6 +1,6 @@
-"""Processes that are killed with ``kill -9`` in front of, or behind, one of their writes to a log.
+"""Processes that are killed with ``kill -9`` before, or after, one of their writes to a log.
 
-A program of the tests dies of itself; any other Python program by a ``sitecustomize`` in front of
+A program of the tests dies of itself; any other Python program by a ``sitecustomize`` before
 its path: ``Mount(..., variables=dying_variables(directory))``.
 """
 
@@ -24,7 +24,7 @@ def die_once(marker: Path, victim: int = 0) -> None:
 
 
 def die_while_writing(die: Callable[[], None], *, is_behind: bool = False) -> None:
-    """Have this process die in front of a write to a log, or behind it."""
+    """Have this process die before a write to a log, or after it."""
     pwrite, seen = PosixFile.pwrite, 0
 
     def dying(self: PosixFile, data: ReadableBuffer, position: int) -> None:

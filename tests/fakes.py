@@ -49,7 +49,7 @@ class FakeDisk:
     """A ``Disk`` in memory. See ``logfs.disk.vfs`` for the contract and above for the faults.
 
     Attributes:
-        before: Called in front of every operation with its name, the file or directory and the
+        before: Called before every operation with its name, the file or directory and the
             bytes it concerns, outside of all locks: may block, look on, or raise.
         counts: How often each operation was called.
         bytes_of: Bytes read and written, by operation.

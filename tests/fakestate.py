@@ -129,7 +129,7 @@ class Resize:
 
 @dataclass
 class Content:
-    """Bytes of a file; the zeros behind the last byte written take no memory."""
+    """Bytes of a file; the zeros after the last byte written take no memory."""
 
     data: bytearray = field(default_factory=bytearray)
     size: int = 0
@@ -246,7 +246,7 @@ def any_sectors(durable: Content, changes: Sequence[Write | Resize], random: Ran
     """Return what a power cut leaves of a file if the disk has written sectors in any order.
 
     Each sector is as it was after any of the changes. Lengths follow a journal of their own, in
-    order: a cut that is in it has freed the sectors behind it, so nothing older is found there;
+    order: a cut that is in it has freed the sectors after it, so nothing older is found there;
     what was written after a cut that is not in it is not found either.
     """
     sector = random.choice((512, 4096))

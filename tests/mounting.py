@@ -121,7 +121,7 @@ class Mount:
     Args:
         data: The data directory, made if it is missing.
         point: The mount point, made if it is missing; neither path has white space in it.
-        options: Mount options, each as behind ``-o``.
+        options: Mount options, each as after ``-o``.
         variables: Changes of the daemon's environment.
         log_directory: Where its log goes; beside the data directory by default.
 

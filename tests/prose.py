@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 
-SKIPPED = ("tests/test_prose.py", "tests/prose.py", "tests/fuzz/corpus/", "benchmarks/runs/")
+SKIPPED = (
+    *("tests/test_prose.py", "tests/prose.py", "tests/fuzz/corpus/"),
+    *("benchmarks/runs/", "benchmarks/RESULTS.md"),
+)
 """Prefixes of paths that are not searched: these rules themselves, and data."""
 
 TREES = ("logfs", "pyspark_logfs", "tests", "benchmarks", "examples", "systemd", ".ci")
@@ -198,8 +201,11 @@ def _whole(source: str) -> Iterator[Text]:
 
 
 def _markdown(source: str) -> Iterator[Text]:
-    """Yield all of a document."""
-    yield Text(1, source)
+    """Yield a document in parts, so that the code blocks are searched without their fences."""
+    line = 1
+    for part in re.split(r"^( *```.*\n)", source, flags=re.MULTILINE):
+        yield Text(line, "" if part.lstrip().startswith("```") else part)
+        line += part.count("\n")
 
 
 _READERS = {

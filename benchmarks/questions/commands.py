@@ -1,6 +1,6 @@
 """How quick is the command line: whole processes, from their start to their end.
 
-The modules of logfs are compiled first, as an installed logfs has them; a checkout may not, where
+The modules of logfs are compiled first, as in an installed logfs; a checkout may not, where
 ``PYTHONDONTWRITEBYTECODE`` is set.
 """
 

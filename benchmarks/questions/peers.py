@@ -104,7 +104,7 @@ def recovery(bench: Bench) -> Iterator[Row]:
 
 
 def rebuild(bench: Bench) -> Iterator[Row]:
-    """The index files of a log that was closed are deleted, and made anew by both."""
+    """The index files of a log that was closed are deleted, and recreated by both."""
     for what, lines in _BATCHES:
         data, source = _segment(bench, lines, is_closed=True)
         broker = _broker_with(bench, source, lines)

@@ -1,4 +1,4 @@
-"""How fast is a log read through: recovered after a crash, or indexed anew after a clean stop."""
+"""How fast is a log read through: recovered after a crash, or reindexed after a clean stop."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -23,7 +23,7 @@ def after_a_crash(bench: Bench) -> Iterator[Row]:
 
 
 def of_indexes(bench: Bench) -> Iterator[Row]:
-    """The index files of a log that was closed are deleted; who opens it next makes them anew."""
+    """The index files of a log that was closed are deleted; who opens it next makes them again."""
     for what, lines in _BATCHES:
         data, log = _build(bench, f"closed-{lines}", lines, is_closed=True)
         open_it = partial(_open_without_indexes, data, log)
@@ -35,7 +35,7 @@ def _open_without_indexes(data: Path, log: Path) -> Opened:
         log.with_suffix(suffix).unlink()
     opened = open_log(data, close=True)
     if not all(log.with_suffix(suffix).exists() for suffix in _INDEXES):
-        raise RuntimeError(f"{log}: its indexes have not been made anew")
+        raise RuntimeError(f"{log}: its indexes have not been recreated")
     return opened
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as sql
 
 
 def latest(records: DataFrame) -> DataFrame:
-    """Return a compacted topic as the table it stands for: columns ``key`` and ``value``."""
+    """Return a compacted topic as the table it means: columns ``key`` and ``value``."""
     newest = sql.max_by(sql.struct("value"), "offset").alias("newest")
     return (
         records.groupBy("partition", "key")

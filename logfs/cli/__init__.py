@@ -11,7 +11,7 @@
     configfile   /etc/logfs/NAME.toml      meanings     a sentence of each command
     completion   what the Tab key offers   manual       the man pages, from the same source
 
-and the work behind one command: append (appending, lines, targets), cat (reading, copying), tail
+and the work after one command: append (appending, lines, targets), cat (reading, copying), tail
 (tailing, printing), status (overviews, activity), offsets (asking), du (diskuse), plan (planning),
 verify (verifying), reindex (reindexing), export (exporting).
 

@@ -102,7 +102,7 @@ def append_files(
     Raises:
         AboutError: A line was refused; all before it are in the log.
         LogfsError: Lines could not be appended.
-        KeyboardInterrupt: Whole lines are in the log, what was read behind them is not.
+        KeyboardInterrupt: Whole lines are in the log, what was read after them is not.
         OSError: A file could not be read, or lines not be appended.
     """
     flushed, turn = 0, 0

@@ -107,7 +107,7 @@ def _partitions(disk: Disk, address: tuple[str, ...]) -> list[TopicPartition]:
     topic, name, *more = *address, "", ""
     if topic == SEGMENTS_NAME or any(more):
         raise UnknownNameError(
-            "expected nothing, TOPIC or TOPIC/PARTITION behind the data directory"
+            "expected nothing, TOPIC or TOPIC/PARTITION after the data directory"
         )
     if topic not in present:
         raise NoSuchTopicError(f"no topic {topic}")

@@ -1,4 +1,4 @@
-"""What a shell completes behind a command: paths, those inside a data directory too.
+"""What a shell completes after a command: paths, those inside a data directory too.
 
 Nothing of this is loaded unless a shell asks.
 """

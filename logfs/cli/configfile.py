@@ -1,15 +1,15 @@
-"""The file that says what to mount where: ``/etc/logfs/NAME.toml``, behind ``--config-file``.
+"""The file that says what to mount where: ``/etc/logfs/NAME.toml``, after ``--config-file``.
 
     data = "/var/lib/logfs"
     mountpoint = "/mnt/logs"
-    options = ["allow_other", "umask=027"]      # or one text, as behind -o
+    options = ["allow_other", "umask=027"]      # or one text, as after -o
 
     [kafka]                                     # settings of a Kafka broker
     num.partitions = 3
     log.retention.hours = 24
     log.cleanup.policy = ["compact", "delete"]
 
-Nothing is obligatory: what the command line says counts more. Keys with dots may be quoted or not.
+Nothing is obligatory: the command line takes precedence. Keys with dots may be quoted or not.
 """
 
 import difflib
@@ -24,12 +24,12 @@ _KEYS = ("data", "mountpoint", "options", "kafka")
 
 
 class MountFile(NamedTuple):
-    """What stands in such a file.
+    """What is in such a file.
 
     Attributes:
         data: The data directory, from the root; None if it is not there.
         mountpoint: The mount point, from the root; None if it is not there.
-        options: Texts, each as behind one ``-o``.
+        options: Texts, each as after one ``-o``.
         settings: Kafka's keys and their values.
     """
 

@@ -56,7 +56,7 @@ def copy_resolved(resolved: Resolved, out: BinaryIO) -> None:
 
 
 def copy_file(file: OpenFile, out: BinaryIO) -> None:
-    """Copy an open file from its begin to its end, and close it."""
+    """Copy an open file from its start to its end, and close it."""
     buffer = memoryview(bytearray(_BUFFER_BYTES))
     offset = 0
     try:
@@ -106,7 +106,7 @@ def _borders(file: FixedFile) -> Iterator[int]:
         yield border
         begin, border = border, border + PIECE_BYTES
         if border < file.size():
-            with suppress(OSError, LogfsError):  # who reads there says so, behind what is before
+            with suppress(OSError, LogfsError):  # who reads there says so, after what is before
                 begin_near = file.begin_near(border)
                 border = begin_near if begin_near > begin else border
     yield file.size()

@@ -28,7 +28,7 @@ class Exported(NamedTuple):
         records, files, size_bytes: Written by it, or by the one before it that was killed.
         added: Files that the Iceberg table did not have.
         ends: Up to which offset each partition is exported now.
-        lost: Partition, first offset and offset behind of what retention removed too early.
+        lost: Partition, first offset and offset after of what retention removed too early.
         refused: Why topics were left out, a sentence each.
     """
 

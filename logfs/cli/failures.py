@@ -1,6 +1,6 @@
 """From any error to one line on stderr, ``logfs: THING: what was expected and what to do``.
 
-The exit status is 1; 2 where the command line itself is wrong, as click has it; 130 after Ctrl-C.
+The exit status is 1; 2 where the command line itself is wrong, as in click; 130 after Ctrl-C.
 A traceback is for those who ask for it, with ``--debug`` or ``LOGFS_DEBUG=1``.
 """
 
@@ -19,9 +19,9 @@ from logfs.errors import LogfsError
 
 FAILED = 1
 USAGE = 2
-"""The command line itself is wrong, as click has it."""
+"""The command line itself is wrong, as in click."""
 INTERRUPTED = 130
-"""128 + SIGINT, as shells have it."""
+"""128 + SIGINT, as in shells."""
 
 _HINTS = {
     errno.ENOTCONN: "the daemon of this mount has died; 'logfs umount' takes the mount away, "

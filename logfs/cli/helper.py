@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the helper and return its exit status, one of mount(8)'s.
 
     Args:
-        arguments: Those behind the name of the program; None for those of the process.
+        arguments: Those after the name of the program; None for those of the process.
     """
     os.environ.setdefault("PATH", _PATH)
     logs.show_warnings()

@@ -1,6 +1,6 @@
 """What ``logfs append`` reads: files and stdin, one after the other.
 
-Of a regular file the target takes what it wants where it stands. What comes through a pipe, or from
+Of a regular file the target takes what it wants where it is. What comes through a pipe, or from
 a file system that only this process should wait for, is read here: what a pipe has to give comes at
 once, however little it is, so that a slow writer's lines are not kept waiting.
 """

@@ -159,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command ``logfs`` and return its exit status.
 
     Args:
-        arguments: Those behind the name of the program; None for those of the process.
+        arguments: Those after the name of the program; None for those of the process.
     """
     gc.set_threshold(_GC_THRESHOLD)
     if arguments is None:

@@ -3,7 +3,7 @@
     man1/logfs.1          the commands            man1/logfs-mount.1 …   one page for each
     man8/mount.logfs.8    the helper of mount     man5/logfs.toml.5      the file for --config-file
 
-A page for each command, as git has it: ``man logfs-mount``. Packages that do this know nothing of
+A page for each command, as in git: ``man logfs-mount``. Packages that do this know nothing of
 commands that are loaded when they are called, nor of text that is not to be filled.
 """
 

@@ -1,6 +1,6 @@
 """What each command does, in a sentence: the first one of its own help.
 
-It stands here as well so that ``logfs --help`` can say it without loading every command; a test
+It is here as well so that ``logfs --help`` can say it without loading every command; a test
 holds both together. A command that is missing here is loaded.
 """
 
@@ -9,7 +9,7 @@ MEANINGS = {
     "umount": "Unmount what logfs has mounted at MOUNTPOINT.",
     "topic": "Create, list, describe, alter, delete and restore topics.",
     "append": "Append the lines of FILEs, or of stdin, as records.",
-    "cat": "Print what addresses stand for, one after the other.",
+    "cat": "Print what addresses mean, one after the other.",
     "tail": "Print the last records of partitions, and with -f those that come.",
     "trim": "Give up the records that lie before a point; Kafka calls this DeleteRecords.",
     "compact": "Keep only the last record of each key.",
@@ -23,7 +23,7 @@ MEANINGS = {
     "verify": (
         "Check that everything in data directories, topics and partitions is as it was written."
     ),
-    "reindex": ("Make the indexes of a stopped data directory anew, from what its logs hold."),
+    "reindex": ("Make the indexes of a stopped data directory again, from what its logs hold."),
     "backup": "Back up the data directory SOURCE into the directory DESTINATION.",
     "restore": "Restore the backup BACKUP into the data directory DATA.",
     "status": "Show the topics of a data directory and who serves it.",
@@ -35,7 +35,6 @@ MEANINGS = {
         "Export records to Parquet files in the directory DESTINATION, and go on with it next time."
     ),
     "spark-job": (
-        "Print the path of the file to give to spark-submit, behind which a job's command line "
-        "goes."
+        "Print the path of the file to give to spark-submit, after which a job's command line goes."
     ),
 }

@@ -18,7 +18,7 @@ class _Directory(click.Path):
 
     def convert(
         self,
-        value: Any,  # noqa: ANN401 - as click has it
+        value: Any,  # noqa: ANN401 - as in click
         _parameter: click.Parameter | None,
         _context: click.Context | None,
     ) -> Any:  # noqa: ANN401
@@ -79,7 +79,7 @@ def _take_apart(
 
 
 def _in_units(key: str, value: str) -> str:
-    """Return a time or a size that has a unit as Kafka's settings have it: in ms, or in bytes."""
+    """Return a time or a size that has a unit as in Kafka's settings: in ms, or in bytes."""
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?[A-Za-z]+", value):
         return value
     if key.endswith(".ms"):

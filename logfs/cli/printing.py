@@ -24,7 +24,7 @@ class Followed:
     """One partition.
 
     Attributes:
-        cursor: Everything in front of it was printed.
+        cursor: Everything before it was printed.
         end: Where what was there at the start ends.
         highest_ms: The largest timestamp so far.
     """

@@ -33,7 +33,7 @@ _LEVEL_ATTRIBUTE = "user.logfs.isolation_level"
 
 
 def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> None:
-    """Copy what an address stands for to a stream: up to its end as it is now.
+    """Copy what an address means to a stream: up to its end as it is now.
 
     Args:
         place: The address.

@@ -30,7 +30,7 @@ def reindex_data(
     progress: Progress,
     say: Callable[[str], None] | None,
 ) -> list[Reindexed]:
-    """Make the indexes of partitions anew.
+    """Make the indexes of partitions again.
 
     Args:
         place: The data directory, a topic or a partition in it.

@@ -1,7 +1,7 @@
 """What ``logfs tail`` prints: records of several partitions, merged, and those that come.
 
-A merge keeps the order of each partition: a record counts as if it had the largest timestamp of
-those in front of it.
+A merge keeps the order of each partition: a record is treated as if it had the largest timestamp of
+those before it.
 """
 
 import heapq
@@ -216,7 +216,7 @@ class Tail:
     def _wish(self, path: str, root: _Root, address: Sequence[str], point: Point | None) -> _Wish:
         topic, name, *more = *address, "", ""
         if topic == SEGMENTS_NAME or any(more):
-            raise UnknownNameError("expected TOPIC or TOPIC/PARTITION behind the data directory")
+            raise UnknownNameError("expected TOPIC or TOPIC/PARTITION after the data directory")
         if topic and topic not in root.present:
             raise NoSuchTopicError(f"no topic {topic}")
         if not name:

@@ -49,7 +49,7 @@ def parse_target(
     Args:
         place: PATH.
         form: The name of a view, "text" for none; None: what PATH says.
-        key_delimiter: What stands between key and value; None: nothing.
+        key_delimiter: What is between key and value; None: nothing.
         headers: Of every record.
 
     Raises:
@@ -59,7 +59,7 @@ def parse_target(
     topic, name, *more = *place.address, "", ""
     if not topic or topic == SEGMENTS_NAME or any(more):
         raise UnknownNameError(
-            "expected TOPIC/PARTITION, or TOPIC, behind the data directory or mount point"
+            "expected TOPIC/PARTITION, or TOPIC, after the data directory or mount point"
         )
     parse_topic_name(topic)
     partition, suffix = None, ""
@@ -76,9 +76,7 @@ def parse_target(
         raise UnknownNameError(f"{name!r} and --format {form} contradict each other")
     delimiter = (key_delimiter or "").replace(_TAB, "\t").encode(errors="surrogateescape")
     if key_delimiter is not None and not delimiter:
-        raise UnknownNameError(
-            "--key-delimiter is empty; expected what stands between key and value"
-        )
+        raise UnknownNameError("--key-delimiter is empty; expected what is between key and value")
     if delimiter and view is not View.TEXT:
         raise UnknownNameError("--key-delimiter is for text: tsv and jsonl have keys already")
     if b"\n" in delimiter:

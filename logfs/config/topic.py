@@ -298,7 +298,7 @@ class TopicConfig(Settings):
         return cls(**values, explicit=frozenset(properties), base=base)
 
     def with_changes(self, changes: Mapping[str, str | None]) -> "TopicConfig":
-        """Return the settings with some keys given anew, or no longer given (None).
+        """Return the settings with some keys given again, or no longer given (None).
 
         Raises:
             InvalidConfigError: As ``from_properties``; also for an unknown key with None.

@@ -43,7 +43,7 @@ def lines_at(descriptor: int, position: int, buffer: bytearray) -> memoryview:
 def whole_lines(
     fill: Callable[[memoryview], int | None], buffer: bytearray, has_more: Callable[[], bool]
 ) -> Iterator[memoryview]:
-    """Cut what is read behind newlines.
+    """Cut what is read after newlines.
 
     Args:
         fill: Reads into a buffer and returns how much; nothing only at the end.

@@ -5,7 +5,7 @@ the page cache before such a read stays there; what had to be fetched for it doe
 
     RWF_DONTCACHE        Linux 6.14 and later, where the file system has it (ext4, xfs, btrfs): the
                          kernel drops the pages that it has read for this call alone
-    POSIX_FADV_DONTNEED  elsewhere: a piece of which nothing was in memory before is dropped behind
+    POSIX_FADV_DONTNEED  elsewhere: a piece of which nothing was in memory before is dropped after
                          the read; one of which a part was, stays. Without reading ahead, whose
                          pages the next read would take for somebody else's
 

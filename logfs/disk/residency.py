@@ -36,7 +36,7 @@ def cached_pages(descriptor: int, position: int, length: int) -> int | None:
     Args:
         descriptor: The open file.
         position: Where the range begins, below the end of the file.
-        length: Of the range, > 0; it may end behind the file.
+        length: Of the range, > 0; it may end after the file.
     """
     length = min(length, os.fstat(descriptor).st_size - position)
     if length <= 0:

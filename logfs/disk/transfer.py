@@ -179,7 +179,7 @@ class FileTransfer:
 
 
 def copy_bytes(source: int, target: int, size: int, count: Count | None = None) -> int:
-    """Copy up to ``size`` bytes from the begin of one descriptor to that of another.
+    """Copy up to ``size`` bytes from the start of one descriptor to that of another.
 
     Returns:
         How many were copied: fewer only if the source is shorter.

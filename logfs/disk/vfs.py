@@ -7,7 +7,7 @@ that keeps any prefix of what was not synced, or garbage of the same length, and
 changed names.
 
 A failed ``sync`` is final: the kernel has marked the dirty pages clean or dropped them, so a later
-``sync`` that succeeds proves nothing about them. Write the data anew, or stop.
+``sync`` that succeeds proves nothing about them. Write the data again, or stop.
 
 Concurrency. Any number of threads may read one ``File`` while one thread writes, syncs or truncates
 it. ``close`` must be the last call. Two threads must not change the same name at the same time.
@@ -34,7 +34,7 @@ DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 """Errors that say that there is no room. No bytes were lost by them, other than by EIO."""
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Behind the name of a file that ``Disk.replace`` is writing. Source: Kafka CheckpointFile."""
+"""After the name of a file that ``Disk.replace`` is writing. Source: Kafka CheckpointFile."""
 
 REFUSED = frozenset({errno.ELOOP, errno.ENXIO, errno.EFBIG})
 """Errors that say nothing about the disk: the file itself is a link, not regular, or too large."""
@@ -111,10 +111,10 @@ class File(Protocol):
 
         Args:
             buffer: Writable, contiguous bytes; an empty one reads nothing.
-            position: Byte position in the file, >= 0; it may lie behind the end.
+            position: Byte position in the file, >= 0; it may lie after the end.
 
         Returns:
-            Bytes read: all of the buffer, less only where the file ends, 0 at or behind its end.
+            Bytes read: all of the buffer, less only where the file ends, 0 at or after its end.
         """
         ...
 
@@ -140,7 +140,7 @@ class File(Protocol):
         ...
 
     def pwrite(self, data: ReadableBuffer, position: int) -> None:
-        """Write all of ``data``; a position behind the end leaves zeros in between.
+        """Write all of ``data``; a position after the end leaves zeros in between.
 
         Visible to every reader of the file on return, durable only after ``sync``. Writing nothing
         does nothing.
@@ -151,10 +151,10 @@ class File(Protocol):
         ...
 
     def make_room(self, position: int, length: int) -> bool:
-        """Have the file system set blocks aside for what is going to be written, behind the end.
+        """Have the file system set blocks aside for what is going to be written, after the end.
 
         What is written there costs less. Nothing can be seen of it but that the disk has less
-        room; ``truncate`` gives back what lies behind the new end.
+        room; ``truncate`` gives back what lies after the new end.
 
         Args:
             position: Where the blocks begin.
@@ -256,7 +256,7 @@ class Disk(Protocol):
         ...
 
     def inodes(self, name: str) -> dict[str, int]:
-        """List a directory: entry name -> inode as the directory has it. Opens and stats nothing.
+        """List a directory: entry name -> inode as in the directory. Opens and stats nothing.
 
         Raises:
             FileNotFoundError: No such directory.

@@ -1,4 +1,4 @@
-"""Waiting until something changes in directories: inotify, as the kernel has it.
+"""Waiting until something changes in directories: inotify, as in the kernel.
 
 What is written into a file of a watched directory, by whatever process of this machine, ends a
 ``wait``, and so does a name that comes or goes. Changes made through a map or on another machine

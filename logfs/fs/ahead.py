@@ -141,7 +141,7 @@ class ReadAhead:
     def read(self, offset: int, size: int) -> memoryview | None:
         """Read a piece, good until the next await; None: to be read without, then ``note`` it.
 
-        A piece that is too short where the reader ``would_block`` is the begin of the answer: the
+        A piece that is too short where the reader ``would_block`` is the start of the answer: the
         rest is to be read without, then the whole of it noted.
 
         Raises:
@@ -201,7 +201,7 @@ class ReadAhead:
         return window.view[: min(size, got)]
 
     def _go_on(self, offset: int, size: int, left: memoryview) -> memoryview:
-        """Give out what is left, or all of it and what follows: the log's reader stands there."""
+        """Give out what is left, or all of it and what follows: the log's reader is there."""
         if size <= len(left):
             self._next = offset + size
             if self._window is None:

@@ -1,6 +1,6 @@
-"""Answers that go out right behind the reply to the change that made them possible.
+"""Answers that go out right after the reply to the change that made them possible.
 
-A handler that waits runs again in a later step of the event loop, behind whatever else is ready
+A handler that waits runs again in a later step of the event loop, after whatever else is ready
 then. A read of ``.follow`` that an append has woken can be answered before that, by the hooks, and
 its handler then finds that it has nothing left to do. What cannot be answered so, because it would
 have to wait for something, is left to the handler. No pyfuse3.
@@ -26,7 +26,7 @@ class ReplyHooks(Protocol):
         """Return the number of the request whose handler has just begun."""
 
     def on_reply(self, replied: Callable[[], None]) -> None:
-        """Have a function called behind the reply that is sent next after ``expect_reply``."""
+        """Have a function called after the reply that is sent next after ``expect_reply``."""
 
     def expect_reply(self) -> None:
         """Have it called once."""
@@ -49,7 +49,7 @@ class PendingRead(Protocol):
 
 
 class EarlyReplies:
-    """The reads that may be answered behind the next reply. Event loop only.
+    """The reads that may be answered after the next reply. Event loop only.
 
     Args:
         hooks: The hooks; None where they were not built: nothing is answered so.
@@ -67,7 +67,7 @@ class EarlyReplies:
         return hooks.request() if hooks is not None and hooks.is_active else 0
 
     def add(self, request: int, pending: PendingRead) -> None:
-        """Answer a read behind the next reply, if its handler does not run before."""
+        """Answer a read after the next reply, if its handler does not run before."""
         if self._hooks is not None and request:
             self._due.append((request, pending))
             self._hooks.expect_reply()

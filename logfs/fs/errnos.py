@@ -31,7 +31,7 @@ class IsADirectoryNodeError(LogfsError):
 
 
 class StaleError(LogfsError):
-    """What an inode stands for is no longer there; looking the name up again may find it."""
+    """What an inode means is no longer there; looking the name up again may find it."""
 
 
 class NoSuchAttributeError(LogfsError):

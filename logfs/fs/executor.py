@@ -187,7 +187,7 @@ class PartitionExecutor:
         self._was_flush_slow = seconds > SLOW_S
 
     async def alone(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a long change (loading the partition anew) when its turn comes, in a thread."""
+        """Run a long change (loading the partition again) when its turn comes, in a thread."""
         self._threads += 1
         try:
             async with self._queue:

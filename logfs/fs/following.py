@@ -145,7 +145,7 @@ def open_cache(data: str, chosen: str | None) -> Cache | None:
     except LockedError as error:
         logger.warning("%s; positions are kept in memory only, and are others than there", error)
     except (LogfsError, OSError) as error:
-        logger.warning("%s; positions are kept in memory only: they start anew at the next mount",
+        logger.warning("%s; positions are kept in memory only: they start again at the next mount",
                        error)  # fmt: skip
     return None
 

@@ -8,7 +8,7 @@
     0.follow.jsonl          no such name: a name has one view, and ``.follow`` shows that of ``0``
 
 Positions, size and holes are those of the name without ``.follow``, under another inode. A read at
-the end, or behind it, waits for the next record that the isolation level shows; opened with
+the end, or after it, waits for the next record that the isolation level shows; opened with
 O_NONBLOCK it is EAGAIN. When the topic is deleted, who has read all of it is told the end; when the
 mount stops, ENOTCONN, as by every request after that.
 

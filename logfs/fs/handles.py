@@ -48,7 +48,7 @@ class FileReader(Protocol):
     Attributes:
         may_block: False: a read that would have to wait for the disk sets ``would_block``.
         would_block: The last read stopped for that. The bytes it returned are good; a read of those
-            behind them, made with True, goes on.
+            after them, made with True, goes on.
     """
 
     may_block: bool
@@ -374,5 +374,5 @@ class HandleTable(Generic[T]):
         return self._open[number]
 
     def take(self, number: int) -> T:
-        """Return what a number stands for, which is closed with this."""
+        """Return what a number means, which is closed with this."""
         return self._open.pop(number)

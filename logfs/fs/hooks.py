@@ -115,7 +115,7 @@ class Hooks:
         return int(self._library.logfs_ahead_reads())
 
     def on_reply(self, replied: Callable[[], None]) -> None:
-        """Have a function called behind the reply that is sent next after ``expect_reply``."""
+        """Have a function called after the reply that is sent next after ``expect_reply``."""
         callback = ctypes.CFUNCTYPE(None)(replied)
         self._library.logfs_on_reply(callback)
         self._on_reply = callback  # as long as the library may call it

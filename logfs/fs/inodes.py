@@ -1,7 +1,7 @@
 """Inode numbers, and the nodes that the kernel knows by them.
 
 A number is made from what the inode *is* (its key), so it is the same after a restart. The kernel
-counts its look-ups and says when it forgets them; a node stands in the table as long as it may
+counts its look-ups and says when it forgets them; a node is in the table as long as it may
 still ask for it by number.
 """
 

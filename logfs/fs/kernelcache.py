@@ -15,11 +15,11 @@ class KernelCache:
     """Names and bytes that the kernel has cached. Event loop only."""
 
     async def drop_name(self, parent: int, name: str) -> None:
-        """Have a name looked up anew at its next use."""
+        """Have a name looked up again at its next use."""
         await trio.to_thread.run_sync(_drop_name, parent, name.encode(), abandon_on_cancel=True)
 
     async def drop_bytes(self, inodes: Iterable[int]) -> None:
-        """Have the bytes and attributes of inodes asked for anew at their next use."""
+        """Have the bytes and attributes of inodes asked for again at their next use."""
         await trio.to_thread.run_sync(_drop_bytes, list(inodes), abandon_on_cancel=True)
 
     async def drop_attributes(self, inodes: Iterable[int]) -> None:

@@ -366,7 +366,7 @@ def _look(point: str) -> None:
     device = Path(point).stat().st_dev
     minor = os.minor(device)
     # Reads ahead as large as requests may be. RELEASE is a background request: it must not wait
-    # behind the reads ahead of a partition whose disk hangs. Both need privileges.
+    # after the reads ahead of a partition whose disk hangs. Both need privileges.
     for name, value in (
         (f"/sys/class/bdi/{os.major(device)}:{minor}/read_ahead_kb", _READ_AHEAD_KIB),
         (f"/sys/fs/fuse/connections/{minor}/max_background", _MAX_BACKGROUND),

@@ -45,7 +45,7 @@ class OpenFiles:
     """The open files of a mount. Event loop only.
 
     Args:
-        store: Loads partitions anew.
+        store: Loads partitions again.
         tree: Whose recent answers are dropped when they turn out to be stale.
         tasks: Told of partitions that want maintenance.
         passthrough: Has the kernel read what it can read itself.
@@ -107,7 +107,7 @@ class OpenFiles:
             await partition.executor.releasing.wait()
         await self.reload_if_offline(partition)
         if partition.log.is_deleted or not node.is_current:
-            raise StaleError(f"{partition.topic_partition} has been deleted or loaded anew")
+            raise StaleError(f"{partition.topic_partition} has been deleted or reloaded")
         partition.open_files += node.reads_log
         try:
             if isinstance(node, MetaNode):
@@ -146,7 +146,7 @@ class OpenFiles:
         while True:
             was_behind = file.is_behind
             data = await self._read_unchanged(file, offset, size)
-            # Where it ends is not known while what is behind has not been read.
+            # Where it ends is not known while what is after has not been read.
             if data is not None and (len(data) or not was_behind):
                 return data
             await trio.sleep(_NEXT_STEP_S)
@@ -320,7 +320,7 @@ class OpenFiles:
         size: int,
         begin: memoryview | None,
     ) -> memoryview:
-        """Read what may have to wait for the disk, behind what was read without."""
+        """Read what may have to wait for the disk, after what was read without."""
         done = file.waiting = trio.Event()
         spare = self._spare
         # New memory is made of zeros page by page, which takes as long as to read.
@@ -344,7 +344,7 @@ class OpenFiles:
             file.waiting = None
             done.set()
             if len(spare) < READ_THREADS:
-                spare.append(buffer)  # taken again by another task, so behind the next await
+                spare.append(buffer)  # taken again by another task, so after the next await
         return buffer[:got]
 
     async def _look_at_cache(self, log: PartitionLog) -> None:
@@ -364,7 +364,7 @@ class OpenFiles:
         self._upkeep.want_maintenance(partition)
 
     async def reload_if_offline(self, partition: MountedPartition) -> None:
-        """Load a partition anew that went offline, if nobody has it open."""
+        """Load a partition again that went offline, if nobody has it open."""
         if partition.log.offline is None or partition.open_files:
             return
         if self._clock.monotonic_s() < partition.reload_after_s:
@@ -385,7 +385,7 @@ class OpenFiles:
 def _check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:
     """Refuse a read of a cached file that ends early: the kernel would take it for the end.
 
-    What stands in front of the damage is read again page by page, and so returned.
+    What is before the damage is read again page by page, and so returned.
     """
     if stop < file.node.size():
         file.node.is_damaged = True

@@ -1,4 +1,4 @@
-r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give it.
+r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it.
 
     allow_other        other users than the one who mounts may use the files (as their modes allow)
     uid=N gid=N        owner of everything that nobody has chowned, a number or a name; default:
@@ -31,7 +31,7 @@ r"""Mount options: the text behind ``-o``, as mount(8), fstab and systemd give i
                        there is no limit; default 1000, 104857600 and 20000
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
-    config=FILE        more of these from a file, as --config-file; what stands here counts more
+    config=FILE        more of these from a file, as --config-file; what is here takes precedence
     setuid=USER        give up root before anything else: the daemon runs as this user
     KEY=VALUE          a setting of a Kafka broker: num.partitions=3, log.retention.hours=24
 

@@ -79,7 +79,7 @@ class Retention:
             self._tell(
                 ("future", name, base_offset),
                 f"{name}: a record in the segment at offset {base_offset} is of {_moment(latest)}, "
-                "in the future: retention.ms keeps that segment, and all behind it, until then",
+                "in the future: retention.ms keeps that segment, and all after it, until then",
             )
         return deletion
 

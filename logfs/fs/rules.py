@@ -56,7 +56,7 @@ def partition_to_make(
 
     Raises:
         RefusedError: No file of this name, or with these flags, can be made.
-        BadSelectorError: The part behind ``@`` does not parse.
+        BadSelectorError: The part after ``@`` does not parse.
         NoSuchPartitionError: Appending does not make partitions.
     """
     if not isinstance(parent, TopicNode) or parent is tree.root:

@@ -6,7 +6,7 @@
     EXTEND_TIMEOUT_USEC=n       loading or closing takes its time, and gets on
     STOPPING=1                  a signal or an unmount has been seen
 
-A thread stands beside the loop, which does not run before and after serving: it asks for more time
+A thread is beside the loop, which does not run before and after serving: it asks for more time
 as long as the process computes. While serving it speaks for the loop in one case only, when the
 loop waits inside the kernel in a way that no signal ends (state D): it is a disk that hangs, not
 logfs. Killing could not end it, and all that systemd could do is to call the service failed while
@@ -52,7 +52,7 @@ class Supervisor:
     """Tells the service manager how it goes. Without one, nothing is said.
 
     Args:
-        address: A socket's path, or its abstract name behind "@"; None if nobody listens.
+        address: A socket's path, or its abstract name after "@"; None if nobody listens.
         watchdog_s: The service is killed if it is silent for so long; None if it is not.
 
     Attributes:

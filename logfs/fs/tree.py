@@ -172,7 +172,7 @@ class Tree:
 
         Raises:
             UnknownNameError, NoSuchTopicError, NoSuchPartitionError: There is no such name.
-            BadSelectorError: The part behind ``@`` does not parse.
+            BadSelectorError: The part after ``@`` does not parse.
             NotADirectoryNodeError: ``parent`` is no directory.
         """
         if name in _DIRECTORIES and isinstance(parent, DirectoryNode):

@@ -1,7 +1,7 @@
 """Extended attributes ``user.logfs.*``: the facts of ``.meta``, and a topic's configuration.
 
     on a partition   every fact of .meta as text, lists as their length; start and end are the
-                     positions, in the view, of the first kept and behind the last byte of the name
+                     positions, in the view, of the first kept and after the last byte of the name
     on a topic       topic_id, and its configuration under Kafka's keys; listed are those that were
                      set, any key answers; setfattr sets one, removexattr takes it back
     on a raw file    inode, its number on the disk

@@ -185,7 +185,7 @@ class _Asked:
     """The daemon of a data directory while it is backed up; there may be none.
 
     Attributes:
-        ask: Asks it where a partition stands; None if nobody owns the directory.
+        ask: Asks it where a partition is; None if nobody owns the directory.
     """
 
     def __init__(self, daemon: Daemon | None) -> None:

@@ -159,7 +159,7 @@ def _whole(data: memoryview) -> int:
 def _find(
     source: Source, topic_partition: TopicPartition, before: int, records: Sequence[Record]
 ) -> Appended:
-    """Find records that were just appended: in order, behind an offset.
+    """Find records that were just appended: in order, after an offset.
 
     Another writer's record that equals one of them may be taken for it, as they cannot be told
     apart.
@@ -182,7 +182,7 @@ def _find(
         source.look_twice(log)
     raise LogfsError(
         f"{topic_partition}: the records are in the log, but their offsets were not found: "
-        f"retention or compaction may have removed them; look behind offset {before}"
+        f"retention or compaction may have removed them; look after offset {before}"
     )
 
 

@@ -113,7 +113,7 @@ class Partition:
 
         Returns:
             The offsets from the first on up to the last; empty if there were no records. Records of
-            others may stand in between, but not inside of a part.
+            others may be in between, but not inside of a part.
 
         Raises:
             LogfsError, OSError: See ``append``; the parts before have been appended, of this one
@@ -208,8 +208,8 @@ class Partition:
 
         Raises:
             BadSelectorError: A point does not parse.
-            CorruptRecordError: By the iterator, once it has given what stands in front of the
-                damage. ``read`` from an offset behind it goes on.
+            CorruptRecordError: By the iterator, once it has given what is before the
+                damage. ``read`` from an offset after it goes on.
         """
         return chain.from_iterable(self.read_batches(start, stop))
 
@@ -235,7 +235,7 @@ class Partition:
 
         Args:
             start: From the first record at or after this point on.
-            stop: It ends in front of the first record at or after this point, once there is one;
+            stop: It ends before the first record at or after this point, once there is one;
                 None: it does not.
             timeout: It ends when no record has come for so many seconds; None: it does not.
 

@@ -72,12 +72,12 @@ def split_path(
     *,
     may_begin: bool = False,
 ) -> Place:
-    """Split a path into the data directory or mount point, and the address behind it.
+    """Split a path into the data directory or mount point, and the address after it.
 
     1. If leading parts are mount points of logfs, the longest of them is it. Nothing below a mount
        point is looked at: ``.segments`` would pass for a data directory.
     2. Otherwise the longest leading part that is a data directory (see ``kind_of``) is it. Where a
-       topic may be the first (``may_begin``), an empty directory counts as one, if one or two
+       topic may be the first (``may_begin``), an empty directory is treated as one, if one or two
        names follow: TOPIC or TOPIC/PARTITION.
 
     Args:
@@ -209,6 +209,6 @@ def _refusal(nearest: str, kind: Kind, *, may_begin: bool) -> NoDataDirectoryErr
         )
     what = "a data directory, an empty directory" if may_begin else "a data directory"
     return NoDataDirectoryError(
-        f"expected {what} or a mount point of logfs in front of TOPIC/PARTITION; {nearest}, the "
+        f"expected {what} or a mount point of logfs before TOPIC/PARTITION; {nearest}, the "
         "last directory of the path that exists, holds no logs"
     )

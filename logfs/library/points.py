@@ -1,4 +1,4 @@
-"""Points in a log as a program gives them, and the offsets they stand for."""
+"""Points in a log as a program gives them, and the offsets they mean."""
 
 from bisect import bisect_left
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -25,7 +25,7 @@ Point: TypeAlias = str | int | datetime | timedelta
     str        the selectors of an address, with or without ``@``: ``"-15m"``,
                ``"2026-11-20T10:00"``, ``"earliest"``,
                ``"latest"``, ``"now"``, ``"1700000000000"`` (ms since the epoch), ``"offset=-100"``,
-               ``"byte=4096"`` (the first record that begins at or behind that byte of the text)
+               ``"byte=4096"`` (the first record that begins at or after that byte of the text)
     int        an offset; a negative one counts back from the end
     datetime   a moment
     timedelta  a duration back from now
@@ -76,7 +76,7 @@ def offset_of(snapshot: Snapshot, point: address.Point, now_ms: int, level: Isol
     The end of what the level shows, if nothing has reached the point.
 
     Raises:
-        CorruptRecordError: The place cannot be found behind a corrupt batch.
+        CorruptRecordError: The place cannot be found after a corrupt batch.
     """
     start, end = snapshot.start.offset, snapshot.visible_end(level).offset
     match point:
@@ -117,7 +117,7 @@ def _timestamp(point: Moment | Ago | Now, now_ms: int) -> int:
 
 
 def _offset_at_byte(snapshot: Snapshot, n: int, level: IsolationLevel) -> int:
-    """Return the offset of the first record that begins at or behind a byte of the text."""
+    """Return the offset of the first record that begins at or after a byte of the text."""
     point = snapshot.visible_end(level)
     byte = n if n >= 0 else point.positions.text + n
     offsets = range(snapshot.start.offset, point.offset)

@@ -52,7 +52,7 @@ class Producer:
         sequence: int | None = None,
         durable: bool = False,
     ) -> Appended:
-        """Append records as one batch; ``sequence`` of the producer moves on behind them.
+        """Append records as one batch; ``sequence`` of the producer moves on after them.
 
         Args:
             records: At least one; together no larger than ``max.message.bytes``.

@@ -43,7 +43,7 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """Everything in front of it has been read."""
+        """Everything before it has been read."""
         return self._reader.offset
 
     def read(self, stop: int | None = None) -> list[Record]:

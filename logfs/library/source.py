@@ -32,7 +32,7 @@ class Source:
     Args:
         disk: The data directory, or what is read in its place; see ``mounted.reading_disk``.
         only: Which partitions; None: all.
-        step_bytes: How much is read by one look, of a log of which nobody knows what stands where.
+        step_bytes: How much is read by one look, of a log of which nobody knows what is where.
     """
 
     def __init__(
@@ -134,10 +134,10 @@ class Source:
     ) -> tuple[PartitionLog, int]:
         """Find a point: the log to read it from, and the offset there.
 
-        The log is another one that begins further on, where nobody knows yet what stands in front.
+        The log is another one that begins further on, where nobody knows yet what is in front.
 
         Raises:
-            CorruptRecordError: The place cannot be found behind a corrupt batch.
+            CorruptRecordError: The place cannot be found after a corrupt batch.
         """
         now_ms = self._now_ms()
         if isinstance(log, FollowedLog) and log.indexing is not None:

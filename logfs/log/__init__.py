@@ -7,7 +7,7 @@ From the outside in::
       topics         configuration, id, leader epoch of a topic; attributes, losses: plain files
       loading/       what a partition directory holds; recovery: scan, cutting
     partition      one log: append, roll, truncate, delete
-      removing       what it gives up at its begin; replacing: segments that take others' place
+      removing       what it gives up at its start; replacing: segments that take others' place
       cleaning/      why: retention, trim; compaction: cleaner (which log), rounds (one round over
                      one log: mapping, then rewriting group by group)
       facts, standing  what can be asked of it; whether it can be written
@@ -21,7 +21,7 @@ From the outside in::
     following/     a directory that a broker is writing
     dumping/       what kafka-dump-log prints
     publishing/    what jobs have staged gets its places in the logs, exactly once
-    names, checkpoints   names and small files, as Kafka has them
+    names, checkpoints   names and small files, as in Kafka
 
 A ``PartitionLog`` may be used by several threads: changes take its lock, readers take a snapshot.
 """

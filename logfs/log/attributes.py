@@ -140,7 +140,7 @@ def _key(topic: str, partition: int | None) -> str:
 
 
 def set_fields(ownership: Ownership) -> dict[str, int]:
-    """Return what was set of an owner and a mode, as the file has it."""
+    """Return what was set of an owner and a mode, as in the file."""
     return {name: value for name, value in ownership._asdict().items() if value is not None}
 
 

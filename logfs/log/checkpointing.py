@@ -36,7 +36,7 @@ def read_checkpoint(disk: Disk, name: str) -> dict[TopicPartition, int]:
 
 
 class WatchedCheckpoints:
-    """The files as somebody else writes them: read anew when they are others than last time."""
+    """The files as somebody else writes them: read again when they are others than last time."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -99,7 +99,7 @@ def parse_leader_epochs(data: bytes, name: str) -> list[EpochEntry]:
         if entries and not (
             entries[-1].epoch < entry.epoch and entries[-1].start_offset <= entry.start_offset
         ):
-            raise _corrupt(name, number, f"{entry} behind {entries[-1]}")
+            raise _corrupt(name, number, f"{entry} after {entries[-1]}")
         entries.append(entry)
     return entries
 

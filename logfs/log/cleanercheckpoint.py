@@ -1,6 +1,6 @@
 """``cleaner-offset-checkpoint``: where the last compaction of each partition ended.
 
-Written when one has ended, when a log is truncated in front of that, and when a topic is deleted.
+Written when one has ended, when a log is truncated before that, and when a topic is deleted.
 
 Source: Kafka LogCleanerManager.updateCheckpoints, maybeTruncateCheckpoint.
 """
@@ -54,7 +54,7 @@ def note_cleaned(
 
 
 def lower_cleaner_offset(disk: Disk, topic_partition: TopicPartition, offset: int) -> None:
-    """Note, durably, that a log was cut: what comes behind an offset is dirty."""
+    """Note, durably, that a log was cut: what comes after an offset is dirty."""
 
     def change(rows: Rows) -> None:
         if rows.get(topic_partition, 0) > offset:

@@ -131,7 +131,7 @@ class LogCounters:
         deleted.size_bytes += size_bytes
 
     def add(self, other: "LogCounters") -> None:
-        """Add what others have counted: a partition loaded anew goes on, one deleted has been."""
+        """Add what others have counted: a partition reloaded goes on, one deleted has been."""
         for name in _SUMS:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.append_s.add(other.append_s)

@@ -3,9 +3,9 @@
 A broker that becomes leader of a partition begins an epoch at the log end offset, and stamps its
 batches with it. logfs goes on in the latest epoch that it finds.
 
-    assign               a new epoch begins; entries at or behind its begin, or of it and later
+    assign               a new epoch begins; entries at or after its start, or of it and later
                          epochs, were never replicated and go
-    truncate_from_end    the log was cut: epochs that begin at the cut or behind it go
+    truncate_from_end    the log was cut: epochs that begin at the cut or after it go
     truncate_from_start  the log start moved: the epoch that holds it begins there
 
 Epochs and offsets increase. Pure. Source: Kafka LeaderEpochFileCache.
@@ -42,7 +42,7 @@ class LeaderEpochs:
         return True
 
     def truncate_from_end(self, end_offset: int) -> bool:
-        """Drop epochs that begin at an offset or behind it; returns whether there were any."""
+        """Drop epochs that begin at an offset or after it; returns whether there were any."""
         count = len(self.entries)
         while self.entries and self.entries[-1].start_offset >= end_offset:
             self.entries.pop()

@@ -72,7 +72,7 @@ class LogFacts:
 
     @property
     def generation(self) -> bytes:
-        """Random bytes that change only when positions had to start anew."""
+        """Random bytes that change only when positions had to start again."""
         return self.table.generation
 
     @property

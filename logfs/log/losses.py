@@ -2,7 +2,7 @@
 
 The first line is ``{"version": 1}``. A loss is anything a reader could have expected and does not
 get: bytes that recovery cut, a batch that does not decode, an unfinished line that no view accepts,
-positions that had to start anew. It is written for people, shown in ``.meta`` and counted.
+positions that had to start again. It is written for people, shown in ``.meta`` and counted.
 """
 
 import json
@@ -35,7 +35,7 @@ class Loss(NamedTuple):
         position: Byte in that file at which it begins.
         bytes: How many bytes.
         offset: Offset of the first record concerned, if known. For damage that a reader met
-            (corrupt), the offset at which reading goes on behind it.
+            (corrupt), the offset at which reading goes on after it.
         detail: What happened and where the bytes are now, in a sentence.
     """
 

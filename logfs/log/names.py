@@ -72,7 +72,7 @@ class FileKind(StrEnum):
 
 
 class FileSuffix(StrEnum):
-    """Where a file stands on its way in or out. Source: Kafka LogFileUtils."""
+    """Where a file is on its way in or out. Source: Kafka LogFileUtils."""
 
     NONE = ""
     DELETED = ".deleted"
@@ -281,7 +281,7 @@ def format_staged_file(query_key: bytes, batch: int, unique_id: bytes) -> str:
     """Name a file of records that wait to be published.
 
     Args:
-        query_key: 16 bytes that stand for the query that writes.
+        query_key: 16 bytes that mean the query that writes.
         batch: Number of its batch, >= 0.
         unique_id: 16 random bytes.
     """

@@ -141,7 +141,7 @@ def partition_overview(log: PartitionLog, now_ms: int, since_ms: int = 0) -> Par
     told = told._replace(
         segments=len(snapshot.segments),
         size_bytes=snapshot.size_bytes,
-        # Of the first segment what lies in front of the start; gaps in it are few.
+        # Of the first segment what lies before the start; gaps in it are few.
         kept_bytes=max(kept - (start.positions.text - snapshot.segments[0].bases.text), 0),
         shown_bytes=end.positions[View.TEXT],
         log_start_offset=start.offset,

@@ -83,9 +83,9 @@ class PartitionLog(AppendableLog):
     # Removing
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Remove every record at ``offset`` or behind it; whole batches go.
+        """Remove every record at ``offset`` or after it; whole batches go.
 
-        Positions of removed records are not given again: what is appended next stands behind them.
+        Positions of removed records are not given again: what is appended next is after them.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is not in the log.

@@ -1,4 +1,4 @@
-"""Making the indexes of a stopped directory anew, from what the logs hold.
+"""Making the indexes of a stopped directory again, from what the logs hold.
 
 Of every segment the offset index, the time index and the text index are worked out from its
 ``.log`` and put in the place of those that are there, if they are others: each by one rename, so
@@ -6,8 +6,8 @@ that at any moment there is the old or the new one, both hints. The unit of work
 (``reindex_segment``): plain data to plain data, so that threads or machines can share a directory.
 
 What a scan cannot know stays: the text index of a segment that was compacted, since where a
-survivor stood does not follow from its neighbours; the segment table; transaction indexes. Where
-those are missing a start makes them anew. A corrupt batch is passed over, and told.
+survivor was does not follow from its neighbours; the segment table; transaction indexes. Where
+those are missing a start makes them again. A corrupt batch is passed over, and told.
 """
 
 from typing import NamedTuple
@@ -26,7 +26,7 @@ from logfs.types import Positions, TopicPartition
 
 
 class ReindexTask(NamedTuple):
-    """A segment whose indexes are made anew.
+    """A segment whose indexes are recreated.
 
     Attributes:
         directory: Of its partition.
@@ -87,7 +87,7 @@ def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[Rei
 
 
 def reindex_segment(disk: Disk, task: ReindexTask) -> Reindexed:
-    """Make the indexes of a segment anew; durable on return.
+    """Make the indexes of a segment again; durable on return.
 
     Nobody else may write to the directory.
 

@@ -1,4 +1,4 @@
-"""The records a partition gives up at its begin, and the files that go with them."""
+"""The records a partition gives up at its start, and the files that go with them."""
 
 import contextlib
 import logging
@@ -38,7 +38,7 @@ class RemovableLog(LogStanding):
             LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
             OffsetOutOfRangeError: ``offset`` is above the high watermark.
             OSError: With ENOSPC the log is as before; anything else takes it offline. Deleting
-                whole segments, up to the begin of another one, needs no room.
+                whole segments, up to the start of another one, needs no room.
 
         Source: Kafka UnifiedLog.maybeIncrementLogPointOffset, deleteLogPointOffsetBreachedSegments.
         """

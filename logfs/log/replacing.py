@@ -94,7 +94,7 @@ class ReplaceableLog(RemovableLog):
         if self.snapshot.cuts != snapshot.cuts or not is_same or len(segments) <= first + len(old):
             raise CleaningAbortedError(
                 f"{self.topic_partition}: its segments from offset {old[0].base_offset} on have "
-                "changed while they were compacted; that begins anew"
+                "changed while they were compacted; that starts again"
             )
         return first
 

@@ -7,7 +7,7 @@ Three rules, in this order; each takes segments from the oldest on, up to the fi
     retention.ms       the segment's latest record is older than that
 
 The last two count if ``cleanup.policy`` has delete and their value is not negative. Ages are those
-of the records: one with a timestamp in the future keeps its segment and all behind it; only a
+of the records: one with a timestamp in the future keeps its segment and all after it; only a
 segment whose records have no timestamps is as old as its file. The active segment goes like any
 other, with a new one begun before, unless it is empty. Nothing at or beyond the high watermark
 goes.

@@ -1,7 +1,7 @@
 """Whether a partition takes appends: it may be read-only, deleted, or offline.
 
 After a failed write or fsync a log is *offline*: the kernel may have dropped the bytes, so nothing
-but loading it anew can tell what is on the disk.
+but loading it again can tell what is on the disk.
 """
 
 import contextlib
@@ -59,7 +59,7 @@ class LogStanding(LogFacts):
             raise DeletedError(f"{self.topic_partition}: the topic has been deleted")
         if self.offline is not None:
             raise LogOfflineError(
-                f"{self.topic_partition} is offline: {self.offline}; it is loaded anew once nobody "
+                f"{self.topic_partition} is offline: {self.offline}; it is reloaded once nobody "
                 "has it open, or at the next mount"
             )
 
@@ -102,7 +102,7 @@ class LogStanding(LogFacts):
                 adopt()
 
     def take_offline(self, reason: str) -> None:
-        """Refuse appends and fsyncs until the partition is loaded anew.
+        """Refuse appends and fsyncs until the partition is reloaded.
 
         A deleted partition refuses them already, and its directory has another name or is gone.
         """

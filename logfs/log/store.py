@@ -283,7 +283,7 @@ class LogStore(Catalog):
     # Upkeep
 
     def reload(self, topic_partition: TopicPartition, now_ms: int) -> PartitionLog:
-        """Load a partition anew that went offline, recovering it as after an unclean stop.
+        """Load a partition again that went offline, recovering it as after an unclean stop.
 
         Raises:
             NoSuchTopicError, NoSuchPartitionError: It does not exist.

@@ -1,6 +1,6 @@
 """What makes a partition directory one of a topic: its configuration, id and leader epoch.
 
-The configuration of a topic stands in ``logfs.config`` in each of its partition directories,
+The configuration of a topic is in ``logfs.config`` in each of its partition directories,
 Kafka's keys and values line by line below a line that gives the version:
 
     # logfs topic configuration, version 1

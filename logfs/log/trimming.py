@@ -5,7 +5,7 @@ kept. As in Kafka only topics whose ``cleanup.policy`` has delete can be trimmed
 the end is a point. A time that has not come yet is refused too: no record has reached it, so the
 whole log would go, and that is more likely a typing mistake.
 
-The log start offset may come to lie inside a batch: what is in front of it is not shown any more,
+The log start offset may come to lie inside a batch: what is before it is not shown any more,
 but stays in the file as long as the batch does.
 
 Source: Kafka Partition.deleteRecordsOnLeader.
@@ -87,7 +87,7 @@ class TrimAddress(NamedTuple):
 
 
 def parse_trim_address(names: Sequence[str], time_zone: tzinfo) -> TrimAddress:
-    """Parse what is behind the data directory: ``orders/0@FROM``, or ``orders@FROM`` for all.
+    """Parse what is after the data directory: ``orders/0@FROM``, or ``orders@FROM`` for all.
 
     Args:
         names: The names below the data directory.
@@ -263,7 +263,7 @@ def _deleted(before: Snapshot, after: Snapshot) -> tuple[int, int]:
 
 
 def _offset_at_byte(snapshot: Snapshot, view: View, n: int) -> int:
-    """Return the offset of the record that holds a byte, or begins behind a hole around it."""
+    """Return the offset of the record that holds a byte, or begins after a hole around it."""
     start, end = snapshot.start.offset, snapshot.end.offset
     size = snapshot.end.positions[view]
     if n > size:

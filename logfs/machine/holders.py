@@ -81,6 +81,6 @@ def _mount_id(fdinfo: str) -> int | None:
 
 
 def _device(text: str) -> str:
-    """Read ``00:2a`` of maps as mountinfo has it, ``0:42``."""
+    """Read ``00:2a`` of maps as in mountinfo, ``0:42``."""
     major, _, minor = text.partition(":")
     return f"{int(major, 16)}:{int(minor, 16)}"

@@ -71,7 +71,7 @@ def mounts_in(point: str) -> list[str]:
 def is_local(descriptor: int) -> bool:
     """Tell whether an open file is the kernel's own: no program and no other machine answers reads.
 
-    What cannot be found out counts as no.
+    What cannot be found out is treated as no.
     """
     facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
     found = re.search(r"^mnt_id:\s*(\d+)$", facts, re.MULTILINE)

@@ -313,7 +313,7 @@ static inline void lf_count_plain(const uint8_t *p, size_t n, lf_counts *counts)
 
 LF_DEFINE_COUNT(lf_count, lf_count_plain) /* one key, value or header */
 
-/* Whether a run is UTF-8 as Python's strict decoder has it: shortest forms, no surrogates. */
+/* Whether a run is UTF-8 as in Python's strict decoder: shortest forms, no surrogates. */
 static int lf_is_utf8(const uint8_t *p, size_t n) {
     const uint8_t *end = p + n;
     while (p < end) {

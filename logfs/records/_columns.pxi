@@ -1,4 +1,4 @@
-# Part of _native.pyx: batches to the buffers of Arrow columns. The layout of what comes out stands in
+# Part of _native.pyx: batches to the buffers of Arrow columns. The layout of what comes out is in
 # ``logfs.records.columns``.
 
 cdef enum:                  # as in logfs.records.columns
@@ -48,7 +48,7 @@ cdef int drop_room(Room *room) noexcept:
 
 
 cdef object take_room(Room *room):
-    """Give away what was written, and the memory behind it; the room is as large again next time."""
+    """Give away what was written, and the memory after it; the room is as large again next time."""
     cdef int64_t size = room.size
     if room.raw == NULL:
         return b""
@@ -137,7 +137,7 @@ cdef class ColumnBuilder:
     Attributes:
         start_offset: Records with smaller offsets are passed over.
         stop_offset: Nothing of a record with this offset or a larger one is taken.
-        next_offset: Offset behind all that was taken or passed over; 0 at first.
+        next_offset: Offset after all that was taken or passed over; 0 at first.
         rows: Records in the columns.
     """
 
@@ -242,7 +242,7 @@ cdef class ColumnBuilder:
                     return status
 
     def take(self):
-        """Return what was collected, ``None`` for columns that are not wanted, and begin anew.
+        """Return what was collected, ``None`` for columns that are not wanted, and start again.
 
         Returns:
             ``(rows, keys, values, offsets, timestamps, timestamp types, headers)``.
@@ -463,7 +463,7 @@ def sound_batches(buf, Py_ssize_t start, Py_ssize_t stop):
         stop: Where to end.
 
     Returns:
-        Where the last of them ends, and the offset behind it; ``(start, None)`` if there is none.
+        Where the last of them ends, and the offset after it; ``(start, None)`` if there is none.
     """
     cdef _View view = window(buf, start, stop)
     cdef int64_t size

@@ -105,8 +105,8 @@ def decode_batches(
         buf: A part of a log; a batch begins at ``start``.
         start: Where to begin.
         stop: Where to end; a batch cut there is left out.
-        first: Records in front of this offset are left out.
-        end: A batch that begins at or behind this offset ends it, and no record from there is taken.
+        first: Records before this offset are left out.
+        end: A batch that begins at or after this offset ends it, and no record from there is taken.
         decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
         aborted: Transactions whose records the reader does not see, as in ``aborted_ranges``.
 
@@ -115,7 +115,7 @@ def decode_batches(
         was not taken as a whole, and the offset from which on none was.
 
     Raises:
-        CorruptRecordError: The first batch there is damaged; one behind it ends the call.
+        CorruptRecordError: The first batch there is damaged; one after it ends the call.
     """
     cdef _View view = window(buf, start, stop)
     cdef _View table = _View(aborted, False)

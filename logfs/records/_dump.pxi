@@ -1,4 +1,4 @@
-# Part of _native.pyx: batches as kafka-dump-log prints them. What the lines look like stands in
+# Part of _native.pyx: batches as kafka-dump-log prints them. What the lines look like is in
 # ``logfs.log.dumping``.
 
 cdef enum:
@@ -24,7 +24,7 @@ cdef inline const char *time_name(int attributes) noexcept nogil:
 
 
 cdef inline int64_t sequence_after(int64_t sequence, int64_t delta) noexcept nogil:
-    """Number records from a sequence; behind 2^31 - 1 comes 0.
+    """Number records from a sequence; after 2^31 - 1 comes 0.
 
     Source: Kafka DefaultRecordBatch.incrementSequence.
     """
@@ -164,7 +164,7 @@ def largest_timestamp(buf, Py_ssize_t start, Py_ssize_t stop, decompress):
 cdef class Dumper:
     """Prints v2 batches, and their records, as kafka-dump-log does.
 
-    Feed whole batches, drain what they print. An error leaves what stands before it to be drained.
+    Feed whole batches, drain what they print. An error leaves what is before it to be drained.
 
     Args:
         records: Print a line for every record.
@@ -215,7 +215,7 @@ cdef class Dumper:
         """Print the whole v2 batches at the beginning of ``buf[start:stop]``.
 
         Returns:
-            Position in ``buf`` behind the last one printed: of a batch that is not all there or no
+            Position in ``buf`` after the last one printed: of a batch that is not all there or no
             v2 batch, or just far enough because there is much to drain.
 
         Raises:

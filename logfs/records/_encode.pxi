@@ -184,7 +184,7 @@ cdef class _Builder:
         return AREA_END
 
     cdef int64_t line(self):
-        """Number of the line or record at which encoding stands, from 1."""
+        """Number of the line or record at which encoding is, from 1."""
         return self.taken + self.d.count + 1
 
     cdef int refuse(self, int status, int64_t needed) except -1:
@@ -472,7 +472,7 @@ def encode_lines(
         options: :class:`EncodeOptions`.
 
     Returns:
-        :class:`Encoded`. A line that cannot become a record ends the call: what stands before it is
+        :class:`Encoded`. A line that cannot become a record ends the call: what is before it is
         in ``batches``, the reason with the number of the line, from 1, in ``refusal``.
 
     Raises:
@@ -588,14 +588,14 @@ def rebase_batches(
     largest of them, and the CRC.
 
     Args:
-        payload: Buffer with whole batches of format v2, one behind the other.
+        payload: Buffer with whole batches of format v2, one after the other.
         base_offset: Offset of the first record; the others follow without gaps.
         now_ms: For the limits of timestamps, and the timestamp under LogAppendTime.
         options: :class:`EncodeOptions`.
         decompress: ``logfs.records.compression.decompress``.
 
     Returns:
-        A list of :class:`EncodedBatch`. None if a batch is to be encoded anew: it is larger than
+        A list of :class:`EncodedBatch`. None if a batch is to be encoded again: it is larger than
         ``max_batch_bytes``, or the topic compresses with another codec.
 
     Raises:

@@ -8,9 +8,9 @@ cdef enum:
 cdef class BatchFilter:
     """Writes the segment that compaction leaves of one or several: its log and its indexes.
 
-    A record survives if it lies behind what the map speaks of, or if it has a key, the map knows no
+    A record survives if it lies after what the map speaks of, or if it has a key, the map knows no
     later offset of that key, and it is no tombstone whose time is over. A batch of which all
-    survive is copied; otherwise it is encoded anew with its base offset, last offset, sequence and
+    survive is copied; otherwise it is encoded again with its base offset, last offset, sequence and
     codec. One without survivors goes, unless something depends on its header. Messages of formats
     v0 and v1 become batches of format v2.
 
@@ -21,7 +21,7 @@ cdef class BatchFilter:
         builder: The index rules of the new segment.
         now_ms: The clock.
         delete_retention_ms: How long tombstones and transaction markers stay, once they are seen.
-        upper_bound: First offset that is not cleaned: the batch in front of it keeps its header.
+        upper_bound: First offset that is not cleaned: the batch before it keeps its header.
         retained: Last offset of a batch -> the producer id whose last batch it is: it keeps its
             header, too.
         decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
@@ -29,7 +29,7 @@ cdef class BatchFilter:
     Attributes:
         messages_read, bytes_read, messages_written, bytes_written: How much went by.
         invalid: Records without a key, which go.
-        changes: Becomes more than 0 with the first batch that is gone or encoded anew: 0 says that
+        changes: Becomes more than 0 with the first batch that is gone or encoded again: 0 says that
             what was written is what was read, byte for byte.
         has_gaps: Whether the text index holds gaps.
 
@@ -77,7 +77,7 @@ cdef class BatchFilter:
 
     @property
     def ends(self):
-        """Lengths up to behind the last survivor."""
+        """Lengths up to after the last survivor."""
         return self.key_filter.end.text, self.key_filter.end.tsv, self.key_filter.end.jsonl
 
     @property
@@ -115,7 +115,7 @@ cdef class BatchFilter:
     def filter_batches(self, buf, Py_ssize_t start, Py_ssize_t stop):
         """Filter the batches of a piece of the log.
 
-        Ends in front of a transactional or control batch, of which the caller knows more, or of one
+        Ends before a transactional or control batch, of which the caller knows more, or of one
         that is cut.
 
         Returns:
@@ -149,7 +149,7 @@ cdef class BatchFilter:
             retain: It keeps its header, even without records.
 
         Returns:
-            The position behind it.
+            The position after it.
 
         Raises:
             CorruptRecordError: It is damaged, or not whole.

@@ -12,7 +12,7 @@ cdef struct Measured:
 
 
 cdef int measure_ahead(bytes_t p, int64_t available, Measured *ahead) noexcept nogil:
-    """Measure batches one behind the other, those that are not compressed; returns how many it met."""
+    """Measure batches one after the other, those that are not compressed; returns how many it met."""
     cdef int64_t size
     cdef Batch b
     cdef int n = 0
@@ -42,7 +42,7 @@ cdef class IndexBuilder:
 
     Per batch, in this order: the max timestamp (only a larger one counts, and remembers this
     batch's last offset); if more than ``index_interval_bytes`` lie since the last entry, an entry
-    in each index, and the counter starts anew; then the counter grows by the batch's size. So the
+    in each index, and the counter starts again; then the counter grows by the batch's size. So the
     first batch never has an entry.
 
         index       8 bytes: int32 last offset - base, int32 position of the batch
@@ -103,7 +103,7 @@ cdef class IndexBuilder:
     cdef readonly str problem
     cdef readonly bint spans_too_much
     cdef readonly int64_t wanted
-    cdef bint skips_text    # the next batch begins behind a gap, which has entries of its own
+    cdef bint skips_text    # the next batch begins after a gap, which has entries of its own
     cdef object decompress
     cdef bytearray offset_entries
     cdef bytearray time_entries
@@ -287,7 +287,7 @@ cdef class IndexBuilder:
         return self.lowest_fed_epoch, self.highest_fed_epoch
 
     cdef int64_t check_frame(self, bytes_t p, int64_t available, Batch *b) except -1:
-        """Size of the batch at p if it is whole and may stand here, else 0 and the problem."""
+        """Size of the batch at p if it is whole and may be here, else 0 and the problem."""
         cdef int64_t size
         cdef int code = peek(p, available, &size)
         if code == INCOMPLETE:
@@ -360,7 +360,7 @@ def first_out_of_order(entries):
     """Find the first entry of a text index with a number below that of the entry before it.
 
     Args:
-        entries: Whole 32-byte entries; a fragment behind them is left out.
+        entries: Whole 32-byte entries; a fragment after them is left out.
 
     Returns:
         The number of the entry, from 0; -1 if none is. Before the first entry all numbers are 0.

@@ -63,13 +63,13 @@ cdef class KeptRecords:
         decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
 
     Attributes:
-        text, tsv, jsonl: Where the last record ends that was kept, from the begin of the segment.
+        text, tsv, jsonl: Where the last record ends that was kept, from the start of the segment.
         kept_text, kept_tsv, kept_jsonl: Lengths of what was kept.
     """
 
     cdef readonly int64_t base_offset
     cdef readonly int64_t index_interval_bytes
-    cdef Lens lens              # where the present old record stands
+    cdef Lens lens              # where the present old record is
     cdef Lens end               # where the last kept record ends
     cdef Lens kept
     cdef _Cursor old
@@ -106,7 +106,7 @@ cdef class KeptRecords:
         """Begin an old segment.
 
         Args:
-            entries: Its text index; positions behind its gaps are taken from there.
+            entries: Its text index; positions after its gaps are taken from there.
             base_offset: Its base offset.
             text: Where it begins, counted from the first old segment.
             tsv: As ``text``.
@@ -122,7 +122,7 @@ cdef class KeptRecords:
         self.old.load(buf, start, stop)
 
     def load_new(self, buf, Py_ssize_t start, Py_ssize_t stop, int64_t file_position):
-        """Go on with a window of the new segment; ``buf[start]`` stands at a file position."""
+        """Go on with a window of the new segment; ``buf[start]`` is at a file position."""
         self.new.load(buf, start, stop)
         self.new_position = lf_sub(file_position, start)
 

@@ -30,7 +30,7 @@ cdef inline void put_text_entry(
 
 @cython.final
 cdef class _KeyFilter:
-    """Decides for each record of a batch whether it survives, and notes the gaps in front of those.
+    """Decides for each record of a batch whether it survives, and notes the gaps before those.
 
     After ``sift``, ``keeps`` has a byte for each record of the batch, and ``pairs`` the entries of
     the text index for its gaps.
@@ -51,10 +51,10 @@ cdef class _KeyFilter:
     cdef int64_t lasts_count
     cdef int64_t old_base_offset
     cdef Lens old_bases
-    cdef int64_t old_gap        # offset of the record behind the next old gap
+    cdef int64_t old_gap        # offset of the record after the next old gap
     cdef Lens old_gap_end
-    cdef Lens at                # behind the record that was measured last
-    cdef Lens end               # behind the last survivor
+    cdef Lens at                # after the record that was measured last
+    cdef Lens end               # after the last survivor
     cdef Lens kept
     cdef int64_t kept_count
     cdef int64_t invalid
@@ -164,7 +164,7 @@ cdef class _KeyFilter:
         self, Batch *b, lf_frame *frame, lf_decades *decades, bint is_control, Placed *placed,
         Span *key,
     ) noexcept nogil:
-        """Take the next record and say where it stands; False if its bytes do not decode."""
+        """Take the next record and say where it is; False if its bytes do not decode."""
         cdef lf_plain plain
         cdef int64_t timestamp
         cdef Lens lens = Lens(0, 0, 0)
@@ -215,7 +215,7 @@ cdef class _KeyFilter:
         return n < 0 or n >= self.lasts_count or self.lasts.p[n >> 3] >> (n & 7) & 1
 
     cdef inline bint keep(self, Placed *placed) noexcept nogil:
-        """Count a survivor, and note the gap in front of it."""
+        """Count a survivor, and note the gap before it."""
         cdef void *larger
         cdef uint8_t *pair
         cdef int64_t relative_offset = lf_sub(placed.offset, self.builder.base_offset)

@@ -13,7 +13,7 @@ cdef class _KeyTable:
     """A hash table of 24 bytes a slot, filled to a limit: see OffsetMap, whose arguments these are.
 
     It begins small, since a small one stays in the caches and memory that was never touched is
-    dear; it is ordered by the hash, so that it grows where it stands, from its end to its begin.
+    dear; it is ordered by the hash, so that it grows where it is, from its end to its start.
     """
 
     cdef int64_t limit
@@ -46,7 +46,7 @@ cdef class _KeyTable:
         """Go on with a larger table, the first time with one at all; False without memory.
 
         From the end on entries move up, where nothing is left to be moved. The few that would not,
-        those that had to stand far behind where they belong and those that go round the end, wait
+        those that had to be far behind where they belong and those that go round the end, wait
         aside.
         """
         cdef uint64_t i = self.slot_count

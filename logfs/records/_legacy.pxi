@@ -1,4 +1,4 @@
-# Part of _native.pyx: messages of formats v0 and v1, taken for batches. The layout stands in
+# Part of _native.pyx: messages of formats v0 and v1, taken for batches. The layout is in
 # ``logfs.records.legacy``.
 
 cdef enum:
@@ -12,12 +12,12 @@ cdef inline int64_t message_overhead(int magic) noexcept nogil:
 
 
 cdef inline bint is_unopened(Batch *b) noexcept nogil:
-    """Whether the base offset is unknown: only the last offset stands in front of what is compressed."""
+    """Whether the base offset is unknown: only the last offset is before what is compressed."""
     return b.magic < 2 and b.left == 0 and b.attributes & CODEC_MASK
 
 
 cdef int read_message_header(bytes_t p, Batch *b) noexcept nogil:
-    """Read what stands in front of a top-level message's key."""
+    """Read what is before a top-level message's key."""
     b.last_offset = lf_get64(p)
     b.epoch = -1
     b.attributes = p[17] & (CODEC_MASK | LOG_APPEND_TIME if b.magic else CODEC_MASK)
@@ -109,7 +109,7 @@ cdef int adopt_messages(Batch *b, int64_t available) except -1:
         if p[17] & CODEC_MASK or offset <= last or not is_offset(offset):
             raise CorruptRecordError(
                 f"message {b.left} in a compressed one is compressed, or out of order: its offset "
-                f"is {offset}, behind {last}"
+                f"is {offset}, after {last}"
             )
         if b.left == 0:
             first = offset

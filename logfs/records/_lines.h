@@ -89,7 +89,7 @@ static inline uint8_t *lf_put_short(uint8_t *out, uint32_t value) {
 
 /* Turns whole lines into records (null key, no headers, timestamp delta 0) as long as they are of
  * usual length and fit with room to spare, and until some bytes of them are taken; the caller's slow
- * path takes the one it stops at. at moves behind the last line taken, count is the offset delta of
+ * path takes the one it stops at. at moves after the last line taken, count is the offset delta of
  * the next record. Returns the bytes written. */
 static int64_t lf_line_run(
     const uint8_t **at, const uint8_t *end, int64_t some, uint8_t *out, int64_t room,

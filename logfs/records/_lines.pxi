@@ -34,7 +34,7 @@ cdef struct Draft:
 
 
 cdef inline int judge_room(Draft *d, int64_t used, int64_t size) noexcept nogil:
-    """Whether a record of a size, its length field included, goes behind the bytes used."""
+    """Whether a record of a size, its length field included, goes after the bytes used."""
     if used + size <= min(d.capacity, d.limit):
         return AREA_END
     if used + size <= d.limit:
@@ -43,7 +43,7 @@ cdef inline int judge_room(Draft *d, int64_t used, int64_t size) noexcept nogil:
 
 
 cdef int text_lines(Draft *d, bytes_t *at, bytes_t end, int64_t *needed) noexcept nogil:
-    """Turn lines into records until the batch is full; at moves behind the last one taken."""
+    """Turn lines into records until the batch is full; at moves after the last one taken."""
     cdef bytes_t p = at[0]
     cdef bytes_t uncounted = p
     cdef uint8_t *out = d.p + d.size

@@ -175,7 +175,7 @@ cdef struct Rec:
     bytes_t fields          # key, value and headers
     Span key
     Span value
-    bytes_t headers         # behind their count, already checked
+    bytes_t headers         # after their count, already checked
     bytes_t end
     int64_t header_count
     int64_t size            # of the record, its length field aside
@@ -224,7 +224,7 @@ cdef int peek(bytes_t p, int64_t available, int64_t *size) noexcept nogil:
 
 
 cdef inline bint is_offset(int64_t offset) noexcept nogil:
-    """Whether a number can be an offset: behind the largest number there would be no next one."""
+    """Whether a number can be an offset: after the largest number there would be no next one."""
     return 0 <= offset < INT64_LAST
 
 

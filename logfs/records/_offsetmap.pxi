@@ -132,8 +132,8 @@ cdef class OffsetMap:
     def put_batches(self, buf, Py_ssize_t start, Py_ssize_t stop, int64_t start_offset, decompress):
         """Note the keys of the batches of a piece of a log.
 
-        Ends in front of a transactional or control batch, of which the caller knows more, of one
-        that is cut, or in front of the one in which ``is_full`` became true: of that, the records
+        Ends before a transactional or control batch, of which the caller knows more, of one
+        that is cut, or before the one in which ``is_full`` became true: of that, the records
         up to ``latest_offset`` are noted.
 
         Args:
@@ -167,7 +167,7 @@ cdef class OffsetMap:
         """Note the keys of one batch, whatever it is; none of them if its records were aborted.
 
         Returns:
-            The position behind it, or its own if ``is_full`` became true.
+            The position after it, or its own if ``is_full`` became true.
 
         Raises:
             CorruptRecordError: It is damaged, or not whole.

@@ -90,7 +90,7 @@ def partition_lines(
         unkeyed: Where lines go that have no key, or that do not parse.
 
     Returns:
-        The lines of each partition, one behind the other in their order.
+        The lines of each partition, one after the other in their order.
 
     Raises:
         ValueError: The range is not inside ``body`` or does not end with a line, or ``unkeyed`` is

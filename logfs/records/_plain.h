@@ -1,7 +1,7 @@
 /* Runs of plain records: those of format v2 that have no headers and whose numbers are small.
 
    Nearly all records are plain, so these loops decide how fast a log is read: ``lf_text_run`` renders
-   them, ``lf_measure_run`` says how long their renderings are. Both stop in front of a record that is
+   them, ``lf_measure_run`` says how long their renderings are. Both stop before a record that is
    not plain, which is the caller's, whose rules hold for every record; so a record that is damaged is
    never plain. */
 
@@ -41,7 +41,7 @@ static inline const uint8_t *lf_get_short(const uint8_t *p, int64_t *raw) {
     return p[2] < 0x80 ? p + 3 : NULL;
 }
 
-/* Whether a plain record stands at p, where LF_PLAIN_RECORD_ROOM bytes are. */
+/* Whether a plain record is at p, where LF_PLAIN_RECORD_ROOM bytes are. */
 static inline int lf_take_plain(const uint8_t *p, const uint8_t *end, lf_plain *r) {
     int64_t length, timestamp, delta, key, value;
     if (LF_UNLIKELY((p = lf_get_short(p, &length)) == NULL)) {
@@ -80,12 +80,12 @@ static inline int lf_take_plain(const uint8_t *p, const uint8_t *end, lf_plain *
     }
     r->timestamp_delta = lf_unzigzag((uint64_t)timestamp);
     r->offset_delta = delta >> 1;
-    /* The byte behind the value is the number of headers. */
+    /* The byte after the value is the number of headers. */
     return LF_LIKELY(r->end - p == (r->value_n > 0 ? r->value_n : 0) + 1 && r->end[-1] == 0);
 }
 
 /* Renders records as text as long as they are plain and fit with room to spare. at and left move
-   behind the last record rendered, last_delta is its offset delta. Returns the bytes written. */
+   after the last record rendered, last_delta is its offset delta. Returns the bytes written. */
 static inline int64_t lf_text_run(
     const uint8_t **at, const uint8_t *end, int64_t *left,
     uint8_t *out, int64_t room, int64_t *last_delta) {
@@ -144,7 +144,7 @@ static inline int lf_digits_like(int64_t value, lf_decade *d) {
     return d->digits;
 }
 
-/* lf_count of a run behind which 16 more bytes may be read. */
+/* lf_count of a run after which 16 more bytes may be read. */
 static inline lf_counts lf_count_wild(const uint8_t *p, int64_t n) {
     static const uint8_t KEEP[32] = {255, 255, 255, 255, 255, 255, 255, 255,
                                      255, 255, 255, 255, 255, 255, 255, 255};
@@ -205,7 +205,7 @@ typedef struct {
     lf_decade timestamps;
 } lf_decades;
 
-/* Adds the lengths of the renderings of a plain record, behind which the bytes go up to end. */
+/* Adds the lengths of the renderings of a plain record, after which the bytes go up to end. */
 static inline void lf_add_plain(
     const lf_plain *r, const uint8_t *end, int64_t offset, int64_t timestamp,
     lf_decades *decades, lf_lens *lens) {
@@ -217,8 +217,8 @@ static inline void lf_add_plain(
     lf_add_span(r->value, r->value_n, end, lens);
 }
 
-/* Adds up the lengths of the renderings of records as long as they are plain and lie in front of
-   stop_offset. at and left move behind the last of them. */
+/* Adds up the lengths of the renderings of records as long as they are plain and lie before
+   stop_offset. at and left move after the last of them. */
 static inline void lf_measure_run(
     const uint8_t **at, const uint8_t *end, int64_t *left, const lf_frame *frame, lf_lens *lens) {
     const uint8_t *p = *at;

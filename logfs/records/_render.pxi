@@ -16,7 +16,7 @@ cdef class Renderer:
     """Delivers the records of a window of the log as the bytes of one view, in pieces of any size.
 
     Load a window, then ``skip`` and ``render`` to its end; a piece may end inside a record. The CRC
-    of a batch is checked on entering it. What stands before a damaged batch is delivered first; the
+    of a batch is checked on entering it. What is before a damaged batch is delivered first; the
     call that could deliver nothing else raises, and raises again. The window must not change, and
     its buffer is held, until the next ``load`` or ``release``.
 
@@ -31,7 +31,7 @@ cdef class Renderer:
         batch_position: Where in the buffer the batch of the next byte begins.
         next_offset: Offset of the record that the next byte belongs to. Where that is the first of
             a batch not entered yet: the batch's base offset, which is smaller if compaction took
-            the first records. Behind the last batch: its last offset + 1.
+            the first records. After the last batch: its last offset + 1.
 
     ``at_stop`` and ``exhausted`` may come late by one call where a piece ended at the border of a
     batch exactly: the next call then delivers nothing.
@@ -89,7 +89,7 @@ cdef class Renderer:
         Args:
             out: Writable buffer.
             start: Where in it to begin.
-            limit: How many bytes at most; none behind them is touched, those not needed may be.
+            limit: How many bytes at most; none after them is touched, those not needed may be.
 
         Returns:
             How many were written; fewer than ``limit`` only at the end of the window, at
@@ -135,7 +135,7 @@ cdef class Renderer:
     cdef int64_t drive(self, uint8_t *out, int64_t room, bint tolerant) except -1:
         """Deliver (or skip, if out is NULL) up to room bytes.
 
-        Damage behind the first byte is left to the next call if the caller is tolerant.
+        Damage after the first byte is left to the next call if the caller is tolerant.
         """
         cdef int64_t done = 0
         cdef int status = FULL

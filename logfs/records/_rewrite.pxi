@@ -96,7 +96,7 @@ cdef int finish(uint8_t *begin, Batch *b, int64_t size) except -1:
 
 @cython.final
 cdef class _Rewriter:
-    """Writes batches one behind the other: as they were, what is left of them, or headers alone."""
+    """Writes batches one after the other: as they were, what is left of them, or headers alone."""
 
     cdef uint8_t *out
     cdef int64_t out_size       # of the batches that are finished

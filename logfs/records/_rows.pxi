@@ -1,7 +1,7 @@
-# Part of _native.pyx: rows of Arrow columns to batches. The layout of what comes in stands in
+# Part of _native.pyx: rows of Arrow columns to batches. The layout of what comes in is in
 # ``logfs.records.columns``.
 
-cdef enum:                  # behind those of _lines.pxi
+cdef enum:                  # after those of _lines.pxi
     MISTIMED = 9
     NO_HEADER_KEY = 10
     BROKEN_COLUMN = 11
@@ -371,7 +371,7 @@ def spread_rows(keys, given, rows, int64_t count, int32_t partitions, int32_t un
 
 
 cdef list gather(bytes places, list sizes, const int32_t *chosen, int64_t count):
-    """Write the rows of each partition one behind the other."""
+    """Write the rows of each partition one after the other."""
     cdef const int32_t *place_of_row = <const int32_t *>PyBytes_AS_STRING(places)
     cdef list parts = [PyBytes_FromStringAndSize(NULL, 4 * size) for size in sizes]
     cdef bytes cursors = bytes(8 * len(parts))

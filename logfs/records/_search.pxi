@@ -2,7 +2,7 @@
 
 
 def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
-    """Whether a batch header that makes sense stands at a position: an index entry is a hint.
+    """Whether a batch header that makes sense is at a position: an index entry is a hint.
 
     Args:
         buf: Bytes that hold at least the header.
@@ -25,10 +25,10 @@ def header_ok(buf, Py_ssize_t position, Py_ssize_t limit):
 
 
 def header_last_offset(buf, Py_ssize_t position):
-    """Last offset of the batch whose header stands at a position and is known to be ``header_ok``.
+    """Last offset of the batch whose header is at a position and is known to be ``header_ok``.
 
     Raises:
-        ValueError: No whole header of a known format stands there.
+        ValueError: No whole header of a known format is there.
     """
     cdef _View view = _View(buf, False)
     cdef Batch b
@@ -56,10 +56,10 @@ def next_batch(buf, Py_ssize_t position, Py_ssize_t stop):
 def first_offset(buf, Py_ssize_t position, Py_ssize_t stop):
     """Base offset of the whole batch at a position.
 
-    That of a compressed message of format v0 or v1 stands in what was compressed.
+    That of a compressed message of format v0 or v1 is in what was compressed.
 
     Raises:
-        CorruptRecordError: No whole batch stands there, or it cannot be decompressed.
+        CorruptRecordError: No whole batch is there, or it cannot be decompressed.
     """
     cdef _View view = window(buf, position, stop)
     cdef Batch b

@@ -102,7 +102,7 @@ class BatchHeader:
 
     @property
     def next_offset(self) -> int:
-        """The offset behind it."""
+        """The offset after it."""
         return self.last_offset + 1
 
     @property
@@ -153,7 +153,7 @@ class BatchFields:
         is_transactional: Belongs to a transaction.
         is_control: Holds a control record.
         is_log_append_time: Max timestamp is the timestamp of every record.
-        delete_horizon_ms: Goes where the base timestamp stands.
+        delete_horizon_ms: Goes where the base timestamp is.
         base_offset: None is the first record's offset.
         last_offset: None is the last record's offset.
         max_timestamp: None is the largest of the records.

@@ -218,7 +218,7 @@ def _zstd_bound(payload: Buffer) -> int:
         bound += size if kind < 2 else _ZSTD_BLOCK_BYTES
         position += 3 + (1 if kind == 1 else size)
         if header & 1:
-            # Behind the last block: a checksum of 4 bytes, or frames that nobody writes.
+            # After the last block: a checksum of 4 bytes, or frames that nobody writes.
             rest = len(view) - position
             return bound + (rest * _ZSTD_BLOCK_BYTES if rest > 4 else 0)
     return bound

@@ -15,7 +15,7 @@ class ProducerBatch(NamedTuple):
         producer_id: Of the producer, >= 0.
         epoch: Of this instance of it, 0 to 2**15 - 1; a newer one fences older ones off.
         base_sequence: Number of the first record among those of the producer in the partition, 0 to
-            2**31 - 1; then it begins anew at 0.
+            2**31 - 1; then it starts again at 0.
         is_transactional: Whether the records wait for the end of a transaction.
     """
 
@@ -39,7 +39,7 @@ class EncodeOptions:
         timestamp_before_max_ms: How far a record's timestamp may lie before ``now_ms``.
         timestamp_after_max_ms: How far it may lie after ``now_ms``.
         producer: Who writes; sequence numbers go on from batch to batch. None: a plain writer.
-        headers: What the record of a line gets behind the headers of its own; only for lines.
+        headers: What the record of a line gets after the headers of its own; only for lines.
         key_delimiter: Lines of text are a key, this, and a value; empty: they are values.
     """
 
@@ -83,7 +83,7 @@ class Encoded(NamedTuple):
 
     Attributes:
         batches: In order, offsets without gaps.
-        ends: For each batch, where the input it holds ends: an index into ``body`` just behind the
+        ends: For each batch, where the input it holds ends: an index into ``body`` just after the
             last line for lines, the number of records up to there for records.
         refusal: The error of the line or record at which encoding stopped; None if all went in.
     """

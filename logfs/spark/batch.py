@@ -63,7 +63,7 @@ class LogfsReader(DataSourceReader):
             )
             start = log.earliest()
         if end > latest:
-            self._work.lose(f"{one}: the log ends at {latest}, in front of {end}")
+            self._work.lose(f"{one}: the log ends at {latest}, before {end}")
             end = latest
         return start, max(start, end)
 

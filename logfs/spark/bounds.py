@@ -45,7 +45,7 @@ class Log(Protocol):
         ...
 
     def latest(self) -> int:
-        """Return the offset behind the last record that is seen."""
+        """Return the offset after the last record that is seen."""
         ...
 
     def offset_for_time(self, timestamp_ms: int) -> int | None:
@@ -117,7 +117,7 @@ def parse_starting(
     bound = bound or Bound("startingOffsets", default)
     points = [bound.everywhere] if bound.each is None else list(bound.each.values())
     if not is_stream and not bound.is_selector and Latest() in points:
-        raise InvalidConfigError(f"{bound.option} is latest, behind which a batch reads nothing")
+        raise InvalidConfigError(f"{bound.option} is latest, after which a batch reads nothing")
     return bound
 
 
@@ -135,7 +135,7 @@ def check_order(start: Bound, end: Bound) -> None:
     """Check that two bounds that name partitions one by one fit together.
 
     Raises:
-        InvalidConfigError: They name different partitions, or an end before its begin.
+        InvalidConfigError: They name different partitions, or an end before its start.
     """
     if start.each is None or end.each is None:
         return
@@ -148,7 +148,7 @@ def check_order(start: Bound, end: Bound) -> None:
         last = end.each[topic_partition]
         if isinstance(first, AtOffset) and isinstance(last, AtOffset) and first.n > last.n:
             raise InvalidConfigError(
-                f"{topic_partition}: {start.option} {first.n} is behind {end.option} {last.n}"
+                f"{topic_partition}: {start.option} {first.n} is after {end.option} {last.n}"
             )
 
 
@@ -156,14 +156,14 @@ def start_of(bound: Bound, topic_partition: TopicPartition, log: Log, now_ms: in
     """Return the offset at which reading begins, perhaps one that is gone already.
 
     Raises:
-        DataLossError: It lies behind the end; if that is no reason to stop, begin at the end.
+        DataLossError: It lies after the end; if that is no reason to stop, begin at the end.
         InvalidConfigError: Nothing has reached the time, and that is an error.
     """
     point = bound.point(topic_partition)
     if isinstance(point, AtOffset) and point.n >= 0 and not bound.is_selector:
         if point.n > log.latest():
             raise DataLossError(
-                f"{topic_partition}: {bound.option} {point.n} lies behind the end of the log, "
+                f"{topic_partition}: {bound.option} {point.n} lies after the end of the log, "
                 f"{log.latest()}"
             )
         return point.n

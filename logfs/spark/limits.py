@@ -81,7 +81,7 @@ def share(most: int, begins: Offsets, ends: Offsets, sizes: Offsets) -> dict[Top
         sizes: How much lies between.
 
     Returns:
-        The ends; each is at least one offset behind its begin where there is one, so that a small
+        The ends; each is at least one offset after its start where there is one, so that a small
         partition never starves. The sum may exceed ``most`` by that.
     """
     total = sum(sizes.values())

@@ -83,7 +83,7 @@ def _local(path: str) -> str:
 def _root(path: str, place: Place) -> str:
     """Return the data directory as the workers are to open it.
 
-    A symbolic link stays one: on another machine it may lead to another place. A mount stands for
+    A symbolic link stays one: on another machine it may lead to another place. A mount means
     its data directory.
     """
     if place.is_mount:

@@ -2,7 +2,7 @@
 
 The offsets of a batch are in the checkpoint before it is read, so a batch that did not end is read
 again between the same ones. Partitions that appear begin at their earliest record; for one that is
-gone, or ends in front of where the last batch ended, ``failOnDataLoss`` decides.
+gone, or ends before where the last batch ended, ``failOnDataLoss`` decides.
 
 Source: Spark KafkaMicroBatchStream.
 """
@@ -77,7 +77,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return what stands for all limits of the options; see ``latestOffset``."""
+        """Return what means all limits of the options; see ``latestOffset``."""
         limits = self._options.limits
         if limits.max_offsets is not None:
             return ReadMaxRows(limits.max_offsets)

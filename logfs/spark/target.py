@@ -100,7 +100,7 @@ def advice_on(target: Target, batch_bytes: str | None) -> str | None:
         target: Where to.
         batch_bytes: What ``BYTES_OF_A_BATCH`` was set to; None: it was not set.
     """
-    # With any limit Spark measures a column of lists anew for every row of a batch.
+    # With any limit Spark measures a column of lists again for every row of a batch.
     if not target.has_headers or batch_bytes == _NO_LIMIT:
         return None
     return (

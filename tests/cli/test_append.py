@@ -86,7 +86,7 @@ def test_stdin_and_what_was_appended_as_json(data: Path) -> None:
     assert run("cat", data / "orders" / "0").out == b"first\n" + NUMBERED
 
 
-def test_stdin_that_is_a_file_is_read_from_where_it_stands(data: Path, tmp_path: Path) -> None:
+def test_stdin_that_is_a_file_is_read_from_where_it_is(data: Path, tmp_path: Path) -> None:
     """And is read when it ends, as by any other program that shares it."""
     script = 'read first; "$@"; cat'
     with put(tmp_path, "in", b"a\nb\nc\n").open("rb") as file:
@@ -165,9 +165,9 @@ def test_durable(logfs: Call, data: Path, tmp_path: Path, option: list[str]) -> 
         ("orders/3", [], "topic orders has no partition 3; --create makes it and those below it"),
         ("nix/0", [], "no topic nix; --create makes it"),
         ("nix", [], "no topic nix; --create makes it"),
-        ("", [], "expected TOPIC/PARTITION, or TOPIC, behind the data directory"),
-        ("orders/0/1", [], "expected TOPIC/PARTITION, or TOPIC, behind the data directory"),
-        (".segments/orders-0", [], "expected TOPIC/PARTITION, or TOPIC, behind"),
+        ("", [], "expected TOPIC/PARTITION, or TOPIC, after the data directory"),
+        ("orders/0/1", [], "expected TOPIC/PARTITION, or TOPIC, after the data directory"),
+        (".segments/orders-0", [], "expected TOPIC/PARTITION, or TOPIC, after"),
         ("orders/00", [], "'00': no such name; expected PARTITION"),
         ("orders/0@-1h", [], "'0@-1h' cannot be written to; append to orders/0, or to 0.tsv"),
         ("orders/0.meta", [], "'0.meta' cannot be written to"),
@@ -266,7 +266,7 @@ def start(*arguments: str | Path) -> subprocess.Popen[bytes]:
 
 
 def wait_for(data: Path, text: bytes) -> None:
-    """Wait until that stands in ``orders/0``."""
+    """Wait until that is in ``orders/0``."""
     log = data / "orders-0" / "00000000000000000000.log"
     for _ in range(3000):
         if text in log.read_bytes():

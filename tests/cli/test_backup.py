@@ -324,7 +324,7 @@ def test_of_a_mount_in_use_every_backup_is_a_prefix(tmp_path: Path) -> None:
         assert (b"line %08d" % numbers[-1]).startswith(last[1][:-1])
         assert lines.log_end_offset == numbers[-1] + 1
         assert at_least[0] <= numbers[-1] + 1 <= at_most[0]
-        # Of every key at least the last value in front of the end is there.
+        # Of every key at least the last value before the end is there.
         found = list(lines_in(kept_runs_of(keys, View.TEXT)))
         assert all(line == b"line %08d\n" % (at // WIDTH) for at, line in found)
         end = keys.log_end_offset

@@ -128,8 +128,8 @@ def test_a_place_without_logs(logfs: Call, tmp_path: Path) -> None:
     status, _, errors = logfs("cat", tmp_path / "orders" / "0")
     assert status == 1
     assert errors == [
-        f"logfs: {tmp_path}/orders/0: expected a data directory or a mount point of logfs in front "
-        f"of TOPIC/PARTITION; {tmp_path}, the last directory of the path that exists, holds no logs"
+        f"logfs: {tmp_path}/orders/0: expected a data directory or a mount point of logfs before "
+        f"TOPIC/PARTITION; {tmp_path}, the last directory of the path that exists, holds no logs"
     ]
 
 

@@ -1,4 +1,4 @@
-"""The file behind --config-file."""
+"""The file after --config-file."""
 
 from pathlib import Path
 

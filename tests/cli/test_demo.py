@@ -13,7 +13,7 @@ from tests.cli.conftest import ROOT, environment
 @pytest.mark.fuse
 @pytest.mark.slow
 def test_the_demo(tmp_path: Path) -> None:
-    # Where logfs is not installed in .venv, this stands in for it.
+    # Where logfs is not installed in .venv, this is in for it.
     program = tmp_path / "bin" / "logfs"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m logfs "$@"\n')

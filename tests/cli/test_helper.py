@@ -1,4 +1,4 @@
-"""``mount.logfs``: by itself, and called by mount(8) as fstab has it."""
+"""``mount.logfs``: by itself, and called by mount(8) as in fstab."""
 
 import os
 import pwd

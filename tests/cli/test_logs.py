@@ -59,7 +59,7 @@ def test_a_log_of_its_own_takes_the_place_of_warnings(
     assert capsys.readouterr().err == ""
 
 
-def test_a_log_that_was_moved_away_is_begun_anew(tmp_path: Path) -> None:
+def test_a_log_that_was_moved_away_is_begun_again(tmp_path: Path) -> None:
     logs.log_to_file(str(tmp_path / "log"))
     LOGGER.warning("first")
     (tmp_path / "log").rename(tmp_path / "log.1")

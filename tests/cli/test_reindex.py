@@ -39,12 +39,12 @@ def indexes_of(data: Path) -> dict[str, bytes]:
     return {str(file.relative_to(data)): file.read_bytes() for file in files}
 
 
-def test_indexes_that_are_wrong_or_missing_are_made_anew(logfs: Call, data: Path) -> None:
+def test_indexes_that_are_wrong_or_missing_are_recreated(logfs: Call, data: Path) -> None:
     before = indexes_of(data)
     assert before[f"orders-0/{0:020}.textindex"]
     whole = logfs("reindex", data)
     assert (whole.status, whole.errors) == (0, [])
-    assert whole.out.decode().endswith(" read: 0 index files written anew\n")
+    assert whole.out.decode().endswith(" read: 0 index files rewritten\n")
     damaged = [f"orders-0/{0:020}{suffix}" for suffix in SUFFIXES]
     (data / damaged[0]).write_bytes(b"\xff" * 24)
     (data / damaged[1]).unlink()

@@ -122,7 +122,7 @@ def test_a_partition_that_cannot_be_loaded_is_described(logfs: Call, data: Path)
         (["create", "a b"], "illegal topic name 'a b': expected 1 to 249 of the characters"),
         (["create", "new", "--config", "retentoin.ms=1"], "'retentoin.ms': no such topic setting"),
         (["create", "new", "--config", "retention.ms=x"], "retention.ms='x': expected"),
-        (["create", "new/0"], "expected {data}/TOPIC: a topic stands directly below"),
+        (["create", "new/0"], "expected {data}/TOPIC: a topic is directly below"),
         (["create", ""], "that is a data directory; expected a topic in it, {data}/TOPIC"),
         (["list", "orders"], "expected a data directory or a mount point"),
         (["describe", "nix"], "no topic nix"),
@@ -133,7 +133,7 @@ def test_a_partition_that_cannot_be_loaded_is_described(logfs: Call, data: Path)
         (["alter", "orders", "--delete", "flsh.ms"], "'flsh.ms': no such topic setting"),
         (["alter", "orders", "--partitions", "1"], "topic orders has 2 partitions; it can grow"),
         (["delete", "nix"], "no topic nix"),
-        (["delete", "orders/0"], "expected {data}/TOPIC: a topic stands directly below"),
+        (["delete", "orders/0"], "expected {data}/TOPIC: a topic is directly below"),
     ],
 )
 def test_refusals(logfs: Call, filled: Path, arguments: list[str], reason: str) -> None:

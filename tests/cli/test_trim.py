@@ -114,7 +114,7 @@ def test_by_the_daemon(mounted: Mounted) -> None:
     assert (os.stat(path).st_ino, os.stat(path).st_size) == (inode, len(LINES))
     # Who asks for the earliest record again within a second gets the same answer.
     fixed_now = path.with_name("0@earliest..latest")
-    wait_until(lambda: fixed_now.read_bytes() == LINES[16:], "the name is resolved anew")
+    wait_until(lambda: fixed_now.read_bytes() == LINES[16:], "the name is resolved again")
     refused = run("trim", mounted.point / "orders" / "0@offset=99")
     assert refused.status == 1
     assert "offset 99 is outside the log, which holds [8, 10)" in refused.errors[0]

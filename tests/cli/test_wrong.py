@@ -31,7 +31,7 @@ WRONG = [
     ("append {d}/data/orders/0 --header x", 2, "'x': expected NAME=VALUE, as host=web1"),
     ("append {d}/data/orders/0 --format csv", 2, "'csv' is not one of 'text', 'tsv', 'jsonl'"),
     # Places.
-    ("cat {d}/nix", 1, "{d}/nix: expected a data directory or a mount point of logfs in front of"),
+    ("cat {d}/nix", 1, "{d}/nix: expected a data directory or a mount point of logfs before"),
     ("cat {d}/file/0", 1, f"{{d}}/file/0: expected a data directory.*; {{d}}, {HERE}"),
     ("cat {d}/other/orders/0", 1, f"expected a data directory.*; {{d}}/other, {HERE}"),
     ("cat {d}/empty/orders/0", 1, "{d}/empty is empty and no data directory yet; 'logfs topic"),
@@ -44,7 +44,7 @@ WRONG = [
     ("topic list {d}/file", 1, "{d}/file: expected a data directory"),
     ("topic list {d}/data/orders", 1, "a topic is shown by 'logfs topic describe'"),
     ("topic create {d}/other/x", 1, "expected a data directory, an empty directory or a mount"),
-    ("topic create {d}/data/a/b", 1, "a topic stands directly below the data directory"),
+    ("topic create {d}/data/a/b", 1, "a topic is directly below the data directory"),
     ("topic create {d}/data/orders", 1, "{d}/data/orders: topic orders exists already"),
     ("topic delete {d}/data/nix", 1, "{d}/data/nix: no topic nix"),
     ("topic delete {d}/data", 1, "that is a data directory; expected a topic in it"),
@@ -141,7 +141,7 @@ def test_a_stdout_that_takes_nothing(place: Path, script: str, error: str) -> No
 
 @pytest.mark.slow
 def test_no_file_of_a_log_gets_the_number_of_a_closed_stream(tmp_path: Path) -> None:
-    """Else what is printed would stand in the log."""
+    """Else what is printed would be in the log."""
     (tmp_path / "empty").mkdir()
     (tmp_path / "in").write_bytes(b"a line\n")
     script = "logfs append --create empty/t/0 in <&- >&- 2>&-; logfs cat empty/t/0 >&2"

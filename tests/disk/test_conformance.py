@@ -55,7 +55,7 @@ def test_read_without_waiting_gives_a_prefix_or_none(disk: Disk) -> None:
     assert file.pread_nowait_into(memoryview(buffer), 10) in {0, None}
 
 
-def test_write_behind_the_end_leaves_zeros(disk: Disk) -> None:
+def test_write_after_the_end_leaves_zeros(disk: Disk) -> None:
     file = new_file(disk, data=b"ab")
     file.pwrite(b"c", 5)
     assert disk.read("a") == b"ab\0\0\0c"

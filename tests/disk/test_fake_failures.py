@@ -28,7 +28,7 @@ def test_a_sector_is_as_it_was_after_any_write() -> None:
     assert {b"00", b"10", b"20", b"03", b"13", b"23"} <= found
 
 
-def test_what_a_cut_has_freed_is_not_found_behind_it() -> None:
+def test_what_a_cut_has_freed_is_not_found_after_it() -> None:
     disk = FakeDisk()
     file = file_of(disk, durable=b"old" * 400)
     file.truncate(0)

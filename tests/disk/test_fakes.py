@@ -163,7 +163,7 @@ def test_a_failed_sync_of_a_folder_loses_its_names_for_good() -> None:
 
 
 def test_replace_is_old_or_new_whatever_fails_and_whenever_it_crashes() -> None:
-    """Cuts the power in front of every operation, and lets every operation fail."""
+    """Cuts the power before every operation, and lets every operation fail."""
     steps = 0
     for steps in range(1, 20):
         crashed = crash_in_replace(steps)
@@ -174,7 +174,7 @@ def test_replace_is_old_or_new_whatever_fails_and_whenever_it_crashes() -> None:
 
 
 def crash_in_replace(step: int) -> list[bytes]:
-    """Return what is found after power cuts in front of an operation, which then fails."""
+    """Return what is found after power cuts before an operation, which then fails."""
     disk = FakeDisk()
     disk.replace("a", b"old")
     crashed: list[bytes] = []

@@ -26,7 +26,7 @@ def path(tmp_path: Path) -> Iterator[Path]:
         yield place / "file"
 
 
-@pytest.fixture(params=[True, False], ids=["the kernel drops", "dropped behind"])
+@pytest.fixture(params=[True, False], ids=["the kernel drops", "dropped after"])
 def passing(request: pytest.FixtureRequest, path: Path) -> Iterator[PassingFile]:
     file = PassingFile(str(path), os.open(path, os.O_RDONLY), asks_kernel=request.param)
     yield file

@@ -212,7 +212,7 @@ def test_a_shared_file_is_not_copied_through_a_planted_temporary_name(root: Path
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_what_is_given_away_is_never_behind_a_link(root: Path) -> None:
+def test_what_is_given_away_is_never_after_a_link(root: Path) -> None:
     (root / "evil-0").symlink_to("../outside")
     make_link(root / "orders-0/planted")
     os.chown(root, 65534, 65534)

@@ -94,7 +94,7 @@ def test_descriptor_goes_with_the_last_reference(disk: PosixDisk) -> None:
     assert open_descriptors() == before
 
 
-def test_nothing_is_left_open_behind_whole_operations(disk: PosixDisk) -> None:
+def test_nothing_is_left_open_after_whole_operations(disk: PosixDisk) -> None:
     before = open_descriptors()
     disk.replace("a", b"x")
     disk.read("a")
@@ -210,7 +210,7 @@ def test_lock_through_another_name_of_the_file_is_refused(disk: PosixDisk) -> No
 
 
 @pytest.mark.parametrize("is_made_again", [False, True])
-def test_lock_file_that_was_removed_meanwhile_is_locked_anew(
+def test_lock_file_that_was_removed_meanwhile_is_locked_again(
     disk: PosixDisk, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
     """Kafka deletes its lock file at shutdown: a lock on the deleted one would exclude nobody."""

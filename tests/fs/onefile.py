@@ -21,7 +21,7 @@ _FILE = 2
 
 
 class OneFile(pyfuse3.Operations):
-    """``file``, read directly; ``answer`` says what reads behind 0 get."""
+    """``file``, read directly; ``answer`` says what reads after 0 get."""
 
     async def getattr(
         self, inode: int, ctx: pyfuse3.RequestContext | None = None

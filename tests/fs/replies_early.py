@@ -1,4 +1,4 @@
-"""A file system whose reads are answered behind the next write's reply: python FILE POINT.
+"""A file system whose reads are answered after the next write's reply: python FILE POINT.
 
 ``file`` has no end: a read waits for the next write, and is answered with what was written, by the
 hooks. What its handler answers later, another text, must not reach the reader. ``end`` is the end.

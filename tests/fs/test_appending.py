@@ -225,7 +225,7 @@ async def test_after_a_failed_fsync_the_partition_answers_eio_until_nobody_has_i
 
 @pytest.mark.expect_log("is offline")
 @pytest.mark.allow_log("fsync: ", "flush: ", "write: ")
-async def test_a_failure_behind_the_back_of_a_writer_is_reported_when_it_closes(
+async def test_a_failure_that_a_writer_did_not_see_is_reported_when_it_closes(
     orders: World,
 ) -> None:
     handle = await orders.open("orders/0", APPEND)
@@ -248,7 +248,7 @@ def damage(world: World, offset: int) -> None:
 
 
 @pytest.mark.expect_log("read: ", "[loss: corrupt, ")
-async def test_a_corrupt_batch_ends_a_read_in_front_of_it(orders: World) -> None:
+async def test_a_corrupt_batch_ends_a_read_before_it(orders: World) -> None:
     for number in range(5):
         await orders.append("orders/0", b"%d\n" % number * 9)
     orders.store.partition("orders", 0).roll(orders.clock.now_ms)

@@ -1,4 +1,4 @@
-"""Reads that an append has woken are answered behind its reply, before their handlers run."""
+"""Reads that an append has woken are answered after its reply, before their handlers run."""
 
 import errno
 import os
@@ -110,7 +110,7 @@ async def test_what_the_kernel_does_not_take_is_left_to_the_handler(
 async def test_nobody_gets_a_record_again_because_the_kernel_did_not_take_the_next(
     orders: World, reads: Reads, kernel: FakeKernel
 ) -> None:
-    """Behind a hole, where what a program has counted is less than its position."""
+    """After a hole, where what a program has counted is less than its position."""
     kernel.is_full = True
     writer, handle = await orders.open("orders/0", APPEND), await orders.open("orders/0.follow")
     await orders.write(writer, b"zero\none\ntwo\n")

@@ -132,7 +132,7 @@ async def test_an_fsync_runs_in_a_thread_and_appends_beside_it_too(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(executor.sync, disk.stuck, "fsync")
         await wait_all_tasks_blocked()
-        await executor.change(disk.quick, "append")  # would stand still here if it waited for it
+        await executor.change(disk.quick, "append")  # would be still here if it waited for it
         disk.gate.set()
     await executor.change(disk.quick, "later")
     assert disk.log == [("append", False), ("fsync", False), ("later", True)]
@@ -147,7 +147,7 @@ async def test_changes_run_beside_a_flush_that_takes_no_thread_of_python(
     assert executor.threads == 1
     executor.flush_ends(2 * SLOW_S)
     assert executor.threads == 0
-    await executor.change(disk.quick, "behind a slow one")
+    await executor.change(disk.quick, "after a slow one")
     executor.flush_begins()
     await executor.change(disk.quick, "beside the next one")
     assert executor.threads == 1

@@ -108,7 +108,7 @@ async def test_names_that_were_made_before_a_transaction_ended_do_not_change() -
 
 
 @pytest.mark.expect_log("loss: expired")
-async def test_a_limit_that_was_reached_stays_when_the_log_starts_behind_it() -> None:
+async def test_a_limit_that_was_reached_stays_when_the_log_starts_after_it() -> None:
     log = TransactionLog({"internal.segment.bytes": "1500"})
     world = mounted(log, IsolationLevel.READ_UNCOMMITTED)
     name = "t/0@earliest..offset=30"

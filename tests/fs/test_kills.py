@@ -209,7 +209,7 @@ def kill_often(mount: Mount, limits: Limits, counts: Counter[str]) -> None:
     counts["kills of a daemon"] += kills
     for file in ("all/0", "young/0", "keys/0.tsv"):
         found = lines_of(mount.point / file)
-        counts["lines checked behind kills"] += check(writers, file, found)
+        counts["lines checked after kills"] += check(writers, file, found)
         if "keys" in file:
             check_newest(writers, found)
     for topic in TOPICS:

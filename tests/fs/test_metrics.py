@@ -199,7 +199,7 @@ def test_requests_and_the_machine_are_counted(mount: Mount) -> None:
 
 def test_open_files_are_counted_while_they_are_open(mount: Mount) -> None:
     with (mount.point / "orders" / "0").open("rb"), (mount.point / "orders" / "0").open("ab"):
-        wait_until(lambda: _open_files(mount) == (1, 1), "what is open is counted anew")
+        wait_until(lambda: _open_files(mount) == (1, 1), "what is open is counted again")
     wait_until(lambda: _open_files(mount) == (0, 0), "what was open is counted no more")
 
 

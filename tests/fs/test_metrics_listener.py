@@ -1,4 +1,4 @@
-"""What may stand behind ``-o metrics=``."""
+"""What may be after ``-o metrics=``."""
 
 import socket
 from pathlib import Path

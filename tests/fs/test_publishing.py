@@ -70,7 +70,7 @@ async def test_writers_of_the_mount_go_on_meanwhile(served: Served) -> None:
 
 
 @pytest.mark.allow_log("orders/0 is offline")
-async def test_a_log_that_went_offline_is_loaded_anew_and_the_batch_completed(
+async def test_a_log_that_went_offline_is_reloaded_and_the_batch_completed(
     served: Served,
 ) -> None:
     staged = [stage(served, [b"one"]), stage(served, [b"two"])]

@@ -226,7 +226,7 @@ async def test_whoever_comes_after_a_release_sees_its_record(two: World, gate: G
 
 
 @pytest.mark.expect_log("a test said so")
-async def test_loading_a_partition_anew_delays_no_other(two: World, gate: Gate) -> None:
+async def test_loading_a_partition_again_delays_no_other(two: World, gate: Gate) -> None:
     log = two.store.partition("slow", 0)
     log.take_offline("a test said so")
     two.disk.before = gate

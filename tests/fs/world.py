@@ -75,7 +75,7 @@ class World:
 
     Attributes:
         disk: The disk.
-        options: Mount options, as behind ``-o``.
+        options: Mount options, as after ``-o``.
         boot: The boot of the machine.
         hooks: What is between pyfuse3 and libfuse.
     """
@@ -105,7 +105,7 @@ class World:
         )
 
     def restart(self, options: str | None = None) -> None:
-        """Stop cleanly and start anew."""
+        """Stop cleanly and start again."""
         self.store.close(self.clock.now_ms)
         if options is not None:
             self.options = options

@@ -44,7 +44,7 @@ def environment() -> dict[str, str]:
     return os.environ | {
         "LD_PRELOAD": library,
         "PYTHONPATH": f"{Path(__file__).parent / 'site'}:{ROOT}",
-        # Python's own allocator would hide what lies behind an object.
+        # Python's own allocator would hide what lies after an object.
         "PYTHONMALLOC": "malloc",
         "LOGFS_SANITIZED": str(BUILT),
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:handle_segv=1",

@@ -44,7 +44,7 @@ def test_processes_use_the_modules_with_sanitizers() -> None:
     assert done.stdout == "True\n", done.stderr
 
 
-def test_a_byte_behind_a_buffer_is_seen() -> None:
+def test_a_byte_after_a_buffer_is_seen() -> None:
     """The function reads what its caller says there is: here one byte more."""
     done = python(
         "import ctypes; p = ctypes.create_string_buffer(40); "

@@ -159,7 +159,7 @@ class Client:
         isolation: str = READ_UNCOMMITTED,
         starts: Mapping[str, int] | None = None,
     ) -> dict[str, list[Record]]:
-        """Read partition 0 of many topics in the time of one, each from its begin or its start."""
+        """Read partition 0 of many topics in the time of one, each from its start or its start."""
         begin = starts or {}
         where = [TopicPartition(name, 0, begin.get(name, OFFSET_BEGINNING)) for name in topics]
         return self._consume(where, isolation)

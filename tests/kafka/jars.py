@@ -64,7 +64,7 @@ def fill(directory: Path, pom: Path, finish: Callable[[Path], None] | None = Non
     Args:
         directory: Their folder.
         pom: Names them.
-        finish: Gets the folder before it counts as being there, under another name.
+        finish: Gets the folder before it is treated as being there, under another name.
 
     Returns:
         The folder.
@@ -120,7 +120,7 @@ def _version_of(path: str) -> str:
 
 
 def archive() -> Path:
-    """Return where the classes of a broker are, or will be, as Java has them in memory.
+    """Return where the classes of a broker are, or will be, as in Java in memory.
 
     Raises:
         MissingError: As ``java``.

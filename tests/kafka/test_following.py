@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.fuse, pytest.mark.slow]
 
 
 class Tail:
-    """``tail -c +1 -f``: everything from the begin, then what comes."""
+    """``tail -c +1 -f``: everything from the start, then what comes."""
 
     def __init__(self, path: Path) -> None:
         self._process = subprocess.Popen(
@@ -78,7 +78,7 @@ def files_open_for_writing(pid: int, below: Path) -> list[str]:
             target = os.readlink(entry)
             flags = Path(f"/proc/{pid}/fdinfo/{entry.name}").read_text().splitlines()[1]
             if os.readlink(entry) != target:
-                continue  # the number stands for another file by now
+                continue  # the number means another file by now
         except FileNotFoundError:
             continue
         if target.startswith(f"{below}/") and int(flags.split()[1], 8) & os.O_ACCMODE:
@@ -324,4 +324,4 @@ def test_transactions_are_followed(
         producer.flush()
         producer.abort()
         client.produce(topic, numbered(5, 8000))
-        wait_until(agrees, "both showed the same behind a restart")
+        wait_until(agrees, "both showed the same after a restart")

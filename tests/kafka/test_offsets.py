@@ -1,4 +1,4 @@
-"""The offsets of moments: as a broker's ListOffsets has them, and as one can read them."""
+"""The offsets of moments: as in a broker's ListOffsets, and as one can read them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field

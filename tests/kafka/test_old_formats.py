@@ -195,7 +195,7 @@ def test_kafka_dump_log_finds_nothing_wrong(recovered: Recovered) -> None:
     assert found.problems == []
 
 
-def test_what_logfs_appends_behind_them_is_read_by_a_broker(
+def test_what_logfs_appends_after_them_is_read_by_a_broker(
     recovered: Recovered, tmp_path: Path
 ) -> None:
     broker = Broker(tmp_path / "broker")

@@ -2,7 +2,7 @@
 
 Every damage is done to a topic of its own, so that one start of the broker recovers them all. All
 topics have the same log; the recovery point is what a broker has checkpointed when it was killed:
-the begin of the active segment, or, for the topics with ``DEEP`` in front, the begin of the log.
+the start of the active segment, or, for the topics with ``DEEP`` in front, the start of the log.
 """
 
 from dataclasses import dataclass

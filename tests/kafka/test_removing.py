@@ -1,4 +1,4 @@
-"""What is given up at the begin of a log: by logfs as by a broker, and each opens what is left."""
+"""What is given up at the start of a log: by logfs as by a broker, and each opens what is left."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""logfs stopped in front of any step of a compaction or a recovery: a broker opens what it left.
+"""logfs stopped before any step of a compaction or a recovery: a broker opens what it left.
 
 Every state is put into a topic of its own, so that one start of the broker opens them all. What its
 consumers then read has to be what logfs itself would show.
@@ -42,7 +42,7 @@ class State:
 def states_during(
     disk: FakeDisk, act: Callable[[], object], seeds: tuple[int | None, ...] = ()
 ) -> list[tuple[FakeDisk, bool]]:
-    """The disk as it is found after a stop in front of each change, and whether power was lost."""
+    """The disk as it is found after a stop before each change, and whether power was lost."""
     states: list[tuple[FakeDisk, bool]] = []
 
     def look(operation: str, _name: str, _size: int) -> None:
@@ -76,7 +76,7 @@ def recovery() -> tuple[CompactedLog, list[tuple[FakeDisk, bool]]]:
     """Kill a recovery that cuts, after a stop that has torn the last batch.
 
     Not without power: where that also took an index, a broker cuts a segment in the middle, keeps
-    those behind it, and its consumers wait in front of the gap for ever.
+    those after it, and its consumers wait before the gap for ever.
     """
     log = filled(15, internal_segment_bytes="300")
     log.append(records(15, 4))

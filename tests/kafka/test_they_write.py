@@ -200,6 +200,6 @@ def test_a_check_finds_nothing(written: Written) -> None:
     for finding in verified.damages:
         assert (written.ended, finding.problem.partition(" zeros ")[2]) == (
             "killed",
-            "behind the last batch",
+            "after the last batch",
         ), str(finding)
         assert finding.file.startswith(PREALLOCATED)

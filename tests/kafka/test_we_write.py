@@ -57,7 +57,7 @@ def trusted(data: Path, own: Path) -> dict[str, Expected]:
 
 
 def recovered(data: Path, own: Path) -> dict[str, Expected]:
-    """The broker has to recover: it checks every batch, and makes the indexes anew."""
+    """The broker has to recover: it checks every batch, and makes the indexes again."""
     expected = write_beside(data, own)
     for file in [data / ".kafka_cleanshutdown", *data.glob("*-checkpoint")]:
         file.unlink()

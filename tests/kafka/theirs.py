@@ -16,7 +16,7 @@ TIME_MS = 1_700_000_000_000
 SMALL = {
     "internal.segment.bytes": "16384",
     "index.interval.bytes": "512",
-    # Transaction markers have the broker's time, years behind the records': no reason to roll.
+    # Transaction markers have the broker's time, years after the records': no reason to roll.
     "segment.ms": str(2**62),
 }
 COMPACT = {

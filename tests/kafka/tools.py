@@ -83,6 +83,6 @@ def describe_producers(bootstrap: str, topic: str, partition: int = 0) -> dict[s
         *("--topic", topic, "--partition", str(partition)),
     )
     assert got.status == 0, got
-    # The table comes behind what the client logs.
+    # The table comes after what the client logs.
     table = got.stdout[got.stdout.index("\nProducerId") :].splitlines()[2:]
     return {fields[0]: fields[1:] for fields in (line.split() for line in table) if fields}

@@ -87,7 +87,7 @@ def test_a_daemon_that_was_restarted_is_found_again(mount: Mount) -> None:
 
 @pytest.mark.parametrize("is_done", [False, True])
 def test_what_a_daemon_did_not_answer_is_written_once(tmp_path: Path, is_done: bool) -> None:
-    """It dies in front of the write, or behind it; who has asked cannot know."""
+    """It dies before the write, or after it; who has asked cannot know."""
     died = tmp_path / "died"
     variables = dying_variables(tmp_path / "path", died, is_behind=is_done)
     with Mount(tmp_path / "data", tmp_path / "mnt", variables=variables) as mount:

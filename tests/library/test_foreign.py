@@ -1,4 +1,4 @@
-"""The directory of a broker through the library: nothing in it says where what stands."""
+"""The directory of a broker through the library: nothing in it says where what is."""
 
 import shutil
 from collections.abc import Iterable

@@ -77,7 +77,7 @@ class Model:
         self.opened.append(logfs.open(self._path))
 
     def close(self) -> None:
-        """The last one is closed, and maybe opened anew."""
+        """The last one is closed, and maybe reopened."""
         self.opened.pop().close()
         if not self.opened:
             self.reopen()

@@ -42,7 +42,7 @@ def split(
         ("/srv/data/.segments/orders-0/1.log", (".segments", "orders-0", "1.log")),
     ],
 )
-def test_the_address_begins_behind_the_data_directory(path: str, address: tuple[str, ...]) -> None:
+def test_the_address_begins_after_the_data_directory(path: str, address: tuple[str, ...]) -> None:
     assert split(path, {"/srv/data": Kind.DATA}) == ("/srv/data", address)
 
 

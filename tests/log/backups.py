@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 
 class Steps:
-    """Counts what is done to files; the process dies in front of a given step."""
+    """Counts what is done to files; the process dies before a given step."""
 
     def __init__(self, last: int | None = None) -> None:
         self.done = 0
@@ -127,7 +127,7 @@ def job(
 
 
 def asker(store: LogStore) -> Callable[[TopicPartition], Point]:
-    """Return what a daemon answers when it is asked where a partition stands."""
+    """Return what a daemon answers when it is asked where a partition is."""
 
     def ask(topic_partition: TopicPartition) -> Point:
         log = store.partition(*topic_partition)

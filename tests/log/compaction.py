@@ -126,7 +126,7 @@ def _end(row: tuple[int, list[bytes]]) -> int:
 
 
 def placed_lines(log: PartitionLog, view: View) -> list[tuple[int, bytes]]:
-    """Every kept line of a view with the position at which it stands."""
+    """Every kept line of a view with the position at which it is."""
     lines = []
     for begin, data in kept_runs_of(log, view):
         at = begin

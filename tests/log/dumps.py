@@ -156,12 +156,12 @@ ABORTED = [(0, 5, 3, 9, 3), (0, 2**40, 4, 20, 21)]
 
 
 def offset_index(entries: Iterable[tuple[int, int]], zeros: int = 0) -> bytes:
-    """Entries (relative offset, position), and unused ones behind them."""
+    """Entries (relative offset, position), and unused ones after them."""
     return b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(8 * zeros)
 
 
 def time_index(entries: Iterable[tuple[int, int]], zeros: int = 0) -> bytes:
-    """Entries (timestamp, relative offset), and unused ones behind them."""
+    """Entries (timestamp, relative offset), and unused ones after them."""
     return b"".join(struct.pack(">qi", *entry) for entry in entries) + bytes(12 * zeros)
 
 

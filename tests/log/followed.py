@@ -20,7 +20,7 @@ def fill(broker: FakeBroker, count: int, segments: int = 1) -> None:
 
 
 def placed(log: FollowedLog, view: View = View.TEXT) -> dict[bytes, int]:
-    """Return where each line stands."""
+    """Return where each line is."""
     found = {}
     for position, data in kept_runs_of(log, view):
         for line in data.splitlines(keepends=True):

@@ -135,7 +135,7 @@ class FakeBroker:
         self.disk.open(name, write=True, create=True).pwrite(data, 0)
 
     def values(self) -> list[bytes]:
-        """What a consumer would read from the begin."""
+        """What a consumer would read from the start."""
         found = []
         for base_offset in self.bases:
             data = self.disk.read(self.path(base_offset), None)

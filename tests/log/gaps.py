@@ -2,7 +2,7 @@
 
     compact(bench, lambda offset: offset % 3 == 0)     # stops the store cleanly and opens it again
 
-The ``.log`` of every sealed segment is written anew with the batches that still hold something;
+The ``.log`` of every sealed segment is rewritten with the batches that still hold something;
 a batch keeps its base and last offset. The text index has a pair of entries for each gap, as
 ``logfs.log.indexes.textindex`` describes them, and the segment table says what is kept.
 """
@@ -33,7 +33,7 @@ _ZERO = Positions()
 
 @dataclass
 class _Placed:
-    """A record and the lengths in front of it, from where its segment begins."""
+    """A record and the lengths before it, from where its segment begins."""
 
     record: Record
     begin: Positions
@@ -130,7 +130,7 @@ class HoledLog:
         self.model.start = self.log.log_start_offset
 
     def lose_power(self) -> None:
-        """Cut the power with everything flushed: the next record stands behind the lease."""
+        """Cut the power with everything flushed: the next record is after the lease."""
         self.log.flush()
         before = self.model.end
         self.bench.crash()

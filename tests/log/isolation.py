@@ -123,7 +123,7 @@ def open_from_the_first_record() -> TransactionLog:
 
 @cache
 def compacted() -> TransactionLog:
-    """Gaps in front of, inside and behind aborted batches."""
+    """Gaps before, inside and after aborted batches."""
     log = TransactionLog(SMALL)
     for turn in range(18):
         put(log, 1, 3, turn % 5)

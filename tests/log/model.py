@@ -19,7 +19,7 @@ ZERO = Positions()
 
 @dataclass
 class Kept:
-    """A record and where it stands in each view."""
+    """A record and where it is in each view."""
 
     record: Record
     positions: Positions
@@ -59,7 +59,7 @@ def parsed(view: View, line: bytes, now_ms: int) -> Record | None:
 
 
 def content(record: Record) -> bytes:
-    """A record as something to count, wherever it stands."""
+    """A record as something to count, wherever it is."""
     return rendering(View.JSONL, record._replace(offset=0))
 
 
@@ -69,7 +69,7 @@ class Model:
 
     Attributes:
         records: Everything that was not truncated or lost; what is below ``start`` is not seen.
-        end, end_offset: Where the next record stands.
+        end, end_offset: Where the next record is.
         shown: The largest sizes ever seen.
         flushed: Offsets below it are durable.
         lines: Every line that was ever unfinished.
@@ -125,7 +125,7 @@ class Model:
             line.offset = self.append(record)
 
     def truncate(self, offset: int, batch_base: int) -> None:
-        """Cut the log in front of the batch that holds an offset."""
+        """Cut the log before the batch that holds an offset."""
         self.records = [k for k in self.records if k.record.offset < min(offset, batch_base)]
         self.end_offset = offset
         self.flushed = min(self.flushed, batch_base)
@@ -134,7 +134,7 @@ class Model:
                 line.synced = 0
 
     def stop(self, found: Sequence[Record], now_ms: int) -> None:
-        """After a kill: behind what was there, every unfinished line once, in any order."""
+        """After a kill: after what was there, every unfinished line once, in any order."""
         waiting: dict[bytes, list[Line]] = {}
         for line in [line for line in self.lines if line.offset is None]:
             record = parsed(line.view, line.written, now_ms)
@@ -156,7 +156,7 @@ class Model:
         the next one is whole, as in Kafka; ``bases`` are where segments begin.
 
         Returns:
-            The records behind it: unfinished lines.
+            The records after it: unfinished lines.
         """
         visible = {kept.record.offset: kept for kept in self.visible}
         count = 0
@@ -183,7 +183,7 @@ class Model:
         was promised of it, and to sync it first would make every write wait.
         """
         left = Counter(map(content, behind))
-        # Not those below the end: a segment may have lost its end while one behind it is there.
+        # Not those below the end: a segment may have lost its end while one after it is there.
         present = {kept.record.offset for kept in self.records}
         lines, self.lines = self.lines, []
         found: dict[bytes, list[Line]] = {}
@@ -220,14 +220,14 @@ class Model:
         return None
 
     def bytes_at(self, view: View, position: int) -> bytes:
-        """What stands from a kept position on, up to the next hole."""
+        """What is from a kept position on, up to the next hole."""
         for begin, data in self.runs(view):
             if begin <= position < begin + len(data):
                 return data[position - begin :]
         return b""
 
     def position_of(self, view: View, offset: int) -> int | None:
-        """Where the first record at or after an offset stands."""
+        """Where the first record at or after an offset is."""
         found = (k.positions[view] for k in self.visible if k.record.offset >= offset)
         return next(found, None)
 

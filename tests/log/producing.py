@@ -139,7 +139,7 @@ def snapshots_in(disk: FakeDisk, directory: str) -> dict[int, dict[int, tuple[in
 
 
 def txn_indexes_in(disk: FakeDisk, log: PartitionLog) -> list[AbortedTransaction]:
-    """The entries of all transaction indexes; each stands in the segment of its marker."""
+    """The entries of all transaction indexes; each is in the segment of its marker."""
     found: list[AbortedTransaction] = []
     for number, segment in enumerate(log.snapshot.segments):
         name = segment.file_name(FileKind.TXN_INDEX)
@@ -151,7 +151,7 @@ def txn_indexes_in(disk: FakeDisk, log: PartitionLog) -> list[AbortedTransaction
 
 
 def check_against_replay(disk: FakeDisk, log: PartitionLog) -> History:
-    """Compare what a log that lost nothing at its begin knows with a replay of all of it."""
+    """Compare what a log that lost nothing at its start knows with a replay of all of it."""
     batches = batches_of(disk, log)
     history = History(batches)
     assert rows_in(log) == history.rows

@@ -98,7 +98,7 @@ def truncated() -> HoledLog:
 
 
 def truncated_to_nothing() -> HoledLog:
-    """Two segments without bytes, one behind the other, and a hole behind each."""
+    """Two segments without bytes, one after the other, and a hole after each."""
     log = HoledLog(SMALL)
     for offset in (1, 2, 3):
         log.append(records(0, 3))

@@ -95,7 +95,7 @@ def started_inside_a_batch() -> HoledLog:
 
 @cache
 def ahead_of_time() -> HoledLog:
-    """The first segment has a larger timestamp than most behind it: maxima are not monotone."""
+    """The first segment has a larger timestamp than most after it: maxima are not monotone."""
     log = HoledLog(SMALL)
     for first in range(0, 120, 3):
         late = 700 if first == 6 else 0
@@ -115,7 +115,7 @@ LOGS = (
 
 
 def position_of(log: HoledLog, view: View, point: Point, now_ms: int) -> int:
-    """Where the first record stands that a point means, or the byte; the end if there is none."""
+    """Where the first record is that a point means, or the byte; the end if there is none."""
     model, end = log.model, log.model.end[view]
     start = model.position_of(view, model.start)
     start = end if start is None else start

@@ -184,7 +184,7 @@ def lines_of(log: PartitionLog, view: View = View.TEXT) -> list[bytes]:
 
 
 def read_all(file: GrowingFile | FixedFile, piece: int = 1 << 16) -> bytes:
-    """Read a file from its begin to its end, one read behind the other."""
+    """Read a file from its start to its end, one read after the other."""
     out = memoryview(bytearray(piece))
     data = b""
     while got := file.read_into(out, len(data)):

@@ -111,7 +111,7 @@ def test_bad_points(text: str, reason: str) -> None:
 
 @pytest.mark.parametrize("text", [text for text, _ in BAD_POINTS])
 @pytest.mark.parametrize("name", ["0@{}", "0@{}.jsonl", "0@{}..now", "0@now..{}", "7@now..{}.tsv"])
-def test_a_bad_point_is_a_bad_selector_wherever_it_stands(text: str, name: str) -> None:
+def test_a_bad_point_is_a_bad_selector_wherever_it_is(text: str, name: str) -> None:
     with pytest.raises(BadSelectorError):
         parse_partition_name(name.format(text), UTC)
 

@@ -29,7 +29,7 @@ def in_two_pieces(bench: Bench, first: bytes, rest: bytes, *, is_synced: bool) -
 
 
 def superseded(*, is_synced: bool, is_next_begun: bool = False) -> Bench:
-    """A compacted topic with a line in two pieces, and a newer value of the same key behind it."""
+    """A compacted topic with a line in two pieces, and a newer value of the same key after it."""
     bench = Bench({"cleanup.policy": "compact"})
     writer = in_two_pieces(bench, b"price\t10", b"00\n", is_synced=is_synced)
     if is_next_begun:
@@ -91,7 +91,7 @@ def test_a_file_that_waits_for_its_record_to_be_durable_goes_with_a_compaction(s
 
 @pytest.mark.allow_log("")
 @pytest.mark.parametrize("seed", range(30))
-def test_no_piece_stands_beside_a_line_that_was_synced_by_another_file(seed: int) -> None:
+def test_no_piece_is_beside_a_line_that_was_synced_by_another_file(seed: int) -> None:
     bench = Bench()
     writer, other = bench.writer(), bench.writer()
     writer.write(b"half", bench.now_ms)
@@ -107,7 +107,7 @@ def test_no_piece_stands_beside_a_line_that_was_synced_by_another_file(seed: int
 
 @pytest.mark.allow_log("")
 @pytest.mark.parametrize("seed", range(30))
-def test_no_piece_stands_beside_a_line_that_was_synced_after_a_kill(seed: int) -> None:
+def test_no_piece_is_beside_a_line_that_was_synced_after_a_kill(seed: int) -> None:
     bench = Bench()
     writer = bench.writer()
     writer.write(b"half", bench.now_ms)

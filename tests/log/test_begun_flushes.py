@@ -88,7 +88,7 @@ def test_who_comes_while_a_thread_flushes_is_sent_to_wait() -> None:
     seen.begun.clear()
     seen.go.clear()
     with in_threads(1, bench.log.flush):
-        assert seen.begun.wait(10)  # it has taken note, and syncs what came behind
+        assert seen.begun.wait(10)  # it has taken note, and syncs what came after
         bench.write(b"c")
         assert bench.log.begin_flush(syncs) is None
         assert bench.log.end_flush(flush)

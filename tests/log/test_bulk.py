@@ -58,7 +58,7 @@ def test_lines_are_records(bench: Bench) -> None:
     assert lines_of(bench.log, View.TSV) == [b"a\t1", b"b\t2=3", b"c\t"]
 
 
-def test_what_stands_before_a_refused_line_is_in_the_log(bench: Bench) -> None:
+def test_what_is_before_a_refused_line_is_in_the_log(bench: Bench) -> None:
     done = append(bench, b"a\tb\nc\n\td\te\nf\n", LineForm(View.TSV))
     assert (done.records, done.accepted) == (2, 6)
     assert isinstance(done.refusal, UnparsableLineError)
@@ -174,7 +174,7 @@ def payload_of(records: list[Record], options: EncodeOptions = ANYTHING) -> byte
     "properties",
     [
         {},
-        {"max.message.bytes": "170"},  # two of them fit, so the batch is made anew
+        {"max.message.bytes": "170"},  # two of them fit, so the batch is recreated
         {"compression.type": "zstd"},
         {"compression.type": "gzip", "max.message.bytes": "170"},
         {"message.timestamp.type": "LogAppendTime"},

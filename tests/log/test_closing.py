@@ -49,7 +49,7 @@ def test_positions_and_offsets_go_on_where_they_were() -> None:
     assert bench.log.log_end_offset == len(LINES) + 1
 
 
-def test_after_a_power_cut_the_logs_are_recovered_behind_the_lease() -> None:
+def test_after_a_power_cut_the_logs_are_recovered_after_the_lease() -> None:
     bench = written()
     size = end_of(bench.log, View.TEXT)
     bench.leave()
@@ -140,7 +140,7 @@ def test_the_marker_of_a_clean_stop_goes_before_an_older_note() -> None:
     assert bench.log.recovery_point == len(LINES) + 1
 
 
-def test_a_clean_stop_behind_it_makes_all_of_it_durable() -> None:
+def test_a_clean_stop_after_it_makes_all_of_it_durable() -> None:
     bench = written(SMALL)
     bench.leave()
     bench.store = bench.open()
@@ -150,7 +150,7 @@ def test_a_clean_stop_behind_it_makes_all_of_it_durable() -> None:
     assert contents(bench.disk.after_crash(None)) == expected
 
 
-def test_a_flush_behind_it_covers_the_segments_sealed_before() -> None:
+def test_a_flush_after_it_covers_the_segments_sealed_before() -> None:
     bench = written(SMALL)
     bench.leave()
     bench.store = bench.open()

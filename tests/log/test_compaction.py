@@ -1,4 +1,4 @@
-"""Compaction: what survives, where it stands, and what a stop at any moment leaves."""
+"""Compaction: what survives, where it is, and what a stop at any moment leaves."""
 
 from dataclasses import replace
 from datetime import UTC
@@ -147,7 +147,7 @@ def test_a_full_map_takes_several_rounds(limit: int) -> None:
     check(log)
 
 
-def test_what_has_not_changed_is_not_written_anew() -> None:
+def test_what_has_not_changed_is_not_rewritten() -> None:
     log = filled(0, internal_segment_bytes="1048576")
     log.append([r._replace(key=b"%d" % r.timestamp) for r in records(0, 60) if r.value is not None])
     log.roll()
@@ -159,7 +159,7 @@ def test_what_has_not_changed_is_not_written_anew() -> None:
     assert leftovers(log.bench.disk) == []
 
 
-def test_what_stands_in_front_of_the_first_change_stays() -> None:
+def test_what_is_before_the_first_change_stays() -> None:
     log = CompactedLog({})
     for keys in ([b"a", b"b"], [b"c"], [b"d", b"e"], [b"f", b"f"], [b"g"], [b"d"]):
         log.append([Record(0, START_MS, key, b"of " + key, ()) for key in keys])

@@ -22,7 +22,7 @@ from tests.model.backups import FakeTransfer
 
 
 def states_while_cleaning(log: CompactedLog, *, seeds: tuple[int | None, ...]) -> list[FakeDisk]:
-    """The disk as it is found after a stop in front of each operation: killed, or without power."""
+    """The disk as it is found after a stop before each operation: killed, or without power."""
     disk, states = log.bench.disk, []
 
     def look(operation: str, _name: str, _size: int) -> None:

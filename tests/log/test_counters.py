@@ -36,7 +36,7 @@ def bench() -> Bench:
 
 
 @pytest.mark.allow_log("t/0 is offline")
-def test_a_partition_loaded_anew_goes_on_counting(bench: Bench) -> None:
+def test_a_partition_reloaded_goes_on_counting(bench: Bench) -> None:
     bench.write(b"one", b"two")
     bench.disk.fail_next_write("*.log")
     with pytest.raises(OSError, match="nput/output"):

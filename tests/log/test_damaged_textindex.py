@@ -82,7 +82,7 @@ def read_at(log: HoledLog, view: View, position: int, size: int = 100) -> bytes:
 
 
 def asked_by_bisection(count: int) -> set[int]:
-    """Which entries a search for a position behind the last one looks at."""
+    """Which entries a search for a position after the last one looks at."""
     asked, low = set(), 0
     while low < count:
         middle = (low + count) // 2
@@ -93,7 +93,7 @@ def asked_by_bisection(count: int) -> set[int]:
 
 @pytest.mark.parametrize("beyond", [1, 500, 40_000, 2**40, 2**62])
 def test_an_entry_that_claims_more_than_what_is_looked_for_is_passed_over(beyond: int) -> None:
-    """No batch begins where the entries behind it point, so a reader steps back to it."""
+    """No batch begins where the entries after it point, so a reader steps back to it."""
     log = filled()
     index = Index(log)
     number, asked = len(index.entries) - 1, asked_by_bisection(len(index.entries))

@@ -119,7 +119,7 @@ def test_after_a_failure_every_append_and_fsync_is_refused(fail: Callable[[Bench
     calls: list[Callable[[], None]] = [lambda: bench.write(b"c"), log.flush, bench.writer().sync]
     for _ in range(2):
         for refused in calls:
-            with pytest.raises(LogOfflineError, match=r"t/0 is offline: .* failed: .*loaded anew"):
+            with pytest.raises(LogOfflineError, match=r"t/0 is offline: .* failed: .*reloaded"):
                 refused()
     assert bench.disk.counts == before, "the disk was not asked again"
     assert lines_of(log)[:1] == [b"a"], "it can be read"
@@ -128,7 +128,7 @@ def test_after_a_failure_every_append_and_fsync_is_refused(fail: Callable[[Bench
 @pytest.mark.allow_log("")
 @pytest.mark.parametrize("is_reloaded", [True, False])
 @pytest.mark.parametrize("fail", FAILURES)
-def test_loaded_anew_it_goes_on_behind_every_size_shown(
+def test_reloaded_it_goes_on_after_every_size_shown(
     fail: Callable[[Bench], None], is_reloaded: bool
 ) -> None:
     bench = Bench()
@@ -297,8 +297,8 @@ def test_the_recovery_point_never_passes_what_is_not_durable() -> None:
 
 @pytest.mark.allow_log("")
 @pytest.mark.parametrize("seed", range(0, 160, 4))
-def test_indexes_of_a_segment_sealed_behind_the_recovery_point_are_not_trusted(seed: int) -> None:
-    # The flush syncs the log, the roll comes behind it: the indexes are not durable yet.
+def test_indexes_of_a_segment_sealed_after_the_recovery_point_are_not_trusted(seed: int) -> None:
+    # The flush syncs the log, the roll comes after it: the indexes are not durable yet.
     bench = Bench({"index.interval.bytes": "0"})
     bench.write(*[b"v%d" % n for n in range(30)])
     bench.log.flush()

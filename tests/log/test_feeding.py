@@ -73,7 +73,7 @@ def test_a_disk_that_fills_up(space_bytes: int) -> None:
     assert done.records == done.accepted // 10
 
 
-def test_nothing_gets_in_behind_what_a_full_disk_refused() -> None:
+def test_nothing_gets_in_after_what_a_full_disk_refused() -> None:
     """Also if there is room again when the next piece is written, which is encoded already."""
     bench, is_held, may_go_on = Bench(), threading.Event(), threading.Event()
 
@@ -123,7 +123,7 @@ def test_a_log_that_goes_offline() -> None:
 
 
 def test_others_append_between_two_pieces() -> None:
-    """Their records stand in between, and whatever was encoded ahead stands where it has to."""
+    """Their records stand in between, and whatever was encoded ahead is where it has to."""
     bench, lines = Bench(), list(MANY)
     lines[900] = b"two\ttabs\there\n"
 
@@ -155,7 +155,7 @@ def test_others_append_between_two_pieces() -> None:
 
 
 def test_a_topic_that_is_altered_meanwhile() -> None:
-    """What was encoded for larger batches is made anew."""
+    """What was encoded for larger batches is recreated."""
     bench = Bench({"max.message.bytes": "2000"})
     topic = bench.log.topic_partition.topic
 

@@ -132,7 +132,7 @@ def test_tail_prints_the_last_lines_that_are_kept(
         assert Program(log, view, buffer).tail(count) == b"".join(lines[-count:])
 
 
-def test_tail_prints_the_last_lines_behind_a_lease() -> None:
+def test_tail_prints_the_last_lines_after_a_lease() -> None:
     log = after_a_lease()
     lines = lines_of(log, View.TEXT)
     for count in (1, 3, 4, 10, 100):
@@ -197,8 +197,8 @@ def test_a_read_that_would_block_goes_on() -> None:
 
 
 @pytest.mark.allow_log("fell behind retention")
-def test_a_read_that_would_block_goes_on_behind_what_is_removed_meanwhile() -> None:
-    """The begin of the reply is in memory, the rest was removed before it could be read."""
+def test_a_read_that_would_block_goes_on_after_what_is_removed_meanwhile() -> None:
+    """The start of the reply is in memory, the rest was removed before it could be read."""
     log = filled(60)
     lines = lines_of(log, View.TEXT)
     file, data = GrowingFile(log.log, View.TEXT, 0), bytearray()
@@ -265,7 +265,7 @@ def test_a_fixed_file_begins_and_ends_anywhere(view: View) -> None:
 
 @each_view
 def test_reading_begins_at_once_where_a_batch_does(view: View) -> None:
-    """Not at the begin of the segment, or wherever else it is right but takes long."""
+    """Not at the start of the segment, or wherever else it is right but takes long."""
     log = filled(60)
     lines = lines_of(log, view)
     batches = {0, *accumulate(len(b"".join(lines[n : n + 3])) for n in range(0, 60, 3))}
@@ -334,7 +334,7 @@ def test_a_raw_file_is_the_bytes_on_the_disk() -> None:
 
 
 @each_view
-def test_a_log_that_starts_in_a_hole_starts_behind_it(view: View) -> None:
+def test_a_log_that_starts_in_a_hole_starts_after_it(view: View) -> None:
     log = filled(6)
     log.advance(1)
     log.truncate(1)

@@ -20,7 +20,7 @@ def broker() -> FakeBroker:
     return FakeBroker(FakeDisk())
 
 
-def test_without_a_cache_positions_start_anew_under_other_inodes(broker: FakeBroker) -> None:
+def test_without_a_cache_positions_start_again_under_other_inodes(broker: FakeBroker) -> None:
     fill(broker, 12, segments=2)
     follower = Follower(broker.disk)
     generation = follower.log.generation
@@ -77,7 +77,7 @@ def test_compacted_segments_keep_their_gaps(broker: FakeBroker, restart: Restart
 
 
 @pytest.mark.expect_log("it is not what it was when it was read last")
-def test_what_was_compacted_meanwhile_begins_behind_everything_and_is_a_loss(
+def test_what_was_compacted_meanwhile_begins_after_everything_and_is_a_loss(
     broker: FakeBroker,
 ) -> None:
     fill(broker, 30, segments=4)
@@ -117,7 +117,7 @@ def test_what_was_cut_meanwhile_is_a_loss(
     assert [loss.kind for loss in follower.log.losses] == ["cut"]
 
 
-def test_behind_a_power_cut_positions_go_on_behind_what_may_have_been_shown(
+def test_after_a_power_cut_positions_go_on_after_what_may_have_been_shown(
     broker: FakeBroker,
 ) -> None:
     fill(broker, 30, segments=2)
@@ -136,7 +136,7 @@ def test_behind_a_power_cut_positions_go_on_behind_what_may_have_been_shown(
     assert placed(follower.log) == placed(log)
 
 
-def test_behind_a_restart_of_the_machine_positions_go_on_behind_the_lease(
+def test_after_a_restart_of_the_machine_positions_go_on_after_the_lease(
     broker: FakeBroker,
 ) -> None:
     fill(broker, 30, segments=2)
@@ -152,7 +152,7 @@ def test_behind_a_restart_of_the_machine_positions_go_on_behind_the_lease(
     assert not log.losses
 
 
-@pytest.mark.expect_log("positions start anew")
+@pytest.mark.expect_log("positions start again")
 @pytest.mark.parametrize("damage", [b"", b"garbage" * 30])
 def test_a_table_that_is_lost_is_reported(broker: FakeBroker, damage: bytes) -> None:
     fill(broker, 30, segments=2)

@@ -23,7 +23,7 @@ def line(number: int) -> bytes:
 
 @pytest.fixture
 def broker() -> FakeBroker:
-    """A log of many segments; the timestamps of its records are their offsets behind the start."""
+    """A log of many segments; the timestamps of its records are their offsets after the start."""
     broker = FakeBroker(FakeDisk())
     for segment in range(SEGMENTS):
         if segment:

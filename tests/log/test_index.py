@@ -93,7 +93,7 @@ def test_offset_lookup_is_the_last_entry_that_is_not_larger(
 
 
 @given(offset_indexes(), st.integers(0, 2000))
-def test_upper_bound_is_the_first_entry_at_or_behind_a_position(
+def test_upper_bound_is_the_first_entry_at_or_after_a_position(
     entries: list[OffsetPosition], position: int
 ) -> None:
     behind = [entry.offset for entry in entries if entry.position >= position]

@@ -60,7 +60,7 @@ def test_what_is_read_is_what_the_level_shows(
         lines = expected.splitlines(keepends=True)
         assert Program(seen, view, 64).head(count) == b"".join(lines[:count])
         # tail looks for newlines backwards: from a hole at the end it sees nothing, and it takes
-        # holes in front of empty lines for empty lines.
+        # holes before empty lines for empty lines.
         ends = [kept.ends[view] for kept in seen.model.visible]
         if ends[-1:] == [seen.model.end[view]] and b"\n" not in lines:
             assert Program(seen, view, 64).tail(count) == b"".join(lines[-count:])
@@ -130,7 +130,7 @@ def test_segments_as_text(
     assert data == b"".join(rendering(view, kept.record) for kept in seen.model.visible)
 
 
-def test_what_a_fixed_name_shows_stands_still_when_transactions_end() -> None:
+def test_what_a_fixed_name_shows_is_still_when_transactions_end() -> None:
     log = TransactionLog(SMALL)
     put(log, 0)
     put(log, 1)

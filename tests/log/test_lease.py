@@ -185,7 +185,7 @@ def test_after_a_kill_or_a_clean_stop_there_is_no_hole(stop: str) -> None:
     assert end_of(bench.log, View.TEXT) == len(text_of(bench.log)) == 5 * 2 * 4
 
 
-def test_a_kill_in_front_of_a_power_cut_is_no_excuse() -> None:
+def test_a_kill_before_a_power_cut_is_no_excuse() -> None:
     bench = Bench()
     bench.write(b"a", b"b")
     bench.kill()

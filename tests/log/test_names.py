@@ -172,7 +172,7 @@ def test_kafka_passes_over_our_files(name: str) -> None:
 
 @pytest.mark.parametrize("name", OWN_NAMES)
 def test_kafka_does_not_remove_ours_with_a_swapped_segment(name: str) -> None:
-    """Its loader takes what stands in front of the first dot for an offset, if it is a number."""
+    """Its loader takes what is before the first dot for an offset, if it is a number."""
     with pytest.raises(ValueError, match="invalid literal"):
         int(name[: name.index(".")])
 

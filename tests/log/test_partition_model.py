@@ -263,7 +263,7 @@ class PartitionMachine(RuleBasedStateMachine):
         assert log.log_start_offset == self.model.start
 
     def go_on_behind_the_lease(self, offset: int) -> None:
-        """No position is given twice: what comes next stands behind all that was ever shown."""
+        """No position is given twice: what comes next is after all that was ever shown."""
         self.model.end = positions_of_offset(self.bench.log.snapshot, offset)
         assert all(a >= b for a, b in zip(self.model.end, self.model.shown, strict=True))
 
@@ -286,7 +286,7 @@ class PartitionMachine(RuleBasedStateMachine):
         self.suffer()
 
     def suffer(self, is_killed: bool = False) -> None:
-        """Write and sync while something fails, then load the partition anew if it is offline."""
+        """Write and sync while something fails, then load the partition again if it is offline."""
         writer = Writer(self.bench.writer(View.TEXT), View.TEXT)
         self.writers.append(writer)
         writer.stream = self.lines(View.TEXT, [(None, b"." * 40 * n, (), 0) for n in range(6)])

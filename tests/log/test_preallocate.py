@@ -92,7 +92,7 @@ def test_after_a_power_cut_only_the_zeros_are_passed_over_in_silence(seed: int) 
 
 
 @pytest.mark.expect_log("are no whole batch")
-def test_a_torn_batch_in_front_of_the_zeros_is_copied_without_them() -> None:
+def test_a_torn_batch_before_the_zeros_is_copied_without_them() -> None:
     bench = filled()
     torn = bench.file(log_name(0))[:70] + b"torn"
     file = bench.disk.open(f"{DIRECTORY}/{log_name(0)}", write=True)

@@ -50,7 +50,7 @@ def data(sequence: int, offset: int, count: int = 1, epoch: int = 0) -> Produced
         (2, -4, MAX_SEQUENCE - 1),
     ],
 )
-def test_sequence_numbers_begin_anew_behind_the_largest(
+def test_sequence_numbers_start_again_after_the_largest(
     sequence: int, count: int, then: int
 ) -> None:
     assert add_to_sequence(sequence, count) == then
@@ -70,7 +70,7 @@ def test_a_producer_that_is_not_known_may_begin_anywhere() -> None:
     ProducerState().check(data(1234, 0, epoch=5))
 
 
-def test_behind_a_marker_with_a_new_epoch_the_sequence_begins_at_0() -> None:
+def test_after_a_marker_with_a_new_epoch_the_sequence_begins_at_0() -> None:
     state = ProducerState([ProducerEntry(7, epoch=3)])
     state.check(data(0, 0, epoch=3))
     with pytest.raises(OutOfOrderSequenceError):

@@ -99,7 +99,7 @@ DAMAGE = [("snapshot", b""), ("snapshot", b"\1" * 40), ("snapshot", None), ("txn
 
 @pytest.mark.parametrize("how", ["restart", "kill", "crash", "reload"])
 @pytest.mark.parametrize(("suffix", "contents"), DAMAGE)
-def test_what_is_damaged_is_made_anew(how: str, suffix: str, contents: bytes | None) -> None:
+def test_what_is_damaged_is_recreated(how: str, suffix: str, contents: bytes | None) -> None:
     bench = Bench(PROPERTIES)
     go_on(bench)
     upkeep(bench)

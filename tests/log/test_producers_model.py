@@ -48,7 +48,7 @@ COORDINATOR_EPOCHS = st.sampled_from([0] * 12 + [1, 2])
 PRODUCE = st.tuples(st.just("produce"), IDS, SEQUENCES, EPOCHS, st.integers(1, 3), IS_ODD)
 END = st.tuples(st.just("end"), IDS, st.booleans(), EPOCHS, COORDINATOR_EPOCHS)
 START = WRAP - 12
-"""Sequence numbers begin anew soon."""
+"""Sequence numbers start again soon."""
 
 
 class ProducerMachine(RuleBasedStateMachine):
@@ -56,7 +56,7 @@ class ProducerMachine(RuleBasedStateMachine):
 
     Attributes:
         remembered: By producer, how many of its last batches are surely remembered.
-        is_trimmed: Records were given up: of producers in front of the log start nothing is sure.
+        is_trimmed: Records were given up: of producers before the log start nothing is sure.
     """
 
     def __init__(self) -> None:
@@ -249,7 +249,7 @@ class ProducerMachine(RuleBasedStateMachine):
             return
         start = log.log_start_offset
         for producer_id, one in history.known.items():
-            # Whoever wrote all of this behind the log start is known as if nothing had gone.
+            # Whoever wrote all of this after the log start is known as if nothing had gone.
             if all(first >= start for *_, first, _ in one.batches) and len(one.batches) > 5:
                 assert found[producer_id] == one.row
         ours = {entry[:3] for entry in log.snapshot.aborted}

@@ -145,7 +145,7 @@ MUTATIONS = {"open", "pwrite", "truncate", "rename", "remove", "sync", "sync_dir
 def states_while_publishing(
     bench: Bench, staged: Sequence[StagedFile], power: bool
 ) -> list[FakeDisk]:
-    """The disk as it is found after a stop in front of each operation, and after the last."""
+    """The disk as it is found after a stop before each operation, and after the last."""
     disk = bench.disk
     states: list[FakeDisk] = []
 
@@ -190,7 +190,7 @@ def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(power: bool) -> No
         found = lines_in(store)
         assert was_begun == (read_ledger(disk, QUERY) == Ledger(QUERY, 4))
         assert found == [*old, *(first + second if was_begun else [])], "completed, or not begun"
-        # Somebody else writes before the job is there again, and the job stages all anew.
+        # Somebody else writes before the job is there again, and the job stages all again.
         store.partition("t", 0).append_records([Record(0, START_MS, None, b"other")], START_MS)
         anew = [
             stage(disk, [b"anew-" + value for value in first + second], batch=4),
@@ -232,7 +232,7 @@ def test_a_failing_disk_is_an_error_and_another_try_completes_it() -> None:
 
 
 def publish_up_to(bench: Bench, staged: Sequence[StagedFile], writes: int) -> None:
-    """Publish, and stop in front of one of the writes to a log."""
+    """Publish, and stop before one of the writes to a log."""
     stops = []
 
     def stop(operation: str, name: str, _size: int) -> None:
@@ -302,7 +302,7 @@ def test_a_limit_that_was_made_smaller_only_makes_more_batches() -> None:
     assert len(sequences) > 4
 
 
-def test_half_of_a_batch_that_was_made_anew_is_not_repeated() -> None:
+def test_half_of_a_batch_that_was_recreated_is_not_repeated() -> None:
     bench = Bench()
     values = values_of("v" * 50, 40)
     staged = [stage(bench.disk, values, per_batch=40)]
@@ -379,7 +379,7 @@ def test_staged_records_that_are_gone_are_an_error_before_anything_is_begun() ->
     bench.disk.remove(staged.path)
     with pytest.raises(DataLossError, match="staged records are gone"):
         publish(bench.store, QUERY, 0, [staged], bench.now_ms)
-    # Nothing was begun: the job may stage them anew.
+    # Nothing was begun: the job may stage them again.
     anew = stage(bench.disk, values_of("v", 4))
     assert publish(bench.store, QUERY, 0, [anew], bench.now_ms)
     short = stage(bench.disk, values_of("v", 4), query="two")

@@ -91,7 +91,7 @@ def test_a_read_at_a_hole_returns_nothing_until_a_seek() -> None:
     reader.seek(begin)
     assert reader.read_into(out, end_of(log.log, View.TEXT)) == len(data)
     assert reader.read_into(out, end_of(log.log, View.TEXT)) == 0
-    reader.close()  # so that it looks its place up anew
+    reader.close()  # so that it looks its place up again
     assert reader.read_into(out, end_of(log.log, View.TEXT)) == 0
     assert reader.seek(reader.position) == second
 
@@ -120,7 +120,7 @@ def check_lines_at(log: HoledLog, view: View, placed: dict[int, bytes]) -> None:
 
 @each_view
 @pytest.mark.parametrize("reopen", ["restart", "kill"])
-def test_a_kept_record_stands_where_it_was(view: View, reopen: str) -> None:
+def test_a_kept_record_is_where_it_was(view: View, reopen: str) -> None:
     log = filled(60)
     first = lines_at(log, view)
     check_lines_at(log, view, first)
@@ -161,7 +161,7 @@ def test_a_lost_text_index_of_a_compacted_segment_is_a_loss() -> None:
     assert first.bases == (0, 0, 0)
     values = b"".join(data for _, data in kept_runs_of(log.log, View.TEXT))
     assert values == b"".join(data for _, data in log.model.runs(View.TEXT))
-    base = log.log.snapshot.active.bases.text  # what stands behind it does not move
+    base = log.log.snapshot.active.bases.text  # what is after it does not move
     reader, out = TextReader(View.TEXT, lambda: log.log.snapshot), bytearray(1000)
     reader.seek(base)
     got = reader.read_into(memoryview(out), end_of(log.log, View.TEXT))

@@ -83,7 +83,7 @@ def test_what_retention_has_removed_is_passed_over() -> None:
     assert [r.offset for r in first + read_all(reader)] == [0, 1, 2, *range(40, 60)]
 
 
-def test_damage_ends_it_and_what_is_behind_can_be_read() -> None:
+def test_damage_ends_it_and_what_is_after_can_be_read() -> None:
     bench = Bench()
     bench.write(b"one", b"two", b"three")
     data = bytearray(bench.file(log_name(0)))

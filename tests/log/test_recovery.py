@@ -44,7 +44,7 @@ def test_every_length_of_the_log_leaves_the_whole_batches() -> None:
         assert kinds_of_losses(bench) == []  # on the same boot: nobody was told of that batch
 
 
-def test_a_flipped_byte_anywhere_cuts_in_front_of_its_batch() -> None:
+def test_a_flipped_byte_anywhere_cuts_before_its_batch() -> None:
     bench = filled()
     pristine, name = bench.disk, log_name(0)
     data = bench.file(name)
@@ -113,7 +113,7 @@ def test_losses_are_noted_once() -> None:
     assert bench.restart().losses == before
 
 
-def test_segments_behind_a_cut_are_set_aside() -> None:
+def test_segments_after_a_cut_are_set_aside() -> None:
     bench = segmented()
     logs = {name: bench.file(name) for name in bench.names(".log")}
     first, second, *later = sorted(logs)

@@ -160,7 +160,7 @@ def lost_table(bench: Bench) -> str:
     return loss.detail
 
 
-def test_positions_start_anew_without_a_table() -> None:
+def test_positions_start_again_without_a_table() -> None:
     bench = segmented()
     start(bench)
     bench.log.advance_log_start_offset(7, bench.now_ms)
@@ -293,7 +293,7 @@ def behind_damage(at: int, end: int, text: bytes) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("at", [65, 17], ids=["record", "crc"])
-def test_offsets_behind_a_corrupt_batch_are_found(at: int) -> None:
+def test_offsets_after_a_corrupt_batch_are_found(at: int) -> None:
     bench, bad = damaged_inside(at)
     position = 0
     for offset, line in enumerate(LINES + LINES):

@@ -68,7 +68,7 @@ def test_time_is_strict(limit: int, count: int) -> None:
     assert taken(FULL, retention_ms=str(limit)) == [Rule.TIME] * count
 
 
-def test_the_first_that_stays_keeps_all_behind_it() -> None:
+def test_the_first_that_stays_keeps_all_after_it() -> None:
     young = [(100, 5), (100, NOW), (100, 5)]
     assert taken(young, retention_ms="10") == [Rule.TIME]
     large = [(10, 0), (500, 0), (10, 0)]

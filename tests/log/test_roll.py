@@ -163,7 +163,7 @@ def test_a_partition_rolls_when_an_index_is_full(index_bytes: int, entries: int)
     while len(bases(bench)) == 1:
         append_at(bench, START_MS + count)
         count += 1
-    # The first batch has no entry; behind the last entry that fits, the next batch rolls.
+    # The first batch has no entry; after the last entry that fits, the next batch rolls.
     assert bases(bench) == [0, entries + 1]
     assert len(bench.file("00000000000000000000.timeindex")) <= index_bytes
     assert len(bench.file("00000000000000000000.index")) == entries * 8
@@ -202,7 +202,7 @@ def test_with_jitter_a_partition_rolls_earlier_and_never_later() -> None:
 
 
 def first_roll_after(bench: Bench, timestamp: int) -> int:
-    """How many ms behind the first record of a segment the next segment begins."""
+    """How many ms after the first record of a segment the next segment begins."""
     bench.log.roll(bench.now_ms)
     append_at(bench, timestamp)
     count = len(bases(bench))

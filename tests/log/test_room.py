@@ -49,7 +49,7 @@ def append_much(store: LogStore) -> None:
 
 
 def room_of(disk: PosixDisk) -> int:
-    """Bytes of blocks behind the end of the first segment."""
+    """Bytes of blocks after the end of the first segment."""
     file = disk.open(f"{DIRECTORY}/{log_name(0)}")
     return os.fstat(file.fileno()).st_blocks * 512 - file.size()
 
@@ -66,7 +66,7 @@ def test_room_is_made_and_given_back_when_the_segment_is_sealed(
     assert store.partition("t", 0).log_end_offset == 61_000
 
 
-def test_nothing_is_left_over_behind_a_clean_stop(disk: PosixDisk, store: LogStore) -> None:
+def test_nothing_is_left_over_after_a_clean_stop(disk: PosixDisk, store: LogStore) -> None:
     append_much(store)
     store.close(START_MS)
     assert room_of(disk) < MIB // 2

@@ -177,7 +177,7 @@ def test_what_retention_took_is_told(disk: FakeDisk) -> None:
 def in_the_middle(
     reading: Reading, happens: Callable[[], object]
 ) -> list[tuple[int, bytes | None]]:
-    """Read a range; something happens behind the first window."""
+    """Read a range; something happens after the first window."""
     windows = reading.reader._windows()
 
     def interrupted() -> Iterator[object]:
@@ -242,7 +242,7 @@ def test_damage_in_the_range_is_named_and_elsewhere_it_is_not_seen(disk: FakeDis
         Reading(disk, 0, 60).rows()
 
 
-def test_damage_in_front_of_good_batches_of_the_newest_segment_does_not_end_the_log(
+def test_damage_before_good_batches_of_the_newest_segment_does_not_end_the_log(
     disk: FakeDisk,
 ) -> None:
     broker = filled(disk)

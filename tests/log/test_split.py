@@ -61,7 +61,7 @@ def test_a_segment_that_spans_too_much_is_split(base_offset: int) -> None:
     assert bench.log.losses == []
 
 
-def test_a_segment_far_in_front_of_its_first_batch_is_renamed() -> None:
+def test_a_segment_far_before_its_first_batch_is_renamed() -> None:
     bench = start(foreign((0, b"".join(MIDDLE))))
     assert logs_in(bench) == {log_name(5 + FAR): b"".join(MIDDLE)}
     assert lines_of(bench.log) == [b"four", b"five"]
@@ -78,7 +78,7 @@ def test_old_messages_are_split_by_their_first_offset() -> None:
     assert lines_of(bench.log) == [b"zero", b"0", b"1", b"2", b"3"]
 
 
-def test_segments_behind_it_stay() -> None:
+def test_segments_after_it_stay() -> None:
     behind = batch(20 + 3 * FAR, b"behind")
     for is_clean in (False, True):
         bench = foreign((5, SPANNING), (20 + 3 * FAR, behind))

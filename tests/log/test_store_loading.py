@@ -174,7 +174,7 @@ def test_only_segments_from_the_recovery_point_on_are_read() -> None:
     log_file.pwrite(b"junk", log_file.size())
     bench.disk.kill()
     opened = opened_by(bench.disk, lambda: setattr(bench, "store", bench.open()))
-    # The second one is new: it begins behind the cut.
+    # The second one is new: it begins after the cut.
     expected = [f"{DIRECTORY}/{log_name(base)}" for base in (bases[-1], 21)]
     assert sorted(name for name in opened if name.endswith(".log")) == expected
     assert lines_of(bench.log)[-2:] == [b"v19", b"w"]

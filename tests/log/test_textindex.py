@@ -135,7 +135,7 @@ def test_gaps_are_what_is_missing_between_kept_records(segment: Segment, view: V
 
 
 @given(segments(), st.integers(0, 27).map(lambda number: 100 * number) | st.integers(0, 2700))
-def test_a_cut_keeps_the_entries_of_the_batches_in_front_of_it(segment: Segment, size: int) -> None:
+def test_a_cut_keeps_the_entries_of_the_batches_before_it(segment: Segment, size: int) -> None:
     kept = textindex.count_text_entries_before(segment.data, size)
     assert segment.entries[:kept] == [e for e in segment.entries if e.file_position < size]
     behind = [e for e in segment.entries if e.file_position > size]
@@ -149,7 +149,7 @@ def test_position_inside_and_around_a_gap() -> None:
     for position, entry in [(29, ZERO), (30, before), (49, before), (50, behind), (89, behind)]:
         assert textindex.lookup_position(data, View.TEXT, position) == entry
     assert textindex.lookup_position(data, View.TEXT, 1000) == behind
-    # A target among the removed offsets: in front of the gap; the kept one itself: behind it.
+    # A target among the removed offsets: before the gap; the kept one itself: after it.
     assert textindex.lookup_offset(data, 8) == before
     assert textindex.lookup_offset(data, 9) == behind
 

@@ -77,7 +77,7 @@ def test_the_first_record_to_keep(bench: Bench, selector: str, offset: int) -> N
     assert lines_of(bench.log) == LINES[offset:]
 
 
-def test_bytes_in_front_of_the_start_and_in_holes(bench: Bench) -> None:
+def test_bytes_before_the_start_and_in_holes(bench: Bench) -> None:
     trim(bench.log, 3, bench.now_ms)
     assert [keep(bench, f"0@byte={n}") for n in (0, 8, 9, 12)] == [3, 3, 3, 4]
     assert keep(bench, "0@offset=1") == 3

@@ -95,12 +95,12 @@ def test_an_end_that_is_cut_is_one_finding_that_says_what_comes() -> None:
     bench.put(name, data[: batches_in(data)[20][0]])
     found = check(bench.disk).damages
     assert {f.file.rpartition(".")[2] for f in found} == {"index", "textindex"}
-    assert {f.remedy for f in found} == {"the next start makes it anew"}
+    assert {f.remedy for f in found} == {"the next start makes it again"}
 
 
 @pytest.mark.parametrize("byte", [1, 8, 11, 16, 66])
 def test_no_damage_hides_another(byte: int) -> None:
-    """Whatever is wrong with a batch, those behind the next entry of the index are checked."""
+    """Whatever is wrong with a batch, those after the next entry of the index are checked."""
     bench = Bench({"index.interval.bytes": "100"})
     bench.write(*(b"line %d" % n for n in range(40)))
     bench.store.close(bench.now_ms)
@@ -162,7 +162,7 @@ def test_compaction_may_have_come_further_than_it_has_noted() -> None:
 
 
 @pytest.mark.allow_log("")
-def test_positions_that_begin_behind_what_was_lost_are_no_damage() -> None:
+def test_positions_that_begin_after_what_was_lost_are_no_damage() -> None:
     bench = Bench(SMALL)
     bench.write(*(b"line %d" % n for n in range(30)))
     name = bench.names(".log")[-1]

@@ -301,7 +301,7 @@ def _lease(bench: Bench) -> Place:
 
 
 def _merge_names(bench: Bench) -> Place:
-    """Have a segment say that it begins in the middle of the one in front of it."""
+    """Have a segment say that it begins in the middle of the one before it."""
     name = logs(bench)[2]
     for kind in ("log", "index", "timeindex", "textindex"):
         old = f"{DIRECTORY}/{name[:20]}.{kind}"
@@ -330,9 +330,9 @@ DAMAGES: Mapping[str, Case] = {
     "sealed, cut in a batch": Case(plain, _cut_log(1, 9)),
     "last, cut in a batch": Case(killed, _cut_log(-1, 9)),
     "sealed, cut between batches": Case(plain, _cut_at_batch),
-    "zeros behind a sealed log": Case(plain, _append(1, bytes(500))),
-    "zeros behind the last log": Case(killed, _append(-1, bytes(500))),
-    "garbage behind a log": Case(plain, _append(1, bytes(range(1, 200)))),
+    "zeros after a sealed log": Case(plain, _append(1, bytes(500))),
+    "zeros after the last log": Case(killed, _append(-1, bytes(500))),
+    "garbage after a log": Case(plain, _append(1, bytes(range(1, 200)))),
     "log gone": Case(plain, _remove(".log")),
     "first log gone": Case(plain, _remove(".log", 0)),
     "begins inside another": Case(plain, _merge_names),

@@ -51,7 +51,7 @@ class Line:
         is_ended: Its file was closed: what was accepted becomes a record.
         is_pending: It is published by a job that tries again until it hears that it is done.
         is_gone: It was lost, as it may be.
-        position: Where its record stands, once a reader has seen it.
+        position: Where its record is, once a reader has seen it.
     """
 
     uid: bytes
@@ -116,7 +116,7 @@ class Account:
         view: The rendering its lines are written and read in.
         lines: Every line by its number.
         shown: The largest end that a reader has seen.
-        where: What stood at each position that a reader has seen.
+        where: What was at each position that a reader has seen.
         pieces_beside: Pieces that a power cut has kept beside their lines.
         given_up, given_up_most: Records before this position are gone for certain, perhaps.
     """

@@ -39,7 +39,7 @@ class Child:
 
     Args:
         command: The program and its arguments.
-        directory: Where it runs; what it prints stands there, in ``said``.
+        directory: Where it runs; what it prints is there, in ``said``.
     """
 
     def __init__(self, command: list[str], directory: Path) -> None:

@@ -37,7 +37,7 @@ def test_dd(logs: Logs, tmp_path: Path) -> None:
 
 
 def test_cron(logs: Logs, tmp_path: Path) -> None:
-    """What cron does with a line: it gives all behind five fields to sh."""
+    """What cron does with a line: it gives all after five fields to sh."""
     line = line_for("cron", logs.point)
     match = re.fullmatch(rf"(?:{CRON_FIELD} ){{5}}([^%]*)", line)
     assert match is not None

@@ -128,7 +128,7 @@ def test_it_goes_on_where_it_was(own: Logs, tmp_path: Path) -> None:
         # A crash of logfs under it: it goes on once it is started again.
         own.mount.crash()
     shipper.append("while it was off")
-    # Retention up to where it stands, while it is off.
+    # Retention up to where it is, while it is off.
     offset = int(os.getxattr(web, "user.logfs.log_end_offset"))
     logfs("trim", f"{web}@offset={offset - 1}", "--now")
     with shipper.start():

@@ -20,7 +20,7 @@ ANY_TIME = EncodeOptions(
 def encode(
     view: View, body: bytes, options: EncodeOptions = OPTIONS, *, head: bytes = b""
 ) -> Encoded:
-    """Encode all of a body that stands inside a larger buffer."""
+    """Encode all of a body that is inside a larger buffer."""
     encoded = encode_lines(view, head, b"##" + body + b"#\n", 2, 2 + len(body), 5, NOW_MS, options)
     return encoded._replace(ends=[end - 2 for end in encoded.ends])
 

@@ -97,7 +97,7 @@ recipes = st.lists(
 
 
 def make_record(offset: int, number: int) -> Record:
-    """The record that a number stands for."""
+    """The record that a number means."""
     number, value = divmod(number, len(FIELDS))
     number, key = divmod(number, len(KEYS))
     number, time = divmod(number, len(TIMES))
@@ -106,7 +106,7 @@ def make_record(offset: int, number: int) -> Record:
 
 
 def make_batch(base_offset: int, number: int, numbers: list[int]) -> Batch:
-    """The batch that some numbers stand for, of any kind that a log may hold."""
+    """The batch that some numbers mean, of any kind that a log may hold."""
     if numbers and number >> 17:
         return make_message_set(base_offset, number, numbers)
     records = []
@@ -143,7 +143,7 @@ def make_batch(base_offset: int, number: int, numbers: list[int]) -> Batch:
 
 
 def make_message_set(base_offset: int, number: int, numbers: list[int]) -> Batch:
-    """The message of format v0 or v1 that some numbers stand for; several records if compressed."""
+    """The message of format v0 or v1 that some numbers mean; several records if compressed."""
     magic, codec = number >> 16 & 1, Compression((number >> 1 & 7) % 4)
     fixed = TIMES[number >> 10 & 7] if magic and number >> 7 & 7 == 7 else None
     records: list[Record] = []
@@ -163,7 +163,7 @@ def make_message_set(base_offset: int, number: int, numbers: list[int]) -> Batch
 
 
 def make_log(recipe: list[tuple[int, list[int]]]) -> list[Batch]:
-    """Batches one behind the other, with gaps between some."""
+    """Batches one after the other, with gaps between some."""
     offset = 0
     found: list[Batch] = []
     for number, numbers in recipe:

@@ -189,7 +189,7 @@ def test_a_record_by_hand() -> None:
         "10 00 00 00 01 01 02 01 01",  # header key null
         "0e 00 00 00 01 01 02 00",  # header without value
         "0e 00 00 00 01 01 00 00",  # a byte too many in the record
-        "0c 00 00 00 01 01 00 00",  # a byte too many behind it
+        "0c 00 00 00 01 01 00 00",  # a byte too many after it
         "14 00 00 80 80 80 80 80 00 01 01 00",  # varint of 6 bytes
         "22 00 80 80 80 80 80 80 80 80 80 80 00 00 01 01 00",  # varlong of 11
         "8c 80 80 80 80 00 00 00 00 01 01 00",
@@ -202,7 +202,7 @@ def test_records_that_do_not_decode(payload: str) -> None:
 
 
 def test_a_record_ends_where_its_length_says() -> None:
-    """Here the first record's length takes in the second, which would decode where it stands."""
+    """Here the first record's length takes in the second, which would decode where it is."""
     payload = bytes.fromhex("1a 00 00 00 01 01 00  0c 00 00 02 01 01 00")
     with pytest.raises(CorruptRecordError):
         decode_records(with_payload(payload, 2))

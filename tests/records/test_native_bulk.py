@@ -1,4 +1,4 @@
-"""What lines may have beside a view: keys in front of a delimiter, headers, a partition by key."""
+"""What lines may have beside a view: keys before a delimiter, headers, a partition by key."""
 
 import dataclasses
 
@@ -27,7 +27,7 @@ one_liners = values.map(lambda value: value.replace(b"\n", b""))
     extra=headers,
     codec=codecs,
 )
-def test_keys_in_front_of_a_delimiter(
+def test_keys_before_a_delimiter(
     pairs: list[tuple[bytes, bytes]],
     delimiter: bytes,
     extra: tuple[Header, ...],
@@ -118,7 +118,7 @@ def test_lines_are_spread_by_their_keys(
     assert found == expected
 
 
-def test_text_is_spread_by_what_stands_in_front_of_the_delimiter() -> None:
+def test_text_is_spread_by_what_is_before_the_delimiter() -> None:
     body = b"foobar:1\n21:2\nnone\nfoobar:3\n"
     places = [(value & 0x7FFFFFFF) % 5 for value in (-790332482, -973932308)]
     expected = [b""] * 5

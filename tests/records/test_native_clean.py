@@ -1,4 +1,4 @@
-"""The native half of compaction: which key stands where last, and what is left of a batch."""
+"""The native half of compaction: which key is where last, and what is left of a batch."""
 
 import pytest
 from hypothesis import given
@@ -66,7 +66,7 @@ def batches(draw: st.DrawFn) -> list[bytes]:
 
 
 def positions_of(log: bytes, text_index: bytes) -> list[tuple[Record, Positions]]:
-    """The records of a segment, each with its positions, which gaps say anew."""
+    """The records of a segment, each with its positions, which gaps say again."""
     gaps = find_gaps(text_index)
     assert not set(gaps) & {number + 1 for number in gaps}, "three entries for one place"
     behind = {
@@ -83,7 +83,7 @@ def positions_of(log: bytes, text_index: bytes) -> list[tuple[Record, Positions]
             placed.append((found, at))
             at = at.plus(lengths([found]))
         position += header.size_bytes
-    assert not behind, "a gap in front of no record"
+    assert not behind, "a gap before no record"
     return placed
 
 

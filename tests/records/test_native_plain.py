@@ -53,7 +53,7 @@ def text(data: bytes) -> bytes | None:
     renderer.load(data, 0, len(data))
     try:
         size = renderer.render(out, 0, len(out))
-        renderer.render(out, size, 1)  # what is damaged behind the first piece
+        renderer.render(out, size, 1)  # what is damaged after the first piece
     except CorruptRecordError:
         return None
     return bytes(out[:size])
@@ -69,7 +69,7 @@ def test_lengths_and_text(records: list[Record], is_append_time: bool) -> None:
 
 
 @given(records=runs(), data=st.data())
-def test_lengths_in_front_of_an_offset(records: list[Record], data: st.DataObject) -> None:
+def test_lengths_before_an_offset(records: list[Record], data: st.DataObject) -> None:
     batch = encode_batch(records)
     stop = data.draw(st.sampled_from(records)).offset + data.draw(st.integers(0, 1))
     before = [record for record in records if record.offset < stop]
@@ -97,7 +97,7 @@ def test_a_damaged_record_is_refused_wherever_it_is(
 
 
 def test_more_batches_than_are_measured_ahead() -> None:
-    """Damage behind them is found where it is, and says the same as if it stood first."""
+    """Damage after them is found where it is, and says the same as if it was first."""
     batches = [encode_batch([Record(n, NOW_MS, None, b"v" * (n % 300))]) for n in range(700)]
     batches[600] = sealed(batches[600][:-1] + b"\x02")
     data = b"".join(batches)

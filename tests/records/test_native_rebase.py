@@ -56,7 +56,7 @@ def test_a_compressed_batch_stays_compressed(numbers: list[int], codec: Compress
     ]
 
 
-def test_what_the_topic_would_have_stored_in_another_way_is_to_be_encoded_anew() -> None:
+def test_what_the_topic_would_have_stored_in_another_way_is_to_be_encoded_again() -> None:
     payload = payload_of([Record(0, NOW_MS, None, b"v" * 200)])
     for options in (
         dataclasses.replace(ANY_TIME, max_batch_bytes=len(payload) - 1),
@@ -101,7 +101,7 @@ GOOD = damaged({})
 DAMAGED = {
     "noise": b"x" * 99,
     "cut": GOOD[:-1],
-    "cut behind": GOOD + GOOD[:70],
+    "cut after": GOOD + GOOD[:70],
     "checksum": GOOD[:70] + b"\xff" + GOOD[71:],
     "control": damaged({"is_control": True}),
     "append time": damaged({"is_log_append_time": True}),

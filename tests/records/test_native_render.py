@@ -227,7 +227,7 @@ def test_a_cut_batch_ends_the_window() -> None:
 
 
 @pytest.mark.parametrize("position", [16, 20, 30, 62])
-def test_damage_is_told_after_what_stands_before_it(position: int) -> None:
+def test_damage_is_told_after_what_is_before_it(position: int) -> None:
     first = encode_batch([Record(0, value=b"a"), Record(1, value=b"b")])
     damaged = bytearray(encode_batch([Record(2, value=b"c")]))
     damaged[position] ^= 1
@@ -244,7 +244,7 @@ def test_damage_is_told_after_what_stands_before_it(position: int) -> None:
         renderer.skip_to_offset(5)
 
 
-def test_a_bad_record_behind_a_good_checksum() -> None:
+def test_a_bad_record_after_a_good_checksum() -> None:
     good = encode_batch([Record(0, value=b"a"), Record(1, value=b"b")])
     payload = good[61:-1]  # the last record lacks a byte, so its length does not fit
     data = sealed(good[:61] + payload)
@@ -258,7 +258,7 @@ def test_a_bad_record_behind_a_good_checksum() -> None:
         render(surplus, 100)
 
 
-def test_where_a_bad_record_stands() -> None:
+def test_where_a_bad_record_is() -> None:
     records = [Record(i * 3000, value=b"v" * 40) for i in range(20)]
     bad = bytearray(encode_batch(records))
     bad[-42] += 2  # the length of the last value
@@ -299,7 +299,7 @@ def test_garbage_gives_bytes_or_an_error(view: View, data: bytes, value: bytes) 
     flips=st.lists(st.tuples(st.integers(57, 10_000), st.integers(1, 255)), max_size=3),
     size=st.integers(1, 300),
 )
-def test_damage_behind_a_good_checksum_gives_bytes_or_an_error(
+def test_damage_after_a_good_checksum_gives_bytes_or_an_error(
     view: View, records: list[Record], flips: list[tuple[int, int]], size: int
 ) -> None:
     data = bytearray(encode_batch(records))

@@ -116,7 +116,7 @@ def test_next_batch() -> None:
 
 
 @given(log=logs)
-def test_the_last_offset_stands_in_the_header(log: list[Batch]) -> None:
+def test_the_last_offset_is_in_the_header(log: list[Batch]) -> None:
     data, position = joined(log), 0
     for batch in log:
         head = data[position : position + 61]
@@ -156,7 +156,7 @@ def test_a_header_of_an_unknown_format_has_no_last_offset(magic: int) -> None:
 
 @pytest.mark.parametrize("last", [2**63 - 1, 2**63 - 2])
 def test_the_largest_number_is_no_offset(last: int) -> None:
-    """There would be no offset behind it."""
+    """There would be no offset after it."""
     batch = bytearray(ONE)
     batch[:8] = last.to_bytes(8, "big")
     batch[23:27] = bytes(4)

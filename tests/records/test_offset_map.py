@@ -45,7 +45,7 @@ def test_a_bit_says_which_records_are_the_last_of_their_key(
     for batch in log:
         table.put_batches(batch, 0, len(batch), start, decompress)
     if base_offset < start:
-        assert table.lasts(base_offset, 300) is None, "not known of those in front of the start"
+        assert table.lasts(base_offset, 300) is None, "not known of those before the start"
         base_offset += start
     all_keys = [b"", b"a", b"b", b"c", b"a longer key, of more than 8 bytes"]
     lasts = {table.get(key) for key in all_keys} - {-1}

@@ -3,7 +3,7 @@
     python appender.py FILE JOURNAL NAME LINES [SIZE...]
 
 It appends lines ``NAME NUMBER PADDING CHECKSUM`` to FILE in writes of about the given sizes, whole
-lines or not, in turn. When the mount dies it opens the file anew, until that works, and repeats
+lines or not, in turn. When the mount dies it opens the file again, until that works, and repeats
 every line that was not acknowledged as a whole. JOURNAL, a file outside the mount, gets a line of
 numbers before and after every write:
 

@@ -17,7 +17,7 @@ class Kept:
     Attributes:
         lines: The lines, with their newlines.
         starts: Their positions.
-        end: The position behind the last one.
+        end: The position after the last one.
     """
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ def append_all(path: Path, data: bytes) -> None:
 
 
 def configure(topic: Path, **settings: object) -> None:
-    """Set configuration of a topic; ``_`` stands for the dots of Kafka's names."""
+    """Set configuration of a topic; ``_`` means the dots of Kafka's names."""
     for name, value in settings.items():
         attribute = f"user.logfs.{name.replace('_', '.')}"
         os.setxattr(topic, attribute, str(value).encode())

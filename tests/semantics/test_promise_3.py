@@ -54,7 +54,7 @@ def test_positions_and_inodes_outlive_restarts(mount: Mount) -> None:
 
 
 def test_the_size_counts_holes(holey: tuple[Path, Kept]) -> None:
-    """What is removed becomes a hole: the size stays, and no byte behind it moves."""
+    """What is removed becomes a hole: the size stays, and no byte after it moves."""
     path, kept = holey
     assert os.stat(path).st_size == kept.end
     for start, line in list(zip(kept.starts, kept.lines, strict=True))[::97]:
@@ -146,8 +146,8 @@ def test_tail_follows_without_replay(holey: tuple[Path, Kept], follow: list[str]
             tail.stdout.close()
 
 
-def test_a_reader_in_a_hole_goes_on_behind_it(holey: tuple[Path, Kept]) -> None:
-    """A program that stands at a position that is removed goes on with the next record kept."""
+def test_a_reader_in_a_hole_goes_on_after_it(holey: tuple[Path, Kept]) -> None:
+    """A program that is at a position that is removed goes on with the next record kept."""
     path, kept = holey
     text = kept.text
     for begin, end in kept.gaps:
@@ -257,7 +257,7 @@ def test_programs_that_trust_the_length(holey: tuple[Path, Kept], tmp_path: Path
 
 
 def test_positions_that_were_shown_are_not_given_again(mount: Mount) -> None:
-    """If an unclean stop loses bytes, the next record begins behind every size that was ever shown:
+    """If an unclean stop loses bytes, the next record begins after every size that was ever shown:
     a hole, and not a position used twice.
     """
     path = mount.point / "orders" / "0"

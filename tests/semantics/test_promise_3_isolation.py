@@ -67,7 +67,7 @@ class Written:
 
     @property
     def stable(self) -> int:
-        """How many pieces lie in front of the oldest open transaction."""
+        """How many pieces lie before the oldest open transaction."""
         return min([len(self.pieces), *(numbers[0] for numbers in self.open.values())])
 
     def shown(self, level: str) -> list[tuple[int, bytes]]:
@@ -203,7 +203,7 @@ def test_the_facts_of_the_levels(mounts: tuple[Written, dict[str, Path]]) -> Non
 
 
 def test_when_a_transaction_ends(tmp_path: Path) -> None:
-    """The size stands still while a transaction is open, and jumps when it ends."""
+    """The size stays the same while a transaction is open, and jumps when it ends."""
     (tmp_path / "data").mkdir()
     written = write(tmp_path / "data", mixed)
     mount = Mount(tmp_path / "data", tmp_path / "mnt", "isolation.level=read_committed")

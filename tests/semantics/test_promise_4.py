@@ -63,7 +63,7 @@ def test_a_fixed_name_never_changes(topic: Path, selector: str, part: slice) -> 
 
 
 def test_equal_answers_are_one_file(topic: Path) -> None:
-    """Names that stand for the same bytes are one inode."""
+    """Names that mean the same bytes are one inode."""
     _fill(topic)
     names = ["0@earliest..offset=500", "0@offset=0..offset=500", "0@byte=0..byte=50000"]
     inodes = {os.stat(topic / name).st_ino for name in names}

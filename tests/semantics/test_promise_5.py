@@ -122,7 +122,7 @@ def test_grep_by_time(in_order: tuple[Path, list[Written]]) -> None:
 @pytest.mark.parametrize("hours", range(-24, 25 * 4, 5))
 def test_times_need_not_be_in_order(out_of_order: tuple[Path, list[Written]], hours: int) -> None:
     """Times need not be in order: the first record in the log that has reached the moment counts,
-    and everything behind it is shown.
+    and everything after it is shown.
     """
     path, records = out_of_order
     moment = FIRST_DAY_MS + hours * 60 * MINUTE_MS

@@ -178,7 +178,7 @@ def test_what_others_wrote_can_be_mounted(mount: Mount, codec: str) -> None:
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4"])
 def test_old_formats_are_read_and_not_written(mount: Mount, codec: str) -> None:
     """Formats v0 and v1, which Kafka wrote before 0.11, are read like any other and never written:
-    what is appended behind them is v2.
+    what is appended after them is v2.
     """
     mount.stop()
     written = [

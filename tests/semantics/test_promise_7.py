@@ -127,7 +127,7 @@ def corrupt(mount: Mount, number: int) -> None:
 
 def test_corrupt_data_stays_and_is_an_error(mount: Mount) -> None:
     """A corrupt batch that recovery does not cut, in a sealed segment, stays where it is: reading
-    shows what is before it, then fails with EIO; any address behind it reads on.
+    shows what is before it, then fails with EIO; any address after it reads on.
     """
     orders = mount.point / "orders"
     configure(orders, internal_segment_bytes=30_000, index_interval_bytes=2_000)
@@ -173,7 +173,7 @@ def test_corrupt_data_is_counted_when_it_is_met(mount: Mount) -> None:
     assert loss["bytes"] == bounds[1] - bounds[0]
 
 
-def test_the_way_on_behind_a_corrupt_batch_is_named(mount: Mount) -> None:
+def test_the_way_on_after_a_corrupt_batch_is_named(mount: Mount) -> None:
     """The offset at which reading goes on is in the daemon's log, in `.meta` and in what
     `logfs verify` says.
     """
@@ -299,7 +299,7 @@ def test_small_files_may_be_garbage(mount: Mount, name: str) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"\xff" * 500)])
 def test_lost_positions_are_reported(mount: Mount, damage: Callable[[Path], object]) -> None:
-    """Only positions cannot be made again: if the segment table is lost they start anew, the files
+    """Only positions cannot be made again: if the segment table is lost they start again, the files
     are other inodes, and that is reported as a loss.
     """
     path = mount.point / "orders" / "0"

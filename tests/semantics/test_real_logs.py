@@ -73,7 +73,7 @@ def appended(
     before_ms = _next_ms()
     output("bash", "-c", f"cat {file} >> 0", cwd=topic)
     after_ms = _next_ms()
-    output("bash", "-c", "echo behind >> 0", cwd=topic)
+    output("bash", "-c", "echo after >> 0", cwd=topic)
     # A last line without a newline gets one.
     whole = text if text.endswith(b"\n") else text + b"\n"
     return Appended(shared_mount, partition, whole, before_ms, after_ms)

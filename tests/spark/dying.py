@@ -34,7 +34,7 @@ AFTER_STAGING = "after staging"
 WHILE_PUBLISHING = "while publishing"
 AFTER_PUBLISHING = "after publishing"
 WITH_ATTEMPTS = "with attempts "
-"""In front of a moment: before it the first attempts of tasks fail, each in another way."""
+"""Before a moment: before it the first attempts of tasks fail, each in another way."""
 NEVER = "never"
 
 

@@ -53,7 +53,7 @@ class Logs:
         self.written.setdefault(TopicPartition(topic, partition), []).extend(placed)
 
     def write(self, topic: str, partition: int, *values: bytes) -> None:
-        """Append values, one millisecond behind the other."""
+        """Append values, one millisecond after the other."""
         begin = self.log(topic, partition).log_end_offset
         self.append(
             topic,

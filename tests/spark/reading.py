@@ -80,7 +80,7 @@ def expected(written: Mapping[TopicPartition, list[Record]]) -> list[Row]:
 
 
 def plain(found: Iterable[Row]) -> list[Row]:
-    """Rows with times in microseconds and values as Python has them."""
+    """Rows with times in microseconds and values as in Python."""
     return [tuple(_plain(value) for value in row) for row in found]
 
 

@@ -40,7 +40,7 @@ def test_on_a_cluster(tmp_path: Path) -> None:
     assert "connect" not in found["session"]
 
 
-def test_behind_connect(server: str, tmp_path: Path) -> None:
+def test_after_connect(server: str, tmp_path: Path) -> None:
     assert "connect" in reads_and_writes(server, tmp_path, [ROOT])["session"]
 
 

@@ -159,7 +159,7 @@ def test_a_killed_run_goes_on_with_the_next_one(tmp_path: Path) -> None:
 def test_what_was_interrupted_is_written_first_and_once(
     logs: Logs, tmp_path: Path, stop: int, is_noted: bool
 ) -> None:
-    """Stopped before the range ``stop``, or behind its files and in front of its note."""
+    """Stopped before the range ``stop``, or after its files and before its note."""
     from logfs.spark.exporting.export import Exporter
     from logfs.spark.exporting.manifest import DONE, ExportRange, Written
     from logfs.spark.exporting.ranges import export_range

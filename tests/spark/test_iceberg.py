@@ -65,7 +65,7 @@ def test_each_file_is_added_once(
     assert logfs(*command).out.decode() == (
         f"{out}: nothing new; 0 files added to lake.logs.orders\n"
     )
-    # Written without the table, or killed in front of its commit: the next run adds it.
+    # Written without the table, or killed before its commit: the next run adds it.
     logs.append("orders", 0, three_days(50, 20))
     assert logfs(*command[:3]).status == 0
     logs.append("orders", 0, three_days(70, 20))

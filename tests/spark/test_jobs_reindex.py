@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_indexes_are_made_anew(spark: "SparkSession", logfs: Call, data: Path) -> None:
+def test_indexes_are_recreated(spark: "SparkSession", logfs: Call, data: Path) -> None:
     before = indexes_of(data)
     for name in before:
         (data / name).unlink()
     done = logfs("reindex", data, "--spark")
     assert (done.status, done.errors) == (0, [])
-    assert done.out.decode().endswith(f" read: {len(before)} index files written anew\n")
+    assert done.out.decode().endswith(f" read: {len(before)} index files rewritten\n")
     assert indexes_of(data) == before
     assert logfs("verify", data, "--spark", "-q") == (0, b"", [])
 

@@ -142,7 +142,7 @@ def test_so_many_tasks(beside: Beside, least: str) -> None:
         (
             {"startingOffsets": of_parts(5, 5, 5), "endingOffsets": of_parts(4, 5, 5)},
             "start offset 5 is greater than the end offset 4",
-            "parts/0: startingOffsets 5 is behind endingOffsets 4",
+            "parts/0: startingOffsets 5 is after endingOffsets 4",
         ),
         ({"startingTimestamp": "today"}, "single long value, got today", "expected milliseconds"),
         ({"startingTimestamp": str(at(30))}, "No offset matched", "no record is at or after"),

@@ -72,7 +72,7 @@ def test_offsets_that_are_not_there_are_a_loss(ten: Logs, options: dict[str, str
     assert left.get("t/0", []) == expected
 
 
-def test_a_selector_in_front_of_the_log_is_its_begin(ten: Logs) -> None:
+def test_a_selector_before_the_log_is_its_begin(ten: Logs) -> None:
     note(ten, LOG_START_OFFSET_CHECKPOINT, 4)
     for begin in ("offset=2", "earliest", "-90000d", "offset=-99"):
         assert places(ten.path, **{"from": begin}) == {"t/0": offsets(4, 10)}

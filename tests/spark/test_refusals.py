@@ -56,13 +56,13 @@ def each(**partitions: int) -> str:
             "",
             {"subscribe": "clicks", "startingOffsets": "latest"},
             InvalidConfigError,
-            "behind which a batch reads nothing",
+            "after which a batch reads nothing",
         ),
         (
             "",
             {"subscribe": "clicks", "startingOffsets": each(clicks=-1)},
             InvalidConfigError,
-            "behind which",
+            "after which",
         ),
         (
             "",
@@ -96,7 +96,7 @@ def each(**partitions: int) -> str:
                 "endingOffsets": each(clicks=4),
             },
             InvalidConfigError,
-            "5 is behind endingOffsets 4",
+            "5 is after endingOffsets 4",
         ),
         (
             "",

@@ -234,7 +234,7 @@ def test_topics_and_partitions_that_appear_are_read_from_their_begin(logs: Logs)
     assert stream.batch() == {"t/2": [0]}
 
 
-def test_a_restart_goes_on_behind_the_last_batch_and_reads_one_again_as_it_was(logs: Logs) -> None:
+def test_a_restart_goes_on_after_the_last_batch_and_reads_one_again_as_it_was(logs: Logs) -> None:
     first = Stream(logs, startingOffsets="earliest", maxOffsetsPerTrigger="7")
     before = first.offset
     read = first.batch()

@@ -1,4 +1,4 @@
-"""``make install`` and ``make uninstall``, in front of whose paths a DESTDIR stands."""
+"""``make install`` and ``make uninstall``, before whose paths a DESTDIR is."""
 
 import base64
 import hashlib

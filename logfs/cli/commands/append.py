@@ -37,7 +37,7 @@ FORMATS = ("text", "tsv", "jsonl")
 @click.option(
     "--key-delimiter",
     metavar="TEXT",
-    help="Lines are a key, this text and a value: the first place where it stands counts, nothing "
+    help="Lines are a key, this text and a value: the first place where it is counts, nothing "
     "is escaped. \\t is a TAB.",
 )
 @header_option("A header for every record; may be given several times.")

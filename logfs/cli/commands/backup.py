@@ -107,7 +107,7 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
     so that the backup stays what it is, whatever becomes of DATA.
 
     Offsets and positions are those of the backup; records that came later are not there, and what
-    is appended next takes their offsets and positions. Programs that have saved a position behind
+    is appended next takes their offsets and positions. Programs that have saved a position after
     the end have to be reset.
 
     A restore that was interrupted leaves a directory that nothing opens, or in one that held other

@@ -29,7 +29,7 @@ class _CatCommand(click.Command):
 @isolation_option("What is shown; without it, as the daemon's mount shows it, else everything.")
 @click.pass_obj
 def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None") -> None:
-    """Print what addresses stand for, one after the other.
+    """Print what addresses mean, one after the other.
 
     PATH is DATA/TOPIC/PARTITION[@FROM[..TO]][.VIEW], with the data directory or a mount point in
     front: the same path that any program reads in a mount. Without a daemon the data directory is

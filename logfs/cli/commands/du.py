@@ -34,7 +34,7 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
         LOG     of that, the records
         INDEX   offset, time, transaction and text indexes
         OTHER   the rest: what is deleted and not removed yet, snapshots, tables
-        KEPT    length of the values that are kept, a newline behind each
+        KEPT    length of the values that are kept, a newline after each
         SHOWN   size of the file in a mount: positions never go back, so it only grows
 
     du(1) on a mount adds up SHOWN, and on the data directory knows nothing of topics. A file with
@@ -83,7 +83,7 @@ def _in_order(name: str) -> tuple[str, int]:
 
 
 def _rest(found: "DiskUse", total: "Use") -> "list[tuple[str, Use]]":
-    """Return the lines behind the topics: what else there is, and all of it."""
+    """Return the lines after the topics: what else there is, and all of it."""
     rest = []
     for name, use in (("(deleted)", found.deleted), ("(root)", found.root)):
         total.other += use.disk

@@ -125,7 +125,7 @@ def dump(
 
     FILES are those of a partition directory, or copies of them anywhere: .log, .index, .timeindex,
     .txnindex, .snapshot, .checkpoint (of KRaft), leader-epoch-checkpoint and the checkpoints of a
-    data directory. An index is checked against the .log beside it. A directory stands for all such
+    data directory. An index is checked against the .log beside it. A directory means all such
     files in it. Nothing is locked or changed, so they may belong to a running broker.
 
     A .log is printed by its batches, their checksums checked; with --print-data-log by its records.

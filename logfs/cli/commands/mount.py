@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 class _MountCommand(click.Command):
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Print the table of mount options, which stands in the module that reads them."""
+        """Print the table of mount options, which is in the module that reads them."""
         from logfs.fs import options
 
         text = (options.__doc__ or "").partition("\n\n")[2]
@@ -60,7 +60,7 @@ class Wish(NamedTuple):
 @click.option("-o", "options", metavar="OPTIONS", multiple=True, help="Mount options; see below.")
 @settings_option("A setting of a Kafka broker: num.partitions=3, log.retention.hours=24.")
 @config_file_option(
-    "A TOML file with data, mountpoint, options and a table [kafka]; the command line counts more."
+    "A TOML file with data, mountpoint, options and a table [kafka]; options override it."
 )
 @click.option("--read-only", is_flag=True, help="Write nothing; the same as -o ro.")
 @click.option(
@@ -103,7 +103,7 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
 
     DATA is an existing directory. It must hold Kafka-format logs, or nothing yet.
     MOUNTPOINT is an existing directory; the mount of a daemon that died there is taken away first.
-    Both may stand in the file that --config-file names.
+    Both may be in the file that --config-file names.
 
     The command stays in the foreground until Ctrl-C, SIGTERM, 'logfs umount' or the end of its
     terminal, and then stops cleanly: open files end, everything is flushed. SIGHUP reopens the file
@@ -197,7 +197,7 @@ def make_wish(
         name = "MOUNTPOINT" if data else "DATA"
         where = "" if path is None else f" {path} has no {name.lower()} either."
         raise click.UsageError(f"Missing argument '{name}'.{where}")
-    # What is behind -o or --config counts more than [kafka], wherever it stands.
+    # What is after -o or --config takes precedence than [kafka], wherever it is.
     overrides = {**found.settings, **given.store.overrides(), **dict(settings)}
     options = replace(given, store=StoreConfig.from_properties(overrides))
     return Wish(os.path.realpath(data), os.path.realpath(mountpoint), options)

@@ -41,12 +41,12 @@ def offsets(
     PATH is DATA/TOPIC/PARTITION, DATA/TOPIC or DATA, with the data directory or a mount point for
     DATA; without PATH it is the current directory.
     Without --time: the first offset that is kept (earliest), where the next record that is shown
-    will stand (latest), and the record with the largest timestamp.
+    will be (latest), and the record with the largest timestamp.
 
     A time is the first record that can be read at or after it, and "-" if there is none. Kafka's
     ListOffsets, and so offsetsForTimes and kafka-get-offsets, answers something else now and then:
     the offset of a transaction marker or of an aborted record, or nothing although there are such
-    records, if compaction has emptied a batch or a whole segment in front of them. --as-kafka
+    records, if compaction has emptied a batch or a whole segment before them. --as-kafka
     gives the broker's answer; high_watermark is Kafka's read_uncommitted then.
 
     Nothing is locked or changed, and a daemon that serves the directory does not notice.

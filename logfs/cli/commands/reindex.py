@@ -1,4 +1,4 @@
-"""``logfs reindex``: make the indexes of a stopped directory anew."""
+"""``logfs reindex``: make the indexes of a stopped directory again."""
 
 import json
 from typing import TYPE_CHECKING, Any
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @spark_options
 def reindex(path: str, jobs: int | None, *, spark: SparkWish, as_json: bool) -> int:
-    """Make the indexes of a stopped data directory anew, from what its logs hold.
+    """Make the indexes of a stopped data directory again, from what its logs hold.
 
     PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION. Every segment is read; its offset
     index, time index and text index are worked out and, where they are others or missing, replaced.
-    'logfs verify' says whether that is needed: a start makes missing indexes anew by itself, and
+    'logfs verify' says whether that is needed: a start makes missing indexes again by itself, and
     look-ups pass by wrong entries.
 
     The text index of a compacted segment stays as it is, since what was removed cannot be measured
@@ -79,7 +79,7 @@ def _sentence(path: str, done: "list[Reindexed]") -> str:
     written = sum(len(one.written) for one in done)
     kept = sum(one.keeps_text for one in done)
     text = f"{path}: {tables.counted(len(done), 'segment')}, {size} read: "
-    text += f"{tables.counted(written, 'index file')} written anew"
+    text += f"{tables.counted(written, 'index file')} rewritten"
     return (
         f"{text}; text indexes of {tables.counted(kept, 'compacted segment')} left alone"
         if kept

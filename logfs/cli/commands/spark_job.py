@@ -7,7 +7,7 @@ import click
 
 @click.command("spark-job")
 def spark_job() -> None:
-    """Print the path of the file to give to spark-submit, behind which a job's command line goes.
+    """Print the path of the file to give to spark-submit, after which a job's command line goes.
 
     verify, reindex, compact and export can be Spark jobs. 'logfs COMMAND --spark' starts one from
     here; spark-submit does where a cluster is used that way, with its own options for the size of

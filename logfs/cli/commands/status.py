@@ -41,7 +41,7 @@ def _as_number(
 @click.option(
     "--since",
     metavar="TIME",
-    help="Count losses that were noticed since then alone: a time as behind @ in a path, as -1d.",
+    help="Count losses that were noticed since then alone: a time as after @ in a path, as -1d.",
 )
 @click.option(
     "--watch",
@@ -60,7 +60,7 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
 
     \b
         SIZE       bytes of the .log files
-        KEPT       length of the values that are kept, a newline behind each
+        KEPT       length of the values that are kept, a newline after each
         SHOWN      size of the file in a mount: positions never go back, so it only grows
         RECORDS/S, BYTES/S
                    appended in the last five minutes, by the records' timestamps
@@ -70,7 +70,7 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
         LOSSES     noticed in the life of the log; 'logfs cat PATH.meta' has each
 
     "-" is what is not known: of a topic that a broker made and logfs has never written to, or
-    through a read-only mount. Below the table stands what to know: partitions that are offline,
+    through a read-only mount. Below the table is what to know: partitions that are offline,
     losses, topics that nobody has given a configuration and that are therefore never trimmed,
     settings that are probably not meant.
 

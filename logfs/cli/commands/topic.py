@@ -256,7 +256,7 @@ def _topic_of(place: Place) -> str:
     if not place.address:
         raise UnknownNameError(f"that is a {where}; expected a topic in it, {place.root}/TOPIC")
     raise UnknownNameError(
-        f"expected {place.root}/TOPIC: a topic stands directly below the {where}, "
+        f"expected {place.root}/TOPIC: a topic is directly below the {where}, "
         "and its partitions are not dealt with one by one"
     )
 

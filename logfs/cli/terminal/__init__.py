@@ -1,4 +1,4 @@
-"""The terminal, or what stands in its place.
+"""The terminal, or what is in its place.
 
 streams: stdin, stdout, stderr as they are found. tables: on a terminal, or in plain columns.
 logs: where the log goes; logformat: its lines. quantities: 10MiB, 2.5k, 7d. interrupts:

@@ -20,7 +20,7 @@ class Interrupts:
 
     @property
     def status(self) -> int:
-        """The exit status of a process that a signal ended, as shells have it."""
+        """The exit status of a process that a signal ended, as in shells."""
         return 128 + (self.number or signal.SIGINT)
 
     def __enter__(self) -> "Interrupts":

@@ -1,7 +1,7 @@
 """Where the log goes: what the layers below have to say, beside the errors of the command itself.
 
 A command shows warnings as lines on stderr. A mount logs to stderr in the foreground, to syslog or
-a file of its own in the background; what its lines look like stands in ``logformat``.
+a file of its own in the background; what its lines look like is in ``logformat``.
 """
 
 import logging
@@ -65,7 +65,7 @@ def log_to_stderr(form: str = "auto") -> None:
 
 
 def log_to_file(path: str, form: str = "auto") -> None:
-    """Log to the end of a file; one that logrotate has moved away is opened anew.
+    """Log to the end of a file; one that logrotate has moved away is reopened.
 
     Raises:
         OSError: The file cannot be written.

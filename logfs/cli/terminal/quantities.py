@@ -63,7 +63,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_number(number: float) -> str:
-    """Write a number for people: three digits, or all in front of the point."""
+    """Write a number for people: three digits, or all before the point."""
     return f"{number:.0f}" if number >= 100 else f"{number:.3g}"
 
 

@@ -283,7 +283,7 @@ def _losses(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
     labels = ("topic", "kind")
     text = (
         "cut after a crash, corrupt batches that readers or recovery met, lines set aside, "
-        "positions that had to start anew, records that expired under a reader"
+        "positions that had to start again, records that expired under a reader"
     )
     yield Family("logfs_losses_total", "counter", f"Losses: {text}.", labels, count)
     yield Family("logfs_lost_bytes_total", "counter", "Bytes that were lost.", labels, size)

@@ -7,7 +7,7 @@
    file. libfuse knows neither before 3.17, where the bytes are changed on their way out:
 
      fuse_init_out   flags |= FUSE_INIT_EXT, flags2 |= FUSE_PASSTHROUGH >> 32, max_stack_depth = 1
-     fuse_open_out   open_flags = FOPEN_PASSTHROUGH, the word behind it is the number
+     fuse_open_out   open_flags = FOPEN_PASSTHROUGH, the word after it is the number
 
    From 3.17 on the same is asked for in libfuse's own way: a flag that the function for INIT sets
    (it is wrapped where the session is made), and a field of what fuse_reply_open() is given.
@@ -398,7 +398,7 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
 /* --- What pyfuse3 calls in the place of libfuse's ---------------------------------------------- */
 
 int fuse_session_mount(struct fuse_session *session, const char *mountpoint) {
-    /* The custom I/O as libfuse 3.14 has it; newer ones still have that, under its version. */
+    /* The custom I/O as in libfuse 3.14; newer ones still have that, under its version. */
     static const struct fuse_custom_io io = {.writev = write_reply, .read = read_request};
     int (*give_io)(struct fuse_session *, const struct fuse_custom_io *, int) =
         find(__builtin_return_address(0), "fuse_session_custom_io", "FUSE_3.0");

@@ -101,7 +101,7 @@ uint64_t logfs_ahead_reads(void);
 /* How many requests may have been answered before their handlers have answered them. */
 #define LOGFS_REPLIES 64
 
-/* Have a function called once for each logfs_expect_reply, behind the reply that pyfuse3 sends next,
+/* Have a function called once for each logfs_expect_reply, after the reply that pyfuse3 sends next,
    when it has been sent. NULL: none. */
 void logfs_on_reply(void (*replied)(void));
 void logfs_expect_reply(void);

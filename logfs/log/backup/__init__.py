@@ -1,6 +1,6 @@
 """Backups of a data directory: directories of the same kind, made while its daemon goes on.
 
-    point       where a partition stands at one moment, as only its owner can say
+    point       where a partition is at one moment, as only its owner can say
     running     a partition of a daemon, as it was at such a point
     resting     a partition that nobody owns, file by file
     manifest    ``logfs.backup``: whether a backup is whole, and of what
@@ -20,7 +20,7 @@ What is linked must never change in place. File by file, of a partition that a d
                                       recovery of the copy makes the indexes, as after a crash
     NNN.snapshot                      up to the active segment: the two newest copied, which may
                                       still be written, others linked
-    logfs.segments                    appended to in place: written anew from its entries
+    logfs.segments                    appended to in place: rewritten from its entries
     logfs.NNN.unfinished              appended to in place: the bytes that it had at the point; not
                                       taken if its line was a record by then
     logfs.*.cut                       never changed: linked
@@ -38,6 +38,6 @@ what is in the backup, the clean-shutdown marker last. ``.lock``, ``logfs.daemon
 
 Nothing holds retention or compaction back meanwhile. The files of a segment are those that one look
 at the directory has shown; when all are linked or copied, a second look and the entries that the
-segment table has got since must say the same of them, else what has changed is taken anew, from a
+segment table has got since must say the same of them, else what has changed is taken again, from a
 new point. A segment that retention has removed by then does no harm: the backup keeps it.
 """

@@ -12,7 +12,7 @@ from logfs.types import TopicPartition
 
 
 class ChangedError(Exception):
-    """The source has changed while it was copied: what was is taken anew."""
+    """The source has changed while it was copied: what was is taken again."""
 
 
 @dataclass(frozen=True, slots=True)

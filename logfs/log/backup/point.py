@@ -1,4 +1,4 @@
-"""Where a partition stands at one moment: what a backup of a running daemon goes up to."""
+"""Where a partition is at one moment: what a backup of a running daemon goes up to."""
 
 from typing import NamedTuple
 
@@ -32,7 +32,7 @@ class Point(NamedTuple):
 
 
 def take_point(log: PartitionLog) -> Point:
-    """Return where a partition stands now. Takes its lock: nothing is appended meanwhile.
+    """Return where a partition is now. Takes its lock: nothing is appended meanwhile.
 
     Raises:
         OSError: The disk failed.

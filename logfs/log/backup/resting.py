@@ -32,7 +32,7 @@ def copy_resting(
     Args:
         job: The backup or restore.
         topic_partition: Which one.
-        recovery_point: First offset of it that may not be durable: the segments in front of it may
+        recovery_point: First offset of it that may not be durable: the segments before it may
             be linked, or have been copied before.
         target: The directory that it becomes; its own by default. All of it is copied then.
 

@@ -33,7 +33,7 @@ from logfs.records.checksum import crc32c
 from logfs.types import TopicPartition
 
 Ask = Callable[[TopicPartition], Point]
-"""Asks the daemon where a partition stands, what it holds up to there being durable."""
+"""Asks the daemon where a partition is, what it holds up to there being durable."""
 
 _ATTEMPTS = 200
 _PATIENT_ATTEMPTS = 100
@@ -114,7 +114,7 @@ def _read_unfinished(job: Job, directory: str, point: Point) -> dict[str, bytes]
         except FileNotFoundError as error:
             raise ChangedError(str(error)) from error
         if crc32c(data) != crc:
-            raise ChangedError(f"{name} has begun anew")
+            raise ChangedError(f"{name} has started again")
         found[name] = data
     return found
 
@@ -167,7 +167,7 @@ def _take_segments(job: Job, directory: str, plan: _Plan) -> set[str]:
 def _is_settled(plan: _Plan, base: int, behind: int) -> bool:
     """Whether a sealed segment is durable with its indexes, so that it stays as it is.
 
-    A compacted one is that from the begin.
+    A compacted one is that from the start.
     """
     entry = plan.table.entries.get(base)
     return behind <= plan.point.recovery_point or (entry is not None and entry.has_gaps)
@@ -224,7 +224,7 @@ def _check_unchanged(job: Job, directory: str, plan: _Plan) -> None:
     except FileNotFoundError as error:
         raise ChangedError(str(error)) from error
     if not raw.startswith(plan.raw):
-        raise ChangedError("the segment table was written anew")
+        raise ChangedError("the segment table was rewritten")
     dropped = _dropped_since(plan, raw)
     for base in plan.files.keys() - dropped:
         for kind in SEGMENT_FILE_KINDS:

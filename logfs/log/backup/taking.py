@@ -220,7 +220,7 @@ def _read_root(job: Job) -> _Source:
         *last_stop(job.source, job.host.boot_id, found),
         read_checkpoint(job.source, names.RECOVERY_POINT_CHECKPOINT),
         read_checkpoint(job.source, names.LOG_START_OFFSET_CHECKPOINT),
-        # Before anything is taken: what is compacted since counts as dirty, which does no harm.
+        # Before anything is taken: what is compacted since is treated as dirty, which does no harm.
         read_cleaner_offsets(job.source),
     )
 

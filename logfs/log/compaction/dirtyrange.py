@@ -4,7 +4,7 @@
     log start       first dirty                first uncleanable                  end
 
 The *first dirty* offset is where the last compaction ended, as ``cleaner-offset-checkpoint`` says.
-What lies in the active segment, in an open transaction or behind it, or in a segment with a record
+What lies in the active segment, in an open transaction or after it, or in a segment with a record
 younger than ``min.compaction.lag.ms``, is not cleanable; nor is the rest of the segment in which
 that begins. It is time if more than ``min.cleanable.dirty.ratio`` of clean and cleanable bytes are
 cleanable, or if something is and the oldest dirty record is older than ``max.compaction.lag.ms``.

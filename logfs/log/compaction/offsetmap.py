@@ -1,7 +1,7 @@
 """The first half of a round: the last offset of each key in the dirty part of a log.
 
 The map holds as many keys as its memory allows. If there are more, it speaks of the log only up to
-the record in front of the first keyed one it had no room for, and the next round begins there.
+the record before the first keyed one it had no room for, and the next round begins there.
 
 Source: Kafka Cleaner.buildOffsetMap.
 """

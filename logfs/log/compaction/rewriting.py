@@ -201,7 +201,7 @@ class CleanedSegment:
         self._size += len(data)
 
     def _write_what_was_the_same(self) -> None:
-        """Write what stands in front of the first change, as it is in the old segment."""
+        """Write what is before the first change, as it is in the old segment."""
         log, piece_bytes = self._first.files().log, self._tools.piece_bytes
         while self._written < self._size:
             size = min(piece_bytes, self._size - self._written)

@@ -218,7 +218,7 @@ def group_segments(
         segments: In offset order.
         max_bytes: Of the logs of a group, ``segment.bytes``.
         max_index_bytes: Of the offset indexes of a group, and of its time indexes.
-        first_uncleanable: Offset behind the last of them.
+        first_uncleanable: Offset after the last of them.
 
     Returns:
         The indexes of the segments of each group, in order; none is empty.

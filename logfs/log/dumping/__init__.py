@@ -1,7 +1,7 @@
 """Printing files of a log as kafka-dump-log prints them, line for line.
 
     file                     what is printed, a line each
-    .log                     every batch, its CRC checked; with records, every record behind it
+    .log                     every batch, its CRC checked; with records, every record after it
     .checkpoint              the same, of a KRaft snapshot
     .index                   every entry; that it points to the batch it names is checked
     .timeindex               every entry; its batch and its timestamp are checked

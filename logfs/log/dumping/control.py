@@ -49,7 +49,7 @@ def control_text(key: bytes | None, value: bytes | None) -> bytes:
     if kind not in _MESSAGES:
         return f" controlType: UNKNOWN({kind})".encode()
     title, name = _MESSAGES[kind]
-    # The version stands in the message as its first field, too: it is read twice.
+    # The version is in the message as its first field, too: it is read twice.
     version = int.from_bytes(value[:2], "big", signed=True)
     message = decode_message(control.SCHEMAS[name], Reader(value), version)
     return f" {title} {json_text(message)}".encode()

@@ -81,7 +81,7 @@ def decoder_named(name: str) -> Decoder | None:
         known = ", ".join(_DECODERS)
         raise InvalidConfigError(
             f"decoder class {name!r}: expected a name as org.apache.kafka.tools.api.LongDecoder; "
-            f"known are {known}, with Decoder or Deserializer behind; others would need Java"
+            f"known are {known}, with Decoder or Deserializer after; others would need Java"
         )
     return None if found[1] == "String" else _DECODERS[found[1]]
 

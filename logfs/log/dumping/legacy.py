@@ -77,7 +77,7 @@ def legacy_lines(
 
     Args:
         data: The message, its offset and length included.
-        position: Where it stands in the file.
+        position: Where it is in the file.
         options: What to print.
 
     Yields:

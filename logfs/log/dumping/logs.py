@@ -24,7 +24,7 @@ def dump_log(source: Source, options: DumpOptions, streams: Streams, findings: F
     """Print a ``.log`` or ``.checkpoint``.
 
     Raises:
-        CorruptRecordError: The bytes cannot be read on; what stands before them is printed.
+        CorruptRecordError: The bytes cannot be read on; what is before them is printed.
         OSError: The file cannot be read.
 
     Source: Kafka DumpLogSegments.dumpLog.

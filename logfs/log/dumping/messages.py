@@ -8,7 +8,7 @@
     []type          int32 count, -1: null; compact: unsigned varint count + 1, 0: null
     struct          its fields; if it may be null: int8 in front, negative: null; in a tagged field
                     unsigned varint in front, 0: null
-    tagged fields   behind the fields of every struct of a flexible version: unsigned varint count,
+    tagged fields   after the fields of every struct of a flexible version: unsigned varint count,
                     then for each unsigned varint tag, unsigned varint size, value
 
 A schema is text, a line for each field, those of a struct indented below it:

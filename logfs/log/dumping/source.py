@@ -2,7 +2,7 @@
 
     bytes of any batch or message
     0-7    offset   int64   v2: of the first record; v0, v1: of the (last) record
-    8-11   length   int32   bytes behind it, at least 14
+    8-11   length   int32   bytes after it, at least 14
     16     magic    int8
 
 Source: Kafka FileLogInputStream, FileRecords.slice.
@@ -81,7 +81,7 @@ class Streams(NamedTuple):
         self.out.write(encoded(line) + b"\n")
 
     def complain(self, line: str) -> None:
-        """Print a line to ``err``, behind all that was printed before."""
+        """Print a line to ``err``, after all that was printed before."""
         self.out.flush()
         self.err.write(encoded(line) + b"\n")
         self.err.flush()
@@ -129,7 +129,7 @@ class Window:
 
         Args:
             position: File position.
-            size: How many bytes at least; fewer only where ``end`` is in front of them.
+            size: How many bytes at least; fewer only where ``end`` is before them.
 
         Raises:
             CorruptRecordError: The file has become shorter while it was read.

@@ -18,6 +18,6 @@ disturbed. Growth counts at once. What is missing or replaced counts when two lo
 names change one after the other, and in the middle of it a listing says nothing.
 
 Positions. What was shown keeps its position: a segment that the broker rewrote is compared with the
-one it replaced, record by record. When the end of a log is cut and written anew, the new records
-begin behind everything that was ever shown.
+one it replaced, record by record. When the end of a log is cut and rewritten, the new records
+begin after everything that was ever shown.
 """

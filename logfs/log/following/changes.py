@@ -2,7 +2,7 @@
 
 A broker removes the oldest segments (retention), removes the newest ones (truncation), and puts one
 file in the place of several (compaction: the first of the group keeps its name and is another file,
-the others are gone). New segments behind the last one are not told here: that is growth.
+the others are gone). New segments after the last one are not told here: that is growth.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ class Changes(NamedTuple):
         dropped: How many of the oldest are gone.
         replaced: Groups that were rewritten, in order.
         lost: Segments in the middle that are gone although nothing took their place.
-        cut: The first index from which nothing is what it was; None if the end stands.
+        cut: The first index from which nothing is what it was; None if the end is.
     """
 
     dropped: int = 0
@@ -38,7 +38,7 @@ class Changes(NamedTuple):
 class Look(NamedTuple):
     """What a look found, to be held against the next one.
 
-    New segments behind the last one do not count: a log that rolls all the time is followed, too.
+    New segments after the last one do not count: a log that rolls all the time is followed, too.
 
     Attributes:
         logs: Base offset -> inode of the ``.log`` files up to ``last``.
@@ -92,7 +92,7 @@ def compare(known: Sequence[tuple[int, int]], found: Mapping[int, int]) -> Chang
         elif found[base] != inode:
             groups.append([number, number + 1])
     if groups and groups[-1][1] == len(known):
-        # The segment that is appended to is never compacted, so its begin is another one.
+        # The segment that is appended to is never compacted, so its start is another one.
         stop = groups.pop()[0]
     cut = stop if stop < len(known) else None
     return Changes(dropped, tuple(Replaced(*group) for group in groups), tuple(lost), cut)

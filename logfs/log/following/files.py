@@ -1,7 +1,7 @@
 """The files of a segment in a directory that somebody else writes.
 
 Files are read with pread, never mapped: they may be cut at any moment, and to touch a mapped page
-behind the end of a file is fatal (SIGBUS). A name may stand for another file from one moment to the
+after the end of a file is fatal (SIGBUS). A name may be for another file from one moment to the
 next, so a ``.log`` counts only if it is the one that the segment describes; when it has been
 replaced or deleted it is found as ``.deleted`` until it is gone for good.
 

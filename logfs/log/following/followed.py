@@ -134,7 +134,7 @@ class FollowedLog(PartitionLog):
                     self._hold(segment)
 
     def close_files(self) -> None:
-        """Note where everything stands and let go of every file."""
+        """Note where everything is and let go of every file."""
         with self._lock:
             if not self.is_deleted and not self.is_unreadable:
                 fill_segment(self._tail.segment, self._tail.builder)

@@ -1,6 +1,6 @@
 """What is remembered of the positions of a followed partition.
 
-Where a segment stands cannot be found out again once an older one is gone, so it is kept: in memory
+Where a segment is cannot be found out again once an older one is gone, so it is kept: in memory
 only (``KeptInMemory``), or in a directory of the cache (``KeptInCache``), which has
 
     logfs.segments      the segment table, as in a directory of logfs's own; its ``size`` says which
@@ -110,7 +110,7 @@ class KeptInMemory:
 
 
 class KeptInDirectory(KeptInMemory):
-    """Of a directory of logfs's own, which says itself where everything stands.
+    """Of a directory of logfs's own, which says itself where everything is.
 
     Args:
         disk: The data directory.
@@ -170,7 +170,7 @@ class KeptInCache(KeptInMemory):
     def open(
         cls, disk: Disk, directory: str, host: Host, lose: Callable[[LossFile, str], None]
     ) -> "KeptInCache":
-        """Read what is kept of a partition; ``lose`` is told if positions have to start anew.
+        """Read what is kept of a partition; ``lose`` is told if positions have to start again.
 
         Raises:
             UnsupportedFormatError: A newer logfs wrote it.
@@ -195,7 +195,7 @@ class KeptInCache(KeptInMemory):
         if table is not None:
             problem = "has lost entries"
         if problem is not None:
-            lose(losses, f"the segment table of the cache {problem}: positions start anew at 0, "
+            lose(losses, f"the segment table of the cache {problem}: positions start again at 0, "
                          "under new inode numbers")  # fmt: skip
         for name in found:
             if name != names.LOSSES:
@@ -286,7 +286,7 @@ class KeptInCache(KeptInMemory):
         except OSError as error:
             self._has_failed = True
             logger.warning("%s; from now on positions are kept in memory only: those of %s start "
-                           "anew at the next mount", error, self._directory)  # fmt: skip
+                           "again at the next mount", error, self._directory)  # fmt: skip
 
     def _begin(self, segment: Segment, data: bytes) -> None:
         self._close_text()

@@ -24,7 +24,7 @@ class Listing(NamedTuple):
     mtime_ms: int | None
 
     def starting(self, base_offset: int) -> "Listing":
-        """Return it without what lies in front of a base offset."""
+        """Return it without what lies before a base offset."""
         if not self.logs or base_offset <= min(self.logs):
             return self
         logs = {base: inode for base, inode in self.logs.items() if base >= base_offset}

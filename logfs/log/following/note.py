@@ -8,13 +8,13 @@ process; after a power cut an old one, or none, is found.
     4-7     version                int32    1
     8-15    base offset            int64    of the segment that is appended to
     16-23   file end               int64    bytes of its .log that were accounted for
-    24-31   next offset            int64    behind the last record
+    24-31   next offset            int64    after the last record
     32-39   max timestamp          int64    -1 none
     40-47   its offset             int64    last offset of the first batch that had it
     48-55   first timestamp        int64    of the first batch, -1 none
     56-63   last time entry        int64    timestamp of the last time index entry, -1 none
     64-87   bases                  3 int64  positions at which the segment begins
-    88-111  lengths                3 int64  from there to where the next record will stand
+    88-111  lengths                3 int64  from there to where the next record will be
     112-119 text entries           int64    that belong to what was accounted for
     120-127 flags                  int64    bit 0: the text index has gaps
     128-135 last batch             int64    file position of it, -1 none

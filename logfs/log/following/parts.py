@@ -1,4 +1,4 @@
-"""A log from the middle on, while the positions of what is in front of it are not known yet.
+"""A log from the middle on, while the positions of what is before it are not known yet.
 
 In a large directory that was never seen before, the positions of ``orders/0`` are known only when
 all of it has been read. A selector by offset or time needs no more than its own range: it gets a

@@ -8,12 +8,12 @@ def with_points(snapshot: Snapshot, start_offset: int, high_watermark: int | Non
     """Return a snapshot that begins at a log start offset and has a high watermark.
 
     Args:
-        snapshot: The log; what lies in front of its begin stays gone.
+        snapshot: The log; what lies before its start stays gone.
         start_offset: From log-start-offset-checkpoint.
         high_watermark: From replication-offset-checkpoint; None if it is not named there.
 
     Raises:
-        CorruptRecordError: What an offset stands in cannot be read.
+        CorruptRecordError: What an offset is in cannot be read.
         FileNotFoundError: It has just been deleted.
     """
     start = snapshot.start

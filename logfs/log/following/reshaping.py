@@ -1,6 +1,6 @@
 """What becomes of a followed log when its files were removed, replaced or cut.
 
-What is kept keeps its positions. What comes behind a cut begins behind every position that was ever
+What is kept keeps its positions. What comes after a cut begins after every position that was ever
 shown, and says so in the text index of the segment that was cut.
 """
 
@@ -47,7 +47,7 @@ class Reshaping:
         shown: Positions that no size ever shown exceeds.
         sealed, present: The segments, and the end of the last one; what they are to become.
         gone: Segments that are not part of it any more.
-        has_cut: Readers have to look their place up anew.
+        has_cut: Readers have to look their place up again.
         damage: What was lost.
     """
 
@@ -150,7 +150,7 @@ class Reshaping:
                    "it is gone, and nothing took its place")  # fmt: skip
 
     def _open_rewritten(self, old: Segment, logs: Mapping[int, int]) -> File:
-        """Open the ``.log`` that has taken the place of a segment, and others behind it."""
+        """Open the ``.log`` that has taken the place of a segment, and others after it."""
         name = f"{self.directory}/{format_segment_file(old.base_offset, FileKind.LOG)}"
         log = self.disk.open(name)
         if log.inode() != logs[old.base_offset]:
@@ -207,7 +207,7 @@ class Reshaping:
         *,
         is_loss: bool = True,
     ) -> None:
-        """Go on at a place in a segment; what comes next stands behind what was shown."""
+        """Go on at a place in a segment; what comes next is after what was shown."""
         bases, left = segment.bases, entries_before(entries, segment, place)
         is_cut = bases.plus(place.lengths) != self.shown
         if is_cut and not place.position:
@@ -251,7 +251,7 @@ class Reshaping:
     ) -> None:
         begin = segment.bases.plus(place.lengths)
         size = end.text - begin.text
-        behind = "; what was written since stands behind them" if is_cut else ""
+        behind = "; what was written since is after them" if is_cut else ""
         detail = f"{segment.name}: {why}: positions {begin.text} to {end.text} are gone{behind}"
         self.has_cut = True
         self.damage.append(Damage("cut", segment.name, place.position, size, place.offset, detail))

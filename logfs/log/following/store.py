@@ -43,7 +43,7 @@ class FollowedStore(LogStore):
     """The topics of a directory that is followed. Make it with ``follow``.
 
     Attributes:
-        parts: Logs begun in the middle, while positions in front of them are not known.
+        parts: Logs begun in the middle, while positions before them are not known.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class FollowedStore(LogStore):
                     cache.remove_tree(name)
 
     def close(self, now_ms: int, *, is_durable: bool = True) -> None:
-        """Note where everything stands; nothing is written into the directory."""
+        """Note where everything is; nothing is written into the directory."""
         for log in self.all_partitions():
             log.close_files()
 
@@ -181,7 +181,7 @@ class FollowedStore(LogStore):
         self._topics = self._topics | {topic: self._topics.get(topic, {}) | {number: log}}
 
     def _try_again(self, now_ms: int) -> None:
-        """Load anew what could not be followed, once its directory has changed."""
+        """Load again what could not be followed, once its directory has changed."""
         for topic_partition, mtime_ms in list(self._unfollowed.items()):
             try:
                 is_changed = self.disk.stat(topic_partition.directory).mtime_ms != mtime_ms

@@ -1,4 +1,4 @@
-"""Where the records of a segment stand that the broker's cleaner has written anew.
+"""Where the records of a segment stand that the broker's cleaner has rewritten.
 
 The new file and those it was made of are read side by side: a record keeps the position that the
 record with its offset had. The old files are deleted by then; they are read while their names, or

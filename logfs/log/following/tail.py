@@ -4,8 +4,8 @@ What does not decode at the end of it is not there yet: it is read again at the 
 zero tail of a preallocated file.
 
 *Marks* are the first bytes of batches that were accounted for, up to their CRC. As long as the last
-one stands where it stood, nothing in front of it has changed. If it does not, the log was cut, and
-the last mark that still stands says where.
+one is where it was, nothing before it has changed. If it does not, the log was cut, and
+the last mark that still is says where.
 """
 
 from collections import deque
@@ -49,7 +49,7 @@ class Mark(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A border between two batches of a ``.log``, and the lengths in front of it."""
+    """A border between two batches of a ``.log``, and the lengths before it."""
 
     position: int
     offset: int
@@ -64,9 +64,9 @@ class Tail:
         log: Its ``.log``.
         files: Its indexes; kept by the segment while it is the last one.
         builder: The running state.
-        epoch_before: Leader epoch of what is in front of the segment; -1 if it is not known.
+        epoch_before: Leader epoch of what is before the segment; -1 if it is not known.
         produced: Batches of producers that were accounted for; for whoever takes them.
-        problem: Why the last ``grow`` ended in front of the end of the file, None if it did not.
+        problem: Why the last ``grow`` ended before the end of the file, None if it did not.
     """
 
     def __init__(
@@ -84,12 +84,12 @@ class Tail:
         segment.pinned_files = files
 
     def go_on(self, file_end: int, offset: int, positions: Positions, max_timestamp: int) -> None:
-        """Go on from an end that is known, instead of from the begin of the segment.
+        """Go on from an end that is known, instead of from the start of the segment.
 
         Args:
             file_end: Bytes of the ``.log`` that were accounted for.
             offset: Of the next record.
-            positions: Where that will stand.
+            positions: Where that will be.
             max_timestamp: No record so far has a larger one.
         """
         base_offset, lengths = self.segment.base_offset, positions.minus(self.segment.bases)
@@ -133,7 +133,7 @@ class Tail:
 
     @property
     def end(self) -> LogEnd:
-        """Where the next record will stand."""
+        """Where the next record will be."""
         builder = self.builder
         lengths = (builder.text, builder.tsv, builder.jsonl)
         return LogEnd(
@@ -145,7 +145,7 @@ class Tail:
 
     @property
     def is_intact(self) -> bool:
-        """Whether everything that was accounted for still stands where it stood."""
+        """Whether everything that was accounted for still is where it was."""
         if self.log.size() < self.builder.file_position:
             return False
         return not self._marks or self._stands(self._marks[-1])
@@ -197,7 +197,7 @@ class Tail:
     def find_cut(self) -> Place:
         """Find how far the log still is what it was.
 
-        That is up to a mark that stands, and on from there over batches of a leader epoch that was
+        That is up to a mark that is, and on from there over batches of a leader epoch that was
         seen before: what is appended after a cut has a later one.
         """
         end = min(self.log.size(), self.builder.file_position)
@@ -331,7 +331,7 @@ def entries_before(
 
 
 def gap_pair(segment: Segment, place: Place, next_start: Positions) -> bytes:
-    """Return the text index entries of a gap: what comes next at a place stands further on."""
+    """Return the text index entries of a gap: what comes next at a place is further on."""
     relative = place.offset - segment.base_offset
     return textindex.encode_text_entry(
         relative, place.position, place.lengths
@@ -343,7 +343,7 @@ def _size(data: bytes | bytearray, at: int) -> int:
 
 
 def _behind(data: bytes | bytearray, at: int) -> int:
-    """Return the offset behind a batch; the offset of an old message set is its last one."""
+    """Return the offset after a batch; the offset of an old message set is its last one."""
     base_offset = int.from_bytes(data[at : at + 8], "big")
     if data[at + _MAGIC_AT] < 2:
         return base_offset + 1

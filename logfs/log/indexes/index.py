@@ -1,7 +1,7 @@
 """Offset index and time index: entries as bytes, and binary search in them.
 
 Both are sparse, sorted, without header and checksum: a hint that recovery rebuilds. An entry counts
-only if a batch with fitting offsets stands where it points, else the one before it is taken; the
+only if a batch with fitting offsets is where it points, else the one before it is taken; the
 ``count_…`` functions and the decoders by number are there for that walk.
 
     offset index (.index), 8 bytes
@@ -101,7 +101,7 @@ class OffsetPosition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp, and an offset behind which every larger one lies."""
+    """A timestamp, and an offset after which every larger one lies."""
 
     timestamp: int
     offset: int
@@ -152,7 +152,7 @@ def lookup_offset(entries: Entries, base_offset: int, target: int) -> OffsetPosi
 
 
 def lookup_upper_bound(entries: Entries, base_offset: int, position: int) -> int | None:
-    """Find an offset that no batch in front of a file position exceeds.
+    """Find an offset that no batch before a file position exceeds.
 
     Returns:
         The offset of the first entry whose file position is >= ``position``; None if there is none.
@@ -195,7 +195,7 @@ def lookup_timestamp(entries: Entries, base_offset: int, target: int) -> Timesta
 
     Returns:
         The entry with the largest timestamp <= ``target``: every record with a larger timestamp
-        lies behind its offset. ``(NO_TIMESTAMP, base_offset)`` if every entry is larger or there is
+        lies after its offset. ``(NO_TIMESTAMP, base_offset)`` if every entry is larger or there is
         none.
 
     Raises:

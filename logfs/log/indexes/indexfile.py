@@ -121,7 +121,7 @@ class IndexFile:
         Durable after ``sync``. Appending nothing does nothing.
 
         Raises:
-            OSError: Nothing was appended; some bytes may be in the file behind the last entry,
+            OSError: Nothing was appended; some bytes may be in the file after the last entry,
                 where nobody looks and the next append writes.
             ValueError: Not whole entries, more than fit, or the index is sealed.
         """
@@ -130,7 +130,7 @@ class IndexFile:
             return
         added, rest = divmod(size, self._form.entry_bytes)
         if self.is_sealed or rest or self.is_full(added - 1):
-            raise ValueError(f"{size} bytes do not fit behind the entries of {self!r}")
+            raise ValueError(f"{size} bytes do not fit after the entries of {self!r}")
         memory = self._memory
         if memory is None:
             _, memory = self._load()
@@ -140,14 +140,14 @@ class IndexFile:
         self._is_dirty = True
         if start + size > len(memory):
             memory = _room_for(start + size, memory[:start])
-        memory[start : start + size] = entries  # views given out before end in front of it
+        memory[start : start + size] = entries  # views given out before end before it
         self._memory = memory
         self._count = self.count + added
 
     def truncate_entries(self, count: int) -> None:
         """Keep only the first ``count`` entries.
 
-        0 begins the file anew, whatever it held and however damaged: so an index is rebuilt.
+        0 begins the file again, whatever it held and however damaged: so an index is rebuilt.
 
         Raises:
             OSError: The entries are gone from the index, their bytes may still be in the file.
@@ -157,13 +157,13 @@ class IndexFile:
             raise ValueError(f"cannot keep {count} entries of {self!r}")
         size = count * self._form.entry_bytes
         kept = self.entries()[:size] if count else b""
-        # New memory: slots behind the cut will be written again, and views of them may be about.
+        # New memory: slots after the cut will be written again, and views of them may be about.
         self._count, self._memory = count, _room_for(size, kept)
         if count == 0:
             self._close_file()  # to be opened as a new one
         file = self._writable()
         self._is_dirty = True
-        file.truncate(self._form.header_bytes + size)  # what lies behind must read as zeros
+        file.truncate(self._form.header_bytes + size)  # what lies after must read as zeros
         self._extend(file)
 
     def trim(self) -> None:
@@ -197,7 +197,7 @@ class IndexFile:
         affair of ``Disk.sync_directory``.
 
         Raises:
-            OSError: Final, see ``vfs.File.sync``: the entries can only be written anew.
+            OSError: Final, see ``vfs.File.sync``: the entries can only be rewritten.
         """
         if self._is_dirty:
             if self._file is None:

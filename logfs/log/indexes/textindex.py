@@ -1,7 +1,7 @@
 """The text index of a segment: log position <-> running lengths of its three renderings.
 
 Sparse, like the offset index beside it, and like it a hint that is rebuilt from the log; only the
-positions behind a gap cannot be, they are kept here and (for the segment as a whole) in the segment
+positions after a gap cannot be, they are kept here and (for the segment as a whole) in the segment
 table.
 
     header, 16 bytes
@@ -13,16 +13,16 @@ table.
     entry, 32 bytes
     0-3    relative offset  int32   base offset of a batch - base offset of the segment
     4-7    file position    int32   of that batch's first byte in the .log
-    8-15   text             int64   lengths of the renderings of all records in front of it,
+    8-15   text             int64   lengths of the renderings of all records before it,
     16-23  tsv              int64     relative to the positions at which the segment begins
     24-31  jsonl            int64
 
 After compaction an entry may name a record inside the batch at that file position, by the record's
 relative offset. A *gap*, the positions of removed records, is a pair of entries with the same
-offset and the same file position: the first has the lengths where the kept run in front of it ends,
+offset and the same file position: the first has the lengths where the kept run before it ends,
 the second those where the next kept record, which has that offset, begins.
 
-Pure. A segment without entries, or what lies in front of the first one, counts from ``ZERO``.
+Pure. A segment without entries, or what lies before the first one, counts from ``ZERO``.
 """
 
 import struct
@@ -62,7 +62,7 @@ class TextEntry(NamedTuple):
 
 
 ZERO = TextEntry(0, 0, 0, 0, 0)
-"""The begin of the segment, which no entry names."""
+"""The start of the segment, which no entry names."""
 
 
 class Gap(NamedTuple):
@@ -109,7 +109,7 @@ def count_text_offsets_up_to(entries: Entries, relative_offset: int) -> int:
 def lookup_offset(entries: Entries, relative_offset: int) -> TextEntry:
     """Find the last entry with a relative offset <= the target; ``ZERO`` if there is none.
 
-    Of a gap's pair that is the second. A target among removed records gives an entry in front of
+    Of a gap's pair that is the second. A target among removed records gives an entry before
     the gap: the records from there on are counted up to the target, then ``next_gap`` says where
     the next kept one begins.
     """
@@ -136,7 +136,7 @@ def lookup_position(entries: Entries, view: View, position: int) -> TextEntry:
 
     Returns:
         The last entry whose length in that view is <= ``position``; for a position inside a gap the
-        entry behind the gap, whose length is larger; ``ZERO`` in front of the first entry.
+        entry after the gap, whose length is larger; ``ZERO`` before the first entry.
     """
     count = count_text_positions_up_to(entries, view, position)
     if count == 0:
@@ -149,14 +149,14 @@ def lookup_position(entries: Entries, view: View, position: int) -> TextEntry:
 def count_text_entries_before(entries: Entries, file_position: int) -> int:
     """Count the entries that stay when the ``.log`` is cut to ``file_position`` bytes.
 
-    An entry says what lies in front of its batch, so by offset the wrong ones would go: a cut at
+    An entry says what lies before its batch, so by offset the wrong ones would go: a cut at
     the start of a batch that straddles the target offset leaves no batch for its entry.
     """
     return count_up_to(entries, _INT32.unpack_from, _STRIDE, 4, file_position - 1)
 
 
 def first_behind(entries: Entries, file_position: int) -> TextEntry | None:
-    """Find the first entry of a batch behind a file position; None if there is none."""
+    """Find the first entry of a batch after a file position; None if there is none."""
     number = count_up_to(entries, _INT32.unpack_from, _STRIDE, 4, file_position)
     for candidate in range(number, len(entries) // _STRIDE):
         entry = decode_text_entry(entries, candidate)
@@ -202,7 +202,7 @@ def gaps(entries: Entries, view: View, found: Sequence[int] | None = None) -> li
 def next_gap(
     entries: Entries, view: View, position: int, found: Sequence[int] | None = None
 ) -> Gap | None:
-    """Find the first gap that ends behind a position: the one around it, or the next.
+    """Find the first gap that ends after a position: the one around it, or the next.
 
     Args:
         entries: Whole 32-byte entries.

@@ -63,7 +63,7 @@ def read_txn_index(disk: Disk, name: str, base_offset: int) -> list[AbortedTrans
     """Read the transaction index of a segment.
 
     Raises:
-        CorruptIndexError: It does not decode, or names a marker in front of the segment.
+        CorruptIndexError: It does not decode, or names a marker before the segment.
         OSError: It cannot be read.
 
     Source: Kafka TransactionIndex.sanityCheck.
@@ -76,7 +76,7 @@ def read_txn_index(disk: Disk, name: str, base_offset: int) -> list[AbortedTrans
 
 
 def write_txn_index(disk: Disk, name: str, entries: Sequence[AbortedTransaction]) -> None:
-    """Write a transaction index anew, its bytes durable on return; no file if nothing is in it."""
+    """Write a transaction index again, its bytes durable on return; no file if nothing is in it."""
     if disk.exists(name):
         disk.remove(name)
     if not entries:

@@ -150,5 +150,5 @@ def filled_segment(
 
 
 def batches_per_entry(batch_bytes: int, interval_bytes: int) -> int:
-    """Return how many batches it takes until more than an interval lies behind an entry."""
+    """Return how many batches it takes until more than an interval lies after an entry."""
     return interval_bytes // batch_bytes + 1

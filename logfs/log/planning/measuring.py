@@ -1,6 +1,6 @@
 """What a directory grows by: rates and sizes of its partitions, from headers and indexes.
 
-Read are the first batch and the headers behind the last entry of an index, however long the log.
+Read are the first batch and the headers after the last entry of an index, however long the log.
 No lock is taken; whoever owns the directory may go on writing.
 """
 

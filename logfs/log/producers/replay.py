@@ -1,6 +1,6 @@
-"""The producers at an offset, from the newest snapshot in front of it and the batches behind that.
+"""The producers at an offset, from the newest snapshot before it and the batches after that.
 
-Only headers and markers are read. Used when a partition is loaded and no snapshot stands where the
+Only headers and markers are read. Used when a partition is loaded and no snapshot is where the
 log ends, and when a log is truncated.
 
 Source: Kafka UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
@@ -35,7 +35,7 @@ class Replay:
         disk: The data directory.
         directory: Of the partition.
         segments: Its segments and how many bytes of each ``.log`` hold batches.
-        start_offset: The log start: what lies in front of it says nothing.
+        start_offset: The log start: what lies before it says nothing.
         now_ms, expiration_ms: Whoever wrote nothing for that long is forgotten.
         read_only: A bad snapshot stays where it is.
     """
@@ -86,7 +86,7 @@ def batches_of(segment: Segment, file_end: int) -> Iterator[ProducedBatch]:
             yield from find_produced(window.buffer, 0, window.stop, position)
             position = window.file_end
     except CorruptRecordError as error:
-        logger.warning("%s: producers behind this are not known: %s", segment.name, error)
+        logger.warning("%s: producers after this are not known: %s", segment.name, error)
 
 
 def rewind_producers(

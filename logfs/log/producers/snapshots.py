@@ -15,7 +15,7 @@
     34-37   coordinator epoch     int32   of the last marker; -1: none
     38-45   transaction offset    int64   first offset of the open transaction; -1: none is open
 
-One is written where a segment begins, at a clean stop and after recovery, so only what lies behind
+One is written where a segment begins, at a clean stop and after recovery, so only what lies after
 the newest one has to be read again. It is a help: one that is torn is passed over for the next
 older one. Of the last five batches of a producer it holds the last.
 

@@ -5,7 +5,7 @@ Of each producer id, its epoch, the batches it wrote last, and the transaction i
     duplicate     same epoch and the very sequence numbers of one of the last five batches: it is
                   in the log already, and its offsets are the answer
     epoch         an older one than the last is refused: another instance has taken over
-    sequence      follows the last one, 0 behind 2**31 - 1; 0 in a new epoch; anything from a
+    sequence      follows the last one, 0 after 2**31 - 1; 0 in a new epoch; anything from a
                   producer that is not known
     transaction   opened by its first batch, closed by a marker; in between all is transactional
 
@@ -168,7 +168,7 @@ class ProducerState:
 
         Args:
             batch: What was written.
-            positions: Where its first record stands; None if that is not known, see ``locate``.
+            positions: Where its first record is; None if that is not known, see ``locate``.
 
         Returns:
             The entry of the transaction index, if a transaction was aborted.

@@ -109,7 +109,7 @@ def _decode(name: str, data: bytes) -> Ledger:
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise CorruptCheckpointError(
             f"{name}: it does not parse ({error!r}): without it nobody knows what its query has "
-            "published; restore it, or remove it and begin the query anew",
+            "published; restore it, or remove it and begin the query again",
             name,
         ) from None
     raise UnsupportedFormatError(

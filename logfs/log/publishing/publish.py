@@ -1,6 +1,6 @@
 """Publishing: what was staged for a batch gets offsets and positions, exactly once.
 
-The protocol stands in the docstring of the package. Works on the store that holds the lock of the
+The protocol is in the docstring of the package. Works on the store that holds the lock of the
 data directory: a daemon's, or one that was opened for this.
 """
 
@@ -142,7 +142,7 @@ def _intend(store: Catalog, query: str, batch: int, staged: Sequence[StagedFile]
             )
         for file in files:
             check_staged(store.disk, file)  # once they are intended it is too late to find out
-        log.flush()  # a recovery must not cut in front of where the intent says
+        log.flush()  # a recovery must not cut before where the intent says
         sequence = log.next_sequence(_producer_id(query))
         end_offset = log.log_end_offset
         shares.append(Share(topic, partition, end_offset, sequence, files, log.topic_id))
@@ -208,7 +208,7 @@ def _append_share(log: PartitionLog, share: Share, producer_id: int, now_ms: int
 def _append_batch(
     log: PartitionLog, data: memoryview, skipped: int, producer: ProducerBatch, now_ms: int
 ) -> None:
-    """Append a batch, or what is missing of one that had to be made anew."""
+    """Append a batch, or what is missing of one that had to be recreated."""
     if not skipped:
         try:
             log.append_encoded(data, now_ms, producer)

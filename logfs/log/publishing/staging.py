@@ -4,7 +4,7 @@
     0-7    magic     "LFSTAGED"
     8-11   version   uint32   1
     12-15  nothing   uint32   0
-    then   record batches of format v2, one behind the other, offsets from 0
+    then   record batches of format v2, one after the other, offsets from 0
 
 Its name begins with ``logfs.`` and ends with ``.staged``, which Kafka's loader passes over, and
 says of which query and batch it is. It is written once, by one task, and never changed. Nobody
@@ -58,7 +58,7 @@ class StagedFile(NamedTuple):
 
 
 def query_key(query: str) -> bytes:
-    """Return 16 bytes that stand for a query in names of files."""
+    """Return 16 bytes that mean a query in names of files."""
     import hashlib  # only for those who publish
 
     return hashlib.md5(query.encode(), usedforsecurity=False).digest()

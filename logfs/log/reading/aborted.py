@@ -70,7 +70,7 @@ class _Scan:
         self._segment = segment
         self._ends, _, self._file_end = end
         self._window = Window()
-        # The lengths in front of a place in the window, once they are known.
+        # The lengths before a place in the window, once they are known.
         self._place: int | None = None
         self._lengths = Positions()
 
@@ -100,15 +100,15 @@ class _Scan:
         return runs
 
     def _lengths_at(self, place: int, offset: int) -> Positions:
-        """Return the lengths in front of a place in the window; called for places in order.
+        """Return the lengths before a place in the window; called for places in order.
 
         Args:
             place: Where a batch begins, or the one before it ends.
-            offset: Of the first record behind it, or smaller.
+            offset: Of the first record after it, or smaller.
         """
         lengths = None
         if self._place is not None and not self._segment.has_gaps:
-            # What lies behind a corrupt batch has to be counted back from the index.
+            # What lies after a corrupt batch has to be counted back from the index.
             with contextlib.suppress(CorruptRecordError):
                 buffer = self._window.buffer
                 between = measure(buffer, self._place, place, _NO_OFFSET, decompress)
@@ -119,6 +119,6 @@ class _Scan:
         return lengths
 
     def _behind(self, corrupt: int) -> int:
-        """Return where batches can be found again behind a header that makes no sense."""
+        """Return where batches can be found again after a header that makes no sense."""
         entry = textindex.first_behind(self._segment.files().text_entries(), corrupt)
         return self._file_end if entry is None else entry.file_position

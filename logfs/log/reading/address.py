@@ -2,7 +2,7 @@
 
     PARTITION[@FROM[..TO]][.VIEW]        0   0@-15m   0@2026-11-20..2026-11-21   0@offset=1500.jsonl
 
-The grammar stands here and nowhere else; ``SELECTOR_TABLE`` and ``VIEW_TABLE`` are its rows for
+The grammar is here and nowhere else; ``SELECTOR_TABLE`` and ``VIEW_TABLE`` are its rows for
 people, printed by the README and by ``--help``. Parsing is strict, one spelling for one thing, so
 that a typo is refused and never means something else. What a point *is* in a log (which offset,
 which byte) is not decided here: that needs the log.
@@ -183,7 +183,7 @@ def parse_point(text: str, time_zone: tzinfo) -> Point:
     """Parse one FROM or TO.
 
     Args:
-        text: Any string; ``SELECTOR_TABLE`` shows what is valid, there behind an ``@``.
+        text: Any string; ``SELECTOR_TABLE`` shows what is valid, there after an ``@``.
         time_zone: Zone of dates and times that name none.
 
     Returns:

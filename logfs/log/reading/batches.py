@@ -43,7 +43,7 @@ def batches_from(segment: Segment, position: int, file_end: int) -> Iterator[Fou
     """Read the batches of a segment from a file position at which one begins.
 
     Raises:
-        CorruptRecordError: No batch stands where one has to.
+        CorruptRecordError: No batch is where one has to.
     """
     window, chunk = Window(), LOOKUP_BYTES
     while position < file_end:

@@ -1,7 +1,7 @@
-"""What stands behind a corrupt batch: found from what follows it, counting back.
+"""What is after a corrupt batch: found from what follows it, counting back.
 
 A scan from an index entry ends at a corrupt batch, whose records cannot be counted. The next entry,
-or the end of the segment, says how long everything in front of it is, so what lies between the
+or the end of the segment, says how long everything before it is, so what lies between the
 corrupt batch and there is measured and taken off.
 """
 
@@ -30,7 +30,7 @@ _NO_OFFSET = 2**63 - 1
 def place_behind(
     segment: Segment, corrupt: int, ends: Positions, file_end: int
 ) -> TextEntry | None:
-    """Find where the first batch behind a corrupt one stands that can be read.
+    """Find where the first batch after a corrupt one is that can be read.
 
     Args:
         segment: The segment.
@@ -39,8 +39,8 @@ def place_behind(
         file_end: Bytes of its ``.log`` that hold batches.
 
     Returns:
-        Its file position and the lengths in front of it; None if nothing can be read up to the end
-        of the segment. Relative offset 0: the place is the begin of a batch.
+        Its file position and the lengths before it; None if nothing can be read up to the end
+        of the segment. Relative offset 0: the place is the start of a batch.
     """
     log, entries = segment.files().log, segment.files().text_entries()
     lengths = ends.minus(segment.bases)
@@ -80,13 +80,13 @@ def place_behind(
 def offset_behind(
     segment: Segment, corrupt: int, ends: Positions, next_offset: int, file_end: int
 ) -> int:
-    """Return the offset at which reading goes on behind a corrupt batch.
+    """Return the offset at which reading goes on after a corrupt batch.
 
     Args:
         segment: The segment.
         corrupt: File position of the corrupt batch.
         ends: Positions at which the segment ends.
-        next_offset: Behind the last record of the segment.
+        next_offset: After the last record of the segment.
         file_end: Bytes of its ``.log`` that hold batches.
 
     Raises:
@@ -116,13 +116,13 @@ def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
 
 
 def _is_usable(entries: Entries, number: int, corrupt: int, file_end: int) -> bool:
-    """Tell whether an entry is in order and names a batch behind a corrupt one."""
+    """Tell whether an entry is in order and names a batch after a corrupt one."""
     position = textindex.decode_text_entry(entries, number).file_position
     return corrupt < position < file_end and textindex.is_in_order(entries, number)
 
 
 def _next_batch(log: File, position: int, stop: int) -> int:
-    """Return where the batch behind a corrupt one begins; ``stop`` if that cannot be told."""
+    """Return where the batch after a corrupt one begins; ``stop`` if that cannot be told."""
     size = int.from_bytes(log.pread(4, position + 8), "big", signed=True) + _LOG_OVERHEAD_BYTES
     follower = position + size
     if size < _SHORTEST_BYTES or follower >= stop:
@@ -131,7 +131,7 @@ def _next_batch(log: File, position: int, stop: int) -> int:
 
 
 def _measure_begin(segment: Segment, log: File, entry: TextEntry, file_end: int) -> Positions:
-    """Measure the records of an entry's batch that stand in front of the one it names."""
+    """Measure the records of an entry's batch that stand before the one it names."""
     if not entry.relative_offset:
         return Positions()
     head = log.pread(_HEADER_BYTES, entry.file_position)

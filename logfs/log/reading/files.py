@@ -28,7 +28,7 @@ class _RenderedFile:
 
     Attributes:
         would_block: The last read needs the disk: set ``may_block`` and read what is missing,
-            behind the bytes it returned.
+            after the bytes it returned.
     """
 
     def __init__(self, reader: TextReader, buffers: Buffers | None) -> None:
@@ -129,7 +129,7 @@ class GrowingFile(_RenderedFile):
         return self._log.snapshot.end_position(self._level, self._view)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether nothing can come behind the end: TO has been reached, or the log is deleted."""
+        """Whether nothing can come after the end: TO has been reached, or the log is deleted."""
         if self._log.is_deleted:
             return True
         match self._limit:
@@ -299,7 +299,7 @@ class FixedFile(_RenderedFile):
 
 
 def _read_good(reader: TextReader, out: memoryview, done: int, end: int) -> int:
-    """Read behind what a reply holds already; a corrupt record there is left to the next reply."""
+    """Read after what a reply holds already; a corrupt record there is left to the next reply."""
     try:
         return reader.read_into(out[done:], end)
     except CorruptRecordError:

@@ -1,8 +1,8 @@
 """Where is it: from an offset or a moment to positions, by binary search and a short scan.
 
 The segments are chosen from the snapshot, then one segment's indexes give a place in its ``.log``
-at most an index interval in front of the target. An index is a hint: a place at which no fitting
-batch stands is passed over and the scan begins with the segment.
+at most an index interval before the target. An index is a hint: a place at which no fitting
+batch was found is passed over and the scan begins with the segment.
 """
 
 import struct
@@ -31,18 +31,18 @@ _CRC = struct.Struct(">I")
 _CRC_AT = 17
 _MAGIC_AT = 16
 _TRIED_ENTRIES = 8
-"""Index entries tried one after the other before the segment is scanned from its begin."""
+"""Index entries tried one after the other before the segment is scanned from its start."""
 
 
 def positions_of_offset(
     snapshot: Snapshot, offset: int, *, past_corrupt: bool = False
 ) -> Positions:
-    """Return the positions at which the first record at or after an offset stands.
+    """Return the positions at which the first record at or after an offset is.
 
     An offset below the log start gives the start, one at or beyond the log end the end. The offset
-    of a removed record gives the place where it stood: the next kept record lies behind it. The
-    offset of a record in a corrupt batch gives the place where that batch stands, or with
-    ``past_corrupt`` the place behind it: what ends there must not end in silence before it.
+    of a removed record gives the place where it was: the next kept record lies after it. The
+    offset of a record in a corrupt batch gives the place where that batch is, or with
+    ``past_corrupt`` the place after it: what ends there must not end in silence before it.
     """
     if offset <= snapshot.start.offset:
         return snapshot.start.positions
@@ -67,7 +67,7 @@ def offset_for_time(
     """Return the offset of the first record a reader can see at or after a moment.
 
     None if there is none. Unlike Kafka's own answer it is never a control record's, nor, under
-    read_committed, an aborted one's; and an empty segment does not hide the ones behind it.
+    read_committed, an aborted one's; and an empty segment does not hide the ones after it.
 
     Source: Kafka UnifiedLog.fetchOffsetByTimestamp, with the differences above.
     """
@@ -97,7 +97,7 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
         None if there is no such batch, or if it begins before the offset.
 
     Raises:
-        CorruptRecordError: What is in front of it is not known to be whole batches.
+        CorruptRecordError: What is before it is not known to be whole batches.
     """
     number = snapshot.index_of_offset(offset)
     if number < 0 or offset >= snapshot.end_of(number)[1]:
@@ -116,11 +116,11 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
 
 
 def lengths_behind(segment: Segment, offset: int, ends: Positions, file_end: int) -> Positions:
-    """Return the lengths in front of the first record of a segment at or after an offset.
+    """Return the lengths before the first record of a segment at or after an offset.
 
     Args:
         segment: The segment.
-        offset: If a corrupt batch holds it, the lengths are those up to behind that batch.
+        offset: If a corrupt batch holds it, the lengths are those up to after that batch.
         ends: Positions at which the segment ends.
         file_end: Bytes of its ``.log`` that hold batches.
     """
@@ -130,9 +130,9 @@ def lengths_behind(segment: Segment, offset: int, ends: Positions, file_end: int
 def _lengths_at(
     segment: Segment, offset: int, ends: Positions, file_end: int
 ) -> tuple[Positions, Positions]:
-    """Return the lengths in front of the first record of a segment at or after an offset, twice.
+    """Return the lengths before the first record of a segment at or after an offset, twice.
 
-    For a record of a corrupt batch: those in front of that batch, and those up to behind it.
+    For a record of a corrupt batch: those before that batch, and those up to after it.
     """
     entry = _text_hint(segment, offset, file_end)
     while True:
@@ -234,7 +234,7 @@ def timestamp_of(snapshot: Snapshot, offset: int) -> int | None:
     """Return the timestamp of a record; None if there is none with this offset.
 
     Raises:
-        CorruptRecordError: Its batch is damaged, or what is in front of it.
+        CorruptRecordError: Its batch is damaged, or what is before it.
     """
     number = snapshot.index_of_offset(offset)
     if number < 0 or offset < snapshot.start.offset:
@@ -250,9 +250,9 @@ def timestamp_of(snapshot: Snapshot, offset: int) -> int | None:
 
 
 def time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> int:
-    """Return a file position in front of which no record at or after a moment stands.
+    """Return a file position before which no record at or after a moment is.
 
-    An entry says that every larger timestamp lies behind its offset: true if the batch that ends
+    An entry says that every larger timestamp lies after its offset: true if the batch that ends
     there has its timestamp, else the scan begins with the segment.
     """
     base = segment.base_offset
@@ -273,7 +273,7 @@ def time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> in
 
 
 def offset_hint(segment: Segment, offset: int, file_end: int) -> int:
-    """Return a file position at or in front of the batch that holds an offset."""
+    """Return a file position at or before the batch that holds an offset."""
     entries, base = segment.files().offset_entries(), segment.base_offset
     count = index.count_offsets_up_to(entries, base, offset)
     for number in range(count - 1, max(count - 1 - _TRIED_ENTRIES, -1), -1):
@@ -299,7 +299,7 @@ def _load(window: Window, segment: Segment, position: int, file_end: int, chunk:
 def _fits(
     segment: Segment, position: int, offset: int, file_end: int, *, is_first: bool = False
 ) -> bool:
-    """Whether a batch that ends (begins) with an offset stands where an index entry points."""
+    """Whether a batch that ends (begins) with an offset is where an index entry points."""
     if not 0 <= position < file_end:
         return False
     head = segment.files().log.pread(HEADER_BYTES, position)

@@ -1,12 +1,12 @@
 """A cursor over one rendering of a partition: position in, bytes out.
 
 The reader finds its place through the segment table and a text index, reads windows of whole
-batches, and renders them natively. It stops at holes, so that what it returns in one call stands at
+batches, and renders them natively. It stops at holes, so that what it returns in one call is at
 consecutive positions; which bytes a program sees around a hole is decided in ``files``. Under
 read_committed aborted records are holes like those that compaction leaves.
 
-A corrupt batch ends a read in front of it. Positions behind it are found from the text index entry
-that follows it, counting back, so every address behind a corrupt batch can still be read.
+A corrupt batch ends a read before it. Positions after it are found from the text index entry
+that follows it, counting back, so every address after a corrupt batch can still be read.
 
 A record that a reader has begun is read to its end even if it is removed meanwhile: its batch is in
 the window. A reader that frees its window inside a record keeps the segment's file open.
@@ -251,7 +251,7 @@ class TextReader:
         if self._renderer.exhausted:
             return 0 if self._advance() else -1
         limit = min(stop - start, self._run_end - self.position)
-        if limit <= 0:  # less: what is hidden by now may begin in front of the position
+        if limit <= 0:  # less: what is hidden by now may begin before the position
             return -1
         try:
             got = self._renderer.render(out, start, limit)
@@ -274,7 +274,7 @@ class TextReader:
         return True
 
     def _next_gap(self, snapshot: Snapshot, index: int, length: int) -> Gap | None:
-        """Find what is not shown of a segment around a length or next behind it."""
+        """Find what is not shown of a segment around a length or next after it."""
         segment, view = snapshot.segments[index], self._view
         gap = segment.next_gap(view, length) if segment.has_gaps else None
         if not self._hides_aborted or not snapshot.aborted:
@@ -300,7 +300,7 @@ class TextReader:
             if self._renderer.skip(rest) < rest:
                 return False
         except CorruptRecordError:
-            return False  # what is behind it is found from the index
+            return False  # what is after it is found from the index
         self.position = position
         self._find_run_end(snapshot, index)
         return True
@@ -310,7 +310,7 @@ class TextReader:
         base = snapshot.segments[index].bases[self._view]
         gap = self._next_gap(snapshot, index, self.position - base)
         self._run_end = _NO_STOP if gap is None else base + gap.end_of_run
-        self._aborted = snapshot.aborted  # behind what may have to be done again
+        self._aborted = snapshot.aborted  # after what may have to be done again
 
     def _follow(self, snapshot: Snapshot) -> None:
         """See to it that what was found out about the segment still holds."""
@@ -358,7 +358,7 @@ class TextReader:
             raise
 
     def _enter(self, segment: Segment, length: int, ends: Positions, file_end: int) -> bool:
-        """Go to a place in a segment, given as the length of what is in front of it."""
+        """Go to a place in a segment, given as the length of what is before it."""
         view = self._view
         entries = segment.files().text_entries()
         number = textindex.count_text_positions_up_to(entries, view, length)
@@ -430,7 +430,7 @@ class TextReader:
             if not self._load(segment.files().log, window.file_end, file_end, LOOKUP_BYTES):
                 return False
         raise CorruptRecordError(
-            f"{segment.name}: its records end {rest} bytes in front of the place looked for",
+            f"{segment.name}: its records end {rest} bytes before the place looked for",
             file_end,
             segment.name,
         )
@@ -447,7 +447,7 @@ class TextReader:
         return True
 
     def _advance(self) -> bool:
-        """Go on behind a window or a segment; False at a hole, at the end, or if it would block."""
+        """Go on after a window or a segment; False at a hole, at the end, or if it would block."""
         segment, snapshot = self._segment, self._snapshot()
         index = -1 if segment is None else _index_of(snapshot, segment)
         if segment is None or index < 0 or snapshot.cuts != self._cuts:

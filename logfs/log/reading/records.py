@@ -24,11 +24,11 @@ class RecordReader:
 
     Args:
         snapshot: Gives the present state of the partition.
-        offset: Where to begin; one that is not kept any more stands for the next that is.
+        offset: Where to begin; one that is not kept any more means the next that is.
         level: What is seen.
 
     Attributes:
-        offset: Every record in front of it that is kept and seen has been returned.
+        offset: Every record before it that is kept and seen has been returned.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RecordReader:
             At least one record; none only at ``stop`` or at the end.
 
         Raises:
-            CorruptRecordError: The next batch is damaged; ``offset`` stands in front of it.
+            CorruptRecordError: The next batch is damaged; ``offset`` is before it.
             FileNotFoundError: Somebody else has just removed or replaced a file: the snapshot is
                 out of date.
         """
@@ -79,7 +79,7 @@ class RecordReader:
             return []
         chunk = self._enter(segment, file_end)
         if self._position >= file_end:
-            self.offset = next_offset  # what stood here has been compacted away
+            self.offset = next_offset  # what was here has been compacted away
             return []
         window = self._window
         try:

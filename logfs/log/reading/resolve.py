@@ -4,8 +4,8 @@ FROM is the first record at or after a point, TO the first one that is not shown
 *grows* if it has no TO, or one that lies ahead: a time later than now, an offset or byte beyond the
 end. Every other name is *fixed*: its bytes are decided now and never change.
 
-The end is that of the isolation level: what is behind it has not been reached. What the level does
-not show in front of it, aborted records, is no more there than what was compacted away; nothing is
+The end is that of the isolation level: what is after it has not been reached. What the level does
+not show before it, aborted records, is no more there than what was compacted away; nothing is
 moved by it.
 """
 
@@ -44,11 +44,11 @@ VIEWS = {
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What a name stands for.
+    """What a name means.
 
     Attributes:
         start: Position of the first byte.
-        end: Position behind the last byte of a fixed name; None if it grows.
+        end: Position after the last byte of a fixed name; None if it grows.
         limit: Where a growing name will end; None if nowhere.
         runs: Kept positions of a fixed name, half open, in order; its bytes one after the other.
         snapshot: The state of the log that a fixed name shows.
@@ -92,7 +92,7 @@ def resolve(
         level: What is seen of the log.
 
     Raises:
-        CorruptRecordError: The place cannot be found behind a corrupt batch.
+        CorruptRecordError: The place cannot be found after a corrupt batch.
     """
     view = VIEWS[address.view]
     if address.start is None:
@@ -124,7 +124,7 @@ def resolve_segment(
 
 
 def fixed_now(resolved: Resolved) -> Resolved | None:
-    """Return the bytes that a name stands for now, as a fixed name would.
+    """Return the bytes that a name means now, as a fixed name would.
 
     None where only a reader that goes through it finds out what is shown: compaction has left gaps,
     or there are aborted records to be hidden.

@@ -1,7 +1,7 @@
 """A piece of a ``.log`` in memory: whole batches, beginning at a batch.
 
 Everything that reads records (rendering, look-ups, recovery) reads the log through windows, so the
-rule that a batch is only used when all of it is there stands once.
+rule that a batch is only used when all of it is there is once.
 """
 
 import struct
@@ -28,7 +28,7 @@ class Window:
     """A buffer that holds the bytes ``[file_position, file_position + stop)`` of a log.
 
     Attributes:
-        buffer: The bytes; those behind ``stop`` mean nothing.
+        buffer: The bytes; those after ``stop`` mean nothing.
         file_position: Where in the ``.log`` the buffer begins.
         stop: Number of bytes, whole batches only.
     """
@@ -42,7 +42,7 @@ class Window:
 
     @property
     def file_end(self) -> int:
-        """File position behind the last batch."""
+        """File position after the last batch."""
         return self.file_position + self.stop
 
     def load(self, log: File, position: int, file_end: int, chunk: int, may_block: bool) -> bool:
@@ -60,7 +60,7 @@ class Window:
             unchanged then.
 
         Raises:
-            CorruptRecordError: No whole batch stands at ``position``. One behind it that is damaged
+            CorruptRecordError: No whole batch is at ``position``. One after it that is damaged
                 ends the window.
         """
         if not 0 <= position < file_end:

@@ -4,6 +4,6 @@ For those who read much and know no positions: Spark's executors, beside a daemo
 goes on writing. ``StoredLog`` says where a partition begins and ends now and where a moment is,
 ``RangeReader`` reads a range of offsets as columns.
 
-Nothing is scanned but the end of the newest segment, behind the last index entry. So what recovery
-would cut in front of that is not cut here: a reader that comes to it says that it is corrupt.
+Nothing is scanned but the end of the newest segment, after the last index entry. So what recovery
+would cut before that is not cut here: a reader that comes to it says that it is corrupt.
 """

@@ -1,7 +1,7 @@
 """What a reader of committed records sees of a log by offset: up to where, and what was aborted.
 
-Which transactions are open follows from the newest producer snapshot and the batches behind it;
-which were aborted stands in the transaction indexes.
+Which transactions are open follows from the newest producer snapshot and the batches after it;
+which were aborted is in the transaction indexes.
 """
 
 import logging

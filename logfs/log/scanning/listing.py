@@ -45,7 +45,7 @@ def list_names(disk: Disk, directory: str) -> SegmentNames:
             indexed.add(base_offset)
         elif kind is FileKind.SNAPSHOT and suffix is FileSuffix.NONE:
             snapshots.add(base_offset)
-    # What was compacted counts as soon as the files that it stands for are gone.
+    # What was compacted is treated as soon as the files that it means are gone.
     swapped = frozenset(swaps.keys() - logs.keys())
     both = {base: logs.get(base, swaps.get(base, 0)) for base in sorted({*logs, *swapped})}
     return SegmentNames(both, swapped, frozenset(indexed), frozenset(snapshots))

@@ -41,7 +41,7 @@ def cut(snapshot: Snapshot, start: int, end: int, most_bytes: int) -> list[Piece
     Args:
         snapshot: The log.
         start: Where to begin.
-        end: Where to end; nothing is returned if it is not behind ``start``.
+        end: Where to end; nothing is returned if it is not after ``start``.
         most_bytes: At least 1.
     """
     if start >= end:
@@ -108,7 +108,7 @@ def _parts(snapshot: Snapshot, start: int, end: int) -> list[_Part]:
 
 
 def _offset_near(snapshot: Snapshot, part: _Part, position: int) -> int | None:
-    """Return the offset behind the first batch that the index has at or behind a position."""
+    """Return the offset after the first batch that the index has at or after a position."""
     segment = snapshot.segments[part.number]
     entries = segment.files().offset_entries()
     found = lookup_upper_bound(entries, segment.base_offset, position)

@@ -164,7 +164,7 @@ class RangeReader:
 
 
 def _bases_from(listed: SegmentNames, offset: int) -> list[int]:
-    """Return the base offsets of the segments that have an offset or come behind it."""
+    """Return the base offsets of the segments that have an offset or come after it."""
     bases = list(listed.logs)
     before = [number for number, base in enumerate(bases) if base <= offset]
     return bases[before[-1] if before else 0 :]

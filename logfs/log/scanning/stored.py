@@ -1,7 +1,7 @@
 """Where a partition begins and ends as its files are now, and where in it a moment is.
 
 ``refresh`` is a look; most cost two stats. The end is that of the last whole batch with a right
-checksum: what a writer is just putting there counts as not there yet. The snapshot that a look
+checksum: what a writer is just putting there is treated as not there yet. The snapshot that a look
 leaves behind knows no positions, only offsets.
 """
 
@@ -32,7 +32,7 @@ _MAY_BE_ANY_TIME = 2**63 - 1
 _TRIES = 10
 """Looks at a directory whose names change from one call to the next."""
 _FAR_BYTES = 4 * 1024 * 1024
-"""Growth behind which the end is found from the index again."""
+"""Growth after which the end is found from the index again."""
 
 
 class Bounds(NamedTuple):
@@ -104,7 +104,7 @@ class StoredLog:
         return self.snapshot.start.offset
 
     def latest(self, level: IsolationLevel, now_ms: int) -> int:
-        """Return the offset behind the last record that a level shows."""
+        """Return the offset after the last record that a level shows."""
         seen = self._steadily(lambda: self._seen(level, now_ms), now_ms)
         return seen.visible_end(level).offset
 
@@ -222,13 +222,13 @@ class StoredLog:
 
 
 def end_of(segment: Segment, size: int, position: int, offset: int) -> tuple[int, int]:
-    """Return where the last whole batch of a segment ends, and the offset behind it.
+    """Return where the last whole batch of a segment ends, and the offset after it.
 
     Args:
         segment: The newest segment.
         size: Bytes of its ``.log``.
         position: Where a batch ends, or 0: as far as is known already.
-        offset: The offset behind that.
+        offset: The offset after that.
     """
     if size - position > _FAR_BYTES:
         position = max(position, offset_hint(segment, _MAY_BE_ANY_TIME, size))

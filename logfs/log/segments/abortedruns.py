@@ -43,7 +43,7 @@ class AbortedRuns:
     ends: Columns = field(default_factory=_columns)
 
     def next_run(self, view: View, length: int) -> Gap | None:
-        """Find the first run that ends behind a length: the one around it, or the next."""
+        """Find the first run that ends after a length: the one around it, or the next."""
         number = bisect_right(self.ends[view], length)
         if number == len(self.ends[view]):
             return None

@@ -32,7 +32,7 @@ class Chunks:
         """Take the chunk that begins at a file position.
 
         Args:
-            position: In front of ``stop``.
+            position: Before ``stop``.
             wanted: Bytes that it must have room for.
 
         Returns:

@@ -43,9 +43,9 @@ class Scan:
     """What a scan found.
 
     Attributes:
-        builder: The running state behind the last good batch.
+        builder: The running state after the last good batch.
         offset_entries, time_entries, text_entries: What belongs into the indexes.
-        problem: Why the scan stopped in front of the end of the file; None if it did not.
+        problem: Why the scan stopped before the end of the file; None if it did not.
         corrupt: Batches that were passed over: (file position, size, why).
         padding: Zeros at the end of the file that are ``preallocate``'s; ``file_size`` is less.
     """
@@ -107,13 +107,13 @@ def scan_segment(
         log: The file.
         segment: Gives the base offset.
         config: Gives the index interval.
-        pass_over_corrupt: Go on behind a corrupt batch if its length leads to the next one. One
+        pass_over_corrupt: Go on after a corrupt batch if its length leads to the next one. One
             whose magic alone is unknown is passed over in any case.
         lengths_of_corrupt: How long such batches are in each rendering; as long as in the file if
-            that is not known, so that no record stands at their place.
+            that is not known, so that no record is at their place.
 
     Returns:
-        What was found; the scan stops in front of the first batch that cannot be used.
+        What was found; the scan stops before the first batch that cannot be used.
     """
     scan = Scan(new_builder(segment, config), log.size())
     builder, chunks, wanted = scan.builder, Chunks(log, scan.file_size), 0
@@ -138,7 +138,7 @@ def scan_segment(
 
 
 def rebuild_indexes(disk: Disk, segment: Segment, scan: Scan, *, but_text: bool = False) -> None:
-    """Write the index files of a segment anew, cut to their entries; ``but_text``: not that one.
+    """Write the index files of a segment again, cut to their entries; ``but_text``: not that one.
 
     Their bytes are durable when this returns: whoever appends to them syncs only if he writes.
 
@@ -184,7 +184,7 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
 
 
 def begins_batch(tail: bytes, offset: int, padding: int = 0) -> bool:
-    """Tell whether bytes at the end of a log are the begin of a batch at an offset, and no more.
+    """Tell whether bytes at the end of a log are the start of a batch at an offset, and no more.
 
     A whole batch whose length alone is damaged is told apart: its checksum fits, or other batches
     follow.
@@ -262,7 +262,7 @@ def _records_claimed(header: bytes, base_offset: int) -> int:
 
 
 def end_of_data(log: File, start: int, stop: int) -> int:
-    """Return the position behind the last byte of a range that is not zero, or its begin."""
+    """Return the position after the last byte of a range that is not zero, or its start."""
     end = start
     while (start := log.next_data(start)) < stop:
         data = log.pread(min(_CHUNK_BYTES, stop - start), start)

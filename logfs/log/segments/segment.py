@@ -238,7 +238,7 @@ class Segment:
     """One segment. Sealed: nothing about it changes but its name when it is deleted.
 
     Attributes:
-        bases: Positions at which its first record stands.
+        bases: Positions at which its first record is.
         ends: Positions at which it ends (sealed; the end of an active one is in the snapshot).
         next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
         kept: Lengths of what is kept in it (sealed).
@@ -356,7 +356,7 @@ class Segment:
         return f"{self.directory}/{name}"
 
     def successor(self, entry: TableEntry) -> "Segment":
-        """Describe the segment that takes the place of this one and maybe of others behind it."""
+        """Describe the segment that takes the place of this one and maybe of others after it."""
         segment = Segment.from_entry(self._opened, self.directory, entry)
         segment.rewrites = self.rewrites + 1
         return segment
@@ -372,7 +372,7 @@ class Segment:
         self._opened.forget(self)
 
     def next_gap(self, view: View, length: int) -> textindex.Gap | None:
-        """Find the gap around or behind a position relative to the segment."""
+        """Find the gap around or after a position relative to the segment."""
         entries = self.files().text_entries()
         return textindex.next_gap(entries, view, length, self.gap_numbers(entries))
 
@@ -387,7 +387,7 @@ class Segment:
         """Return which entries of the text index begin a gap.
 
         Raises:
-            CorruptRecordError: The text index is damaged. Without it the positions behind the first
+            CorruptRecordError: The text index is damaged. Without it the positions after the first
                 gap are not known.
         """
         if self._gaps is None:

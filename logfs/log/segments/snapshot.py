@@ -14,14 +14,14 @@ from logfs.types import IsolationLevel, Positions, View
 
 
 class LogPoint(NamedTuple):
-    """A place between two records: the offset of the one behind it, and where that stands."""
+    """A place between two records: the offset of the one after it, and where that is."""
 
     offset: int
     positions: Positions
 
 
 class LogEnd(NamedTuple):
-    """Where the next record will stand.
+    """Where the next record will be.
 
     ``file_size`` and ``max_timestamp`` (-1: none) are of the active segment.
     """
@@ -46,7 +46,7 @@ class Snapshot(NamedTuple):
     ``gapped`` are those segments. ``maxima`` are the largest timestamps up to each sealed segment:
     timestamps are not monotone, these are. ``sealed_bytes`` are in the ``.log`` files of sealed
     segments, if their sizes are known. ``cuts`` counts truncations: a reader that saw another
-    number looks its place up anew.
+    number looks its place up again.
 
     ``aborted`` are the aborted transactions whose markers are kept, by last offset. ``unstable`` is
     the first record of the oldest open transaction, None if none is open; ``watermark`` the high
@@ -69,7 +69,7 @@ class Snapshot(NamedTuple):
     def of(cls, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd) -> "Snapshot":
         """Derive holes, maxima and gapped segments from the segments.
 
-        What lies in front of the first one is a hole as well: the log does not start in it.
+        What lies before the first one is a hole as well: the log does not start in it.
         """
         first = segments[0].bases
         if start.positions != first:
@@ -82,7 +82,7 @@ class Snapshot(NamedTuple):
     def changed(
         self, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd, cuts: int | None = None
     ) -> "Snapshot":
-        """Return this one with other segments; what is derived from them is derived anew."""
+        """Return this one with other segments; what is derived from them is derived again."""
         return (
             Snapshot.of(segments, start, end)
             ._replace(cuts=self.cuts if cuts is None else cuts, watermark=self.watermark)
@@ -103,7 +103,7 @@ class Snapshot(NamedTuple):
         return self._replace(aborted=aborted, unstable=unstable)
 
     def visible_end(self, level: IsolationLevel) -> LogPoint:
-        """Return where what a reader sees ends; never in front of the log start.
+        """Return where what a reader sees ends; never before the log start.
 
         Source: Kafka UnifiedLog.fetchLastStableOffsetMetadata, maybeIncrementFirstUnstableOffset.
         """

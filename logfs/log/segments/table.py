@@ -1,17 +1,17 @@
 """The segment table of a partition: the plain file ``logfs.segments``.
 
 It holds what a mount must know of a segment without opening it, above all the *bases*: the
-positions at which the segment's first record stands in each rendering. Bases cannot be recomputed
-once an older segment is gone, so a lost table means that positions start anew.
+positions at which the segment's first record is in each rendering. Bases cannot be recomputed
+once an older segment is gone, so a lost table means that positions start again.
 
 Entries are only appended; the last one for a base offset counts, and one whose checksum differs is
-passed over (a torn write). The file is written anew, by rename, when much of it is outdated.
+passed over (a torn write). The file is rewritten, by rename, when much of it is outdated.
 
     header, 32 bytes
     bytes   field              type
     0-3     magic              "LFST"
     4-7     version            int32     1; an older logfs refuses a newer file
-    8-23    generation         16 bytes  random; changes only when positions start anew
+    8-23    generation         16 bytes  random; changes only when positions start again
     24-31   zero
 
     entry, 136 bytes
@@ -19,7 +19,7 @@ passed over (a torn write). The file is written anew, by rename, when much of it
     8-11    state              int32     0 open, 1 sealed, 2 closed (at a clean stop), 3 dropped,
                                          4 pending, 5 merged
     12-15   flags              int32     bit 0: the text index has gaps (compaction)
-    16-23   next offset        int64     behind its last record; open: -1
+    16-23   next offset        int64     after its last record; open: -1
     24-31   size               int64     of the .log in bytes; open: -1
     32-39   max timestamp      int64     -1 none
     40-47   first timestamp    int64     max timestamp of its first batch, for time rolls; -1 none
@@ -42,7 +42,7 @@ there, so that a position is never given twice.
 Compaction replaces several segments by one under the base offset of the first. Its entry is
 **pending** until the files are in place: whether they are after a crash, the 8 bytes in the header
 of the text index say. Then it is sealed, and the others are **merged**: gone like dropped ones, but
-not because the log starts behind them.
+not because the log starts after them.
 """
 
 import contextlib
@@ -327,7 +327,7 @@ class SegmentTable:
         self._note(kept)
 
     def shrink(self) -> None:
-        """Write the file anew if most of it is outdated, as far as there is room for that.
+        """Write the file again if most of it is outdated, as far as there is room for that.
 
         Raises:
             OSError: The disk failed; what the file says is as before.

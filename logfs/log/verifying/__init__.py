@@ -4,8 +4,8 @@
     .log                     frame, CRC and records of every batch, offsets without holes or steps
                              back, leader epochs, zeros or half a batch at the end
     .index                   every entry: where it points a batch begins that ends with its offset
-    .timeindex               every entry: no larger timestamp stands in front of it; the last one
-    .txnindex                every entry: an ABORT marker stands where it says; none is missing
+    .timeindex               every entry: no larger timestamp is before it; the last one
+    .txnindex                every entry: an ABORT marker is where it says; none is missing
     .textindex               every entry: the lengths of the renderings up to it, and its gaps
     .snapshot                checksum, offsets
     logfs.segments           checksums; size, offsets, times, positions and gaps of every segment

@@ -63,7 +63,7 @@ class SmallFiles:
         try:
             self.epochs = tuple(read_leader_epochs(disk, directory))
         except CorruptCheckpointError as error:
-            self._add_checkpoint(error, f"{_CANNOT_LOAD} remove it: the next start makes it anew")
+            self._add_checkpoint(error, f"{_CANNOT_LOAD} remove it: the next start makes it again")
 
     def check(self, end_offset: int, listed: Collection[str], *, is_own: bool) -> None:
         """Check all but the configuration.
@@ -80,7 +80,7 @@ class SmallFiles:
                 right, remedy = f"{end_offset} at most", "the next start drops it"
                 self.findings.append(Finding(file, None, problem, right, remedy, line=number + 3))
         if names.LEADER_EPOCH_CHECKPOINT not in listed and is_own:
-            self._missing(names.LEADER_EPOCH_CHECKPOINT, "the next start makes it anew")
+            self._missing(names.LEADER_EPOCH_CHECKPOINT, "the next start makes it again")
         if names.PARTITION_METADATA not in listed and is_own:
             remedy = "copy it from another partition of the topic: without it a broker makes a new "
             self._missing(names.PARTITION_METADATA, f"{remedy}topic of it")
@@ -141,7 +141,7 @@ class SmallFiles:
             self.findings.append(Finding(file, 0, problem, "", remedy))
             return
         if offset > end_offset:
-            what = "it lies behind the end of the log"
+            what = "it lies after the end of the log"
             self.findings.append(Finding(file, None, what, f"{end_offset} at most", remedy))
         for number, entry in enumerate(entries):
             last = entry.batches[-1].last_offset if entry.batches else -1

@@ -4,7 +4,7 @@ An index is sparse, and a hint: it need not have an entry anywhere, but those it
 Fed with chunk after chunk of the log; entries are compared by the thousand, as sets, and looked at
 one by one only where that fails.
 
-Wrong entries may stand in any order, so they are taken in the order in which the log passes by.
+Wrong entries may be in any order, so they are taken in the order in which the log passes by.
 """
 
 import struct
@@ -18,8 +18,8 @@ from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat, witho
 from logfs.log.verifying.findings import Finding, note
 from logfs.log.verifying.walking import Chunk, are_among, int32s
 
-REBUILD = "look-ups pass it by; remove the file, and the next start makes it anew"
-REBUILT = "the next start makes it anew"
+REBUILD = "look-ups pass it by; remove the file, and the next start makes it again"
+REBUILT = "the next start makes it again"
 _TIME = struct.Struct(">qi")
 _TIME_OFFSET_INT = 2
 _INT64 = struct.Struct(">q")
@@ -130,7 +130,7 @@ class OffsetIndexCheck:
 
     def _wrong(self, number: int, position: int, end: int | None) -> None:
         if end is None:
-            self._add(number, f"it points to byte {position}", "the begin of a batch")
+            self._add(number, f"it points to byte {position}", "the start of a batch")
         else:
             found, right = (self._base_offset + n for n in (self._offsets[number], end))
             self._add(number, f"offset {found} for the batch at byte {position}", str(right))
@@ -200,7 +200,7 @@ class TimeIndexCheck:
         times = [time for time, _ in _TIME.iter_unpack(entries)]
         for number, (a, b) in enumerate(pairwise(times), 1):
             if a >= b:
-                self._add(number, f"timestamp {b} behind {a}", "a larger one")
+                self._add(number, f"timestamp {b} after {a}", "a larger one")
                 return
         largest = times[-1] if times else -1
         if not self._may_grow and largest < max_timestamp and not self._is_largest_empty:

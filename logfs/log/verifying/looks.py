@@ -94,7 +94,7 @@ def verify(
         defaults: Configuration of topics that have none.
         only: The partitions; None for all of them, and the files in the root.
         run: Checks segments.
-        wait: Called with the number of a look, from 1, in front of the next one: lets time pass.
+        wait: Called with the number of a look, from 1, before the next one: lets time pass.
         boot_id: Of this machine; where nobody knows it, a close that flushed nothing is none.
 
     Raises:

@@ -183,7 +183,7 @@ class PartitionCheck:
             findings += compare(table, reports, self._directory, may_move=root.is_live)
             findings += self._missing(table, bases, root)
         elif table.is_missing and any(n.endswith(FileKind.TEXT_INDEX) for n in listed):
-            remedy = "restore it from a backup; else positions start anew at 0 with the next start"
+            remedy = "restore it from a backup; else positions start again at 0 with the next start"
             findings.append(Finding(table.name, None, "missing", "", remedy))
         small = SmallFiles(self._disk, self._directory, root.defaults)
         end_offset = MAX_OFFSET  # where it ends cannot be told if its end cannot be read

@@ -72,7 +72,7 @@ class RootLook:
         return self.offsets.get(names.CLEANER_OFFSET_CHECKPOINT, {})
 
     def outside(self, topic_partition: TopicPartition, end_offset: int) -> list[Finding]:
-        """Return the checkpoints of a partition that lie behind the end of its log."""
+        """Return the checkpoints of a partition that lie after the end of its log."""
         findings = []
         for file, offsets in self.offsets.items():
             offset = offsets.get(topic_partition, 0)

@@ -84,7 +84,7 @@ class SegmentReport:
         size_bytes: Of the ``.log``.
         valid_bytes: Up to the end of its last batch.
         batches, records: In it.
-        next_offset: Behind its last record.
+        next_offset: After its last record.
         max_timestamp, first_timestamp: As the segment table has them.
         lengths: Of the renderings of what is in it.
         gaps: Of what was compacted away.
@@ -164,7 +164,7 @@ class _Segment:
         self._log = disk.open(self._log_name, in_passing=True)
         self._report = SegmentReport(task.base_offset, self._log.inode())
         self._findings = self._report.findings
-        # Before the size of the log is asked for: entries are written behind what they speak of.
+        # Before the size of the log is asked for: entries are written after what they speak of.
         may_grow, base = task.may_grow, task.base_offset
         remedy = REBUILT if task.will_recover else REBUILD
         self._offsets = OffsetIndexCheck(
@@ -271,7 +271,7 @@ class _Segment:
         return STAYS if next_offset is None else READ_ON.format(next_offset)
 
     def _report_step_back(self, bad: Bad) -> None:
-        """Say that a batch has an offset that is too large, since the one behind has not."""
+        """Say that a batch has an offset that is too large, since the one after has not."""
         if self._hole_at == self._last_at and self._last_at >= 0 and self._findings:
             return  # said already
         what = f"the batch has offsets that the next one, at byte {bad.position}, has too"
@@ -339,7 +339,7 @@ class _Segment:
                 Finding(self._log_name, walk.tail.position, what, "the end", remedy)
             )
         elif walk.padding and not task.may_be_padded:
-            what = f"{walk.padding} zeros behind the last batch"
+            what = f"{walk.padding} zeros after the last batch"
             remedy = "the next start cuts them off" if task.will_recover else "nothing reads them"
             self._findings.append(
                 Finding(self._log_name, walk.builder.file_position, what, "the end", remedy)

@@ -21,7 +21,7 @@ from logfs.records.checksum import crc32c
 
 _HEADER_BYTES = 32
 _CRC_BYTES = 4
-_RESTORE = "restore logfs.segments from a backup, or positions behind it may start anew"
+_RESTORE = "restore logfs.segments from a backup, or positions after it may start again"
 _SCANNED = "the next start after a crash, or without this segment's index files, scans it and "
 _OTHER = "somebody else has changed the segment; the next start notes what became of its positions"
 SEALED = (SegmentState.SEALED, SegmentState.CLOSED)
@@ -145,7 +145,7 @@ def _compare_sealed(
     if report.size_bytes != size:
         grown = entry.state is SegmentState.CLOSED and report.size_bytes > size
         if grown or report.valid_bytes == size:
-            return []  # a broker went on, or the scan has reported what is behind
+            return []  # a broker went on, or the scan has reported what is after
         problem = f"{report.size_bytes} bytes"
         return [Finding(log, report.size_bytes, problem, f"{size}, as {look.name} says", _OTHER)]
     if report.unreadable:
@@ -160,7 +160,7 @@ def _compare_sealed(
     findings = [
         Finding(
             look.name, place, f"segment {entry.base_offset}: {what} {said}", str(found),
-            f"{_SCANNED}writes it anew",
+            f"{_SCANNED}writes it again",
         )
         for what, said, found in rows
         if said != found

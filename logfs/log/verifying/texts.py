@@ -1,6 +1,6 @@
-"""Whether the entries of a text index fit the records in front of them, and where its gaps are.
+"""Whether the entries of a text index fit the records before them, and where its gaps are.
 
-What an entry says is the length of all records in front of one, plus the gaps in front of it. The
+What an entry says is the length of all records before one, plus the gaps before it. The
 lengths are known from the log. So an entry says how long the gaps so far are together, and that may
 only grow where a pair of entries notes a gap.
 """
@@ -20,7 +20,7 @@ from logfs.types import Positions, View
 
 LOST = (
     "positions in this compacted segment are wrong from there on: restore the file and "
-    "logfs.segments from a backup; without it the next start may give positions anew"
+    "logfs.segments from a backup; without it the next start may give positions again"
 )
 _ENTRY = TEXT_INDEX.entry_bytes
 
@@ -103,7 +103,7 @@ class TextIndexCheck:
             self.add(rest, f"it points to byte {position}", ends)
 
     def check(self, number: int, entry: TextEntry, lengths: Positions) -> None:
-        """Check an entry, given the lengths of all records in front of it."""
+        """Check an entry, given the lengths of all records before it."""
         before, self._before = self._before, entry
         gaps = entry.lengths.minus(lengths)
         is_pair = before is not None and before[:2] == entry[:2]
@@ -115,7 +115,7 @@ class TextIndexCheck:
             pass
         else:
             right = tuple(lengths.plus(self.gaps))
-            or_gap = " if the gap in front of it is right" if any(self.gaps) else ""
+            or_gap = " if the gap before it is right" if any(self.gaps) else ""
             self.add(number, f"lengths {tuple(entry.lengths)}", f"{right}{or_gap}")
             return
         self.gaps = gaps
@@ -149,7 +149,7 @@ class _Chunk:
             row = self._rows.get(entry.file_position)
             if row is None:
                 what = f"it points to byte {entry.file_position}"
-                self._check.add(number, what, "the begin of a batch")
+                self._check.add(number, what, "the start of a batch")
                 continue
             batch, begin, end, size = row
             if not begin <= entry.relative_offset <= end:
@@ -169,7 +169,7 @@ class _Chunk:
             self._check.check(number, entry, lengths)
 
     def _lengths_before(self, entry: TextEntry, size: int) -> Positions | None:
-        """Return the lengths of a batch's records in front of one; None if there is no such."""
+        """Return the lengths of a batch's records before one; None if there is no such."""
         position, renderers = self._renderers
         offset = self._check.base_offset + entry.relative_offset
         if position != entry.file_position or renderers[0].next_offset > offset:

@@ -20,7 +20,7 @@ from logfs.records.produced import ABORT, ProducedBatch
 
 _REMEDY = (
     "readers of committed records may be shown aborted ones; remove the index files of this "
-    "segment, and the next start makes them anew"
+    "segment, and the next start makes them again"
 )
 
 
@@ -56,7 +56,7 @@ class TransactionCheck:
             )
             self._knows_before = True
         except (FileNotFoundError, CorruptIndexError):
-            pass  # what began in front of the segment cannot be told
+            pass  # what began before the segment cannot be told
 
     def _decode(self, data: bytes) -> list[AbortedTransaction]:
         rest = len(data) % ENTRY_BYTES

@@ -30,7 +30,7 @@ _TEXT_INTS = TEXT_INDEX.entry_bytes // 4
 
 @dataclass(slots=True)
 class Chunk:
-    """Whole batches, one behind the other, and an entry of each index for every one of them.
+    """Whole batches, one after the other, and an entry of each index for every one of them.
 
     Attributes:
         buffer: Their bytes begin at 0.
@@ -39,7 +39,7 @@ class Chunk:
         offsets: Offset index entries: last offset and position of each batch.
         times: Time index entries: each larger maximum, and the batch that brought it.
         texts: Text index entries: base offset, position and lengths before each batch.
-        is_behind_damage: Something that could not be read stands in front of it.
+        is_behind_damage: Something that could not be read is before it.
         epochs: The smallest and the largest leader epoch of a batch.
         begins, ends: Relative base and last offset of each batch.
         places: Its file position.
@@ -64,8 +64,8 @@ class Chunk:
 
     @property
     def has_all_offsets(self) -> bool:
-        """Whether every batch begins with the offset behind the one in front of it."""
-        # A batch never begins in front of that offset, so no gap can make up for another.
+        """Whether every batch begins with the offset after the one before it."""
+        # A batch never begins before that offset, so no gap can make up for another.
         held = sum(self.ends) + len(self.ends) - sum(self.begins)
         return held == self.ends[-1] + 1 - self.begins[0]
 
@@ -101,7 +101,7 @@ class Bad:
     """Bytes that are no sound batch: where, how many, why.
 
     Attributes:
-        next_offset: At which reading goes on behind them; None if that is not known.
+        next_offset: At which reading goes on after them; None if that is not known.
     """
 
     position: int
@@ -162,7 +162,7 @@ class Walk:
                 break
 
     def _pass_over(self) -> bool:
-        """Go on behind what cannot be read; False if the rest of the file is of no use."""
+        """Go on after what cannot be read; False if the rest of the file is of no use."""
         builder = self.builder
         position, why = builder.file_position, str(builder.problem)
         header = self.log.pread(_HEADER_BYTES, position)
@@ -208,7 +208,7 @@ class Walk:
         next_offset = self.builder.next_offset + (count if header[_MAGIC_AT] > 1 else 1)
         offset = int.from_bytes(follower, "big") if len(follower) == 8 else next_offset
         if base_offset + count <= offset < next_offset:
-            # The one in front of it was too far ahead: from here on all is well.
+            # The one before it was too far ahead: from here on all is well.
             self._move(position, base_offset)
             self.bad.append(Bad(position, 0, why))
             return
@@ -238,7 +238,7 @@ class Walk:
         return size if size >= _SHORTEST_BYTES else 0
 
     def _begins_at(self, position: int) -> bool:
-        """Whether a sound batch that may follow stands at a position."""
+        """Whether a sound batch that may follow is at a position."""
         header = self.log.pread(_HEADER_BYTES, position)
         if not header_ok(header, 0, self.size - position):
             return False

@@ -137,7 +137,7 @@ class ActiveSegment:
 
     @property
     def log_end(self) -> LogEnd:
-        """Where the next record will stand."""
+        """Where the next record will be."""
         builder, (text, tsv, jsonl) = self.builder, self.segment.bases
         ends = Positions(text + builder.text, tsv + builder.tsv, jsonl + builder.jsonl)
         return LogEnd(builder.next_offset, ends, builder.file_position, builder.max_timestamp)
@@ -158,7 +158,7 @@ class ActiveSegment:
         return should_roll(fill, config, jitter_ms, size, now_ms)
 
     def append(self, batch: EncodedBatch, leader_epoch: int) -> None:
-        """Write one batch behind the last one.
+        """Write one batch after the last one.
 
         Raises:
             OSError: It is not in the log; whatever part was written has been cut off again.
@@ -229,7 +229,7 @@ class ActiveSegment:
                 index.seal()
         except OSError as error:
             logger.warning("%s: it could not be trimmed: %s", self.segment.name, error)
-        self.segment.is_writable = False  # whoever opens it anew only reads
+        self.segment.is_writable = False  # whoever opens it again only reads
         fill_segment(self.segment, self.builder)
 
     def sealed_entry(self) -> TableEntry:
@@ -261,7 +261,7 @@ class ActiveSegment:
 
 
 def _usable_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> SegmentIndexes:
-    """Describe the indexes of a segment that was loaded; one that cannot be read begins anew."""
+    """Describe the indexes of a segment that was loaded; one that cannot be read starts again."""
     counts: list[int | None] = []
     for index in active_indexes(disk, segment, config, (None, None, None)).all():
         try:

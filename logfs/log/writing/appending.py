@@ -1,6 +1,6 @@
 """The end of a partition, where records come in: appends, rolls, the positions they are given.
 
-A batch of a producer is checked behind the roll that it may cause, as Kafka does, and then written
+A batch of a producer is checked after the roll that it may cause, as Kafka does, and then written
 like any other; what the log knows of producers changes once it is in the log.
 """
 
@@ -91,7 +91,7 @@ class AppendableLog(FlushableLog):
             producer: Who writes; None: without protection against repetition.
 
         Returns:
-            Where they stand: where they stood already if the very same sequence numbers are among
+            Where they stand: where they were already if the very same sequence numbers are among
             the last five batches of the producer. Of a plain writer fewer than all only if the disk
             filled up in between.
 
@@ -125,7 +125,7 @@ class AppendableLog(FlushableLog):
         """Append batches that somebody else has encoded; see ``append_records`` for the rest.
 
         Args:
-            payload: Whole batches, one behind the other; those of a producer are one. What stands
+            payload: Whole batches, one after the other; those of a producer are one. What is
                 in their headers about offsets, epochs and producers means nothing.
             now_ms: The clock.
             producer: Who writes; None: without protection against repetition.
@@ -193,7 +193,7 @@ class AppendableLog(FlushableLog):
             now_ms: The clock.
 
         Returns:
-            Where it stands, or stood already.
+            Where it is, or was already.
 
         Raises:
             LogfsError, OSError: See ``append_records``, ``end_transaction``.

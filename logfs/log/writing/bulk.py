@@ -1,6 +1,6 @@
 """Many whole lines at once, for whoever has them as bytes and no open file: ``logfs append``.
 
-A line is a record, as in ``lines``; here no line is ever unfinished, keys may stand in front of a
+A line is a record, as in ``lines``; here no line is ever unfinished, keys may be before a
 delimiter, every record may get headers, and the lines of a topic can be spread over its partitions
 by their keys, as Kafka's default partitioner does it.
 """

@@ -5,7 +5,7 @@ large as a batch, so it stays in the cache of one processor. Had one thread enco
 one writes, each would wait for the cache of the other, which costs more than the rest together.
 
 Only a write takes the lock of the partition, so a file on a slow disk keeps nobody waiting; what
-others append meanwhile stands between two pieces.
+others append meanwhile is between two pieces.
 """
 
 from collections.abc import Callable, Sequence
@@ -135,7 +135,7 @@ class _Relay:
                     encoded = self._encode_next(buffer)
                     if encoded is None:
                         return
-                    self._writing.acquire()  # before the other thread encodes what comes behind it
+                    self._writing.acquire()  # before the other thread encodes what comes after it
                 try:
                     self._write(encoded)
                 finally:

@@ -24,7 +24,7 @@ class FlushableLog(ReplaceableLog):
             self.check_writable()
         if self._deferred is not None and not self.is_durable(self.log_end_offset):
             self._finish_before_flush()
-        # First: what is appended from now on is noted anew, and may not be covered.
+        # First: what is appended from now on is noted again, and may not be covered.
         self.unflushed_since_ms = None
         with self.offline_on_failure("fsync"):
             self.line_files.sync()

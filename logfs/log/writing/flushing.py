@@ -5,10 +5,10 @@ is under way waits for it, and returns without an fsync of his own if it covered
 
 The active segment's ``.log`` alone is synced by a flush: its indexes are rebuilt after a power cut,
 since recovery scans the segment that holds the recovery point. Those of a sealed segment are synced
-before the recovery point leaves it behind.
+before the recovery point moves past it.
 
 A flush can be begun without waiting for it (``begin``), if it takes no more than that one fsync. It
-counts as one that is under way until somebody has taken note of how it ended: whoever began it
+is treated as one that is under way until somebody has taken note of how it ended: whoever began it
 (``end``), or whoever comes in between and has to wait for it.
 """
 
@@ -79,7 +79,7 @@ class Flusher:
     def add_sealed(self, segment: Segment, files: SegmentFiles, others: Sequence[File]) -> None:
         """Note a segment that was sealed, and that its successor has new names.
 
-        ``others`` go with its indexes: what recovery does not make anew once it is durable.
+        ``others`` go with its indexes: what recovery does not make again once it is durable.
         """
         self._sealed.append((segment, files, others))
         self._has_new_names = True
@@ -97,7 +97,7 @@ class Flusher:
             yield
 
     def lower(self, offset: int) -> None:
-        """Nothing from an offset on counts as durable any more. While paused."""
+        """Nothing from an offset on is treated as durable any more. While paused."""
         self.recovery_point = min(self.recovery_point, offset)
 
     def truncated(self, offset: int) -> None:
@@ -166,7 +166,7 @@ class Flusher:
         return self._failure is None
 
     def flush_sealed(self) -> None:
-        """Make the segments durable that were sealed, and move the recovery point behind them."""
+        """Make the segments durable that were sealed, and move the recovery point after them."""
         with self._lock, self._final_failure():
             self._finish()
             self._flush_sealed()

@@ -61,7 +61,7 @@ class Lease:
         """Note that the log may lose what was shown without the machine stopping.
 
         After a failed write or fsync, or while the log is being cut: the page cache is no proof of
-        what the disk has. The next owner of the partition begins behind the lease, as after a power
+        what the disk has. The next owner of the partition begins after the lease, as after a power
         cut. Needs no ``sync``: a power cut says the same.
         """
         self._table.put(self.open_entry(segment)._replace(boot=NO_BOOT))

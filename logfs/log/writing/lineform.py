@@ -16,8 +16,8 @@ class LineForm(NamedTuple):
 
     Attributes:
         view: The rendering they are written in.
-        key_delimiter: In text, what stands between key and value; empty: text has no keys.
-        headers: They go behind those of the line.
+        key_delimiter: In text, what is between key and value; empty: text has no keys.
+        headers: They go after those of the line.
     """
 
     view: View = View.TEXT

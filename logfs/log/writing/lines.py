@@ -1,8 +1,8 @@
 """Lines in, records out: what one open file that writes does (one line is one record).
 
 Complete lines are appended as they come, those of one call in as few batches as possible; the
-bytes behind the last newline wait in an ``UnfinishedFile``. A refused line leaves everything before
-it appended and everything behind it unaccepted, so a short count tells the writer where it stands.
+bytes after the last newline wait in an ``UnfinishedFile``. A refused line leaves everything before
+it appended and everything after it unaccepted, so a short count tells the writer where it is.
 """
 
 import logging

@@ -39,7 +39,7 @@ class Appended(NamedTuple):
     Attributes:
         base_offset: Offset of the first.
         last_offset: Offset of the last, inclusive.
-        is_duplicate: They stood there before.
+        is_duplicate: The records were there before.
     """
 
     base_offset: int
@@ -85,7 +85,7 @@ def rebase_encoded(
     options: EncodeOptions,
     producer: ProducerBatch | None,
 ) -> tuple[list[EncodedBatch], ProducedBatch | None]:
-    """Take batches that somebody else has encoded; make them anew where they cannot be taken.
+    """Take batches that somebody else has encoded; make them again where they cannot be taken.
 
     Returns:
         The batches, and of a producer's what the rules need to know of the only one.

@@ -1,6 +1,6 @@
 """Removing the end of a log at run time.
 
-Truncation removes whole batches. Their positions were shown, so what comes next stands behind them,
+Truncation removes whole batches. Their positions were shown, so what comes next is after them,
 in a segment of its own: bases are a property of segments.
 
 Source: Kafka UnifiedLog.truncateTo, LocalLog.truncateTo.
@@ -26,7 +26,7 @@ _NO_OFFSET = 2**63 - 1
 def cut_segments(
     disk: Disk, config: TopicConfig, snapshot: Snapshot, offset: int
 ) -> tuple[Segment, ...]:
-    """Remove the segments that begin at an offset or behind it, and cut the one that holds it.
+    """Remove the segments that begin at an offset or after it, and cut the one that holds it.
 
     The caller holds the lock of the partition and has let go of the active segment.
 
@@ -55,7 +55,7 @@ def cut_segments(
 
 
 def _cut_segment(disk: Disk, config: TopicConfig, segment: Segment, position: int) -> None:
-    """Cut a ``.log`` at the begin of a batch, and index it anew; durable when this returns."""
+    """Cut a ``.log`` at the start of a batch, and index it again; durable when this returns."""
     gapped = _gapped_text_index(segment, position) if segment.has_gaps else None
     segment.close_files()
     file = disk.open(segment.file_name(FileKind.LOG), write=True)
@@ -74,7 +74,7 @@ def _gapped_text_index(segment: Segment, position: int) -> tuple[bytearray, Posi
     """Return what stays of the text index of a compacted segment, which no scan can rebuild.
 
     Returns:
-        Its entries in front of a file position, and the lengths there.
+        Its entries before a file position, and the lengths there.
     """
     entries = segment.files().text_entries()
     count = textindex.count_text_entries_before(entries, position)

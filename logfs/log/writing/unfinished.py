@@ -20,7 +20,7 @@ announced is in the log. That this is proof is due to three rules:
     8-11   view     int32   0 text, 1 tsv, 2 jsonl
     12-15  zero
 
-    frames, one behind the other
+    frames, one after the other
     0-3    kind     int32   1 bytes of the line; 2 announcement; 3 (version 1) the announced batch
                             was not appended, the line goes on
     4-7    length   int32   of the data

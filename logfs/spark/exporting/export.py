@@ -44,7 +44,7 @@ class Exporter:
         run: Writes ranges.
 
     Attributes:
-        lost: What was gone before a run came to it: partition, first offset, offset behind.
+        lost: What was gone before a run came to it: partition, first offset, offset after.
         refused: Why topics were left out, a sentence each.
     """
 

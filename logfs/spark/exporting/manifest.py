@@ -68,7 +68,7 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class Manifest:
-    """Where an export stands.
+    """Where an export is.
 
     Attributes:
         topics: The id of each topic, by which another one of the same name is known.

@@ -3,7 +3,7 @@
     session      a Spark session: the one that is there, spark-submit's, or a new one
     running      a function over pieces of work, as a job: shared out, watched, its errors told
     verify       every segment is checked by whoever is free
-    reindex      the indexes of every segment are made anew by whoever is free
+    reindex      the indexes of every segment are recreated by whoever is free
     export       every range of offsets is written to Parquet by whoever is free
     compact      the last offset of each key, of more keys than fit into one machine's memory
     keys         how those are found, step by step                                      numpy

@@ -1,4 +1,4 @@
-"""``logfs reindex --spark``: the indexes of every segment are made anew by whoever is free.
+"""``logfs reindex --spark``: the indexes of every segment are recreated by whoever is free.
 
 The driver holds the lock of the directory meanwhile. An executor replaces index files by a rename
 each, so one that is killed, or works on a segment twice, leaves whole ones.
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class SparkReindexer:
-    """Makes the indexes of segments anew.
+    """Makes the indexes of segments again.
 
     Args:
         spark: The session.

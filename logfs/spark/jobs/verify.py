@@ -2,7 +2,7 @@
 
 The looks at the directory, and what is made of what they find, stay with the driver
 (``logfs.log.verifying.looks``): this is only another way to check the segments of a look. Nothing
-is locked or written, so a job that is killed has left nothing behind, and another one begins anew.
+is locked or written, so a job that is killed has left nothing behind, and another one starts again.
 """
 
 from collections.abc import Sequence

@@ -125,7 +125,7 @@ def test_what_becomes_of_the_backup_does_not_reach_the_source(
 ) -> None:
     back_up(job(data, tmp_path / "backup"), "data", asker(store))
     before, inodes = bytes_below(data), {path: path.stat().st_ino for path in files_below(data)}
-    # As after a crash that has taken the checkpoints: every segment is scanned and indexed anew.
+    # As after a crash that has taken the checkpoints: every segment is scanned and reindexed.
     for name in (names.CLEAN_SHUTDOWN, names.RECOVERY_POINT_CHECKPOINT):
         (tmp_path / "backup" / name).unlink()
     log_file = sorted((tmp_path / "backup" / "lines-0").glob("*.log"))[1]
@@ -193,7 +193,7 @@ def test_whatever_happens_in_the_middle_each_partition_is_of_one_moment(
     store: LogStore, data: Path, tmp_path: Path, change: Callable[[LogStore], None]
 ) -> None:
     class Changing(Steps):
-        """Something happens to the source in front of one step."""
+        """Something happens to the source before one step."""
 
         def __init__(self, at: int) -> None:
             super().__init__()
