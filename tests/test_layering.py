@@ -71,13 +71,14 @@ LOG_FLOORS = (
     {"attributes", "checkpoints", "epochs", "losses", "manifest", "recoverypoint", "startoffset"},
     {"topics", "cleanercheckpoint"},
     {"indexes"},
-    {"segments", "host", "residency"},
+    {"segments", "host"},
     {"reading"},
     {"producers"},
     # The log and its writing.
-    {"state", "facts", "standing", "removing", "replacing", "writing", "partition"},
-    {"catalog", "checkpointing", "meta"},
+    {"state", "standing", "removing", "replacing", "writing", "partition"},
+    {"checkpointing", "meta"},
     {"loading"},
+    {"catalog"},
     {"compaction", "retention", "trimming", "publishing", "closing"},
     {"topicdeletion", "store"},
     {"backup", "verifying", "following", "dumping", "planning", "overview", "administration"},
@@ -89,8 +90,6 @@ Each imports from its own floor and those below it; on one floor no two import e
 """
 CLIMBS = {
     "log": {
-        ("facts", "writing"),
-        ("reading", "partition"),
         ("standing", "writing"),
         ("writing", "partition"),
     },

@@ -36,7 +36,6 @@ from logfs.library.points import point_of
 from logfs.library.reading import LOOK_S, Cursor
 from logfs.library.source import SETTLING_S, Source
 from logfs.library.zones import zone_of
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
     AtOffset,
@@ -46,6 +45,7 @@ from logfs.log.reading.address import (
     Suffix,
     parse_partition_name,
 )
+from logfs.log.reading.readable import ReadableLog
 from logfs.types import IsolationLevel, TopicPartition, View
 
 _VIEWS = {
@@ -256,7 +256,7 @@ class Tail:
             self._report(error)
 
     def _begin(
-        self, source: Source, wish: _Wish, log: PartitionLog, point: Point | None, count: int
+        self, source: Source, wish: _Wish, log: ReadableLog, point: Point | None, count: int
     ) -> None:
         name, level = log.topic_partition, self._level or wish.root.level
         if log.is_unreadable:
@@ -333,7 +333,7 @@ def _wanted(wishes: Sequence[_Wish]) -> Callable[[TopicPartition], bool]:
     return is_wanted
 
 
-def _of(wish: _Wish, logs: Sequence[PartitionLog]) -> list[PartitionLog]:
+def _of(wish: _Wish, logs: Sequence[ReadableLog]) -> list[ReadableLog]:
     """Return those of a topic's logs, which are sorted, that a PATH names."""
     if wish.topic is not None:
         key = attrgetter("topic_partition")
@@ -342,7 +342,7 @@ def _of(wish: _Wish, logs: Sequence[PartitionLog]) -> list[PartitionLog]:
     return [log for log in logs if wish.has(log.topic_partition)]
 
 
-def _last(source: Source, log: PartitionLog, level: IsolationLevel, count: int, end: int) -> int:
+def _last(source: Source, log: ReadableLog, level: IsolationLevel, count: int, end: int) -> int:
     """Return the offset of the last but so many records: some offsets have none."""
     if not count:
         return end

@@ -15,9 +15,9 @@ from logfs.errors import ControlError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.query_commands import find_partition
+from logfs.log.following.store import AnyStore
 from logfs.log.publishing.publish import concerned, forget, publish
 from logfs.log.publishing.staging import decode_staged
-from logfs.log.store import LogStore
 from logfs.log.writing.bulk import append_by_key, append_lines
 from logfs.log.writing.feeding import append_file, append_file_by_key
 from logfs.log.writing.lineform import Lines
@@ -29,7 +29,7 @@ T = TypeVar("T")
 class AppendCommands:
     """Answers the requests that append; one method each. Event loop only."""
 
-    def __init__(self, store: LogStore, operations: Operations, clock: Clock) -> None:
+    def __init__(self, store: AnyStore, operations: Operations, clock: Clock) -> None:
         self._store = store
         self._operations = operations
         self._clock = clock
@@ -38,7 +38,7 @@ class AppendCommands:
         """Append encoded batches."""
         partition = await find_partition(self._operations, request)
         producer, is_durable = request["producer"], request["is_durable"]
-        log, now_ms = partition.log, self._clock.now_ms()
+        log, now_ms = partition.log.writable, self._clock.now_ms()
         with _arguments("append"):
             appended = await partition.executor.alone(
                 log.append_encoded, request.payload, now_ms, producer
@@ -55,13 +55,14 @@ class AppendCommands:
             raise ControlError("lines: the last line does not end with a newline")
         if request["partition"] is None:
             partitions = await self._partitions(request["topic"])
-            logs = [partition.log for partition in partitions]
+            logs = [partition.log.writable for partition in partitions]
             call = partial(append_by_key, logs, data, form, unkeyed, now_ms)
             done = await _beside(partitions, call)
         else:
             partitions = [await find_partition(self._operations, request)]
             (partition,) = partitions
-            done = await partition.executor.alone(append_lines, partition.log, data, form, now_ms)
+            log = partition.log.writable
+            done = await partition.executor.alone(append_lines, log, data, form, now_ms)
         return await self._answer(partitions, done, is_durable=is_durable)
 
     async def file(self, request: Request) -> object:
@@ -72,11 +73,13 @@ class AppendCommands:
         descriptor = await trio.to_thread.run_sync(request.file)
         if request["partition"] is None:
             partitions = await self._partitions(request["topic"])
-            logs = [partition.log for partition in partitions]
+            logs = [partition.log.writable for partition in partitions]
             call = partial(append_file_by_key, logs, descriptor, position, form, unkeyed, now_ms)
         else:
             partitions = [await find_partition(self._operations, request)]
-            call = partial(append_file, partitions[0].log, descriptor, position, form, now_ms)
+            call = partial(
+                append_file, partitions[0].log.writable, descriptor, position, form, now_ms
+            )
         with _arguments("file"):
             done = await _beside(partitions, call)
         return await self._answer(partitions, done, is_durable=False)
@@ -85,7 +88,7 @@ class AppendCommands:
         """Append the staged files of a job."""
         query, batch = request["query"], request["batch"]
         staged, now_ms = decode_staged(request.payload), self._clock.now_ms()
-        found = await trio.to_thread.run_sync(concerned, self._store, query, staged)
+        found = await trio.to_thread.run_sync(concerned, self._store.writable, query, staged)
         partitions = []
         for topic_partition in found:
             with suppress(NoSuchTopicError, NoSuchPartitionError):  # ``publish`` raises it again
@@ -93,7 +96,8 @@ class AppendCommands:
         for partition in partitions:
             await self._operations.files.reload_if_offline(partition)
         is_single = request["is_single"]
-        call = partial(publish, self._store, query, batch, staged, now_ms, is_single=is_single)
+        store = self._store.writable
+        call = partial(publish, store, query, batch, staged, now_ms, is_single=is_single)
         was_first = await _beside(partitions, call)
         for partition in partitions:
             await self._finish(partition, is_durable=False)
@@ -101,13 +105,13 @@ class AppendCommands:
 
     async def forget(self, request: Request) -> object:
         """Remove the ledger of a query."""
-        await trio.to_thread.run_sync(forget, self._store, request["query"])
+        await trio.to_thread.run_sync(forget, self._store.writable, request["query"])
         return None
 
     async def end(self, request: Request) -> object:
         """Append the marker that ends a transaction."""
         partition = await find_partition(self._operations, request)
-        log = partition.log
+        log = partition.log.writable
         end = partial(
             log.end_transaction,
             request["producer_id"],

@@ -5,6 +5,7 @@ in its place; that takes some fsyncs, so appends to the partition are kept off t
 Where nothing is due, the next look is after ``log.cleaner.backoff.ms``.
 """
 
+import functools
 import logging
 import threading
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from logfs.errors import CleaningAbortedError, LogfsError
 from logfs.fs.executor import PartitionExecutor
 from logfs.log.compaction.cleaner import LogCleaner
 from logfs.log.compaction.tools import CleaningTools, Throttle
-from logfs.log.store import LogStore
+from logfs.log.following.store import AnyStore
 from logfs.machine.host import Clock
 from logfs.types import TopicPartition
 
@@ -41,7 +42,7 @@ class Compaction:
 
     def __init__(
         self,
-        store: LogStore,
+        store: AnyStore,
         clock: Clock,
         executor_of: Callable[[TopicPartition], PartitionExecutor] | None = None,
     ) -> None:
@@ -49,7 +50,7 @@ class Compaction:
         self._config = store.config
         self._clock = clock
         self._stopping = threading.Event()
-        self.cleaner = LogCleaner(store)
+        self._store = store
         config, threads = store.config, max(1, store.config.log_cleaner_threads)
         throttle = Throttle(
             config.log_cleaner_io_max_bytes_per_second, clock.monotonic_s, self._sleep
@@ -68,6 +69,15 @@ class Compaction:
             config.log_cleaner_io_buffer_load_factor,
             max(config.log_cleaner_io_buffer_size // threads // 2, _SMALLEST_PIECE_BYTES),
         )
+
+    @functools.cached_property
+    def cleaner(self) -> LogCleaner:
+        """Chooses and compacts logs.
+
+        Raises:
+            ReadOnlyError: The directory is followed.
+        """
+        return LogCleaner(self._store.writable)
 
     def _sleep(self, seconds: float) -> None:
         self._stopping.wait(seconds)

@@ -14,8 +14,8 @@ from logfs.fs.partitions import MountedPartition
 from logfs.fs.query_commands import QueryCommands, find_partition
 from logfs.log import administration
 from logfs.log.compaction.manual import compact_now, logs_of, watched
+from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
-from logfs.log.store import LogStore
 from logfs.log.trimming import (
     Trimmed,
     check_trimmable,
@@ -42,7 +42,7 @@ class ControlCommands:
 
     def __init__(
         self,
-        store: LogStore,
+        store: AnyStore,
         operations: Operations,
         kernel: KernelCache,
         clock: Clock,
@@ -96,7 +96,7 @@ class ControlCommands:
         topic = request["topic"]
         warnings = await self._changes.run(
             administration.create_topic,
-            self._store,
+            self._store.writable,
             topic,
             request["partitions"],
             request["config"],
@@ -110,7 +110,7 @@ class ControlCommands:
         topic = request["topic"]
         warnings = await self._changes.run(
             administration.alter_topic,
-            self._store,
+            self._store.writable,
             topic,
             request["changes"],
             request["partitions"],
@@ -142,15 +142,16 @@ class ControlCommands:
             numbers = [*self._store.partitions(address.topic)]
         partitions = [self._tree.partition(address.topic, n) for n in numbers if n is not None]
         now_ms = self._clock.now_ms()
-        for partition in partitions:
-            check_trimmable(partition.log)
+        logs = [partition.log.writable for partition in partitions]
+        for log in logs:
+            check_trimmable(log)
         offsets = [
-            await partition.executor.read(offset_to_keep, partition.log, address.keep, now_ms)
-            for partition in partitions
+            await partition.executor.read(offset_to_keep, log, address.keep, now_ms)
+            for partition, log in zip(partitions, logs, strict=True)
         ]
         done = [
-            await partition.executor.sync(_trim, partition.log, offset, now_ms, at_once)
-            for partition, offset in zip(partitions, offsets, strict=True)
+            await partition.executor.sync(_trim, log, offset, now_ms, at_once)
+            for partition, log, offset in zip(partitions, logs, offsets, strict=True)
         ]
         if at_once:
             await self._kernel.drop_bytes(self._cached_inodes(partitions))
@@ -167,7 +168,7 @@ class ControlCommands:
         roll = request["roll"]
         tools, now_ms = self._operations.tasks.compaction.tools, self._clock.now_ms()
         done = []
-        for log in logs_of(self._store, topic, number):
+        for log in logs_of(self._store.writable, topic, number):
             executor = self._tree.partition(*log.topic_partition).executor
             if roll:
                 await executor.sync(log.roll, now_ms)
@@ -177,7 +178,7 @@ class ControlCommands:
 
     async def _roll(self, request: Request) -> object:
         partition = await find_partition(self._operations, request)
-        log = partition.log
+        log = partition.log.writable
         await partition.executor.sync(log.roll, self._clock.now_ms())
         return log.snapshot.active.base_offset
 

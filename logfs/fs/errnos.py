@@ -13,7 +13,7 @@ from logfs import errors
 from logfs.errors import LogfsError
 
 if TYPE_CHECKING:
-    from logfs.log.partition import PartitionLog
+    from logfs.log.reading.readable import ReadableLog
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ class NotIndexedYetError(LogfsError):
         log: Whose positions.
     """
 
-    def __init__(self, log: "PartitionLog") -> None:
+    def __init__(self, log: "ReadableLog") -> None:
         super().__init__(f"{log.topic_partition}: its positions are not known yet")
         self.log = log
 

@@ -24,8 +24,9 @@ from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LockedError, LogfsError
 from logfs.fs.tree import Tree
 from logfs.log import names
-from logfs.log.following.followed import STEP_BYTES, FollowedLog
-from logfs.log.following.store import FollowedStore
+from logfs.log.following.followed import STEP_BYTES
+from logfs.log.following.store import AnyStore
+from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
@@ -57,15 +58,15 @@ class Follower:
     """
 
     def __init__(
-        self, store: FollowedStore, tree: Tree, clock: Clock, note_look: Callable[[], None]
+        self, store: AnyStore, tree: Tree, clock: Clock, note_look: Callable[[], None]
     ) -> None:
         self._store = store
         self._note_look = note_look
         self._tree = tree
         self._clock = clock
         self._is_busy = False
-        self._progress: dict[FollowedLog, float] = {}
-        self._problems: dict[FollowedLog, str] = {}
+        self._progress: dict[ReadableLog, float] = {}
+        self._problems: dict[ReadableLog, str] = {}
 
     async def run(self) -> None:
         """Look until cancelled."""
@@ -90,7 +91,7 @@ class Follower:
                 busy.append(log)
         self._is_busy = bool(busy)
 
-    def _refresh(self, log: FollowedLog, limit_bytes: int) -> bool:
+    def _refresh(self, log: ReadableLog, limit_bytes: int) -> bool:
         """Look at one partition; True if there is more to do at once."""
         try:
             has_more = log.refresh(self._clock.now_ms(), limit_bytes)
@@ -107,7 +108,7 @@ class Follower:
             self._say(log)
         return has_more
 
-    def _say(self, log: FollowedLog) -> None:
+    def _say(self, log: ReadableLog) -> None:
         """Log how far the positions of a large log are known, every few seconds."""
         now_s, indexing = self._clock.monotonic_s(), log.indexing
         if log.is_part:

@@ -20,6 +20,7 @@ from logfs.disk.vfs import Syncs
 from logfs.errors import LogfsError
 from logfs.fs.handles import FileHandle
 from logfs.fs.partitions import MountedPartition
+from logfs.log.following.followed import AnyLog
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.flushing import Flush
 from logfs.machine.host import Clock
@@ -79,7 +80,7 @@ class Fsyncs:
         self._syncs = syncs or DiskSyncs()
         self._is_watched = False
         self._by_sync: dict[object, _Running] = {}
-        self._by_log: dict[PartitionLog, _Running] = {}
+        self._by_log: dict[AnyLog, _Running] = {}
 
     @property
     def threads(self) -> int:
@@ -120,7 +121,7 @@ class Fsyncs:
         else:
             running.is_wanted_again = True
 
-    async def _flush(self, partition: MountedPartition, log: PartitionLog) -> None:
+    async def _flush(self, partition: MountedPartition, log: AnyLog) -> None:
         if self._by_sync:
             self._take()
         wanted = log.log_end_offset
@@ -135,17 +136,17 @@ class Fsyncs:
             if running.flush.end_offset >= wanted:
                 return
 
-    def _begin(self, partition: MountedPartition, log: PartitionLog) -> _Running | None:
+    def _begin(self, partition: MountedPartition, log: AnyLog) -> _Running | None:
         if partition.executor.is_slow:
             return None
-        flush = log.begin_flush(self._syncs)
+        flush = log.writable.begin_flush(self._syncs)
         if flush is None:
             return None
         if not self._is_watched:
             self._is_watched = True
             # As long as the loop: whoever waits for a flush does so to the end.
             trio.lowlevel.spawn_system_task(self._watch)
-        running = _Running(partition, log, flush, self._monotonic_s())
+        running = _Running(partition, log.writable, flush, self._monotonic_s())
         self._by_sync[flush.sync] = self._by_log[log] = running
         partition.executor.flush_begins()
         return running

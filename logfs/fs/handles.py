@@ -24,10 +24,10 @@ from logfs.fs.nodes import (
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.rawnodes import RawNode, SealedNode
-from logfs.log.following.followed import FollowedLog
-from logfs.log.partition import PartitionLog
+from logfs.log.following.followed import AnyLog
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved
 from logfs.log.writing.lines import LineWriter
 
@@ -154,6 +154,7 @@ class FileHandle:
         "_has_written",
         "_is_written_since",
         "_log",
+        "_read_log",
         "_syncs_in_a_row",
         "_writer",
         "ahead",
@@ -181,7 +182,8 @@ class FileHandle:
         self.syncs = syncs or bool(flags & os.O_DSYNC)
         self.reader = open_reader(node, buffers) if mode != os.O_WRONLY else None
         self.waiting: trio.Event | None = None
-        self._log = node.log if isinstance(node, RangeNode) else node.partition.log
+        self._log: AnyLog = node.partition.log
+        self._read_log = node.log if isinstance(node, RangeNode) else self._log
         self.has_long_line = False
         self._writer: LineWriter | None = None
         self._has_written = False
@@ -190,10 +192,10 @@ class FileHandle:
         self._syncs_in_a_row = 0
 
     @property
-    def log(self) -> PartitionLog:
+    def log(self) -> ReadableLog:
         """The log it reads."""
         node = self.node
-        return node.resolved.log if isinstance(node, FixedNode) else self._log
+        return node.resolved.log if isinstance(node, FixedNode) else self._read_log
 
     @property
     def is_behind(self) -> bool:
@@ -237,7 +239,7 @@ class FileHandle:
             if size:
                 note()
 
-        if isinstance(self.node, FollowNode) or isinstance(self.log, FollowedLog):
+        if isinstance(self.node, FollowNode) or self.log.is_followed:
             return
         if isinstance(self.reader, GrowingFile):
             self.ahead = ReadAhead(hooks, number, self.reader, given, windows)
@@ -268,7 +270,7 @@ class FileHandle:
         return accepted
 
     @property
-    def flushed_log(self) -> PartitionLog:
+    def flushed_log(self) -> AnyLog:
         """The log that ``sync`` flushes."""
         return self._log
 
@@ -329,7 +331,7 @@ class FileHandle:
         if not (self.appends and isinstance(self.node, PlainNode)):
             raise RefusedError("the file is not open for appending")
         self._has_written = True
-        self._writer = LineWriter(self._log, self.node.view)
+        self._writer = LineWriter(self._log.writable, self.node.view)
         return self._writer
 
 

@@ -15,7 +15,7 @@ import trio
 
 from logfs.fs.errnos import InterruptedWaitError
 from logfs.fs.nodes import FileNode, FollowNode, PlainNode, RangeNode
-from logfs.log.partition import PartitionLog
+from logfs.log.reading.readable import ReadableLog
 
 PATIENCE_S = 0.25
 """How long the open of a range waits until its length is known."""
@@ -41,7 +41,7 @@ class IndexWait:
         elif isinstance(node, RangeNode):
             await self.for_log(node.log, pid, PATIENCE_S)
 
-    async def for_log(self, log: PartitionLog, pid: int, limit_s: float = math.inf) -> None:
+    async def for_log(self, log: ReadableLog, pid: int, limit_s: float = math.inf) -> None:
         """Wait until the positions of a log are known."""
         if log.indexing is not None:
             await self.until(lambda: log.indexing is None, pid, limit_s)

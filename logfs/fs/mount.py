@@ -45,7 +45,7 @@ from logfs.fs.topics import DEFAULT_UMASK
 from logfs.fs.tree import Tree
 from logfs.fs.unmounting import CLOSING_TIMEOUT_S, find_closing
 from logfs.log import names
-from logfs.log.following.store import FollowedStore
+from logfs.log.following.store import AnyStore, FollowedStore
 from logfs.log.store import LogStore
 from logfs.machine import mountpoints
 from logfs.machine.host import (
@@ -156,7 +156,7 @@ def _open(
     clock: Clock,
     cache: Cache | None,
     progress: Callable[[str], None],
-) -> LogStore:
+) -> AnyStore:
     disk, host = PosixDisk(data), current_host()
     if _DECOMPRESSED_MAX in options.store.explicit:
         limit_decompressed(options.store.logfs_decompressed_max_bytes)
@@ -178,7 +178,7 @@ def _open(
 
 
 def make_operations(
-    store: LogStore,
+    store: AnyStore,
     options: MountOptions,
     clock: Clock,
     time_zone: tzinfo = LOCAL_ZONE,
@@ -229,7 +229,7 @@ def _take_place(point: str) -> None:
 
 
 def _mount(
-    store: LogStore,
+    store: AnyStore,
     where: MountPlace,
     options: MountOptions,
     clock: Clock,
@@ -282,7 +282,7 @@ def _mount(
 
 async def _serve(
     operations: Operations,
-    store: LogStore,
+    store: AnyStore,
     point: str,
     server: ControlServer,
     listener: socket.socket | None,
@@ -332,7 +332,7 @@ def _reopen_log_files() -> None:
 
 
 async def _announce(
-    operations: Operations, store: LogStore, point: str, supervisor: Supervisor
+    operations: Operations, store: AnyStore, point: str, supervisor: Supervisor
 ) -> None:
     try:
         await trio.to_thread.run_sync(_look, point, abandon_on_cancel=True)
@@ -375,7 +375,7 @@ def _look(point: str) -> None:
             Path(name).write_text(str(value))
 
 
-def _note_daemon(store: LogStore, point: str) -> None:
+def _note_daemon(store: AnyStore, point: str) -> None:
     """Write where the store is mounted, for command-line tools.
 
     The note only informs, so the mount comes up without it, on a full disk for example. The note of
@@ -395,14 +395,14 @@ def _note_daemon(store: LogStore, point: str) -> None:
             logger.warning("commands cannot find this mount yet: %s; it is tried again", error)
 
 
-async def _keep_daemon_noted(store: LogStore, point: str) -> None:
+async def _keep_daemon_noted(store: AnyStore, point: str) -> None:
     """Try again until the note is there."""
     while not (store.read_only or store.disk.exists(names.DAEMON)):
         await trio.sleep(_NOTE_AGAIN_S)
         await trio.to_thread.run_sync(_note_daemon, store, point)
 
 
-def _forget_daemon(store: LogStore) -> None:
+def _forget_daemon(store: AnyStore) -> None:
     if not store.read_only:
         with contextlib.suppress(OSError):
             store.disk.remove(names.DAEMON)

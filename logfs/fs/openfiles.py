@@ -23,10 +23,9 @@ from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.tree import Tree
-from logfs.log.following.followed import FollowedLog
-from logfs.log.partition import PartitionLog
+from logfs.log.following.store import AnyStore
 from logfs.log.reading.buffers import Buffers
-from logfs.log.store import LogStore
+from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
@@ -60,7 +59,7 @@ class OpenFiles:
 
     def __init__(  # noqa: PLR0913 - what it works with
         self,
-        store: LogStore,
+        store: AnyStore,
         tree: Tree,
         tasks: BackgroundTasks,
         passthrough: Passthrough,
@@ -194,7 +193,7 @@ class OpenFiles:
         What is deleted or replaced counts when two looks agree, so this may take two or three.
         """
         log = file.log
-        if not isinstance(log, FollowedLog):
+        if not log.is_followed:
             return False
         cuts = log.snapshot.cuts
         await trio.to_thread.run_sync(log.refresh, self._now_ms())
@@ -347,7 +346,7 @@ class OpenFiles:
                 spare.append(buffer)  # taken again by another task, so after the next await
         return buffer[:got]
 
-    async def _look_at_cache(self, log: PartitionLog) -> None:
+    async def _look_at_cache(self, log: ReadableLog) -> None:
         """See for ``.meta`` what of a log is in the page cache: not often, not for long."""
         now_ms, started_s = self._now_ms(), self._monotonic_s()
         if log.residency is not None and now_ms - log.residency.time_ms < LOOK_AGAIN_MS:
@@ -379,7 +378,7 @@ class OpenFiles:
         if partition.log.offline is not None and not partition.open_files:
             current = self._store.partition(*partition.topic_partition)
             if current is partition.log:
-                self._store.reload(partition.topic_partition, self._now_ms())
+                self._store.writable.reload(partition.topic_partition, self._now_ms())
 
 
 def _check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:

@@ -51,7 +51,7 @@ from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.topics import Creator, TopicChangeQueue, TopicChanges
 from logfs.fs.tree import Tree
 from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
-from logfs.log.store import LogStore
+from logfs.log.following.store import AnyStore
 from logfs.machine.host import Clock
 
 _NOT_COUNTED = frozenset({b".", b".."})
@@ -70,7 +70,7 @@ class Operations(pyfuse3.Operations):
 
     def __init__(
         self,
-        store: LogStore,
+        store: AnyStore,
         tree: Tree,
         options: MountOptions,
         clock: Clock,

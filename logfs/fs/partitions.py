@@ -1,11 +1,11 @@
 """A partition as the file system holds it: its log, its executor, how many files of it are open.
 
-The log may be replaced by one that was reloaded, after a failed write or fsync; everything else
+The log may be replaced by one that was loaded anew, after a failed write or fsync; everything else
 that knows the partition (inodes, open files, the executor) stays.
 """
 
 from logfs.fs.executor import PartitionExecutor
-from logfs.log.partition import PartitionLog
+from logfs.log.following.followed import AnyLog
 from logfs.log.segments.segment import Segment
 from logfs.types import IsolationLevel, TopicPartition
 
@@ -21,7 +21,7 @@ class MountedPartition:
         log: The log; see ``replace_log``.
         executor: Where its calls run.
         open_files: Files of it that are open, for reading or writing.
-        reload_after_s: Not to be reloaded before this time, because it did not help.
+        reload_after_s: Not to be loaded anew before this time, because it did not help.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class MountedPartition:
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: AnyLog,
         executor: PartitionExecutor,
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> None:
@@ -51,7 +51,7 @@ class MountedPartition:
         self._held: tuple[Segment, ...] = ()
         self.replace_log(log)
 
-    def replace_log(self, log: PartitionLog) -> None:
+    def replace_log(self, log: AnyLog) -> None:
         """Go on with a log that was reloaded.
 
         ``identity`` says which positions these are: it changes if they had to start again, and

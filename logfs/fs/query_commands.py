@@ -11,8 +11,8 @@ from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
 from logfs.log import administration
 from logfs.log.backup.point import take_point
+from logfs.log.following.store import AnyStore
 from logfs.log.overview import topic_overview
-from logfs.log.store import LogStore
 from logfs.machine.host import Clock, utc_offset_s
 
 PARTITIONS_AT_ONCE = 500
@@ -34,7 +34,7 @@ class QueryCommands:
 
     def __init__(
         self,
-        store: LogStore,
+        store: AnyStore,
         operations: Operations,
         clock: Clock,
         status: Mapping[str, object],
@@ -72,12 +72,12 @@ class QueryCommands:
 
     async def topics(self, _request: Request) -> object:
         """Return the number of partitions of each topic."""
-        return administration.topic_sizes(self._store)
+        return administration.topic_sizes(self._store.writable)
 
     async def describe(self, request: Request) -> object:
         """Return the facts about a topic."""
         facts = await self._operations.topic_changes.run(
-            administration.describe_topic, self._store, request["topic"]
+            administration.describe_topic, self._store.writable, request["topic"]
         )
         return facts._asdict()
 
@@ -97,7 +97,7 @@ class QueryCommands:
     async def point(self, request: Request) -> object:
         """Make a partition durable and return the point up to which it is."""
         partition = await find_partition(self._operations, request)
-        log = partition.log
+        log = partition.log.writable
         if log.is_unreadable:
             raise LogOfflineError(str(log.offline))
         if log.offline is None:

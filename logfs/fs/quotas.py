@@ -16,7 +16,7 @@ from logfs.config import TOPIC_KEYS
 from logfs.fs.errnos import QuotaExceededError, TooManyOpenFilesError
 from logfs.fs.nodes import MountOwnership
 from logfs.fs.options import MountOptions
-from logfs.log.store import LogStore
+from logfs.log.following.store import AnyStore
 
 _MESSAGE_BYTES = "max.message.bytes"
 
@@ -32,7 +32,7 @@ class Quotas:
         options: The limits.
     """
 
-    def __init__(self, store: LogStore, ownership: MountOwnership, options: MountOptions) -> None:
+    def __init__(self, store: AnyStore, ownership: MountOwnership, options: MountOptions) -> None:
         self._store = store
         self._ownership = ownership
         self._options = options

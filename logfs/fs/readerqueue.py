@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import trio
 
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import GrowingFile
+from logfs.log.reading.readable import ReadableLog
 
 AT_ONCE = 8
 """How many are woken in one go; more are a crowd."""
@@ -42,7 +42,7 @@ class QueuedReader:
 
     __slots__ = ("_reader", "end", "log")
 
-    def __init__(self, reader: GrowingFile, log: PartitionLog) -> None:
+    def __init__(self, reader: GrowingFile, log: ReadableLog) -> None:
         self._reader = reader
         self.log = log
         self.end = reader.seen_end()
@@ -122,8 +122,8 @@ class ReaderQueues:
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
-        self._lines: dict[PartitionLog, _Line] = {}
-        self._due: dict[PartitionLog, None] = {}
+        self._lines: dict[ReadableLog, _Line] = {}
+        self._due: dict[ReadableLog, None] = {}
         self._something_due = trio.Event()
         self._missing = 0
         self._all_back = trio.Event()
@@ -132,7 +132,7 @@ class ReaderQueues:
         """How many wait. Any thread."""
         return sum(len(line.waiters) for line in list(self._lines.values()))
 
-    def is_crowd(self, log: PartitionLog) -> bool:
+    def is_crowd(self, log: ReadableLog) -> bool:
         """Whether so many wait for a log that whoever comes has to wait for his turn."""
         line = self._lines.get(log)
         return line is not None and len(line.waiters) >= AT_ONCE
@@ -158,7 +158,7 @@ class ReaderQueues:
             if not line.waiters:
                 del self._lines[waiter.log]
 
-    def note_change(self, log: PartitionLog) -> None:
+    def note_change(self, log: ReadableLog) -> None:
         """Wake those who wait for a log: a few now, the others soon."""
         line = self._lines.get(log)
         if line is None or not line.note_change():
@@ -199,6 +199,6 @@ class ReaderQueues:
             self._something_due = trio.Event()
             await self._something_due.wait()
 
-    def _note_due(self, log: PartitionLog) -> None:
+    def _note_due(self, log: ReadableLog) -> None:
         self._due[log] = None
         self._something_due.set()

@@ -17,8 +17,8 @@ from logfs import config as configuration
 from logfs.errors import DeletedError, LogfsError, NoSuchPartitionError, NoSuchTopicError
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.tree import Tree
+from logfs.log.following.store import AnyStore
 from logfs.log.retention import Deletion, apply_retention
-from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 from logfs.types import TopicPartition
 
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 class Retention:
     """Looks at every partition, again and again. Event loop only."""
 
-    def __init__(self, store: LogStore, tree: Tree, clock: Clock) -> None:
+    def __init__(self, store: AnyStore, tree: Tree, clock: Clock) -> None:
         self._store = store
         self._tree = tree
         self._clock = clock
@@ -65,7 +65,9 @@ class Retention:
         if log.offline is not None or log.is_deleted:
             return None
         try:
-            deletion = await partition.executor.sync(apply_retention, log, self._clock.now_ms())
+            deletion = await partition.executor.sync(
+                apply_retention, log.writable, self._clock.now_ms()
+            )
         except DeletedError:
             return None  # with its topic, meanwhile
         except (LogfsError, OSError) as error:

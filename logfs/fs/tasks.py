@@ -25,9 +25,8 @@ from logfs.fs.followreads import FollowReads
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.retention import Retention
 from logfs.fs.tree import Tree
-from logfs.log.following.store import FollowedStore
+from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
-from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class BackgroundTasks:
 
     def __init__(
         self,
-        store: LogStore,
+        store: AnyStore,
         tree: Tree,
         changes: trio.Lock,
         clock: Clock,
@@ -81,7 +80,7 @@ class BackgroundTasks:
 
     async def run(self) -> None:
         """Run the tasks until cancelled."""
-        if isinstance(self._store, FollowedStore):
+        if self._store.is_followed:
             note_look = self.follow_reads.queues.note_look
             await Follower(self._store, self._tree, self._clock, note_look).run()
         if self._store.read_only:
@@ -90,7 +89,7 @@ class BackgroundTasks:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._maintain_what_is_due, nursery)
             nursery.start_soon(self._flush_what_is_due, nursery)
-            nursery.start_soon(self._every, checkpoint_s, self._store.checkpoint)
+            nursery.start_soon(self._every, checkpoint_s, self._store.writable.checkpoint)
             nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_what_is_due)
             nursery.start_soon(self.retention.run)
             nursery.start_soon(self.compaction.run)
@@ -102,12 +101,14 @@ class BackgroundTasks:
             due, self._due = self._due, set()
             for partition in due:
                 self._busy.add(partition)
-                nursery.start_soon(self._do, partition, partition.log.maintain)
+                nursery.start_soon(self._do, partition, partition.log.writable.maintain)
 
     async def _flush_what_is_due(self, nursery: trio.Nursery) -> None:
         while True:
             await trio.sleep(FLUSH_TICK_S)
-            due = await trio.to_thread.run_sync(self._store.flush_due, self._clock.now_ms())
+            due = await trio.to_thread.run_sync(
+                self._store.writable.flush_due, self._clock.now_ms()
+            )
             for log, partition in self._with_executors(due):
                 if partition not in self._busy:
                     self._busy.add(partition)
@@ -115,7 +116,7 @@ class BackgroundTasks:
             # What retention or trimming has rolled: its files stay open, and so on the disk, until
             # they are synced, and nobody may append for days.
             for _, partition in self._with_executors(
-                await trio.to_thread.run_sync(self._store.maintenance_due)
+                await trio.to_thread.run_sync(self._store.writable.maintenance_due)
             ):
                 self.want_maintenance(partition)
 
@@ -155,6 +156,7 @@ class BackgroundTasks:
         return False
 
     def _remove_what_is_due(self) -> None:
-        self._store.remove_due_files(self._clock.now_ms())
-        self._store.expire_producers(self._clock.now_ms())
-        self._store.tidy(self._clock.now_ms())
+        store, now_ms = self._store.writable, self._clock.now_ms()
+        store.remove_due_files(now_ms)
+        store.expire_producers(now_ms)
+        store.tidy(now_ms)

@@ -12,7 +12,7 @@ from logfs.fs.quotas import Quotas
 from logfs.fs.rules import refusal
 from logfs.fs.tree import Tree
 from logfs.log.attributes import Ownership as StoredOwnership
-from logfs.log.store import LogStore
+from logfs.log.following.store import AnyStore
 from logfs.machine.host import Clock
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class TopicChangeQueue:
         lock: Taken for each.
     """
 
-    def __init__(self, store: LogStore, tree: Tree, clock: Clock) -> None:
+    def __init__(self, store: AnyStore, tree: Tree, clock: Clock) -> None:
         self._store = store
         self._tree = tree
         self._clock = clock
@@ -54,7 +54,7 @@ class TopicChangeQueue:
             TopicExistsError, NoSuchTopicError, ReadOnlyError, OSError: See
                 ``LogStore.undelete_topic``.
         """
-        await self.run(self._store.undelete_topic, topic, self._clock.now_ms())
+        await self.run(self._store.writable.undelete_topic, topic, self._clock.now_ms())
         self._tree.root.mtime_ms = self._clock.now_ms()
 
     async def delete_topic(self, topic: TopicNode, *, only_empty: bool = False) -> None:
@@ -68,7 +68,8 @@ class TopicChangeQueue:
             TopicNotEmptyError, NoSuchTopicError, ReadOnlyError, OSError: See
                 ``LogStore.delete_topic``.
         """
-        delete = self._store.delete_empty_topic if only_empty else self._store.delete_topic
+        store = self._store.writable
+        delete = store.delete_empty_topic if only_empty else store.delete_topic
         with self._tree.kept_off_loop(topic):
             await self.run(delete, topic.name, self._clock.now_ms())
         self._tree.forget(topic)
@@ -80,7 +81,7 @@ class TopicChanges:
 
     def __init__(
         self,
-        store: LogStore,
+        store: AnyStore,
         ownership: MountOwnership,
         options: MountOptions,
         clock: Clock,
@@ -118,7 +119,7 @@ class TopicChanges:
         file = StoredOwnership(self._own_mode(0o666 & ~creator.umask, 0o666))
         ownerships: dict[int | None, StoredOwnership] = {None: topic}
         ownerships |= dict.fromkeys(range(count), file)
-        store.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
+        store.writable.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
 
     def grow(self, topic: str, number: int, mode: int, creator: Creator) -> None:
         """Give a topic partitions up to a number, with the owner and mode that open(2) would give.
@@ -136,7 +137,7 @@ class TopicChanges:
             self._own_id(creator.uid, self._options.uid, topic_uid),
             self._own_id(gid, self._options.gid, topic_gid),
         )
-        self._store.grow_topic(topic, number + 1, self._clock.now_ms(), ownership)
+        self._store.writable.grow_topic(topic, number + 1, self._clock.now_ms(), ownership)
 
     def _own_mode(self, mode: int, most: int) -> int | None:
         """Return the mode to remember; None if it is that of the mount."""

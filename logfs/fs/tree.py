@@ -36,9 +36,7 @@ from logfs.fs.nodes import (
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.log import names
-from logfs.log.following.followed import FollowedLog
-from logfs.log.following.store import FollowedStore
-from logfs.log.partition import PartitionLog
+from logfs.log.following.store import AnyStore
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
     AtByte,
@@ -47,9 +45,9 @@ from logfs.log.reading.address import (
     Suffix,
     parse_partition_name,
 )
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.log.store import LogStore
 from logfs.machine.host import Clock
 from logfs.types import IsolationLevel, View
 
@@ -146,7 +144,7 @@ class Tree:
 
     def __init__(
         self,
-        store: LogStore,
+        store: AnyStore,
         ownership: MountOwnership,
         time_zone: tzinfo,
         clock: Clock,
@@ -309,7 +307,7 @@ class Tree:
     def _answer(
         self, partition: MountedPartition, address: PartitionAddress, now_ms: int
     ) -> FileNode:
-        log = partition.log
+        log: ReadableLog = partition.log
         if log.indexing is not None:
             log, address = self._part(log, address, now_ms)
         resolved = resolve(log, address, now_ms, self._level)
@@ -319,12 +317,10 @@ class Tree:
         return FixedNode(partition, resolved, self.ownership)
 
     def _part(
-        self, log: PartitionLog, address: PartitionAddress, now_ms: int
-    ) -> tuple[PartitionLog, PartitionAddress]:
+        self, log: ReadableLog, address: PartitionAddress, now_ms: int
+    ) -> tuple[ReadableLog, PartitionAddress]:
         """Begin in the middle of a log whose positions are not known yet."""
-        if not (isinstance(self._store, FollowedStore) and isinstance(log, FollowedLog)):
-            return log, address
-        found = self._store.parts.for_range(log, address, now_ms)
+        found = self._store.part_for_range(log, address, now_ms)
         if found is not None:
             return found
         if log.indexing is not None:

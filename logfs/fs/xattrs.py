@@ -23,8 +23,8 @@ from logfs.fs.errnos import ForeignAttributeError, NoSuchAttributeError, Refused
 from logfs.fs.nodes import FileNode, FixedNode, Node, PlainNode, RangeNode, RootNode, TopicNode
 from logfs.fs.quotas import Quotas
 from logfs.fs.rawnodes import RawNode
+from logfs.log.following.store import AnyStore
 from logfs.log.meta import partition_meta
-from logfs.log.store import LogStore
 from logfs.machine.host import utc_offset_s
 
 logger = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ PREFIX = "user.logfs."
 _UTC_OFFSET = "utc_offset."
 
 
-def get_attribute(node: Node, store: LogStore, name: bytes) -> bytes:
+def get_attribute(node: Node, store: AnyStore, name: bytes) -> bytes:
     """Return the value of an extended attribute.
 
     Raises:
@@ -51,7 +51,7 @@ def get_attribute(node: Node, store: LogStore, name: bytes) -> bytes:
     return value.encode()
 
 
-def list_attributes(node: Node, store: LogStore) -> list[bytes]:
+def list_attributes(node: Node, store: AnyStore) -> list[bytes]:
     """Return the names of the extended attributes of a node."""
     if isinstance(node, TopicNode) and node.name:
         identity = [] if node.topic_id is None else ["topic_id"]
@@ -62,7 +62,7 @@ def list_attributes(node: Node, store: LogStore) -> list[bytes]:
 
 
 def change_attribute(
-    store: LogStore, quotas: Quotas, node: Node, name: bytes, value: bytes | None, caller: int
+    store: AnyStore, quotas: Quotas, node: Node, name: bytes, value: bytes | None, caller: int
 ) -> None:
     """Set an extended attribute for a user, or remove it with None.
 
@@ -89,7 +89,7 @@ def change_attribute(
     if text is not None:
         quotas.check_setting(caller, node.name, key, text)
     known = store.config_warnings(node.name)
-    store.alter_topic(node.name, {key: text})
+    store.writable.alter_topic(node.name, {key: text})
     for warning in store.config_warnings(node.name):
         if warning not in known:
             logger.warning("topic %s: %s", node.name, warning)
@@ -105,7 +105,7 @@ def _key(name: bytes) -> str:
     return text.removeprefix(PREFIX)
 
 
-def _topic_value(store: LogStore, node: TopicNode, key: str) -> str | None:
+def _topic_value(store: AnyStore, node: TopicNode, key: str) -> str | None:
     if key == "topic_id":
         return node.topic_id
     return store.topic_config(node.name).get(key) if key in TOPIC_KEYS else None

@@ -17,9 +17,9 @@ from logfs.library.reading import Cursor
 from logfs.library.records import Appendable, Headers, NewRecord, check_range, chunks, to_record
 from logfs.library.source import Source
 from logfs.library.writing import Writer
-from logfs.log.following.followed import FollowedLog
-from logfs.log.partition import PartitionLog
+from logfs.log.following.followed import AnyLog
 from logfs.log.reading.lookup import timestamp_of
+from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import system_clock
 from logfs.records.produced import add_to_sequence
 from logfs.records.record import Record
@@ -61,7 +61,7 @@ class Partition:
         self._watches: WeakSet[Watch] = WeakSet()
         self._lock = threading.Lock()
         self._is_closed = False
-        self._found: PartitionLog = source.log(topic_partition)
+        self._found: AnyLog = source.log(topic_partition)
 
     @property
     def is_closed(self) -> bool:
@@ -158,8 +158,7 @@ class Partition:
         check_range("epoch", 0 if epoch is None else epoch, 2**15)
         check_range("sequence", 0 if sequence is None else sequence, 2**31)
         log = self._log()
-        producers = log.transactions.state.entries if isinstance(log, FollowedLog) else {}
-        known = producers.get(producer_id)
+        known = log.producers.entries.get(producer_id)
         last_epoch = -1 if known is None else known.epoch
         if epoch is None:
             epoch = max(last_epoch, 0)
@@ -289,7 +288,7 @@ class Partition:
     def __repr__(self) -> str:
         return f"<logfs.Partition {self._topic_partition} in {self._source.data}>"
 
-    def _log(self) -> PartitionLog:
+    def _log(self) -> AnyLog:
         """Return the log after a look at what has changed."""
         self._check_open()
         if self._found.is_deleted:
@@ -297,7 +296,7 @@ class Partition:
         self._source.look_twice(self._found)
         return self._found
 
-    def _locate(self, point: Point) -> tuple[PartitionLog, int]:
+    def _locate(self, point: Point) -> tuple[ReadableLog, int]:
         return self._source.locate(self._log(), point_of(point, self._zone), self.isolation_level)
 
     def _check_open(self) -> None:

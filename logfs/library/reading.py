@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from logfs.disk.watching import Watch
 from logfs.errors import CorruptRecordError, DeletedError
 from logfs.library.source import SETTLING_S, Source
-from logfs.log.following.followed import FollowedLog
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import Point
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
@@ -34,7 +33,7 @@ class Cursor:
     """
 
     def __init__(
-        self, source: Source, log: PartitionLog, offset: int, level: IsolationLevel
+        self, source: Source, log: ReadableLog, offset: int, level: IsolationLevel
     ) -> None:
         self.source = source
         self._log = log
@@ -81,7 +80,7 @@ class Cursor:
     @property
     def is_settling(self) -> bool:
         """Whether a change has been seen that the next look has to confirm."""
-        return isinstance(self._log, FollowedLog) and self._log.is_settling
+        return self._log.is_settling
 
     def _note_removed(self) -> None:
         offset, start = self._reader.offset, self._log.log_start_offset

@@ -15,10 +15,10 @@ from logfs.errors import LogOfflineError, NoSuchPartitionError
 from logfs.library.directory import check_exists
 from logfs.library.mounted import MountedDisk
 from logfs.library.points import offset_of, reached
-from logfs.log.following.followed import STEP_BYTES, FollowedLog
+from logfs.log.following.followed import STEP_BYTES, AnyLog
 from logfs.log.following.store import FollowedStore
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtByte, Earliest, PartitionAddress, Point
+from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel, TopicPartition
 
@@ -69,7 +69,7 @@ class Source:
             logs = self._store.all_partitions()
             return sorted(log.topic_partition for log in logs if not log.is_unreadable)
 
-    def log(self, topic_partition: TopicPartition) -> PartitionLog:
+    def log(self, topic_partition: TopicPartition) -> AnyLog:
         """Return the log of a partition as it is now.
 
         Raises:
@@ -88,7 +88,7 @@ class Source:
         self.look(log)
         return log
 
-    def logs(self) -> list[PartitionLog]:
+    def logs(self) -> list[ReadableLog]:
         """Return the logs of all partitions as they are now, also of those that cannot be read."""
         with self._lock:
             self._store.look_around(self._now_ms())
@@ -97,7 +97,7 @@ class Source:
             self.look(log, is_around_known=True)
         return sorted(logs, key=attrgetter("topic_partition"))
 
-    def look(self, log: PartitionLog, *, is_around_known: bool = False) -> bool:
+    def look(self, log: ReadableLog, *, is_around_known: bool = False) -> bool:
         """Take notice of what has changed in a partition; True if there is more to read at once.
 
         Args:
@@ -108,7 +108,7 @@ class Source:
         Raises:
             LogfsError, OSError: Its directory cannot be read.
         """
-        if not isinstance(log, FollowedLog):
+        if not log.is_followed:
             return False
         with self._lock:
             if not is_around_known:
@@ -121,17 +121,17 @@ class Source:
             return f"{self._disk.point}/{topic_partition.topic}"
         return f"{self.data}/{topic_partition.directory}"
 
-    def look_twice(self, log: PartitionLog) -> None:
+    def look_twice(self, log: ReadableLog) -> None:
         """Take notice of everything that has changed, also of what two looks have to agree on."""
         while self.look(log) and log.indexing is None:
             pass
-        if isinstance(log, FollowedLog) and log.is_settling:
+        if log.is_settling:
             time.sleep(SETTLING_S)
             self.look(log)
 
     def locate(
-        self, log: PartitionLog, point: Point, level: IsolationLevel
-    ) -> tuple[PartitionLog, int]:
+        self, log: ReadableLog, point: Point, level: IsolationLevel
+    ) -> tuple[ReadableLog, int]:
         """Find a point: the log to read it from, and the offset there.
 
         The log is another one that begins further on, where nobody knows yet what is in front.
@@ -140,7 +140,7 @@ class Source:
             CorruptRecordError: The place cannot be found after a corrupt batch.
         """
         now_ms = self._now_ms()
-        if isinstance(log, FollowedLog) and log.indexing is not None:
+        if log.indexing is not None:
             if isinstance(point, AtByte) or level is IsolationLevel.READ_COMMITTED:
                 while self.look(log):
                     pass
@@ -148,27 +148,27 @@ class Source:
                 return self._locate_part(log, point, level, now_ms)
         return log, offset_of(log.snapshot, point, now_ms, level)
 
-    def end_before(self, log: PartitionLog, point: Point, level: IsolationLevel) -> int | None:
+    def end_before(self, log: ReadableLog, point: Point, level: IsolationLevel) -> int | None:
         """Return the offset at which to end before a point; None while nothing has reached it."""
         return reached(log.snapshot, point, self._now_ms(), level)
 
-    def has_changed(self, log: PartitionLog) -> bool:
+    def has_changed(self, log: ReadableLog) -> bool:
         """Tell whether a reader that met damage, or a missing file, is to try again.
 
         What does not decode may be what somebody else has just cut or replaced.
         """
         before = log.snapshot
         self.look(log)
-        if isinstance(log, FollowedLog) and log.is_settling:
+        if log.is_settling:
             time.sleep(SETTLING_S)
             return True
         return log.snapshot.segments != before.segments or log.snapshot.cuts != before.cuts
 
     def _locate_part(
-        self, log: FollowedLog, point: Point, level: IsolationLevel, now_ms: int
-    ) -> tuple[PartitionLog, int]:
+        self, log: ReadableLog, point: Point, level: IsolationLevel, now_ms: int
+    ) -> tuple[ReadableLog, int]:
         with self._lock:
             address = PartitionAddress(log.topic_partition.partition, point)
-            found = self._store.parts.for_range(log, address, now_ms)
+            found = self._store.part_for_range(log, address, now_ms)
         part, where = (log, address) if found is None else found
         return part, offset_of(part.snapshot, where.start or point, now_ms, level)

@@ -1,25 +1,60 @@
-"""What one can ask of a store without changing it: its topics, their partitions and settings."""
+"""What can be read of a store: its topics, their partitions and settings."""
+
+import threading
+from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 from logfs import config as configuration
-from logfs.config import TopicConfig
+from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.vfs import Disk
-from logfs.errors import NoSuchPartitionError, NoSuchTopicError, ReadOnlyError
+from logfs.errors import NoSuchPartitionError, NoSuchTopicError
 from logfs.log import names
-from logfs.log.partition import PartitionLog
+from logfs.log.attributes import Attributes
+from logfs.log.checkpointing import read_checkpoint
+from logfs.log.counters import LogCounters
+from logfs.log.host import Host
+from logfs.log.loading.context import LoadContext
+from logfs.log.reading.address import PartitionAddress
+from logfs.log.reading.readable import ReadableLog
+from logfs.log.segments.segment import OpenSegments
+from logfs.types import TopicPartition
+
+LogT = TypeVar("LogT", bound=ReadableLog, covariant=True)
 
 
-class Catalog:
+class Catalog(Generic[LogT]):
     """The topics of one data directory.
 
     Attributes:
         disk: The data directory.
+        config: The settings of the store.
         read_only: Nothing is written into it, not even its lock.
+        attributes: Remembered owners and modes of topics and partitions.
+        topic_defaults: What topics have that is not set for them.
+        was_clean: The last owner had stopped cleanly.
+        retired: The counters of deleted partitions.
     """
 
-    def __init__(self, disk: Disk, *, read_only: bool) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        config: StoreConfig,
+        host: Host,
+        opened: OpenSegments,
+        *,
+        read_only: bool,
+    ) -> None:
         self.disk = disk
+        self.config = config
         self.read_only = read_only
-        self._topics: dict[str, dict[int, PartitionLog]] = {}
+        self.attributes = Attributes(disk)
+        self.topic_defaults = TopicConfig.from_properties(config.topic_defaults())
+        self.was_clean = True
+        self.retired = LogCounters()
+        self._host = host
+        self._opened = opened
+        self._changes = threading.RLock()
+        self._topics: dict[str, dict[int, LogT]] = {}
 
     def topics(self) -> list[str]:
         """Return the names of all topics, sorted."""
@@ -33,7 +68,7 @@ class Catalog:
         """
         return sorted(self._partitions(topic))
 
-    def partition(self, topic: str, number: int) -> PartitionLog:
+    def partition(self, topic: str, number: int) -> LogT:
         """Return one partition.
 
         Raises:
@@ -44,9 +79,30 @@ class Catalog:
             raise NoSuchPartitionError(f"topic {topic} has no partition {number}")
         return log
 
-    def all_partitions(self) -> list[PartitionLog]:
+    def all_partitions(self) -> list[LogT]:
         """Return every partition."""
         return [log for topic in list(self._topics.values()) for log in list(topic.values())]
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether another process writes the directory, and this one follows it."""
+        return False
+
+    def followed(self) -> Sequence[ReadableLog]:
+        """Return the logs to ``refresh``: those that another process writes, and parts of them."""
+        return ()
+
+    def look_around(self, now_ms: int) -> None:
+        """Find topics that another process has made or deleted; nothing if none does."""
+
+    def part_for_range(
+        self, log: ReadableLog, address: PartitionAddress, now_ms: int
+    ) -> tuple[ReadableLog, PartitionAddress] | None:
+        """Return a log that begins where a range does, and the address in it.
+
+        Only a followed log whose positions are not all known has such parts; None: there is none.
+        """
+        return None
 
     def topic_properties(self, name: str) -> dict[str, str]:
         """Return what was set for a topic."""
@@ -70,19 +126,40 @@ class Catalog:
         """Return what is valid in a topic's configuration and probably not meant."""
         return configuration.warnings(self.topic_config(name))
 
-    def _partitions(self, topic: str) -> dict[int, PartitionLog]:
+    def new_id(self) -> bytes:
+        """Return 16 random bytes."""
+        return self._host.new_id()
+
+    @property
+    def open_segments(self) -> int:
+        """How many sealed segments are kept open."""
+        return len(self._opened)
+
+    def _partitions(self, topic: str) -> dict[int, LogT]:
         partitions = self._topics.get(topic)
         if not partitions:
             raise NoSuchTopicError(f"no topic {topic}")
         return partitions
 
-    def _representative(self, topic: str) -> PartitionLog:
+    def _representative(self, topic: str) -> LogT:
         """Return a partition that says what its topic is; one that was loaded, if there is any."""
         logs = list(self._partitions(topic).values())
         return next((log for log in logs if not log.is_unreadable), logs[0])
 
-    def _check_writable(self, topic: str | None = None) -> None:
-        if self.read_only:
-            raise ReadOnlyError("the data directory is open read-only")
-        if topic is not None and (log := self._representative(topic)).is_unreadable:
-            log.check_writable()
+    def _loading(self, now_ms: int, *, is_clean: bool) -> LoadContext:
+        recovery_points = read_checkpoint(self.disk, names.RECOVERY_POINT_CHECKPOINT)
+        start_offsets = read_checkpoint(self.disk, names.LOG_START_OFFSET_CHECKPOINT)
+        compacted = read_checkpoint(self.disk, names.CLEANER_OFFSET_CHECKPOINT)
+        return LoadContext(
+            disk=self.disk,
+            host=self._host,
+            opened=self._opened,
+            defaults=self.topic_defaults,
+            is_clean=is_clean,
+            recovery_points=recovery_points,
+            start_offsets=start_offsets,
+            now_ms=now_ms,
+            read_only=self.read_only,
+            producer_expiration_ms=self.config.producer_id_expiration_ms,
+            compacted=frozenset[TopicPartition](compacted),
+        )

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from logfs.log.partition import PartitionLog
+from logfs.log.reading.readable import ReadableLog
 from logfs.types import IsolationLevel, View
 
 _TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
 
 
 def partition_meta(
-    log: PartitionLog, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
+    log: ReadableLog, level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
 ) -> dict[str, Any]:
     """Return the facts about a partition, ready for JSON: offsets, positions, sizes, losses.
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 from logfs.errors import LogfsError
 from logfs.log.catalog import Catalog
 from logfs.log.losses import Loss
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset, timestamp_of
+from logfs.log.reading.readable import ReadableLog
 from logfs.types import View
 
 RATE_MS = 300_000
@@ -77,7 +77,12 @@ class TopicOverview(NamedTuple):
 
 
 def topic_overview(
-    store: Catalog, topic: str, now_ms: int, since_ms: int = 0, first: int = 0, limit: int = 1 << 31
+    store: Catalog[ReadableLog],
+    topic: str,
+    now_ms: int,
+    since_ms: int = 0,
+    first: int = 0,
+    limit: int = 1 << 31,
 ) -> TopicOverview:
     """Return what is to be said of a topic.
 
@@ -106,7 +111,7 @@ def topic_overview(
     )
 
 
-def _expired(log: PartitionLog, now_ms: int) -> Iterator[str]:
+def _expired(log: ReadableLog, now_ms: int) -> Iterator[str]:
     """Say that retention is about to remove everything, as of records that were imported."""
     config, snapshot = log.config, log.snapshot
     newest = max([snapshot.end.max_timestamp, *snapshot.maxima[-1:]])
@@ -119,7 +124,7 @@ def _expired(log: PartitionLog, now_ms: int) -> Iterator[str]:
         )
 
 
-def partition_overview(log: PartitionLog, now_ms: int, since_ms: int = 0) -> PartitionOverview:
+def partition_overview(log: ReadableLog, now_ms: int, since_ms: int = 0) -> PartitionOverview:
     """Return what is to be said of a partition."""
     losses = [loss for loss in log.losses if loss.time_ms >= since_ms]
     topic, partition = log.topic_partition
@@ -154,7 +159,7 @@ def partition_overview(log: PartitionLog, now_ms: int, since_ms: int = 0) -> Par
         return told  # damaged, or just deleted: what is above is known all the same
 
 
-def _with_times(told: PartitionOverview, log: PartitionLog, now_ms: int) -> PartitionOverview:
+def _with_times(told: PartitionOverview, log: ReadableLog, now_ms: int) -> PartitionOverview:
     snapshot = log.snapshot
     first = offset_for_time(snapshot, 0)
     oldest = None if first is None else timestamp_of(snapshot, first)

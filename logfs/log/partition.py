@@ -9,12 +9,13 @@ beside appends, in threads of their own.
 
 from collections.abc import Sequence
 
-from logfs.errors import CorruptRecordError, OffsetOutOfRangeError
+from logfs.errors import OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.cleanercheckpoint import lower_cleaner_offset
-from logfs.log.losses import CORRUPT, EXPIRED, Loss, log_loss
+from logfs.log.losses import Loss, log_loss
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
+from logfs.log.producers.state import ProducerState
 from logfs.log.recoverypoint import lower_recovery_point
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint
@@ -22,7 +23,6 @@ from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import ActiveSegment, trim_padding
 from logfs.log.writing.appending import AppendableLog
 from logfs.log.writing.truncation import cut_segments
-from logfs.types import View
 
 
 class PartitionLog(AppendableLog):
@@ -36,7 +36,7 @@ class PartitionLog(AppendableLog):
         return (  # asked by every append
             self._is_lease_low
             or self._flusher.has_sealed
-            or self._losses.is_dirty
+            or self._state.losses.is_dirty
             or self._has_new_epochs
             or self.has_unnoted
             or self.adopt_later is not None
@@ -67,7 +67,7 @@ class PartitionLog(AppendableLog):
                     self._save_epochs()
             if self.has_unnoted:
                 self.note_dropped()
-        self._losses.save()
+        self._state.losses.save()
 
     def move_lease(self) -> None:
         """Move the lease on if that will be due soon, so that no append has to wait for it.
@@ -152,7 +152,7 @@ class PartitionLog(AppendableLog):
         Source: Kafka ProducerStateManager.removeExpiredProducers.
         """
         with self._lock:
-            self._producers.expire(now_ms, self._producer_expiration_ms)
+            self._state.producers.expire(now_ms, self._state.producer_expiration_ms)
 
     def close_files(self) -> None:
         """Let go of every file without writing anything."""
@@ -169,11 +169,11 @@ class PartitionLog(AppendableLog):
             OSError: It is as it was.
         """
         with self._lock:
-            self.is_deleted = True
+            self._state.is_deleted = True
             try:
                 self.disk.rename(self.directory, directory)
             except OSError:
-                self.is_deleted = False
+                self._state.is_deleted = False
                 raise
             self.move(directory)
 
@@ -184,14 +184,14 @@ class PartitionLog(AppendableLog):
             OSError: It stays deleted.
         """
         with self._lock:
-            self.disk.rename(self.directory, self.topic_partition.directory)
+            self.disk.rename(self._state.directory, self.topic_partition.directory)
             self.move(self.topic_partition.directory)
-            self.is_deleted = False
+            self._state.is_deleted = False
 
     def move(self, directory: str) -> None:
         """Follow the partition's directory, which was renamed."""
         with self._lock:
-            self.directory = directory
+            self._state.directory = directory
             self.table.moved_to(directory)
             for segment in (*self.snapshot.segments, *self._deleted.segments):
                 segment.directory = directory
@@ -202,32 +202,17 @@ class PartitionLog(AppendableLog):
         """Note a loss: in the log of the daemon, in the losses file, in ``.meta``."""
         loss = Loss(now_ms, kind, file, position, size, self.log_end_offset, detail)
         log_loss(self.topic_partition, loss)
-        self._losses.add(loss)
+        self._state.losses.add(loss)
 
-    def note_corrupt(self, error: CorruptRecordError, now_ms: int) -> None:
-        """Count a corrupt batch that a reader has met as a loss; ``maintain`` saves it."""
-        file, position = error.file or self.directory, error.position or 0
-        loss = Loss(
-            now_ms, CORRUPT, file, position, error.size_bytes, error.next_offset, error.message
-        )
-        if self._losses.note(loss):
-            log_loss(self.topic_partition, loss._replace(detail=str(error)))
+    @property
+    def producers(self) -> ProducerState:
+        """What is known of the producers at the log end."""
+        return self._state.producers
 
-    def note_expired(self, view: View, position: int, size: int) -> None:
-        """Note that bytes were deleted that a reader was about to come to: he fell behind.
-
-        Counted, in the log and in ``.meta``, but not kept: the records had served their time.
-        """
-        self.counters.expired += 1
-        self.counters.expired_bytes += size
-        detail = (
-            f"a reader of {view.name.lower()} fell behind retention: {size} bytes from byte "
-            f"{position} on were deleted before he came to them"
-        )
-        log_loss(
-            self.topic_partition,
-            Loss(0, EXPIRED, self.directory, position, size, self.log_start_offset, detail),
-        )
+    @property
+    def writable(self) -> "PartitionLog":
+        """The log to write to, which is this one; a followed log has none."""
+        return self
 
     def new_unfinished_name(self) -> str:
         """Return a name for the file of an unfinished line that no other file has."""
@@ -258,27 +243,27 @@ class PartitionLog(AppendableLog):
         self.cleaning.unsaved_offset = None
         # Until the entry of the new segment is there: a stop must not give a position twice.
         self.lease.distrust(old.active)
-        kept = cut_segments(self.disk, self._config, old, offset)
+        kept = cut_segments(self.disk, self.config, old, offset)
         segment = self.new_segment(offset, old.end.positions)
         sealed = [s.entry(SegmentState.SEALED) for s in kept]
         self.table.rewrite([*sealed, self.lease.open_entry(segment)])
-        ActiveSegment.create(self.disk, segment, self._config, now_ms).close_empty()
+        ActiveSegment.create(self.disk, segment, self.config, now_ms).close_empty()
         self.disk.sync_directory(self.directory)
         end = LogEnd(offset, segment.bases, 0, -1)
         start = old.start if kept else LogPoint(offset, segment.bases)
-        self._producers, self._snapshot_offset = rewind_producers(
-            self._replay((*kept, segment), now_ms), offset, self._producers
+        self._state.producers, self._snapshot_offset = rewind_producers(
+            self._replay((*kept, segment), now_ms), offset, self._state.producers
         )
         snapshot = old.changed((*kept, segment), start, end, old.cuts + 1)
-        locate_transactions(self._producers, snapshot)
+        locate_transactions(self._state.producers, snapshot)
         aborted = tuple(entry for entry in old.aborted if entry.last_offset < offset)
-        self.snapshot = snapshot.with_transactions(aborted, self._producers.unstable)
+        self._state.snapshot = snapshot.with_transactions(aborted, self._state.producers.unstable)
         self._fit_epochs()
         self._flusher.truncated(offset)
 
     def _replay(self, segments: Sequence[Segment], now_ms: int) -> Replay:
         rows = [(segment, segment.size_bytes) for segment in segments]
-        start, expiration_ms = self.log_start_offset, self._producer_expiration_ms
+        start, expiration_ms = self.log_start_offset, self._state.producer_expiration_ms
         return Replay(self.disk, self.directory, rows, start, now_ms, expiration_ms)
 
     def _save_producers(self, *, is_durable: bool = True) -> None:
@@ -300,5 +285,5 @@ class PartitionLog(AppendableLog):
 
     def _save_epochs(self) -> None:
         if self._has_new_epochs:
-            write_leader_epochs(self.disk, self.directory, self._epochs.entries)
+            write_leader_epochs(self.disk, self._state.directory, self._epochs.entries)
             self._has_new_epochs = False

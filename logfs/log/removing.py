@@ -58,9 +58,9 @@ class RemovableLog(LogStanding):
             self._settle_lines(start.offset)
             with self._noted(start, kept[0]):
                 is_noted = self._drop(gone)
-                self.snapshot = snapshot.changed(kept, start, snapshot.end)
+                self._state.snapshot = snapshot.changed(kept, start, snapshot.end)
             self._has_new_epochs |= self._epochs.truncate_from_start(start.offset)
-            due_ms = now_ms + self._config.file_delete_delay_ms
+            due_ms = now_ms + self.config.file_delete_delay_ms
             for segment in gone:
                 self._deleted.add(segment, due_ms)
             if not is_noted:

@@ -72,7 +72,7 @@ class ReplaceableLog(RemovableLog):
             self._take_up(base_offset)
             with self.offline_on_failure("compaction"):
                 self.disk.sync_directory(self.directory)
-                due_ms = now_ms + self._config.file_delete_delay_ms
+                due_ms = now_ms + self.config.file_delete_delay_ms
                 for segment in old:
                     self._deleted.add(segment, due_ms, is_replaced=segment is old[0])
                 self.disk.sync_directory(self.directory)
@@ -160,4 +160,4 @@ class ReplaceableLog(RemovableLog):
         )
         segments = (*segments[:first], new, *segments[first + count :])
         changed = snapshot.changed(segments, snapshot.start, snapshot.end)
-        self.snapshot = changed._replace(aborted=left)
+        self._state.snapshot = changed._replace(aborted=left)

@@ -9,22 +9,26 @@ import logging
 import threading
 from collections.abc import Callable, Iterator
 
+from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL
 from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
-from logfs.log.facts import LogFacts
+from logfs.log import options
 from logfs.log.host import cache_mark
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState
 from logfs.log.state import PartitionState
 from logfs.log.writing.active import create_files
+from logfs.log.writing.flushing import Flusher
 from logfs.log.writing.lease import Lease
 from logfs.log.writing.linefiles import LineFiles
+from logfs.records.encoded import EncodeOptions
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
 
 
-class LogStanding(LogFacts):
+class LogStanding(ReadableLog):
     """A partition that can be written or not.
 
     Attributes:
@@ -35,11 +39,44 @@ class LogStanding(LogFacts):
 
     def __init__(self, state: PartitionState) -> None:
         super().__init__(state)
+        self._state: PartitionState = state
+        self.table = state.table
+        self._epochs = state.epochs
+        self._options = options.encode_options(state.config, state.epochs.latest)
+        self._snapshot_offset = state.snapshot_offset
+        self._has_new_epochs = state.has_new_epochs
+        self._flusher = Flusher(
+            state.disk,
+            self.directory,
+            None if state.read_only else state.table,
+            state.recovery_point,
+            state.counters,
+            state.host.clock_s,
+        )
         self.lease = Lease(state.table, cache_mark(state.host, state.disk), state.lease)
         self._lock = threading.RLock()
         self._deferred = state.deferred
         self.adopt_later: Callable[[], None] | None = None
-        self.line_files = LineFiles(state.disk, self.directory, self._lock)
+        self.line_files = LineFiles(state.disk, self._state.directory, self._lock)
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's configuration."""
+        return self._state.config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self._state.config = config
+        self._options = options.encode_options(config, self._epochs.latest)
+
+    @property
+    def recovery_point(self) -> int:
+        """First offset that is not known to be durable."""
+        return self._flusher.recovery_point
+
+    def encode_options(self) -> EncodeOptions:
+        """Return how records for this topic become batches."""
+        return self._options
 
     def exclusive(self) -> threading.RLock:
         """Return the lock that every change takes; hold it to make several changes one."""
@@ -81,7 +118,7 @@ class LogStanding(LogFacts):
                 del self._deferred[0]
             *sealed, active = self.snapshot.segments
             if not self.disk.exists(active.name):
-                create_files(self.disk, active, self._config)
+                create_files(self.disk, active, self.config)
             entries = [segment.entry(SegmentState.SEALED) for segment in sealed]
             self.table.rewrite([*entries, self.lease.open_entry(active)])
         self._deferred = None
@@ -109,7 +146,7 @@ class LogStanding(LogFacts):
         with self._lock:
             if self.offline is not None or self.is_deleted:
                 return
-            self.offline = reason
+            self._state.offline = reason
             logger.error(
                 "%s is offline: %s", self.topic_partition, reason,
                 extra={"fields": {"event": "offline", "offset": self.log_end_offset}},

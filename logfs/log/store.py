@@ -16,7 +16,6 @@ Source: Kafka LogManager.
 import contextlib
 import errno
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -24,14 +23,13 @@ from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.vfs import DISK_FULL, Disk, Lock
-from logfs.errors import LogfsError, TopicExistsError
+from logfs.errors import LogfsError, ReadOnlyError, TopicExistsError
 from logfs.log import checkpoints, names, topics
-from logfs.log.attributes import NOTHING_SET, Attributes, Ownership
+from logfs.log.attributes import NOTHING_SET, Ownership
 from logfs.log.catalog import Catalog
-from logfs.log.checkpointing import forget_partitions, read_checkpoint, write_checkpoints
+from logfs.log.checkpointing import forget_partitions, write_checkpoints
 from logfs.log.cleanercheckpoint import forget_cleaner_offsets
 from logfs.log.closing import last_stop, leave, remove_note
-from logfs.log.counters import LogCounters
 from logfs.log.host import Host
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import (
@@ -58,27 +56,13 @@ _POLICY_KEYS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes"})
 """Whoever sets one of them says what is to become of old records."""
 
 
-class LogStore(Catalog):
-    """The partitions of one data directory. Make it with ``open``.
-
-    Attributes:
-        attributes: Remembered owners and modes of topics and partitions.
-        topic_defaults: What topics have that is not set for them.
-        was_clean: The last owner had stopped cleanly.
-        retired: What deleted partitions have counted.
-    """
+class LogStore(Catalog[PartitionLog]):
+    """The partitions of one data directory. Make it with ``open``."""
 
     def __init__(self, disk: Disk, config: StoreConfig, host: Host, *, read_only: bool) -> None:
-        super().__init__(disk, read_only=read_only)
-        self.config = config
-        self.attributes = Attributes(disk)
-        self._host = host
-        self._opened = OpenSegments(disk, host.open_segments)
-        self.topic_defaults = TopicConfig.from_properties(config.topic_defaults())
-        self.retired = LogCounters()
-        self.was_clean = True
+        opened = OpenSegments(disk, host.open_segments)
+        super().__init__(disk, config, host, opened, read_only=read_only)
         self._lock: Lock | None = None
-        self._changes = threading.RLock()
         self._deleted = DeletedPartitions(disk)
         self._expiry_due_ms = 0
         self._tidy_due_ms = 0
@@ -118,6 +102,11 @@ class LogStore(Catalog):
             store._unlock()
             raise
         return store
+
+    @property
+    def writable(self) -> "LogStore":
+        """The store to write to, which is this one; a followed store has none."""
+        return self
 
     # Topics
 
@@ -426,21 +415,6 @@ class LogStore(Catalog):
             for log in others:
                 log.config = first.config
 
-    def _loading(self, now_ms: int, *, is_clean: bool) -> LoadContext:
-        return LoadContext(
-            self.disk,
-            self._host,
-            self._opened,
-            self.topic_defaults,
-            is_clean,
-            read_checkpoint(self.disk, names.RECOVERY_POINT_CHECKPOINT),
-            read_checkpoint(self.disk, names.LOG_START_OFFSET_CHECKPOINT),
-            now_ms,
-            self.read_only,
-            producer_expiration_ms=self.config.producer_id_expiration_ms,
-            compacted=frozenset(read_checkpoint(self.disk, names.CLEANER_OFFSET_CHECKPOINT)),
-        )
-
     def _load_one(self, loading: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
         started_s = self._host.clock_s()
         try:
@@ -475,8 +449,8 @@ class LogStore(Catalog):
                 log = load_partition(salvaging, topic_partition)
             except (LogfsError, OSError):
                 raise error from None
-            log.read_only = self.read_only
-            log.offline = f"it could not be loaded as a whole: {error}"
+            log.state.read_only = self.read_only
+            log.state.offline = f"it could not be loaded as a whole: {error}"
             logger.warning("%s can be read, but not written: %s", topic_partition, log.offline)
             return log
 
@@ -567,14 +541,11 @@ class LogStore(Catalog):
                 return name
         return names.format_delete_directory(topic_partition, UUID(bytes=self._host.new_id()))
 
-    @property
-    def open_segments(self) -> int:
-        """How many sealed segments are kept open."""
-        return len(self._opened)
-
-    def new_id(self) -> bytes:
-        """Return 16 random bytes."""
-        return self._host.new_id()
+    def _check_writable(self, topic: str | None = None) -> None:
+        if self.read_only:
+            raise ReadOnlyError("the data directory is open read-only")
+        if topic is not None and (log := self._representative(topic)).is_unreadable:
+            log.check_writable()
 
     def _new_topic_id(self) -> UUID:
         while not names.is_usable_topic_id(topic_id := UUID(bytes=self._host.new_id())):

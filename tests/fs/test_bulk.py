@@ -125,7 +125,7 @@ async def test_requests_that_are_none(
 
 
 async def test_lines_for_a_read_only_mount(served: Served) -> None:
-    served.world.store.partition("orders", 0).read_only = True
+    served.world.store.partition("orders", 0).state.read_only = True
     with pytest.raises(ReadOnlyError):
         await append(served, ("orders", 0), b"a\n")
 

@@ -21,7 +21,7 @@ def mounted(log: TransactionLog, level: IsolationLevel) -> World:
     )
     partition, made = world.store.partition("t", 0), log.log.snapshot
     assert partition.snapshot.aborted == made.aborted
-    partition.snapshot = partition.snapshot._replace(watermark=made.watermark)
+    partition.state.snapshot = partition.snapshot._replace(watermark=made.watermark)
     return world
 
 

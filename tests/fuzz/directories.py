@@ -23,7 +23,7 @@ from logfs.cli.main import main
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
-from logfs.log.following.store import FollowedStore
+from logfs.log.following.store import AnyStore, FollowedStore
 from logfs.log.host import Host
 from logfs.log.reading.files import GrowingFile
 from logfs.log.store import LogStore
@@ -193,7 +193,7 @@ def _follow(data: Path) -> None:
     store.close(_NOW_MS)
 
 
-def _read_all(store: LogStore, view: View) -> None:
+def _read_all(store: AnyStore, view: View) -> None:
     file = GrowingFile(store.partition("orders", 0), view, 0)
     out, offset = memoryview(bytearray(4096)), 0
     while (got := file.read_into(out, offset)) and offset < 1 << 20:

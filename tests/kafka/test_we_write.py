@@ -197,7 +197,7 @@ def test_offsets_by_time_agree(opened: Opened, name: str) -> None:
 
 def test_the_broker_knows_the_producers(opened: Opened) -> None:
     name = "open-transaction"
-    entries = ours.seen(opened.before, name)._producers.entries.values()
+    entries = ours.seen(opened.before, name).producers.entries.values()
     known = {
         str(entry.producer_id): [
             *(str(x) for x in (entry.epoch, entry.coordinator_epoch, entry.last_sequence)),

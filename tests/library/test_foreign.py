@@ -86,9 +86,9 @@ def test_points_in_a_log_that_has_not_been_read(
     foreign: Path, point: Point, offset: int, level: IsolationLevel
 ) -> None:
     source = Source(PosixDisk(foreign), lambda name: name == TP, step_bytes=4096)
-    log = source.log(TP)
-    assert log.indexing is not None
-    log, found = source.locate(log, point_of(point, UTC), level)
+    whole = source.log(TP)
+    assert whole.indexing is not None
+    log, found = source.locate(whole, point_of(point, UTC), level)
     assert found == offset
     _, end = source.locate(source.log(TP), point_of("latest", UTC), level)
     records = [record for batch in read(Cursor(source, log, found, level), end) for record in batch]

@@ -112,12 +112,12 @@ def rows_of(entries: Iterable[ProducerEntry]) -> dict[int, tuple[int | None, ...
 
 def rows_in(log: PartitionLog) -> dict[int, tuple[int | None, ...]]:
     """What a log knows of its producers."""
-    return rows_of(log._producers.entries.values())
+    return rows_of(log.producers.entries.values())
 
 
 def known_in(log: PartitionLog, producer_id: int) -> Known:
     """What a log knows of one producer."""
-    entry = log._producers.entries.get(producer_id)
+    entry = log.producers.entries.get(producer_id)
     if entry is None:
         return Known()
     batches = [(b.first_sequence, b.last_sequence, b.first_offset, b.last_offset)

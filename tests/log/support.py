@@ -7,6 +7,7 @@ from logfs.config import StoreConfig
 from logfs.log.host import Host
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import FixedFile, GrowingFile
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter
@@ -152,11 +153,11 @@ def records_in(data: bytes) -> list[Record]:
     return [r for position, _ in batches_in(data) for r in decode_records(data, position)]
 
 
-def end_of(log: PartitionLog, view: View) -> int:
+def end_of(log: ReadableLog, view: View) -> int:
     return log.snapshot.end.positions[view]
 
 
-def kept_runs_of(log: PartitionLog, view: View, piece: int = 1 << 16) -> list[tuple[int, bytes]]:
+def kept_runs_of(log: ReadableLog, view: View, piece: int = 1 << 16) -> list[tuple[int, bytes]]:
     """Read a whole view: runs of bytes, each with the position at which it begins."""
     reader = TextReader(view, lambda: log.snapshot)
     out = memoryview(bytearray(piece))
@@ -174,12 +175,12 @@ def kept_runs_of(log: PartitionLog, view: View, piece: int = 1 << 16) -> list[tu
     return runs
 
 
-def text_of(log: PartitionLog, view: View = View.TEXT) -> bytes:
+def text_of(log: ReadableLog, view: View = View.TEXT) -> bytes:
     """What is kept of a view, without its holes."""
     return b"".join(data for _, data in kept_runs_of(log, view))
 
 
-def lines_of(log: PartitionLog, view: View = View.TEXT) -> list[bytes]:
+def lines_of(log: ReadableLog, view: View = View.TEXT) -> list[bytes]:
     return text_of(log, view).splitlines()
 
 

@@ -162,7 +162,7 @@ def test_a_flush_after_it_covers_the_segments_sealed_before() -> None:
 
 def test_a_partition_that_is_offline_keeps_the_note_from_being_written() -> None:
     bench = written()
-    bench.store.partition("t", 0).offline = "for a test"
+    bench.store.partition("t", 0).state.offline = "for a test"
     bench.leave()
     assert not bench.disk.exists(names.CLOSED)
 

@@ -52,7 +52,7 @@ def resolved(follower: Follower, selector: str) -> Resolved:
 def read_growing(found: Resolved) -> list[bytes]:
     part = found.log
     while part.indexing is not None:
-        part.refresh(START_MS + 2_000_000)  # type: ignore[attr-defined]
+        part.refresh(START_MS + 2_000_000)
     file = GrowingFile(part, found.view, found.start, found.limit)
     return read_all(file).splitlines()
 

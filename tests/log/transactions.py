@@ -134,7 +134,7 @@ class TransactionLog(HoledLog):
     def publish(self) -> None:
         """Tell readers of the high watermark; the log knows of transactions by itself."""
         log = self.log
-        log.snapshot = log.snapshot._replace(
+        log.state.snapshot = log.snapshot._replace(
             watermark=None if self.watermark is None else self._point(self.watermark),
         )
         assert log.snapshot.aborted == tuple(self.transactions)

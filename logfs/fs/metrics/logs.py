@@ -9,24 +9,23 @@ from collections.abc import Callable, Iterator, Sequence
 from logfs.errors import LogfsError
 from logfs.fs.metrics.family import Family, Kind, Sample, counter
 from logfs.log.counters import APPEND_BOUNDS_S, FLUSH_BOUNDS_S, Histogram, LogCounters
-from logfs.log.following.followed import FollowedLog
 from logfs.log.losses import EXPIRED, KINDS, Loss
-from logfs.log.partition import PartitionLog
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.retention import Rule
 from logfs.log.trimming import TRIM
 
 _PARTITION = ("topic", "partition")
 _REASONS = (*Rule, TRIM)
 
-PerLog = Callable[[PartitionLog], float]
+PerLog = Callable[[ReadableLog], float]
 PerCounters = Callable[[LogCounters], float]
 
 
-def _size(log: PartitionLog) -> int:
+def _size(log: ReadableLog) -> int:
     return log.snapshot.size_bytes
 
 
-def _unflushed(log: PartitionLog) -> int:
+def _unflushed(log: ReadableLog) -> int:
     return 0 if log.read_only else max(log.log_end_offset - log.recovery_point, 0)
 
 
@@ -146,13 +145,13 @@ _OF_ALL: tuple[tuple[str, str, PerCounters], ...] = (
 )
 
 
-def families(logs: Sequence[PartitionLog], *, by_topic: bool = True) -> Iterator[Family]:
+def families(logs: Sequence[ReadableLog], *, by_topic: bool = True) -> Iterator[Family]:
     """Yield the metrics of partitions and topics; else those of all topics, as one without a name.
 
     Without names a scrape stays small, however many topics there are, and shows none of them.
     """
     ordered = sorted(logs, key=lambda log: log.topic_partition)
-    topics: dict[str, list[PartitionLog]] = {} if by_topic else {"": ordered}
+    topics: dict[str, list[ReadableLog]] = {} if by_topic else {"": ordered}
     if by_topic:
         for name, text, of_log in _OF_PARTITIONS:
             rows = [Sample(_labels(log), float(of_log(log))) for log in ordered]
@@ -171,7 +170,7 @@ def families(logs: Sequence[PartitionLog], *, by_topic: bool = True) -> Iterator
     yield from _losses(topics)
 
 
-def totals(logs: Sequence[PartitionLog], retired: LogCounters) -> Iterator[Family]:
+def totals(logs: Sequence[ReadableLog], retired: LogCounters) -> Iterator[Family]:
     """Yield the metrics of all logs together.
 
     Args:
@@ -204,11 +203,11 @@ def totals(logs: Sequence[PartitionLog], retired: LogCounters) -> Iterator[Famil
     )
 
 
-def _labels(log: PartitionLog) -> tuple[str, str]:
+def _labels(log: ReadableLog) -> tuple[str, str]:
     return log.topic_partition.topic, str(log.topic_partition.partition)
 
 
-def _residency(logs: Sequence[PartitionLog]) -> Iterator[Family]:
+def _residency(logs: Sequence[ReadableLog]) -> Iterator[Family]:
     """Yield what of the logs was in the page cache when that was last looked at."""
     known = [(_labels(log), found) for log in logs if (found := log.residency) is not None]
     yield Family(
@@ -228,8 +227,8 @@ def _residency(logs: Sequence[PartitionLog]) -> Iterator[Family]:
     )
 
 
-def _following(logs: Sequence[PartitionLog], *, by_topic: bool) -> Iterator[Family]:
-    unread = [(_labels(log), unread_bytes(log)) for log in logs if isinstance(log, FollowedLog)]
+def _following(logs: Sequence[ReadableLog], *, by_topic: bool) -> Iterator[Family]:
+    unread = [(_labels(log), unread_bytes(log)) for log in logs if log.is_followed]
     if unread and not by_topic:
         unread = [(("", ""), sum(size for _, size in unread))]
     if unread:
@@ -242,7 +241,7 @@ def _following(logs: Sequence[PartitionLog], *, by_topic: bool) -> Iterator[Fami
         )
 
 
-def unread_bytes(log: FollowedLog) -> int:
+def unread_bytes(log: ReadableLog) -> int:
     """Return how many bytes of somebody else's log have not been read yet; asks the disk."""
     indexing, snapshot = log.indexing, log.snapshot
     if indexing is not None:
@@ -254,7 +253,7 @@ def unread_bytes(log: FollowedLog) -> int:
     return max(size - snapshot.end.file_size, 0)
 
 
-def _deleted(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
+def _deleted(topics: dict[str, list[ReadableLog]]) -> Iterator[Family]:
     segments, size = [], []
     for topic, logs in topics.items():
         for reason in _REASONS:
@@ -268,7 +267,7 @@ def _deleted(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
     )
 
 
-def _losses(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
+def _losses(topics: dict[str, list[ReadableLog]]) -> Iterator[Family]:
     """Yield what was lost, ever: losses are kept in the partitions, what expired is not."""
     count, size = [], []
     for topic, logs in topics.items():
@@ -289,7 +288,7 @@ def _losses(topics: dict[str, list[PartitionLog]]) -> Iterator[Family]:
     yield Family("logfs_lost_bytes_total", "counter", "Bytes that were lost.", labels, size)
 
 
-def _losses_of(log: PartitionLog) -> list[Loss]:
+def _losses_of(log: ReadableLog) -> list[Loss]:
     try:
         return list(log.losses)
     except (LogfsError, OSError):

@@ -9,7 +9,7 @@ import os
 import platform
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import pyfuse3
@@ -20,8 +20,8 @@ from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
 from logfs.fs.operations import Operations
 from logfs.fs.replies import OPERATIONS
 from logfs.log.compaction.cleaner import CleanerMetrics
-from logfs.log.partition import PartitionLog
-from logfs.log.store import LogStore
+from logfs.log.following.store import AnyStore
+from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
 
 LOOK_S = 0.05
@@ -105,7 +105,7 @@ class MountMetrics:
     """
 
     def __init__(
-        self, store: LogStore, operations: Operations, clock: Clock, where: MountPlace
+        self, store: AnyStore, operations: Operations, clock: Clock, where: MountPlace
     ) -> None:
         self._store = store
         self._operations = operations
@@ -155,7 +155,7 @@ class MountMetrics:
             "read_only": str(self._store.read_only).lower(),
         }
 
-    def _look_at_caches(self, found: list[PartitionLog]) -> None:
+    def _look_at_caches(self, found: Sequence[ReadableLog]) -> None:
         """Look at the page cache, where that was longest ago first, and not for long."""
         if not self._looking.acquire(blocking=False):
             return
@@ -174,7 +174,7 @@ class MountMetrics:
             self._looking.release()
 
 
-def _looked_ms(log: PartitionLog) -> int:
+def _looked_ms(log: ReadableLog) -> int:
     return 0 if log.residency is None else log.residency.time_ms
 
 
@@ -213,7 +213,7 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     )
 
 
-def _of_handles(store: LogStore, operations: Operations) -> Iterator[Family]:
+def _of_handles(store: AnyStore, operations: Operations) -> Iterator[Family]:
     """Yield what is open."""
     files = operations.files.open_files()
     modes = Counter("append" if file.appends else "read" for file in files)
@@ -266,7 +266,7 @@ def _of_executors(operations: Operations) -> Iterator[Family]:
     )
 
 
-def _of_store(store: LogStore) -> Iterator[Family]:
+def _of_store(store: AnyStore) -> Iterator[Family]:
     """Yield how much there is, what is out of order, and the room that is left."""
     logs = store.all_partitions()
     yield gauge("logfs_topics", "Topics.", len(store.topics()))

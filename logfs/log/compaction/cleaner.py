@@ -87,7 +87,7 @@ class Chosen(NamedTuple):
 class LogCleaner:
     """Compacts the logs of a store. Any thread may call; each log is compacted by one at a time."""
 
-    def __init__(self, store: Catalog) -> None:
+    def __init__(self, store: Catalog[PartitionLog]) -> None:
         self._store = store
         self._last: dict[object, CleanerStats] = {}
         self._looked_ms: int | None = None

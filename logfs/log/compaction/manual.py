@@ -112,7 +112,7 @@ def compact_now(
     )
 
 
-def logs_of(store: Catalog, topic: str, number: int | None) -> list[PartitionLog]:
+def logs_of(store: Catalog[PartitionLog], topic: str, number: int | None) -> list[PartitionLog]:
     """Return one partition of a topic, or all of them; each can be compacted.
 
     Raises:

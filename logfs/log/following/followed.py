@@ -7,9 +7,11 @@ that are missing or were replaced, is acted on when two looks agree on it.
 
 import contextlib
 import logging
+import threading
 from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 
-from logfs.errors import CorruptRecordError, DeletedError, LogfsError
+from logfs.errors import CorruptRecordError, DeletedError, LogfsError, ReadOnlyError
 from logfs.log.following.changes import Changes, Look, compare
 from logfs.log.following.complaints import Complaint
 from logfs.log.following.context import Following
@@ -22,10 +24,11 @@ from logfs.log.following.transactions import Transactions
 from logfs.log.losses import Loss, log_loss
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
+from logfs.log.producers.state import ProducerState
+from logfs.log.reading.readable import ReadableLog, ReadableState
 from logfs.log.segments.scan import Scan, fill_segment, pass_over
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
-from logfs.log.state import PartitionState
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
@@ -36,7 +39,7 @@ STEP_BYTES = 16 * 1024 * 1024
 """What one call of ``refresh`` reads at most, so that others have their turn."""
 
 
-class FollowedLog(PartitionLog):
+class FollowedLog(ReadableLog):
     """A partition that is followed. ``refresh`` in one thread at a time, readers anywhere.
 
     Attributes:
@@ -46,13 +49,15 @@ class FollowedLog(PartitionLog):
 
     def __init__(
         self,
-        state: PartitionState,
+        state: ReadableState,
         following: Following,
         kept: KeptInMemory,
         tail: Tail,
+        transactions: Transactions,
         part_base: int | None = None,
     ) -> None:
         super().__init__(state)
+        self._lock = threading.Lock()
         self.is_part = part_base is not None
         self._first_base = -1 if part_base is None else part_base
         self._kept = kept
@@ -66,8 +71,7 @@ class FollowedLog(PartitionLog):
         self._complaint = Complaint()
         self._held: list[Segment] = []
         self._now_ms = 0
-        expiration_ms = state.producer_expiration_ms
-        self.transactions = Transactions(state.disk, expiration_ms, state.producers)
+        self.transactions = transactions
         self.is_caught_up = False
         self._total_bytes = 0
         self._segments = following.opened.of(kept)
@@ -79,11 +83,30 @@ class FollowedLog(PartitionLog):
         if shape.damage or known != {segment.base_offset for segment in shape.sealed}:
             self._adopt(shape)
         if self._kept.is_cached and self.snapshot.end.offset > self.log_start_offset:
-            self.snapshot = self.transactions.look_up(self.snapshot, self.directory, now_ms)
+            self.state.snapshot = self.transactions.look_up(self.snapshot, self.directory, now_ms)
 
     def note_checkpoints(self, start_offset: int, high_watermark: int | None) -> None:
         """Take over what the checkpoint files of the directory say of this partition."""
         self._named = start_offset, high_watermark if self._kept.is_replicated else None
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether another process writes it, so that the end may change without notice."""
+        return True
+
+    @property
+    def writable(self) -> PartitionLog:
+        """The log to write to: there is none.
+
+        Raises:
+            ReadOnlyError: Always.
+        """
+        raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
+
+    @property
+    def producers(self) -> ProducerState:
+        """What is known of the producers at the log end."""
+        return self.transactions.state
 
     @property
     def indexing(self) -> tuple[int, int] | None:
@@ -126,8 +149,8 @@ class FollowedLog(PartitionLog):
     def forsake(self, directory: str) -> None:
         """The topic was deleted; readers go on while the files last, under another name."""
         with self._lock:
-            self.is_deleted = True
-            self.directory = directory
+            self.state.is_deleted = True
+            self.state.directory = directory
             for segment in (*self.snapshot.segments, *self._held):
                 segment.directory = directory
                 if segment.pins:
@@ -139,7 +162,9 @@ class FollowedLog(PartitionLog):
             if not self.is_deleted and not self.is_unreadable:
                 fill_segment(self._tail.segment, self._tail.builder)
                 self._kept.close(self._tail.segment, self._tail.note())
-            super().close_files()
+            for segment in self.snapshot.segments:
+                segment.close_files()
+            self.state.table.close()
 
     def pin(self, segments: Sequence[Segment]) -> None:
         """Keep the files of segments until ``unpin``: once they are deleted they are held open.
@@ -219,7 +244,7 @@ class FollowedLog(PartitionLog):
         if seen == self._seen or found.inode != self._tail.segment.inode:
             return False
         self._seen = seen if found.mtime_ms <= now_ms - RACY_MS else None
-        self.last_modified_ms = max(self.last_modified_ms, found.mtime_ms)
+        self.state.last_modified_ms = max(self.last_modified_ms, found.mtime_ms)
         return True
 
     def _read_on(self, limit_bytes: int) -> int:
@@ -230,7 +255,7 @@ class FollowedLog(PartitionLog):
         if tail.builder.file_position != before:
             self._kept.cover(tail.segment, tail.end.positions)
             self._kept.grow(entries, tail.note())
-            self.snapshot = self._with_transactions(self.snapshot._replace(end=tail.end))
+            self.state.snapshot = self._with_transactions(self.snapshot._replace(end=tail.end))
         return tail.builder.file_position - before
 
     def _with_transactions(self, snapshot: Snapshot) -> Snapshot:
@@ -259,7 +284,9 @@ class FollowedLog(PartitionLog):
         self._kept.begin(new.segment, b"")
         self._tail, self._seen = new, None
         snapshot = self.snapshot
-        self.snapshot = snapshot.changed((*snapshot.segments, new.segment), snapshot.start, new.end)
+        self.state.snapshot = snapshot.changed(
+            (*snapshot.segments, new.segment), snapshot.start, new.end
+        )
 
     def _bases_of(self, base_offset: int) -> Positions:
         """Return the positions at which a new segment begins."""
@@ -287,7 +314,7 @@ class FollowedLog(PartitionLog):
         entries = (scan.offset_entries, scan.time_entries, scan.text_entries)
         tail.files.append((bytes(entries[0]), bytes(entries[1]), bytes(entries[2])))
         self._kept.grow(bytes(scan.text_entries), tail.note())
-        self.snapshot = self.snapshot._replace(end=tail.end)
+        self.state.snapshot = self.snapshot._replace(end=tail.end)
         return True
 
     # What is not growth
@@ -318,7 +345,7 @@ class FollowedLog(PartitionLog):
             self._segments,
             self._kept,
             self.directory,
-            self._config,
+            self.config,
             self.snapshot.end.positions,
             list(self.snapshot.segments[:-1]),
             self._tail,
@@ -349,13 +376,13 @@ class FollowedLog(PartitionLog):
             snapshot = self.transactions.look_up(snapshot, self.directory, self._now_ms)
         else:
             snapshot = snapshot.with_transactions(snapshot.aborted, snapshot.unstable)
-        self.snapshot = snapshot
+        self.state.snapshot = snapshot
 
     def _place_points(self) -> None:
         """Find the log start and the high watermark that the checkpoints name."""
         self._points = self._named
         try:
-            self.snapshot = with_points(self.snapshot, *self._named)
+            self.state.snapshot = with_points(self.snapshot, *self._named)
         except (CorruptRecordError, FileNotFoundError) as error:
             self._points = None  # the next look tries again: files may just be changing
             if not self.is_settling:
@@ -378,4 +405,8 @@ class FollowedLog(PartitionLog):
 
     def _lose(self, loss: Loss) -> None:
         log_loss(self.topic_partition, loss)
-        self._losses.add(loss)
+        self.state.losses.add(loss)
+
+
+AnyLog: TypeAlias = PartitionLog | FollowedLog
+"""A log of a mount: written by its daemon, or followed."""

@@ -2,41 +2,41 @@
 
 Segments that the cache knows, and that still have the size they had, keep their positions without
 being read. The one that was read last is gone on with where the tail note says, if the log still is
-what it was. Everything after is read by the looks that follow. What cannot be recognised begins
-after every position that was ever shown, and so does what comes after it.
+what it was. Everything behind is read by the looks that follow. What cannot be recognised begins
+behind every position that was ever shown, and so does what comes behind it.
 """
 
 from collections.abc import Mapping
 
 from logfs.errors import NotThereYetError
 from logfs.log.checkpoints import read_partition_metadata
-from logfs.log.epochs import LeaderEpochs
 from logfs.log.following.context import Following
 from logfs.log.following.followed import FollowedLog
 from logfs.log.following.kept import KeptInCache, KeptInDirectory, KeptInMemory
 from logfs.log.following.listing import list_logs
 from logfs.log.following.reshaping import Reshaping
 from logfs.log.following.tail import Place
+from logfs.log.following.transactions import Transactions
 from logfs.log.loading.context import LoadContext
-from logfs.log.loading.loader import load_partition
+from logfs.log.loading.loader import load_state
 from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import SEGMENT_TABLE, FileKind, format_segment_file, format_topic_id
-from logfs.log.partition import PartitionLog
+from logfs.log.reading.readable import ReadableLog, ReadableState
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable
-from logfs.log.state import PartitionState
 from logfs.log.topics import effective_config, read_properties
 from logfs.types import Positions, TopicPartition
 
 
 def follow_partition(
     following: Following, loading: LoadContext, topic_partition: TopicPartition
-) -> PartitionLog:
+) -> FollowedLog | None:
     """Begin to follow a partition; what it holds is read by ``refresh``.
 
-    One of logfs's own whose last segment is still to be made, by whoever recovers it, cannot be
-    followed: it is shown as it is.
+    Returns:
+        None for a partition of logfs's own whose last segment has no file until its owner recovers
+        it: it cannot be followed, but read as it is.
 
     Raises:
         NotThereYetError: It is just being made.
@@ -49,19 +49,14 @@ def follow_partition(
 
 def _follow_own(
     following: Following, loading: LoadContext, topic_partition: TopicPartition
-) -> PartitionLog:
-    """Follow a directory of logfs's own: it says itself where everything is."""
-    return load_partition(
-        loading, topic_partition, lambda state: _go_on_with(following, loading, state)
-    )
-
-
-def _go_on_with(following: Following, loading: LoadContext, state: PartitionState) -> PartitionLog:
+) -> FollowedLog | None:
+    """Follow a directory of logfs's own: its segment table says which positions are where."""
+    state = load_state(loading, topic_partition)
     directory, segments = state.topic_partition.directory, state.snapshot.segments
     logs = list_logs(following.disk, directory, loading.now_ms).logs
     kept = KeptInDirectory(following.disk, directory, state.table, state.losses)
     if any(segment.base_offset not in logs for segment in segments):
-        return PartitionLog(state)
+        return None
     for segment in segments:
         segment.inode = following.disk.stat(segment.name).inode
     active, end = segments[-1], state.snapshot.end
@@ -76,7 +71,10 @@ def _go_on_with(following: Following, loading: LoadContext, state: PartitionStat
         Place(end.file_size, end.offset, end.positions.minus(active.bases)),
         end.max_timestamp,
     )
-    return _followed(following, state, kept, shape, logs, loading.now_ms)
+    transactions = Transactions(state.disk, state.producer_expiration_ms, state.producers)
+    log = FollowedLog(state, following, kept, shape.tail, transactions)
+    log.begin(shape, logs, loading.now_ms)
+    return log
 
 
 class _Beginning:
@@ -110,13 +108,19 @@ class _Beginning:
         tail = shape.tail
         segments = (*shape.sealed, tail.segment)
         start = LogPoint(segments[0].base_offset, segments[0].bases)
-        state = PartitionState(
-            following.disk, following.host, following.opened, self._topic_partition, self._config,
-            self._topic_id, LeaderEpochs(()), kept.table, Snapshot.of(segments, start, tail.end),
-            shown, 0, following.disk.stat(tail.segment.name).mtime_ms, kept.losses, read_only=True,
-        )  # fmt: skip
-        now_ms = self._loading.now_ms
-        return _followed(following, state, kept, shape, self._logs, now_ms)
+        state = ReadableState(
+            disk=following.disk,
+            topic_partition=self._topic_partition,
+            topic_id=self._topic_id,
+            config=self._config,
+            table=kept.table,
+            snapshot=Snapshot.of(segments, start, tail.end),
+            losses=kept.losses,
+            last_modified_ms=following.disk.stat(tail.segment.name).mtime_ms,
+        )
+        log = FollowedLog(state, following, kept, tail, Transactions(following.disk))
+        log.begin(shape, self._logs, self._loading.now_ms)
+        return log
 
     def _kept(self) -> KeptInMemory:
         following, loading = self._following, self._loading
@@ -157,7 +161,7 @@ class _Beginning:
         elif not self._resume(shape, rest[0]):
             entry = kept.entries.get(rest[0])
             if len(rest) == 1 and entry is not None and entry.state is SegmentState.SEALED:
-                # It was sealed, and now nothing is after it: the log was cut.
+                # It was sealed, and now nothing is behind it: the log was cut.
                 segment = Segment.from_entry(self._opened, self._directory, entry)
                 shape.sealed.append(segment)
                 shape.end_at_last(self._logs)
@@ -192,7 +196,7 @@ class _Beginning:
 
 
 def begin_part(
-    following: Following, log: FollowedLog, base_offset: int, now_ms: int
+    following: Following, log: ReadableLog, base_offset: int, now_ms: int
 ) -> FollowedLog:
     """Begin to follow a log in the middle: it begins with a segment, at position 0."""
     disk, directory = following.disk, log.directory
@@ -202,24 +206,16 @@ def begin_part(
     shape = Reshaping(disk, opened, kept, directory, log.config, nothing, [])
     shape.begin(base_offset, nothing)
     start = LogPoint(base_offset, nothing)
-    state = PartitionState(
-        disk, following.host, opened, log.topic_partition, log.config, log.topic_id,
-        LeaderEpochs(()), table, Snapshot.of((shape.tail.segment,), start, shape.tail.end),
-        nothing, 0, log.last_modified_ms, kept.losses, read_only=True,
-    )  # fmt: skip
-    part = FollowedLog(state, following, kept, shape.tail, base_offset)
+    state = ReadableState(
+        disk=disk,
+        topic_partition=log.topic_partition,
+        topic_id=log.topic_id,
+        config=log.config,
+        table=table,
+        snapshot=Snapshot.of((shape.tail.segment,), start, shape.tail.end),
+        losses=kept.losses,
+        last_modified_ms=log.last_modified_ms,
+    )
+    part = FollowedLog(state, following, kept, shape.tail, Transactions(disk), base_offset)
     part.begin(shape, list_logs(disk, directory, now_ms).starting(base_offset).logs, now_ms)
     return part
-
-
-def _followed(
-    following: Following,
-    state: PartitionState,
-    kept: KeptInMemory,
-    shape: Reshaping,
-    logs: Mapping[int, int],
-    now_ms: int,
-) -> FollowedLog:
-    log = FollowedLog(state, following, kept, shape.tail)
-    log.begin(shape, logs, now_ms)
-    return log

@@ -31,6 +31,7 @@ from logfs.log.reading.address import (
     Point,
 )
 from logfs.log.reading.lookup import offset_for_time
+from logfs.log.reading.readable import ReadableLog
 
 _STEP_BYTES = 1024 * 1024
 
@@ -49,7 +50,7 @@ class Parts:
             return list(self._parts.values())
 
     def for_range(
-        self, log: FollowedLog, address: PartitionAddress, now_ms: int
+        self, log: ReadableLog, address: PartitionAddress, now_ms: int
     ) -> tuple[FollowedLog, PartitionAddress] | None:
         """Begin, or find, the part of a log for a range, and read what resolving it takes.
 
@@ -71,7 +72,7 @@ class Parts:
             read_range(part, address, now_ms)
         return part, address
 
-    def _part(self, log: FollowedLog, base_offset: int, now_ms: int) -> FollowedLog:
+    def _part(self, log: ReadableLog, base_offset: int, now_ms: int) -> FollowedLog:
         with self._lock:
             key = f"{log.topic_id} {log.directory}", base_offset
             part = self._parts.get(key)

@@ -8,24 +8,27 @@ import contextlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeAlias
 
 from logfs.config import StoreConfig
 from logfs.disk.vfs import Disk
-from logfs.errors import LogfsError, NotThereYetError
+from logfs.errors import LogfsError, NotThereYetError, ReadOnlyError
 from logfs.log import names
+from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.closing import last_stop
 from logfs.log.following.context import Following
 from logfs.log.following.files import FollowedSegments
-from logfs.log.following.followed import FollowedLog
+from logfs.log.following.followed import AnyLog, FollowedLog
 from logfs.log.following.loading import follow_partition
 from logfs.log.following.parts import Parts
 from logfs.log.host import Host
 from logfs.log.loading.context import LoadContext
-from logfs.log.loading.loader import list_partitions, offline_partition
+from logfs.log.loading.loader import list_partitions, load_partition, offline_partition
 from logfs.log.manifest import check_whole
 from logfs.log.names import DirectoryState
-from logfs.log.partition import PartitionLog
+from logfs.log.reading.address import PartitionAddress
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.store import LogStore
 from logfs.types import TopicPartition
 
@@ -39,7 +42,7 @@ _NO_INODE = -1
 """Of a partition whose directory is a symbolic link: it is not followed, but it is told of."""
 
 
-class FollowedStore(LogStore):
+class FollowedStore(Catalog[AnyLog]):
     """The topics of a directory that is followed. Make it with ``follow``.
 
     Attributes:
@@ -55,12 +58,13 @@ class FollowedStore(LogStore):
         cache: Disk | None = None,
         only: Callable[[TopicPartition], bool] | None = None,
     ) -> None:
-        super().__init__(disk, config, host, read_only=True)
-        self._opened = FollowedSegments(disk, host.open_segments)
-        self._following = Following(disk, host, self._opened, cache)
+        opened = FollowedSegments(disk, host.open_segments)
+        super().__init__(disk, config, host, opened, read_only=True)
+        self._following = Following(disk, host, opened, cache)
         self.parts = Parts(self._following)
         self._is_wanted = only or (lambda _: True)
         self._directories: dict[TopicPartition, int] = {}
+        self._followed: dict[TopicPartition, FollowedLog] = {}
         self._root_mtime_ms = -1
         self._unfollowed: dict[TopicPartition, int] = {}
         self._checkpoints = WatchedCheckpoints(disk)
@@ -109,10 +113,29 @@ class FollowedStore(LogStore):
             left -= log.done_bytes - before
         return store
 
+    @property
+    def writable(self) -> LogStore:
+        """The store to write to: there is none.
+
+        Raises:
+            ReadOnlyError: Always.
+        """
+        raise ReadOnlyError("the data directory is open read-only")
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether another process writes the directory, and this one follows it."""
+        return True
+
     def followed(self) -> list[FollowedLog]:
         """Return what has to be looked at: the partitions, and those begun in the middle."""
-        logs = [log for log in self.all_partitions() if isinstance(log, FollowedLog)]
-        return [*self.parts.all(), *logs]
+        return [*self.parts.all(), *self._followed.values()]
+
+    def part_for_range(
+        self, log: ReadableLog, address: PartitionAddress, now_ms: int
+    ) -> tuple[ReadableLog, PartitionAddress] | None:
+        """Return a log that begins where a range does; see ``Parts.for_range``."""
+        return self.parts.for_range(log, address, now_ms)
 
     def look_around(self, now_ms: int) -> None:
         """Follow the topics that come and go, and the checkpoints. Cheap if nothing has changed."""
@@ -163,9 +186,11 @@ class FollowedStore(LogStore):
                     self._begin(loading, topic_partition, inode)
 
     def _begin(self, loading: LoadContext, topic_partition: TopicPartition, inode: int) -> None:
-        log: PartitionLog
+        followed: FollowedLog | None = None
+        log: AnyLog
         try:
-            log = follow_partition(self._following, loading, topic_partition)
+            followed = follow_partition(self._following, loading, topic_partition)
+            log = followed or load_partition(loading, topic_partition)
         except (NotThereYetError, FileNotFoundError):
             return
         except (LogfsError, OSError) as error:
@@ -173,7 +198,9 @@ class FollowedStore(LogStore):
         topic, number = topic_partition
         self._directories[topic_partition] = inode
         self._unfollowed.pop(topic_partition, None)
-        if not isinstance(log, FollowedLog):
+        if followed is not None:
+            self._followed[topic_partition] = followed
+        else:
             with contextlib.suppress(OSError):  # it is a link: it has to be another name first
                 mtime_ms = self.disk.stat(topic_partition.directory).mtime_ms
                 self._unfollowed[topic_partition] = mtime_ms
@@ -215,10 +242,15 @@ class FollowedStore(LogStore):
         rest = {name: logs for name, logs in self._topics.items() if name != topic}
         self._topics = rest | ({topic: left} if left else {})
         renamed = [name for name, other in self.disk.inodes("").items() if other == inode]
-        if isinstance(log, FollowedLog):
+        followed = self._followed.pop(topic_partition, None)
+        if followed is not None:
             for part in self.parts.all():
                 if part.directory == log.directory:
                     part.forsake(renamed[0] if renamed else log.directory)
-            log.forsake(renamed[0] if renamed else log.directory)
+            followed.forsake(renamed[0] if renamed else log.directory)
         else:
-            log.is_deleted = True
+            log.state.is_deleted = True
+
+
+AnyStore: TypeAlias = LogStore | FollowedStore
+"""The store of a mount: owned by its daemon, or followed."""

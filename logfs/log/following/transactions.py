@@ -30,7 +30,7 @@ class Transactions:
     """
 
     disk: Disk
-    expiration_ms: int
+    expiration_ms: int = 86_400_000
     state: ProducerState = field(default_factory=ProducerState)
 
     def follow(self, snapshot: Snapshot, produced: Iterable[ProducedBatch]) -> Snapshot:

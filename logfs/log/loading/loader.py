@@ -4,7 +4,6 @@ Source: Kafka LogLoader.load, UnifiedLog.recover.
 """
 
 import logging
-from collections.abc import Callable
 from uuid import UUID
 
 from logfs.config import TopicConfig
@@ -58,17 +57,17 @@ def list_partitions(disk: Disk) -> list[TopicPartition]:
     return found
 
 
-def load_partition(
-    context: LoadContext,
-    topic_partition: TopicPartition,
-    make: Callable[[PartitionState], PartitionLog] = PartitionLog,
-) -> PartitionLog:
+def load_partition(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
+    """Load one partition; see ``load_state``."""
+    return PartitionLog(load_state(context, topic_partition))
+
+
+def load_state(context: LoadContext, topic_partition: TopicPartition) -> PartitionState:
     """Load one partition directory, and recover it if the last stop was not clean.
 
     Args:
         context: What the store knows.
         topic_partition: The partition.
-        make: Makes the log from its state.
 
     Raises:
         UnsupportedFormatError: A newer logfs wrote one of its files.
@@ -84,7 +83,7 @@ def load_partition(
     kinds, swapped = _list_segments(context, directory)
     loader = Loader(context, topic_partition, config, losses, kinds, swapped)
     loader.scans_all = epoch_entries is None
-    return make(_load(loader, topic_id, epoch_entries))
+    return _load(loader, topic_id, epoch_entries)
 
 
 def _load(
@@ -105,26 +104,26 @@ def _load(
     snapshot = snapshot.with_transactions(tuple(producers.aborted), producers.state.unstable)
     epochs = _load_epochs(loader, epoch_entries or [], snapshot)
     return PartitionState(
-        disk,
-        context.host,
-        context.opened,
-        loader.topic_partition,
-        loader.config,
-        None if topic_id is None else names.format_topic_id(topic_id),
-        epochs,
-        table,
-        snapshot,
-        lease,
-        loader.recovery_point(snapshot.end.offset),
-        _last_modified_ms(disk, snapshot.active),
-        loader.losses,
-        context.read_only,
-        producers.state,
-        producers.snapshot_offset,
-        context.producer_expiration_ms,
-        loader.counters,
-        _save_epochs(loader, epochs, epoch_entries),
-        loader.deferred,
+        disk=disk,
+        host=context.host,
+        opened=context.opened,
+        topic_partition=loader.topic_partition,
+        topic_id=None if topic_id is None else names.format_topic_id(topic_id),
+        config=loader.config,
+        epochs=epochs,
+        table=table,
+        snapshot=snapshot,
+        lease=lease,
+        losses=loader.losses,
+        recovery_point=loader.recovery_point(snapshot.end.offset),
+        last_modified_ms=_last_modified_ms(disk, snapshot.active),
+        read_only=context.read_only,
+        producers=producers.state,
+        snapshot_offset=producers.snapshot_offset,
+        producer_expiration_ms=context.producer_expiration_ms,
+        counters=loader.counters,
+        has_new_epochs=_save_epochs(loader, epochs, epoch_entries),
+        deferred=loader.deferred,
     )
 
 
@@ -358,24 +357,22 @@ def offline_partition(
     directory, nothing = topic_partition.directory, Positions()
     segment = Segment(context.opened, directory, 0, nothing)
     snapshot = Snapshot((segment,), LogPoint(0, nothing), LogEnd(0, nothing, 0, -1))
-    log = PartitionLog(
+    return PartitionLog(
         PartitionState(
-            context.disk,
-            context.host,
-            context.opened,
-            topic_partition,
-            TopicConfig(),
-            None,
-            LeaderEpochs([]),
-            SegmentTable(context.disk, directory, bytes(16)),
-            snapshot,
-            nothing,
-            context.recovery_points.get(topic_partition, 0),
-            0,
-            LossFile(context.disk, directory, read_only=True),
-            context.read_only,
+            disk=context.disk,
+            host=context.host,
+            opened=context.opened,
+            topic_partition=topic_partition,
+            topic_id=None,
+            config=TopicConfig(),
+            epochs=LeaderEpochs([]),
+            table=SegmentTable(context.disk, directory, bytes(16)),
+            snapshot=snapshot,
+            lease=nothing,
+            losses=LossFile(context.disk, directory, read_only=True),
+            recovery_point=context.recovery_points.get(topic_partition, 0),
+            read_only=context.read_only,
+            offline=f"it could not be loaded: {reason}",
+            is_unreadable=True,
         )
     )
-    log.offline = f"it could not be loaded: {reason}"
-    log.is_unreadable = True
-    return log

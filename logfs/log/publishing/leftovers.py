@@ -20,6 +20,7 @@ from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
 from logfs.errors import LogfsError
 from logfs.log import names
 from logfs.log.catalog import Catalog
+from logfs.log.partition import PartitionLog
 from logfs.log.publishing.ledger import Ledger, ledger_name, read_ledgers
 from logfs.log.publishing.publish import PUBLISHING, carry_out
 from logfs.log.publishing.staging import query_key, remove_staged
@@ -30,7 +31,7 @@ EXPIRATION_MS = 7 * 24 * 60 * 60 * 1000
 LOOK_INTERVAL_MS = 60 * 60 * 1000
 
 
-def complete(store: Catalog, now_ms: int) -> None:
+def complete(store: Catalog[PartitionLog], now_ms: int) -> None:
     """Carry out what was being published; what cannot be is logged and waits."""
     with PUBLISHING:
         _remove_interrupted(store.disk)
@@ -49,7 +50,7 @@ def complete(store: Catalog, now_ms: int) -> None:
                 logger.info("batch %d of %s was half published: completed", batch, query)
 
 
-def tidy(store: Catalog, now_ms: int) -> bool:
+def tidy(store: Catalog[PartitionLog], now_ms: int) -> bool:
     """Remove what is over; returns False if somebody is publishing: try again."""
     if not PUBLISHING.acquire(blocking=False):
         return False

@@ -54,7 +54,7 @@ PUBLISHING = threading.Lock()
 
 
 def publish(
-    store: Catalog,
+    store: Catalog[PartitionLog],
     query: str,
     batch: int,
     staged: Sequence[StagedFile],
@@ -100,7 +100,7 @@ def publish(
         return is_new or was_begun
 
 
-def forget(store: Catalog, query: str) -> None:
+def forget(store: Catalog[PartitionLog], query: str) -> None:
     """Remove the ledger of a query that will not come back, unless a batch of it is unfinished.
 
     Raises:
@@ -112,7 +112,9 @@ def forget(store: Catalog, query: str) -> None:
                 store.disk.remove(ledger_name(query))
 
 
-def concerned(store: Catalog, query: str, staged: Sequence[StagedFile]) -> set[TopicPartition]:
+def concerned(
+    store: Catalog[PartitionLog], query: str, staged: Sequence[StagedFile]
+) -> set[TopicPartition]:
     """Return the partitions that ``publish`` would append to, whether they exist or not.
 
     Raises:
@@ -123,7 +125,9 @@ def concerned(store: Catalog, query: str, staged: Sequence[StagedFile]) -> set[T
     return found if intent is None else found | {share.topic_partition for share in intent.shares}
 
 
-def _intend(store: Catalog, query: str, batch: int, staged: Sequence[StagedFile]) -> Intent:
+def _intend(
+    store: Catalog[PartitionLog], query: str, batch: int, staged: Sequence[StagedFile]
+) -> Intent:
     """Find out where the files of a batch are to go.
 
     Raises:
@@ -149,7 +153,7 @@ def _intend(store: Catalog, query: str, batch: int, staged: Sequence[StagedFile]
     return Intent(batch, tuple(shares))
 
 
-def carry_out(store: Catalog, ledger: Ledger, intent: Intent, now_ms: int) -> Ledger:
+def carry_out(store: Catalog[PartitionLog], ledger: Ledger, intent: Intent, now_ms: int) -> Ledger:
     """Append what is missing of an intent; returns the ledger that says so.
 
     The caller holds ``PUBLISHING``.
@@ -169,7 +173,7 @@ def carry_out(store: Catalog, ledger: Ledger, intent: Intent, now_ms: int) -> Le
     return done
 
 
-def _partition_of(store: Catalog, share: Share) -> PartitionLog | None:
+def _partition_of(store: Catalog[PartitionLog], share: Share) -> PartitionLog | None:
     """Return the partition that a share is for; None if its topic was deleted, or made again."""
     try:
         log = store.partition(share.topic, share.partition)
@@ -180,7 +184,9 @@ def _partition_of(store: Catalog, share: Share) -> PartitionLog | None:
     return None if is_another else log
 
 
-def _clear(store: Catalog, ledger: Ledger, topic_partitions: Iterable[TopicPartition]) -> None:
+def _clear(
+    store: Catalog[PartitionLog], ledger: Ledger, topic_partitions: Iterable[TopicPartition]
+) -> None:
     """Remove what was staged for batches that are over, by whatever attempt."""
     for topic_partition in sorted(topic_partitions):
         with contextlib.suppress(FileNotFoundError):  # the topic was deleted

@@ -15,9 +15,9 @@ from itertools import accumulate
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import AtByte, AtOffset, Moment
 from logfs.log.reading.buffers import Buffers
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader, WouldBlockError
 from logfs.log.reading.resolve import Limit, Resolved, growing_end
 from logfs.types import IsolationLevel, View
@@ -91,7 +91,7 @@ class GrowingFile(_RenderedFile):
 
     def __init__(
         self,
-        log: PartitionLog,
+        log: ReadableLog,
         view: View,
         start: int,
         limit: Limit | None = None,

@@ -16,14 +16,14 @@ FileRecords.searchForTimestamp, Partition.fetchOffsetForTimestamp.
 """
 
 from logfs.log.indexes.index import TimestampOffset
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.batches import FoundBatch, batches_from
 from logfs.log.reading.lookup import time_hint
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.segments.snapshot import Snapshot
 from logfs.types import NO_TIMESTAMP, IsolationLevel
 
 
-def latest_offset(log: PartitionLog, level: IsolationLevel) -> int:
+def latest_offset(log: ReadableLog, level: IsolationLevel) -> int:
     """Return the offset at which a consumer's ``latest`` begins."""
     if level is IsolationLevel.READ_COMMITTED:
         return log.last_stable_offset
@@ -31,7 +31,7 @@ def latest_offset(log: PartitionLog, level: IsolationLevel) -> int:
 
 
 def offset_by_timestamp(
-    log: PartitionLog, timestamp: int, level: IsolationLevel
+    log: ReadableLog, timestamp: int, level: IsolationLevel
 ) -> TimestampOffset | None:
     """Return what a broker answers for a time.
 
@@ -51,7 +51,7 @@ def offset_by_timestamp(
     return None
 
 
-def offset_of_max_timestamp(log: PartitionLog, level: IsolationLevel) -> TimestampOffset | None:
+def offset_of_max_timestamp(log: ReadableLog, level: IsolationLevel) -> TimestampOffset | None:
     """Return what a broker answers for the largest timestamp.
 
     Raises:
@@ -94,7 +94,7 @@ def _max_timestamp(snapshot: Snapshot, number: int) -> int:
     return snapshot.segments[number].max_timestamp
 
 
-def _largest_timestamp(log: PartitionLog, snapshot: Snapshot, number: int) -> int:
+def _largest_timestamp(log: ReadableLog, snapshot: Snapshot, number: int) -> int:
     """Source: Kafka LogSegment.largestTimestamp."""
     largest = _max_timestamp(snapshot, number)
     if largest > NO_TIMESTAMP:

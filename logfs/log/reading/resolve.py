@@ -12,7 +12,6 @@ moved by it.
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.aborted import aborted_runs
 from logfs.log.reading.address import (
     Ago,
@@ -27,6 +26,7 @@ from logfs.log.reading.address import (
     Suffix,
 )
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.types import IsolationLevel, View
@@ -56,7 +56,7 @@ class Resolved:
         level: What is seen of the log.
     """
 
-    log: PartitionLog
+    log: ReadableLog
     view: View
     start: int
     end: int | None = None
@@ -78,7 +78,7 @@ class Resolved:
 
 
 def resolve(
-    log: PartitionLog,
+    log: ReadableLog,
     address: PartitionAddress,
     now_ms: int,
     level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
@@ -109,7 +109,7 @@ def resolve(
 
 
 def resolve_segment(
-    log: PartitionLog,
+    log: ReadableLog,
     segment: Segment,
     view: View,
     level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
@@ -190,7 +190,7 @@ def _holes(
     return sorted(hole for hole in holes if hole[0] < end and hole[1] > start)
 
 
-def _fixed(log: PartitionLog, seen: "_Seen", start: int, end: int) -> Resolved:
+def _fixed(log: ReadableLog, seen: "_Seen", start: int, end: int) -> Resolved:
     snapshot, view = seen.snapshot, seen.view
     runs = kept_runs(snapshot, view, start, end, seen.level)
     segments: tuple[Segment, ...] = ()

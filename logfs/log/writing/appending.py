@@ -67,7 +67,7 @@ class AppendableLog(FlushableLog):
             done = 0
             try:
                 for batch in batches:
-                    if active.should_roll(batch, self._config, self._jitter_ms, now_ms):
+                    if active.should_roll(batch, self.config, self._jitter_ms, now_ms):
                         active = self._roll(batch.base_offset, active.ends, now_ms)
                     active.append(batch, self._epochs.latest)
                     done += 1
@@ -202,20 +202,20 @@ class AppendableLog(FlushableLog):
             started_s = self._clock_s()
             active = self._writable_active(now_ms)
             self._reserve(active, [batch])
-            if active.should_roll(batch, self._config, self._jitter_ms, now_ms):
+            if active.should_roll(batch, self.config, self._jitter_ms, now_ms):
                 active = self._roll(batch.base_offset, active.ends, now_ms)
             if produced.control == DATA:
-                written = self._producers.find_duplicate(produced)
+                written = self._state.producers.find_duplicate(produced)
                 if written is not None:
                     return Appended(written.first_offset, written.last_offset, True)
-            self._producers.check(produced)
+            self._state.producers.check(produced)
             begin = active.ends
             try:
                 active.append(batch, self._epochs.latest)
             except OSError as error:
                 self._write_failed(active, error)
                 raise
-            aborted = self._producers.apply(produced, begin)
+            aborted = self._state.producers.apply(produced, begin)
             if aborted is not None:
                 # The marker is in the log: only recovery can make the index fit again.
                 with self.offline_on_failure("write of the transaction index"):
@@ -233,12 +233,12 @@ class AppendableLog(FlushableLog):
         Source: Kafka UnifiedLog.lastRecordsOfActiveProducers.
         """
         with self._lock:
-            return self._producers.last_records()
+            return self._state.producers.last_records()
 
     def next_sequence(self, producer_id: int) -> int:
         """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
         with self._lock:
-            return self._producers.next_sequence(producer_id)
+            return self._state.producers.next_sequence(producer_id)
 
     def roll(self, now_ms: int) -> None:
         """Seal the active segment and begin the next one; nothing if it is empty.
@@ -258,7 +258,7 @@ class AppendableLog(FlushableLog):
     # Inside
 
     def _flush_if_due(self) -> None:
-        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
+        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
             self.flush()
 
     def _writable_active(self, now_ms: int) -> ActiveSegment:
@@ -274,7 +274,7 @@ class AppendableLog(FlushableLog):
         if self._active is None:
             self.finish_loading()
             self._active = ActiveSegment.resume(
-                self.disk, self.snapshot.active, self.snapshot.end, self._config, now_ms
+                self.disk, self.snapshot.active, self.snapshot.end, self.config, now_ms
             )
             self._jitter_ms = self._draw_jitter()
         return self._active
@@ -304,15 +304,15 @@ class AppendableLog(FlushableLog):
     ) -> None:
         old = self.snapshot
         end = active.log_end
-        unstable = self._producers.unstable
+        unstable = self._state.producers.unstable
         if aborted is None and unstable == old.unstable:
-            self.snapshot = old.moved(end)
+            self._state.snapshot = old.moved(end)
         else:
             known = old.aborted if aborted is None else (*old.aborted, aborted)
-            self.snapshot = old.moved(end).with_transactions(known, unstable)
-        self.last_modified_ms = now_ms
+            self._state.snapshot = old.moved(end).with_transactions(known, unstable)
+        self._state.last_modified_ms = now_ms
         if self.unflushed_since_ms is None:
-            self.unflushed_since_ms = now_ms
+            self._state.unflushed_since_ms = now_ms
 
     def _count(self, batches: Sequence[EncodedBatch], done: int, started_s: float) -> None:
         """Count what was appended; on the path of every append."""
@@ -340,7 +340,7 @@ class AppendableLog(FlushableLog):
         old = self._writable_active(now_ms)
         segment = self.new_segment(base_offset, bases)
         try:
-            new = ActiveSegment.create(self.disk, segment, self._config, now_ms)
+            new = ActiveSegment.create(self.disk, segment, self.config, now_ms)
             # In this order: of a torn write, the open entry with the lease is what is kept.
             self.table.put(self.lease.open_entry(segment), old.sealed_entry())
         except OSError:
@@ -355,7 +355,7 @@ class AppendableLog(FlushableLog):
         self._active = new
         self._jitter_ms = self._draw_jitter()
         snapshot = self.snapshot
-        self.snapshot = snapshot.changed(
+        self._state.snapshot = snapshot.changed(
             (*snapshot.segments, segment), snapshot.start, LogEnd(base_offset, bases, 0, -1)
         )
         return new
@@ -372,10 +372,12 @@ class AppendableLog(FlushableLog):
     def _write_snapshot(self, offset: int) -> File | None:
         """Write a snapshot of the producers; of each that fails the log tells once."""
         is_told = offset == self._missing_snapshot
-        file = write_snapshot(self.disk, self.directory, offset, self._producers, is_told=is_told)
+        file = write_snapshot(
+            self.disk, self.directory, offset, self._state.producers, is_told=is_told
+        )
         self._missing_snapshot = offset if file is None else None
         return file
 
     def _draw_jitter(self) -> int:
-        limit = min(self._config.segment_jitter_ms, self._config.max_segment_ms)
+        limit = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
         return int.from_bytes(self._host.new_id()[:4], "big") % limit if limit else 0

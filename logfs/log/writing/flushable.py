@@ -25,10 +25,10 @@ class FlushableLog(ReplaceableLog):
         if self._deferred is not None and not self.is_durable(self.log_end_offset):
             self._finish_before_flush()
         # First: what is appended from now on is noted again, and may not be covered.
-        self.unflushed_since_ms = None
+        self._state.unflushed_since_ms = None
         with self.offline_on_failure("fsync"):
             self.line_files.sync()
-            self._flusher.flush(lambda: self.snapshot, self.log_end_offset)
+            self._flusher.flush(lambda: self._state.snapshot, self.log_end_offset)
         self._remove_durable_lines()
 
     def is_durable(self, offset: int) -> bool:
@@ -54,10 +54,10 @@ class FlushableLog(ReplaceableLog):
         if self._deferred is not None:
             return None
         # First, as in ``flush``.
-        since_ms, self.unflushed_since_ms = self.unflushed_since_ms, None
+        since_ms, self._state.unflushed_since_ms = self.unflushed_since_ms, None
         begun = self._flusher.begin(lambda: self.snapshot, syncs)
         if begun is None and self.unflushed_since_ms is None:
-            self.unflushed_since_ms = since_ms
+            self._state.unflushed_since_ms = since_ms
         return begun
 
     def end_flush(self, flush: Flush) -> bool:

@@ -1,0 +1,314 @@
+"""What a reader needs of a partition, whether this process writes it or follows another writer.
+
+Code that only reads takes a ``ReadableLog``. ``PartitionLog`` (written here) and ``FollowedLog``
+(written by another process) are two kinds of it.
+"""
+
+import abc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import Disk
+from logfs.errors import CorruptRecordError
+from logfs.log.counters import CompactionStatus, LogCounters
+from logfs.log.losses import CORRUPT, EXPIRED, Loss, LossFile, log_loss
+from logfs.log.reading import lookup
+from logfs.log.segments.segment import Segment
+from logfs.log.segments.snapshot import Snapshot
+from logfs.log.segments.table import SegmentTable
+from logfs.types import IsolationLevel, TopicPartition, View
+
+MOST_SEGMENTS = 1000
+"""The page cache is reported for at most so many segments of a partition."""
+
+
+class Residency(NamedTuple):
+    """What of the ``.log`` files of a partition was in the page cache at one moment.
+
+    Attributes:
+        time_ms: The clock at that moment.
+        cached_bytes: Bytes in the page cache, of those that were looked at.
+        looked_at_bytes: Bytes of the files that were looked at, from the newest one on: all of the
+            log, unless that would have taken too long.
+        segments: Bytes in the page cache by segment (its base offset), newest first; of the newest
+            ``MOST_SEGMENTS``.
+    """
+
+    time_ms: int
+    cached_bytes: int
+    looked_at_bytes: int
+    segments: Mapping[int, int]
+
+    def as_json(self) -> dict[str, object]:
+        """Return it for ``.meta``."""
+        segments = {str(base_offset): cached for base_offset, cached in self.segments.items()}
+        return {**self._asdict(), "segments": segments}
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class ReadableState:
+    """The state of a partition that readers see.
+
+    Attributes:
+        disk: The data directory.
+        topic_partition: Which partition.
+        topic_id: 22 characters; None if the directory has none.
+        config: The topic's configuration.
+        table: The segment table.
+        snapshot: What readers see; replaced as a whole by every change.
+        losses: What was lost.
+        recovery_point: First offset that is not known to be durable.
+        last_modified_ms: Clock of the newest append.
+        read_only: The data directory is open read-only.
+        counters: What it counts while it works.
+        cleaning: What is known of its compaction.
+        offline: Why it takes no appends any more; None while it does.
+        is_deleted: Its topic was deleted; open readers go on.
+        is_unreadable: It could not be loaded; reads are refused as well.
+        unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
+        residency: What of it was in the page cache at the last look.
+        directory: The name of its directory below the data directory.
+    """
+
+    disk: Disk
+    topic_partition: TopicPartition
+    topic_id: str | None
+    config: TopicConfig
+    table: SegmentTable
+    snapshot: Snapshot
+    losses: LossFile
+    recovery_point: int = 0
+    last_modified_ms: int = 0
+    read_only: bool = True
+    counters: LogCounters = field(default_factory=LogCounters)
+    cleaning: CompactionStatus = field(default_factory=CompactionStatus)
+    offline: str | None = None
+    is_deleted: bool = False
+    is_unreadable: bool = False
+    unflushed_since_ms: int | None = None
+    residency: Residency | None = None
+    directory: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.directory = self.topic_partition.directory
+
+
+class ReadableLog(abc.ABC):
+    """A partition that can be read. Readers work on ``snapshot``, in any thread.
+
+    Attributes:
+        state: See ``ReadableState``; many of its attributes are attributes of the log as well.
+        is_part: It begins in the middle of the partition, with positions of its own.
+    """
+
+    is_part = False
+
+    def __init__(self, state: ReadableState) -> None:
+        self.state = state
+        self.disk = state.disk
+        self.topic_partition = state.topic_partition
+        self.topic_id = state.topic_id
+        self.counters = state.counters
+        self.cleaning = state.cleaning
+
+    # What changes
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What readers see."""
+        return self.state.snapshot
+
+    @property
+    def directory(self) -> str:
+        """The name of its directory below the data directory."""
+        return self.state.directory
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's configuration."""
+        return self.state.config
+
+    @property
+    def read_only(self) -> bool:
+        """Whether the data directory is open read-only."""
+        return self.state.read_only
+
+    @property
+    def offline(self) -> str | None:
+        """Why it takes no appends any more; None while it does."""
+        return self.state.offline
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether its topic was deleted; open readers go on."""
+        return self.state.is_deleted
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether it could not be loaded; reads are refused as well."""
+        return self.state.is_unreadable
+
+    @property
+    def last_modified_ms(self) -> int:
+        """Clock of the newest append."""
+        return self.state.last_modified_ms
+
+    @property
+    def unflushed_since_ms(self) -> int | None:
+        """Clock of the oldest append that is not durable; None if all are."""
+        return self.state.unflushed_since_ms
+
+    @property
+    def residency(self) -> Residency | None:
+        """What of it was in the page cache at the last look."""
+        return self.state.residency
+
+    # What follows from it
+
+    @property
+    def generation(self) -> bytes:
+        """Random bytes that change only when positions had to start at 0 again."""
+        return self.state.table.generation
+
+    @property
+    def log_start_offset(self) -> int:
+        """Offset of the first record that is kept."""
+        return self.state.snapshot.start.offset
+
+    @property
+    def log_end_offset(self) -> int:
+        """Offset of the next record."""
+        return self.state.snapshot.end.offset
+
+    @property
+    def high_watermark(self) -> int:
+        """Where readers of that level end: the log end, except in a running broker's directory."""
+        return self.state.snapshot.visible_end(IsolationLevel.HIGH_WATERMARK).offset
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of the oldest open transaction; the log end if none is open."""
+        return self.state.snapshot.visible_end(IsolationLevel.READ_COMMITTED).offset
+
+    @property
+    def recovery_point(self) -> int:
+        """First offset that is not known to be durable."""
+        return self.state.recovery_point
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What was lost, oldest first."""
+        return self.state.losses.all()
+
+    def batch_crc_at(self, offset: int) -> int | None:
+        """Return the CRC of the batch that was appended at an offset; see ``lookup``."""
+        return lookup.batch_crc_at(self.state.snapshot, offset)
+
+    # Following another writer: by default there is none
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether another process writes it, so that the end may change without notice."""
+        return False
+
+    @property
+    def indexing(self) -> tuple[int, int] | None:
+        """How far the positions of a followed log are known: (bytes done, bytes in all).
+
+        None once all are known.
+        """
+        return None
+
+    @property
+    def is_settling(self) -> bool:
+        """Whether files have been seen to change, and a second look has to agree."""
+        return False
+
+    def refresh(self, now_ms: int, limit_bytes: int = 0) -> bool:
+        """Show what another writer has changed; see ``FollowedLog.refresh``."""
+        return False
+
+    # Durability: what this process does not write, it need not make durable
+
+    @property
+    def maintenance_due(self) -> bool:
+        """Whether ``PartitionLog.maintain`` has something to do."""
+        return False
+
+    def is_durable(self, offset: int) -> bool:
+        """Whether a ``flush`` that is to cover every record below an offset would do nothing."""
+        return True
+
+    def flush(self) -> None:
+        """Return once everything that this process appended before the call is durable."""
+        return
+
+    # What readers tell
+
+    @abc.abstractmethod
+    def pin(self, segments: Sequence[Segment]) -> None:
+        """Keep the files of segments until ``unpin``, deleted or not.
+
+        Raises:
+            DeletedError: The files of one are gone already.
+        """
+
+    @abc.abstractmethod
+    def unpin(self, segments: Sequence[Segment]) -> None:
+        """Undo ``pin``."""
+
+    @abc.abstractmethod
+    def close_files(self) -> None:
+        """Close every file without writing to the log."""
+
+    def note_corrupt(self, error: CorruptRecordError, now_ms: int) -> None:
+        """Note a corrupt batch that a reader has met as a loss; the next ``maintain`` saves it."""
+        file, position = error.file or self.directory, error.position or 0
+        loss = Loss(
+            now_ms, CORRUPT, file, position, error.size_bytes, error.next_offset, error.message
+        )
+        if self.state.losses.note(loss):
+            log_loss(self.topic_partition, loss._replace(detail=str(error)))
+
+    def note_expired(self, view: View, position: int, size: int) -> None:
+        """Note that retention deleted bytes that a slow reader had not read yet.
+
+        They are in the counters, in the log and in ``.meta``, but not among the losses: retention
+        was due.
+        """
+        self.counters.expired += 1
+        self.counters.expired_bytes += size
+        detail = (
+            f"a reader of {view.name.lower()} fell behind retention: {size} bytes from byte "
+            f"{position} on were deleted before it read them"
+        )
+        log_loss(
+            self.topic_partition,
+            Loss(0, EXPIRED, self.directory, position, size, self.log_start_offset, detail),
+        )
+
+    def look_at_cache(self, now_ms: int, is_over: Callable[[], bool]) -> None:
+        """Find out what of it is in the page cache, the newest file first. Any thread.
+
+        Args:
+            now_ms: The clock.
+            is_over: Whether it has taken long enough; the newest file is looked at in any case.
+        """
+        snapshot, cached, looked_at = self.snapshot, 0, 0
+        segments: dict[int, int] = {}
+        for number in range(len(snapshot.segments) - 1, -1, -1):
+            try:
+                found = self.disk.cached_bytes(snapshot.segments[number].name)
+            except OSError:
+                continue  # deleted meanwhile
+            if found is None:
+                return
+            cached += found
+            if len(segments) < MOST_SEGMENTS:
+                segments[snapshot.segments[number].base_offset] = found
+            looked_at += max(snapshot.end_of(number)[2], found)
+            if is_over():
+                break
+        self.state.residency = Residency(now_ms, cached, looked_at, segments)
