@@ -177,9 +177,9 @@ class FileNode(Node):
     Attributes:
         is_cached: Its bytes never change, so the kernel may keep them; else it grows.
         takes_appends: It may be opened for writing, with O_APPEND.
-        reads_log: Who has it open keeps the partition from being loaded anew.
+        reads_log: Who has it open keeps the partition from being reloaded.
         is_damaged: A read of it ended early. From now on it is read directly, since the kernel can
-            keep whole pages only, and what stands in front of the damage would be lost.
+            keep whole pages only, and what is before the damage would be lost.
     """
 
     is_cached: ClassVar[bool] = False
@@ -207,11 +207,11 @@ class FileNode(Node):
         """Return what stat(2) tells now.
 
         Raises:
-            StaleError: The partition was loaded anew, and this is not what it was.
+            StaleError: The partition was reloaded, and this is not what it was.
         """
         partition = self._partition
         if not self.is_current:
-            raise StaleError(f"{partition.topic_partition} has been loaded anew")
+            raise StaleError(f"{partition.topic_partition} has been reloaded")
         mode, uid, gid = self._ownership.of_file(*partition.topic_partition)
         if not self.takes_appends:
             mode &= _READ_ONLY
@@ -245,7 +245,7 @@ class PlainNode(FileNode):
 
 
 class RangeNode(FileNode):
-    """A name with a selector that grows: its first byte stands at ``start`` for ever.
+    """A name with a selector that grows: its first byte is at ``start`` for ever.
 
     Attributes:
         limit: Where it ends. Once that is known it stays, whatever retention removes.
@@ -319,7 +319,7 @@ class FixedNode(FileNode):
         )
         self.resolved = resolved
         self._size = resolved.size
-        # It must stand still: the kernel drops what it has cached when it sees another one.
+        # It must be still: the kernel drops what it has cached when it sees another one.
         self._mtime_ms = partition.log.last_modified_ms
 
     @property

@@ -1,6 +1,6 @@
 """A partition as the file system holds it: its log, its executor, how many files of it are open.
 
-The log may be replaced by one that was loaded anew, after a failed write or fsync; everything else
+The log may be replaced by one that was reloaded, after a failed write or fsync; everything else
 that knows the partition (inodes, open files, the executor) stays.
 """
 
@@ -21,7 +21,7 @@ class MountedPartition:
         log: The log; see ``replace_log``.
         executor: Where its calls run.
         open_files: Files of it that are open, for reading or writing.
-        reload_after_s: Not to be loaded anew before this time, because it did not help.
+        reload_after_s: Not to be reloaded before this time, because it did not help.
     """
 
     __slots__ = (

@@ -2,8 +2,8 @@
 
 Segments that the cache knows, and that still have the size they had, keep their positions without
 being read. The one that was read last is gone on with where the tail note says, if the log still is
-what it was. Everything behind is read by the looks that follow. What cannot be recognised begins
-behind every position that was ever shown, and so does what comes behind it.
+what it was. Everything after is read by the looks that follow. What cannot be recognised begins
+after every position that was ever shown, and so does what comes after it.
 """
 
 from collections.abc import Mapping
@@ -161,7 +161,7 @@ class _Beginning:
         elif not self._resume(shape, rest[0]):
             entry = kept.entries.get(rest[0])
             if len(rest) == 1 and entry is not None and entry.state is SegmentState.SEALED:
-                # It was sealed, and now nothing is behind it: the log was cut.
+                # It was sealed, and now nothing is after it: the log was cut.
                 segment = Segment.from_entry(self._opened, self._directory, entry)
                 shape.sealed.append(segment)
                 shape.end_at_last(self._logs)
