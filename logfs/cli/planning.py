@@ -17,8 +17,8 @@ from logfs.log.planning.measuring import Measured, measure, seconds_until_full
 from logfs.log.planning.steady import Plan, plan_topic
 from logfs.machine.host import current_host, system_clock
 from logfs.records._native import IndexBuilder
-from logfs.records.batch import HEADER_BYTES
 from logfs.records.compression import decompress
+from logfs.records.layout import HEADER_BYTES
 
 Row = tuple[str, int | str, str]
 """Name, size in bytes or text, remark."""

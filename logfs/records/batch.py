@@ -1,27 +1,10 @@
-"""Record batches, format v2: the header, and whole batches to records and back.
-
-    bytes  field                   type
-    0-7    base offset             int64   of the first record; not covered by the CRC
-    8-11   batch length            int32   bytes after this field; not covered by the CRC
-    12-15  partition leader epoch  int32   not covered by the CRC
-    16     magic                   int8    2
-    17-20  CRC                     uint32  CRC-32C of bytes 21 to the end
-    21-22  attributes              int16   bits 0-2 codec, 3 LogAppendTime, 4 transactional,
-                                           5 control, 6 delete horizon
-    23-26  last offset delta       int32   last offset - base offset
-    27-34  base timestamp          int64   of the first record; the delete horizon if bit 6 is set
-    35-42  max timestamp           int64   of all records if bit 3 is set
-    43-50  producer id             int64   -1: none
-    51-52  producer epoch          int16   -1: none
-    53-56  base sequence           int32   -1: none
-    57-60  record count            int32   0 only after compaction
-    61-    records                         as one stream, compressed if there is a codec
+"""Record batches, format v2: whole batches to records and back. ``layout`` describes the header.
 
 A record: length varint, attributes int8 (0), timestamp delta varlong, offset delta varint, key,
 value, header count varint, headers; bytes are a varint length (-1: null) and that many bytes.
 Varints are zig-zag. The loops over records are in ``_native``.
 
-Messages of formats v0 and v1 are read as batches as well: see ``legacy``.
+Messages of formats v0 and v1 are read as batches, too: see ``legacy``.
 
 Source: Kafka DefaultRecordBatch, DefaultRecord.
 """
@@ -35,29 +18,31 @@ from logfs.errors import CorruptRecordError
 from logfs.records._native import decode_messages, decode_payload, encode_payload
 from logfs.records.checksum import crc32c
 from logfs.records.compression import Buffer, Compression, compress, decompress
+from logfs.records.layout import (
+    COMPRESSION_MASK,
+    CONTROL_MASK,
+    CRC_AT,
+    CRC_START,
+    DELETE_HORIZON_MASK,
+    HEADER_BYTES,
+    LOG_APPEND_TIME_MASK,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    NO_LEADER_EPOCH,
+    TRANSACTIONAL_MASK,
+)
 from logfs.records.record import Record
 from logfs.types import NO_TIMESTAMP
 
-MAGIC = 2
-LOG_OVERHEAD_BYTES = 12
-HEADER_BYTES = 61
 MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD_BYTES
 
-COMPRESSION_MASK = 0x07
-LOG_APPEND_TIME_MASK = 0x08
-TRANSACTIONAL_MASK = 0x10
-CONTROL_MASK = 0x20
-DELETE_HORIZON_MASK = 0x40
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
-NO_LEADER_EPOCH = -1
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
-_CRC_POSITION = 17
-_CRC_START = 21
 
 _MESSAGE = struct.Struct(">qiIbb")
 _MESSAGE_TIMESTAMP = struct.Struct(">q")
@@ -267,7 +252,7 @@ def _decode_batch(header: BatchHeader, batch: memoryview) -> list[Record]:
     if len(batch) < header.size_bytes:
         raise CorruptRecordError(f"cut after {len(batch)} of {header.size_bytes} bytes")
     is_message = header.magic < MAGIC
-    computed = zlib.crc32(batch[_MESSAGE_CRC_START:]) if is_message else crc32c(batch[_CRC_START:])
+    computed = zlib.crc32(batch[_MESSAGE_CRC_START:]) if is_message else crc32c(batch[CRC_START:])
     if computed != header.crc:
         raise CorruptRecordError(
             f"checksum differs: stored {header.crc:#010x}, computed {computed:#010x}"
@@ -332,7 +317,7 @@ def encode_batch(records: Sequence[Record], fields: BatchFields = PLAIN_FIELDS) 
         fields.base_sequence,
         len(records),
     )
-    _CRC.pack_into(batch, _CRC_POSITION, crc32c(memoryview(batch)[_CRC_START:]))
+    _CRC.pack_into(batch, CRC_AT, crc32c(memoryview(batch)[CRC_START:]))
     return bytes(batch)
 
 

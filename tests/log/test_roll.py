@@ -6,9 +6,10 @@ import pytest
 
 from logfs.config import TopicConfig
 from logfs.log.segments.snapshot import Snapshot
-from logfs.log.writing.roll import MAX_RELATIVE_OFFSET, SegmentFill, should_roll
+from logfs.log.writing.roll import SegmentFill, should_roll
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions
+from logfs.records.layout import MAX_RELATIVE_OFFSET
 from logfs.records.record import Record
 from tests.fakes import START_MS
 from tests.log.support import Bench, batches_in, lines_of, log_name

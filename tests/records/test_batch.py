@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
 from logfs.records.batch import (
-    HEADER_BYTES,
     BatchFields,
     BatchHeader,
     decode_header,
@@ -15,6 +14,7 @@ from logfs.records.batch import (
 )
 from logfs.records.checksum import crc32c
 from logfs.records.compression import Compression
+from logfs.records.layout import HEADER_BYTES
 from logfs.records.record import Record
 from tests.records.strategies import codecs, record_lists, sealed
 

@@ -6,9 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logfs.records._native import IndexBuilder, encode_lines, encode_records
-from logfs.records.batch import HEADER_BYTES, decode_header, decode_records
+from logfs.records.batch import decode_header, decode_records
 from logfs.records.compression import Compression, decompress
 from logfs.records.encoded import Encoded, EncodeOptions
+from logfs.records.layout import HEADER_BYTES
 from logfs.records.record import Record
 from logfs.types import View
 from tests.records import oracle

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 
 from logfs.errors import RecordTooLargeError, UnparsableLineError
 from logfs.records._native import encode_records, unfinished_fits
-from logfs.records.batch import HEADER_BYTES
 from logfs.records.compression import Compression
 from logfs.records.encoded import EncodeOptions
+from logfs.records.layout import HEADER_BYTES
 from logfs.records.record import Record
 from logfs.types import View
 from tests.records import oracle

@@ -21,10 +21,9 @@ from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
+from logfs.records.layout import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
 
 
 @dataclass(slots=True)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
+from logfs.records.layout import size_of
 
-_BATCH_LENGTH = slice(8, 12)
-_LOG_OVERHEAD_BYTES = 12
 _SHORTEST_PAUSE_S = 0.02
 """Shorter pauses are added up: a thread that sleeps wakes up late."""
 
@@ -150,7 +149,7 @@ def read_pieces(
         position += used
         if used:
             continue
-        wanted = int.from_bytes(buffer[_BATCH_LENGTH], "big") + _LOG_OVERHEAD_BYTES
+        wanted = size_of(buffer)
         if wanted <= size or wanted > size_bytes - position:
             raise CorruptRecordError(
                 f"{name} at byte {position}: a batch of {wanted} bytes is cut", position, name

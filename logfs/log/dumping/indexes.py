@@ -28,11 +28,11 @@ from logfs.log.indexes.index import (
 )
 from logfs.records._native import largest_timestamp
 from logfs.records.compression import decompress
+from logfs.records.layout import HEADER_BYTES, RECORD_COUNT_AT
 from logfs.types import NO_TIMESTAMP
 
 _WINDOW_BYTES = 1 << 16
 _WARM_ENTRIES = 8192 // OFFSET_INDEX.entry_bytes
-_COUNT_POSITION = 57
 
 
 class _OffsetIndex:
@@ -191,7 +191,7 @@ def _largest_timestamp(window: Window, frame: Frame) -> tuple[int, bool]:
     stop = index + frame.size_bytes
     if frame.is_legacy:
         return largest_legacy_timestamp(bytes(window.buffer[index:stop])), False
-    is_empty = not any(window.buffer[index + _COUNT_POSITION : index + _COUNT_POSITION + 4])
+    is_empty = not any(window.buffer[index + RECORD_COUNT_AT : index + HEADER_BYTES])
     return largest_timestamp(window.buffer, index, stop, decompress), is_empty
 
 

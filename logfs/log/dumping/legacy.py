@@ -18,16 +18,18 @@ from logfs.errors import CorruptRecordError
 from logfs.log.dumping.options import DumpOptions
 from logfs.records._native import java_text
 from logfs.records.compression import Compression, decompress
+from logfs.records.layout import (
+    COMPRESSION_MASK,
+    LOG_APPEND_TIME_MASK,
+    LOG_OVERHEAD_BYTES,
+    SHORTEST_LENGTH,
+)
 from logfs.records.legacy import mend_lz4
 
 _FRAME = struct.Struct(">qi")
 _CRC = struct.Struct(">I")
 _TIMESTAMP = struct.Struct(">q")
 _LENGTH = struct.Struct(">i")
-_OVERHEAD_BYTES = 12
-_SHORTEST_BYTES = 14
-_CODEC_MASK = 0x07
-_LOG_APPEND_TIME = 0x08
 
 
 class _Message(NamedTuple):
@@ -57,7 +59,7 @@ class _Message(NamedTuple):
 
     @property
     def codec(self) -> Compression:
-        number = self.attributes & _CODEC_MASK
+        number = self.attributes & COMPRESSION_MASK
         try:
             return Compression(number)
         except ValueError:
@@ -67,7 +69,7 @@ class _Message(NamedTuple):
     def time_kind(self) -> str:
         if self.magic == 0:
             return "NoTimestampType"
-        return "LogAppendTime" if self.attributes & _LOG_APPEND_TIME else "CreateTime"
+        return "LogAppendTime" if self.attributes & LOG_APPEND_TIME_MASK else "CreateTime"
 
 
 def legacy_lines(
@@ -153,9 +155,9 @@ def _decode(data: bytes) -> _Message:
         value, place = _span(data, place)
     except struct.error:
         raise CorruptRecordError(f"a message of {len(data)} bytes ends too early") from None
-    crc = _CRC.unpack_from(data, _OVERHEAD_BYTES)[0]
+    crc = _CRC.unpack_from(data, LOG_OVERHEAD_BYTES)[0]
     is_valid = crc == zlib.crc32(data[16:])
-    size = _OVERHEAD_BYTES + length
+    size = LOG_OVERHEAD_BYTES + length
     return _Message(offset, size, magic, attributes, crc, is_valid, timestamp, key, value)
 
 
@@ -197,18 +199,18 @@ def _inner(data: bytes, wrapper: _Message) -> _Message:
     record = _decode(data)
     if record.codec:
         raise CorruptRecordError("compressed messages inside a compressed message")
-    if record.magic == 1 and wrapper.attributes & _LOG_APPEND_TIME:
+    if record.magic == 1 and wrapper.attributes & LOG_APPEND_TIME_MASK:
         return record._replace(timestamp=wrapper.timestamp)
     return record
 
 
 def _split(data: bytes) -> Iterator[bytes]:
     place = 0
-    while len(data) - place >= _OVERHEAD_BYTES:
+    while len(data) - place >= LOG_OVERHEAD_BYTES:
         _, length = _FRAME.unpack_from(data, place)
-        if length < _SHORTEST_BYTES:
+        if length < SHORTEST_LENGTH:
             raise CorruptRecordError(f"message length {length} is too small")
-        end = place + _OVERHEAD_BYTES + length
+        end = place + LOG_OVERHEAD_BYTES + length
         if end > len(data):
             return
         yield data[place:end]

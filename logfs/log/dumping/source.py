@@ -13,16 +13,18 @@ from typing import BinaryIO, NamedTuple
 
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError
+from logfs.records.layout import (
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA_AT,
+    LOG_OVERHEAD_BYTES,
+    SHORTEST_LENGTH,
+    UP_TO_MAGIC_BYTES,
+)
 
-LOG_OVERHEAD_BYTES = 12
-UP_TO_MAGIC_BYTES = 17
-HEADER_BYTES = 61
-SHORTEST_LENGTH = 14
 MAX_FILE_BYTES = 2**31 - 1
 
 _FRAME = struct.Struct(">qiib")
-_LAST_OFFSET_DELTA = struct.Struct(">i")
-_LAST_OFFSET_DELTA_POSITION = 23
+_INT32 = struct.Struct(">i")
 _WINDOW_BYTES = 1 << 20
 
 
@@ -188,5 +190,5 @@ class Window:
                 self._path,
             )
         index = self.index_of(frame.position, HEADER_BYTES)
-        (delta,) = _LAST_OFFSET_DELTA.unpack_from(self.buffer, index + _LAST_OFFSET_DELTA_POSITION)
+        (delta,) = _INT32.unpack_from(self.buffer, index + LAST_OFFSET_DELTA_AT)
         return frame.offset + int(delta)

@@ -26,18 +26,16 @@ import struct
 from typing import NamedTuple
 
 from logfs.records.checksum import crc32c
+from logfs.records.layout import CRC_START, leader_epoch_of
 from logfs.types import Positions
 
 VERSION = 1
-MARK_BYTES = 21
+MARK_BYTES = CRC_START
 _MAGIC = b"LFTN"
 _BODY = struct.Struct(">4si14qqq21s")
 _CRC = struct.Struct(">I")
 NOTE_BYTES = _BODY.size + _CRC.size
 _HAS_GAPS = 1
-_EPOCH_AT = 12
-_MAGIC_AT = 16
-_FIRST_MAGIC_WITH_EPOCH = 2
 
 
 class TailNote(NamedTuple):
@@ -60,14 +58,7 @@ class TailNote(NamedTuple):
     @property
     def leader_epoch(self) -> int:
         """The leader epoch of the last batch; -1 if it has none."""
-        return leader_epoch(self.mark) if self.mark_position >= 0 else -1
-
-
-def leader_epoch(head: bytes) -> int:
-    """Return the leader epoch of a batch, given its first bytes; old message sets have none."""
-    if head[_MAGIC_AT] < _FIRST_MAGIC_WITH_EPOCH:
-        return -1
-    return int.from_bytes(head[_EPOCH_AT : _EPOCH_AT + 4], "big", signed=True)
+        return leader_epoch_of(self.mark) if self.mark_position >= 0 else -1
 
 
 def encode_note(note: TailNote) -> bytes:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from logfs.disk.vfs import File
 from logfs.log.following.files import GrowingFiles
-from logfs.log.following.note import MARK_BYTES, TailNote, leader_epoch
+from logfs.log.following.note import MARK_BYTES, TailNote
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import (
     TIME_INDEX,
@@ -27,17 +27,21 @@ from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
 from logfs.records._native import IndexBuilder, find_offset, header_ok, measure
 from logfs.records.compression import decompress
+from logfs.records.layout import (
+    HEADER_BYTES,
+    LENGTH_AT,
+    NO_OFFSET,
+    base_offset_of,
+    leader_epoch_of,
+    next_offset_of,
+    size_of,
+)
 from logfs.records.produced import ProducedBatch
 from logfs.types import Positions
 
 _CHUNK_BYTES = 1024 * 1024
 _MARKED_RECORDS = 1024
 _MAX_MARKS = 4096
-_HEADER_BYTES = 61
-_LOG_OVERHEAD_BYTES = 12
-_LAST_DELTA_AT = 23
-_MAGIC_AT = 16
-_NO_OFFSET = 2**63 - 1
 
 
 class Mark(NamedTuple):
@@ -212,7 +216,7 @@ class Tail:
     @property
     def leader_epoch(self) -> int:
         """The leader epoch of the last batch; -1 if it is not known or has none."""
-        return leader_epoch(self._marks[-1].head) if self._marks else self.epoch_before
+        return leader_epoch_of(self._marks[-1].head) if self._marks else self.epoch_before
 
     def note(self) -> TailNote:
         """Return what is to be remembered."""
@@ -245,7 +249,7 @@ class Tail:
         """Mark the last batches of what the buffer holds; it begins at a file position."""
         at = find_offset(self._buffer, 0, used, self.builder.next_offset - _MARKED_RECORDS)
         while at < used:
-            end = at + _size(self._buffer, at)
+            end = at + size_of(self._buffer, at)
             head = bytes(self._buffer[at : at + MARK_BYTES])
             self._marks.append(Mark(position + at, position + end, head))
             at = end
@@ -273,9 +277,9 @@ def find_place(log: File, segment: Segment, text: Entries, limit: int, epoch: in
     position, size = 0, min(log.size(), limit)
     for number in range(len(text) // textindex.TEXT_INDEX.entry_bytes - 1, -1, -1):
         entry = textindex.decode_text_entry(text, number)
-        if entry.file_position + _HEADER_BYTES > size:
+        if entry.file_position + HEADER_BYTES > size:
             continue
-        base_offset = int.from_bytes(log.pread(8, entry.file_position), "big")
+        base_offset = base_offset_of(log.pread(LENGTH_AT, entry.file_position))
         if base_offset == segment.base_offset + entry.relative_offset:
             position = entry.file_position
             break
@@ -291,13 +295,13 @@ def walk_on(log: File, position: int, limit: int, epoch: int) -> int:
         limit: Where to end at the latest.
         epoch: The leader epoch.
     """
-    while position + _HEADER_BYTES <= limit:
-        head = log.pread(_HEADER_BYTES, position)
+    while position + HEADER_BYTES <= limit:
+        head = log.pread(HEADER_BYTES, position)
         if not header_ok(head, 0, limit - position):
             break
-        if leader_epoch(head) > epoch:
+        if leader_epoch_of(head) > epoch:
             break
-        position += int.from_bytes(head[8:12], "big") + _LOG_OVERHEAD_BYTES
+        position += size_of(head)
     return position
 
 
@@ -307,12 +311,12 @@ def place_at(log: File, entries: Entries, segment: Segment, position: int) -> Pl
     last = textindex.decode_text_entry(entries, count - 1) if count else textindex.ZERO
     data = log.pread(position - last.file_position, last.file_position)
     before = segment.base_offset + last.relative_offset if last.relative_offset else 0
-    behind = measure(data, 0, len(data), _NO_OFFSET, decompress)
+    behind = measure(data, 0, len(data), NO_OFFSET, decompress)
     in_front = measure(data, 0, len(data), before, decompress)
     offset, at = segment.base_offset + last.relative_offset, 0
-    while at + _HEADER_BYTES <= len(data):
-        offset = _behind(data, at)
-        at += _size(data, at)
+    while at + HEADER_BYTES <= len(data):
+        offset = next_offset_of(data, at)
+        at += size_of(data, at)
     return Place(position, offset, last.lengths.plus(behind).minus(in_front))
 
 
@@ -336,15 +340,3 @@ def gap_pair(segment: Segment, place: Place, next_start: Positions) -> bytes:
     return textindex.encode_text_entry(
         relative, place.position, place.lengths
     ) + textindex.encode_text_entry(relative, place.position, next_start.minus(segment.bases))
-
-
-def _size(data: bytes | bytearray, at: int) -> int:
-    return int.from_bytes(data[at + 8 : at + 12], "big") + _LOG_OVERHEAD_BYTES
-
-
-def _behind(data: bytes | bytearray, at: int) -> int:
-    """Return the offset after a batch; the offset of an old message set is its last one."""
-    base_offset = int.from_bytes(data[at : at + 8], "big")
-    if data[at + _MAGIC_AT] < 2:
-        return base_offset + 1
-    return base_offset + int.from_bytes(data[at + _LAST_DELTA_AT : at + 27], "big") + 1

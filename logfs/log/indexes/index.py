@@ -30,7 +30,6 @@ from logfs.types import NO_TIMESTAMP
 Entries = bytes | bytearray | memoryview | PagedEntries
 """The entries of an index, one after the other, without a header."""
 
-MAX_RELATIVE_OFFSET = 2**31 - 1
 
 MARK_BYTES = 8
 

@@ -23,9 +23,9 @@ from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.scan import Scan
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import remove_segment_files
-from logfs.log.writing.roll import MAX_RELATIVE_OFFSET
 from logfs.records._native import first_offset, next_batch
 from logfs.records.batch import decode_header
+from logfs.records.layout import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
 

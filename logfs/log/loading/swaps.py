@@ -29,10 +29,9 @@ from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing.lease import NO_BOOT
 from logfs.records._native import header_ok, last_offset
+from logfs.records.layout import HEADER_BYTES
 
 logger = logging.getLogger(__name__)
-
-_HEADER_BYTES = 61
 
 
 def resolve_swaps(
@@ -151,7 +150,7 @@ def _last_indexed(disk: Disk, directory: str, base_offset: int, log: File) -> in
     if not count:
         return 0
     position = decode_offset_entry(entries, count - 1, base_offset).position
-    head = log.pread(_HEADER_BYTES, position) if position > 0 else b""
+    head = log.pread(HEADER_BYTES, position) if position > 0 else b""
     return position if header_ok(head, 0, log.size() - position) else 0
 
 

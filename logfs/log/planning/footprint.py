@@ -10,8 +10,8 @@ from logfs.config import TopicConfig
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.records._native import encode_records
-from logfs.records.batch import HEADER_BYTES
 from logfs.records.encoded import EncodeOptions
+from logfs.records.layout import HEADER_BYTES
 from logfs.records.record import Record
 from logfs.types import Positions
 

@@ -14,7 +14,8 @@ from logfs.log.loading.loader import list_partitions
 from logfs.log.names import FileKind, FileSuffix, format_segment_file, parse_segment_file
 from logfs.log.topics import effective_config, read_properties
 from logfs.records._native import header_ok
-from logfs.records.batch import HEADER_BYTES, decode_header
+from logfs.records.batch import decode_header
+from logfs.records.layout import HEADER_BYTES, is_message
 from logfs.types import TopicPartition
 
 _MS_PER_S = 1000
@@ -150,7 +151,7 @@ def _span(disk: Disk, directory: str, bases: list[int]) -> tuple[int, int | None
     for base in bases:
         log = disk.open(f"{directory}/{format_segment_file(base, FileKind.LOG)}")
         head = log.pread(HEADER_BYTES, 0)
-        if header_ok(head, 0, log.size()) and head[16] > 1:
+        if header_ok(head, 0, log.size()) and not is_message(head):
             header = decode_header(head, 0)
             first_offset, first_ms = header.base_offset, header.max_timestamp
             break
@@ -167,7 +168,7 @@ def _last_of(disk: Disk, directory: str, base: int) -> tuple[int, int] | None:
     position, size, found = _last_indexed(disk, directory, base, log), log.size(), None
     while position + HEADER_BYTES <= size:
         head = log.pread(HEADER_BYTES, position)
-        if not header_ok(head, 0, size - position) or head[16] < 2:
+        if not header_ok(head, 0, size - position) or is_message(head):
             break
         header = decode_header(head, 0)
         found = header.last_offset, header.max_timestamp

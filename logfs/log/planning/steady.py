@@ -20,7 +20,7 @@ from logfs.log.planning.footprint import (
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS
 from logfs.log.segments.table import ENTRY_BYTES
 from logfs.records._native import OffsetMap
-from logfs.records.batch import HEADER_BYTES
+from logfs.records.layout import HEADER_BYTES
 
 BLOCK_BYTES = 4096
 """Of the file system: a file takes half of one more than its bytes, on the average."""

@@ -20,9 +20,10 @@ from typing import NamedTuple
 from logfs.disk.vfs import Disk, File
 from logfs.errors import ControlError, CorruptRecordError, DataLossError, UnsupportedFormatError
 from logfs.log import names
-from logfs.records.batch import HEADER_BYTES, decode_header
+from logfs.records.batch import decode_header
 from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodedBatch
+from logfs.records.layout import HEADER_BYTES
 from logfs.types import TopicPartition
 
 VERSION = 1

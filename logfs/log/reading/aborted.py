@@ -22,9 +22,8 @@ from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import aborted_ranges, find_offset, measure
 from logfs.records.compression import decompress
+from logfs.records.layout import NO_OFFSET
 from logfs.types import Positions
-
-_NO_OFFSET = 2**63 - 1
 
 
 def known_runs(snapshot: Snapshot, index: int) -> AbortedRuns | None:
@@ -111,7 +110,7 @@ class _Scan:
             # What lies after a corrupt batch has to be counted back from the index.
             with contextlib.suppress(CorruptRecordError):
                 buffer = self._window.buffer
-                between = measure(buffer, self._place, place, _NO_OFFSET, decompress)
+                between = measure(buffer, self._place, place, NO_OFFSET, decompress)
                 lengths = self._lengths.plus(between)
         if lengths is None:
             lengths = lengths_behind(self._segment, offset, self._ends, self._file_end)

@@ -15,16 +15,17 @@ from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry
 from logfs.log.reading.window import LOOKUP_BYTES, Window, read_exactly
 from logfs.log.segments.segment import Segment
 from logfs.records._native import first_offset, header_ok, measure
-from logfs.records.batch import MAGIC
 from logfs.records.compression import decompress
+from logfs.records.layout import (
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    NO_OFFSET,
+    SHORTEST_BATCH_BYTES,
+    base_offset_of,
+    is_message,
+    size_of,
+)
 from logfs.types import Positions
-
-_HEADER_BYTES = 61
-_SHORTEST_BYTES = 26
-"""A message of format v0 without key and value."""
-_LOG_OVERHEAD_BYTES = 12
-_MAGIC_AT = 16
-_NO_OFFSET = 2**63 - 1
 
 
 def place_behind(
@@ -60,7 +61,7 @@ def place_behind(
         if len(between) < stop - position:
             break  # the file was cut
         try:
-            rest = measure(between, 0, len(between), _NO_OFFSET, decompress)
+            rest = measure(between, 0, len(between), NO_OFFSET, decompress)
         except CorruptRecordError as error:
             position += error.position or 0
             continue
@@ -107,12 +108,12 @@ def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
         CorruptRecordError: The file ends before.
     """
     log, window = segment.files().log, Window()
-    head = read_exactly(log, min(_HEADER_BYTES, file_end - position), position)
-    if head[_MAGIC_AT] < MAGIC:
+    head = read_exactly(log, min(HEADER_BYTES, file_end - position), position)
+    if is_message(head):
         with contextlib.suppress(CorruptRecordError):
             window.load(log, position, file_end, LOOKUP_BYTES, True)
             return first_offset(window.buffer, 0, window.stop)
-    return int.from_bytes(head[:8], "big")
+    return base_offset_of(head)
 
 
 def _is_usable(entries: Entries, number: int, corrupt: int, file_end: int) -> bool:
@@ -123,23 +124,24 @@ def _is_usable(entries: Entries, number: int, corrupt: int, file_end: int) -> bo
 
 def _next_batch(log: File, position: int, stop: int) -> int:
     """Return where the batch after a corrupt one begins; ``stop`` if that cannot be told."""
-    size = int.from_bytes(log.pread(4, position + 8), "big", signed=True) + _LOG_OVERHEAD_BYTES
+    size = size_of(log.pread(LOG_OVERHEAD_BYTES, position))
     follower = position + size
-    if size < _SHORTEST_BYTES or follower >= stop:
+    if size < SHORTEST_BATCH_BYTES or follower >= stop:
         return stop
-    return follower if header_ok(log.pread(_HEADER_BYTES, follower), 0, stop - follower) else stop
+    return follower if header_ok(log.pread(HEADER_BYTES, follower), 0, stop - follower) else stop
 
 
 def _measure_begin(segment: Segment, log: File, entry: TextEntry, file_end: int) -> Positions:
     """Measure the records of an entry's batch that stand before the one it names."""
     if not entry.relative_offset:
         return Positions()
-    head = log.pread(_HEADER_BYTES, entry.file_position)
+    head = log.pread(HEADER_BYTES, entry.file_position)
     if not header_ok(head, 0, file_end - entry.file_position):
         return Positions()
     offset = segment.base_offset + entry.relative_offset
-    if head[_MAGIC_AT] > 1 and int.from_bytes(head[:8], "big") >= offset:
+    if not is_message(head) and base_offset_of(head) >= offset:
         return Positions()
-    size = int.from_bytes(head[8:12], "big") + _LOG_OVERHEAD_BYTES
-    batch = read_exactly(log, min(size, file_end - entry.file_position), entry.file_position)
+    batch = read_exactly(
+        log, min(size_of(head), file_end - entry.file_position), entry.file_position
+    )
     return Positions(*measure(batch, 0, len(batch), offset, decompress))

@@ -5,8 +5,6 @@ at most an index interval before the target. An index is a hint: a place at whic
 batch was found is passed over and the scan begins with the segment.
 """
 
-import struct
-
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import index, textindex
 from logfs.log.reading.batches import batches_from
@@ -22,14 +20,11 @@ from logfs.records._native import (
     header_ok,
     measure,
 )
-from logfs.records.batch import HEADER_BYTES, MAGIC, decode_header
+from logfs.records.batch import decode_header
 from logfs.records.compression import decompress
+from logfs.records.layout import HEADER_BYTES, base_offset_of, crc_of, is_message
 from logfs.types import IsolationLevel, Positions
 
-_BASE_OFFSET = struct.Struct(">q")
-_CRC = struct.Struct(">I")
-_CRC_AT = 17
-_MAGIC_AT = 16
 _TRIED_ENTRIES = 8
 """Index entries tried one after the other before the segment is scanned from its start."""
 
@@ -108,9 +103,9 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
         _load(window, segment, position, file_end, LOOKUP_BYTES)
         at = find_offset(window.buffer, 0, window.stop, offset)
         if at < window.stop:
-            if _BASE_OFFSET.unpack_from(window.buffer, at)[0] < offset:
+            if base_offset_of(window.buffer, at) < offset:
                 return None
-            return int(_CRC.unpack_from(window.buffer, at + _CRC_AT)[0])
+            return crc_of(window.buffer, at)
         position = window.file_end
     return None
 
@@ -209,7 +204,7 @@ def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) 
         except CorruptRecordError as error:
             # Nothing says that the record is not in there, so that is the place.
             at = error.position or 0
-            return max(start, int(_BASE_OFFSET.unpack_from(window.buffer, at)[0]))
+            return max(start, base_offset_of(window.buffer, at))
         if found is not None and found[0] >= start:
             return int(found[0])
         if found is not None:
@@ -307,6 +302,6 @@ def _fits(
         return False
     if not is_first:
         return header_last_offset(head, 0) == offset
-    if head[_MAGIC_AT] == MAGIC:
-        return int(_BASE_OFFSET.unpack_from(head)[0]) == offset
+    if not is_message(head):
+        return base_offset_of(head) == offset
     return base_offset_at(segment, position, file_end) == offset

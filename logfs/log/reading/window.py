@@ -4,24 +4,15 @@ Everything that reads records (rendering, look-ups, recovery) reads the log thro
 rule that a batch is only used when all of it is there is once.
 """
 
-import struct
-
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
 from logfs.records._native import find_offset
+from logfs.records.layout import NO_OFFSET, SHORTEST_BATCH_BYTES, UP_TO_MAGIC_BYTES, size_of
 
 SEQUENTIAL_BYTES = 512 * 1024
 """Window of a reader that goes on: large enough to amortise the call, small enough for caches."""
 LOOKUP_BYTES = 16 * 1024
 """Window of a look-up: an index interval and the batch that crosses its end."""
-
-_BATCH_LENGTH = struct.Struct(">i")
-_LENGTH_AT = 8
-_LOG_OVERHEAD_BYTES = 12
-_UP_TO_MAGIC_BYTES = 17
-_SHORTEST_BYTES = 26
-"""A message of format v0 without key and value."""
-_NO_OFFSET = 2**63 - 1
 
 
 class Window:
@@ -119,7 +110,7 @@ def _too_short(end: int, expected: int) -> CorruptRecordError:
 
 def _whole_batches(buffer: bytearray, size: int, position: int) -> int:
     try:
-        return find_offset(buffer, 0, size, _NO_OFFSET)
+        return find_offset(buffer, 0, size, NO_OFFSET)
     except CorruptRecordError as error:
         if error.position:
             return error.position
@@ -127,11 +118,10 @@ def _whole_batches(buffer: bytearray, size: int, position: int) -> int:
 
 
 def _first_batch_bytes(buffer: bytearray, size: int, position: int, file_end: int) -> int:
-    if size < _UP_TO_MAGIC_BYTES:
+    if size < UP_TO_MAGIC_BYTES:
         raise CorruptRecordError(f"a batch header is cut at byte {position}", position)
-    (length,) = _BATCH_LENGTH.unpack_from(buffer, _LENGTH_AT)
-    total = int(length) + _LOG_OVERHEAD_BYTES
-    if not _SHORTEST_BYTES <= total <= file_end - position:
+    total = size_of(buffer)
+    if not SHORTEST_BATCH_BYTES <= total <= file_end - position:
         raise CorruptRecordError(
             f"batch at byte {position} claims {total} bytes, {file_end - position} are there",
             position,

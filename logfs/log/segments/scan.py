@@ -18,19 +18,25 @@ from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes, wr
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
+from logfs.records.layout import (
+    CODEC_AT,
+    COMPRESSION_MASK,
+    CRC_START,
+    HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    SHORTEST_BATCH_BYTES,
+    UP_TO_MAGIC_BYTES,
+    base_offset_of,
+    crc_of,
+    is_message,
+    last_offset_delta_of,
+    size_of,
+)
 from logfs.types import Positions
 
-_LOG_OVERHEAD_BYTES = 12
-_MAGIC_AT = 16
-_CRC_AT = 17
-_CRC_START = 21
-_ATTRIBUTES_AT = 22
-_CODEC_MASK = 7
-_LAST_DELTA_AT = 23
-_HEADER_BYTES = 61
 _CHUNK_BYTES = 1024 * 1024
-_SHORTEST_BYTES = 26
-"""A message of format v0 without key and value."""
 INCOMPLETE = "incomplete"
 _ENDING_ZEROS = 16
 """A batch ends in zeros, the header count of its last record at least: so many are believed."""
@@ -124,7 +130,7 @@ def scan_segment(
         if builder.problem is None:
             continue
         if builder.problem == INCOMPLETE:
-            wanted = max(builder.wanted, _MAGIC_AT + 2)
+            wanted = max(builder.wanted, UP_TO_MAGIC_BYTES + 1)
             if builder.file_position + wanted <= scan.file_size:
                 continue
         elif (pass_over_corrupt or _is_sound(log, builder.file_position)) and (
@@ -162,14 +168,14 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
     """Account a corrupt batch whose length leads to the end of the file or to a batch."""
     builder = scan.builder
     position, base_offset = builder.file_position, builder.next_offset
-    header = log.pread(_HEADER_BYTES, position)
-    if len(header) < _SHORTEST_BYTES:
+    header = log.pread(HEADER_BYTES, position)
+    if len(header) < SHORTEST_BATCH_BYTES:
         return False
-    total = int.from_bytes(header[8:12], "big", signed=True) + _LOG_OVERHEAD_BYTES
-    follower = log.pread(_HEADER_BYTES, position + total) if total >= _SHORTEST_BYTES else b""
+    total = size_of(header)
+    follower = log.pread(HEADER_BYTES, position + total) if total >= SHORTEST_BATCH_BYTES else b""
     if header_ok(follower, 0, scan.file_size - position - total):
         last_offset = _first_offset(log, position + total, follower, base_offset) - 1
-    elif total >= _SHORTEST_BYTES and position + total == scan.file_size:
+    elif total >= SHORTEST_BATCH_BYTES and position + total == scan.file_size:
         last_offset = base_offset + _records_claimed(header, base_offset) - 1
     else:
         return False
@@ -196,23 +202,21 @@ def begins_batch(tail: bytes, offset: int, padding: int = 0) -> bool:
     """
     if tail[:8] != offset.to_bytes(8, "big")[: len(tail)]:
         return False
-    if len(tail) < _HEADER_BYTES:
-        return tail[_MAGIC_AT : _MAGIC_AT + 1] in (b"", b"\x02")
-    stored = int.from_bytes(tail[_CRC_AT:_CRC_START], "big")
+    if len(tail) < HEADER_BYTES:
+        return tail[MAGIC_AT : MAGIC_AT + 1] in (b"", b"\x02")
     zeros = min(padding, _ENDING_ZEROS)
-    ends = (crc32c(tail[_CRC_START:] + bytes(count)) for count in range(zeros + 1))
-    if tail[_MAGIC_AT] != 2 or stored in ends:
+    ends = (crc32c(tail[CRC_START:] + bytes(count)) for count in range(zeros + 1))
+    if tail[MAGIC_AT] != MAGIC or crc_of(tail) in ends:
         return False
     tail += bytes(zeros)
-    behind = offset + int.from_bytes(tail[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
-    at = tail.find(behind.to_bytes(8, "big"), _HEADER_BYTES) if behind < 1 << 63 else -1
+    behind = offset + last_offset_delta_of(tail) + 1
+    at = tail.find(behind.to_bytes(8, "big"), HEADER_BYTES) if behind < 1 << 63 else -1
     return at < 0 or not header_ok(tail, at, len(tail))
 
 
 def claims_more(tail: bytes) -> bool:
     """Tell whether the batch that bytes begin with is longer than they are, or not known to end."""
-    length = int.from_bytes(tail[_LOG_OVERHEAD_BYTES - 4 : _LOG_OVERHEAD_BYTES], "big", signed=True)
-    return len(tail) < _LOG_OVERHEAD_BYTES or _LOG_OVERHEAD_BYTES + length > len(tail)
+    return len(tail) < LOG_OVERHEAD_BYTES or size_of(tail) > len(tail)
 
 
 def _is_sound(log: File, position: int) -> bool:
@@ -221,20 +225,19 @@ def _is_sound(log: File, position: int) -> bool:
     Its magic, which no CRC covers, is not known: a broker takes it for a v2 batch when it recovers.
     Or its records are too large to be decompressed: another limit lets them in.
     """
-    header = log.pread(_HEADER_BYTES, position)
-    if len(header) < _HEADER_BYTES or not 2 <= header[_MAGIC_AT] < 128:
+    header = log.pread(HEADER_BYTES, position)
+    if len(header) < HEADER_BYTES or not MAGIC <= header[MAGIC_AT] < 128:
         return False
-    size = int.from_bytes(header[8:12], "big", signed=True) + _LOG_OVERHEAD_BYTES
-    body = log.pread(max(0, size - _CRC_START), position + _CRC_START)
-    stored = int.from_bytes(header[_CRC_AT:_CRC_START], "big")
-    if len(body) != size - _CRC_START or crc32c(body) != stored:
+    size = size_of(header)
+    body = log.pread(max(0, size - CRC_START), position + CRC_START)
+    if len(body) != size - CRC_START or crc32c(body) != crc_of(header):
         return False
-    return header[_MAGIC_AT] > 2 or _is_oversized(header, body[_HEADER_BYTES - _CRC_START :])
+    return header[MAGIC_AT] > MAGIC or _is_oversized(header, body[HEADER_BYTES - CRC_START :])
 
 
 def _is_oversized(header: bytes, payload: bytes) -> bool:
     try:
-        decompress(header[_ATTRIBUTES_AT] & _CODEC_MASK, payload)
+        decompress(header[CODEC_AT] & COMPRESSION_MASK, payload)
     except OversizedBatchError:
         return True
     except CorruptRecordError:
@@ -244,9 +247,9 @@ def _is_oversized(header: bytes, payload: bytes) -> bool:
 
 def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
     """Return the base offset of a batch; of one that cannot be opened the smallest it may have."""
-    size = int.from_bytes(header[8:12], "big") + _LOG_OVERHEAD_BYTES
-    if header[_MAGIC_AT] > 1:
-        return int.from_bytes(header[:8], "big")
+    size = size_of(header)
+    if not is_message(header):
+        return base_offset_of(header)
     try:
         return first_offset(log.pread(size, position), 0, size)
     except CorruptRecordError:
@@ -255,9 +258,9 @@ def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
 
 def _records_claimed(header: bytes, base_offset: int) -> int:
     """Return how many offsets the last batch says it takes, as far as that can be believed."""
-    last_delta = int.from_bytes(header[23:27], "big")
-    if header[_MAGIC_AT] < 2:
-        last_delta = int.from_bytes(header[:8], "big") - base_offset
+    last_delta = last_offset_delta_of(header)
+    if is_message(header):
+        last_delta = base_offset_of(header) - base_offset
     return 1 + min(max(last_delta, 0), _MAX_RECORDS)
 
 

@@ -17,15 +17,13 @@ from operator import sub
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat, without_zero_tail
 from logfs.log.verifying.findings import Finding, note
 from logfs.log.verifying.walking import Chunk, are_among, int32s
+from logfs.records.layout import HEADER_BYTES, MAX_TIMESTAMP_AT, RECORD_COUNT_AT, is_message
 
 REBUILD = "look-ups pass it by; remove the file, and the next start makes it again"
 REBUILT = "the next start makes it again"
 _TIME = struct.Struct(">qi")
 _TIME_OFFSET_INT = 2
 _INT64 = struct.Struct(">q")
-_MAX_TIMESTAMP_AT = 35
-_MAGIC_AT = 16
-_COUNT_AT = 57
 _SPARSE_BYTES = 1 << 20
 
 
@@ -219,10 +217,10 @@ class TimeIndexCheck:
         end, at = chunk.ends[row], chunk.within(chunk.places[row])
         maxima = (t for t, of in _TIME.iter_unpack(chunk.times) if of <= end)
         largest = max([self._largest, *maxima])
-        if chunk.buffer[at + _MAGIC_AT] < 2:  # brokers of that time had rules of their own
+        if is_message(chunk.buffer, at):  # brokers of that time had rules of their own
             is_right = timestamp <= largest
         else:
-            own = _INT64.unpack_from(chunk.buffer, at + _MAX_TIMESTAMP_AT)[0]
+            own = _INT64.unpack_from(chunk.buffer, at + MAX_TIMESTAMP_AT)[0]
             is_right = timestamp == largest or (offset == end and timestamp == own)
         if not is_right:
             self._add(number, f"timestamp {timestamp}", str(largest))
@@ -247,4 +245,4 @@ def _in_order(values: "array[int]", order: Sequence[int]) -> "array[int]":
 
 def _is_empty(buffer: bytearray, at: int) -> bool:
     """Whether compaction has emptied a batch; a broker leaves its timestamp out."""
-    return buffer[at + _MAGIC_AT] > 1 and not any(buffer[at + _COUNT_AT : at + _COUNT_AT + 4])
+    return not is_message(buffer, at) and not any(buffer[at + RECORD_COUNT_AT : at + HEADER_BYTES])

@@ -5,7 +5,6 @@ both plain data, so that it can run in any thread, process or machine that has t
 """
 
 import errno
-import struct
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,15 +18,12 @@ from logfs.log.verifying.indexes import REBUILD, REBUILT, OffsetIndexCheck, Time
 from logfs.log.verifying.texts import LOST, TextIndexCheck
 from logfs.log.verifying.transactions import TransactionCheck
 from logfs.log.verifying.walking import Bad, Chunk, Walk
-from logfs.records.batch import NO_LEADER_EPOCH
+from logfs.records.layout import NO_LEADER_EPOCH, leader_epoch_of
 from logfs.types import Positions
 
 Progress = Callable[[int], object]
 """Called with a number of bytes that have been checked."""
 
-_EPOCH = struct.Struct(">i")
-_EPOCH_AT = 12
-_MAGIC_AT = 16
 STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
 READ_ON = STAYS.replace("; ", "; read on with @offset={}; ", 1)
 CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
@@ -304,8 +300,8 @@ class _Segment:
             return
         for begin, position in zip(chunk.begins, chunk.places, strict=True):
             at, offset = chunk.within(position), base + begin
-            found = _EPOCH.unpack_from(buffer, at + _EPOCH_AT)[0]
-            if buffer[at + _MAGIC_AT] < 2 or found == NO_LEADER_EPOCH:
+            found = leader_epoch_of(buffer, at)
+            if found == NO_LEADER_EPOCH:
                 continue  # of old formats, which have none
             if found == want and offset < stop:
                 continue

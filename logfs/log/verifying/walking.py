@@ -15,14 +15,20 @@ from logfs.log.segments.scan import INCOMPLETE, end_of_data
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
+from logfs.records.layout import (
+    CRC_START,
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    SHORTEST_BATCH_BYTES,
+    UP_TO_MAGIC_BYTES,
+    base_offset_of,
+    crc_of,
+    is_message,
+    last_offset_delta_of,
+    size_of,
+)
 
-_OVERHEAD_BYTES = 12
-_SHORTEST_BYTES = 26
-_HEADER_BYTES = 61
-_MAGIC_AT = 16
-_CRC_AT = 17
-_CRC_START = 21
-_LAST_DELTA_AT = 23
 _EVERY_BATCH = -1
 """As an index interval."""
 _TEXT_INTS = TEXT_INDEX.entry_bytes // 4
@@ -155,7 +161,7 @@ class Walk:
             if builder.problem is None:
                 continue
             if builder.problem == INCOMPLETE:
-                wanted = max(builder.wanted, _MAGIC_AT + 2)
+                wanted = max(builder.wanted, UP_TO_MAGIC_BYTES + 1)
                 if builder.file_position + wanted <= self.size:
                     continue
             if not self._pass_over():
@@ -165,7 +171,7 @@ class Walk:
         """Go on after what cannot be read; False if the rest of the file is of no use."""
         builder = self.builder
         position, why = builder.file_position, str(builder.problem)
-        header = self.log.pread(_HEADER_BYTES, position)
+        header = self.log.pread(HEADER_BYTES, position)
         if why.startswith("base offset") and self._is_sound(header, position):
             self._pass_step_back(header, position, why)
             return True
@@ -191,11 +197,11 @@ class Walk:
 
     def _base_offset_at(self, position: int) -> int | None:
         """Return the offset of the first record of a sound batch; None at the end of the file."""
-        header = self.log.pread(_HEADER_BYTES, position)
-        if len(header) < _SHORTEST_BYTES:
+        header = self.log.pread(HEADER_BYTES, position)
+        if len(header) < SHORTEST_BATCH_BYTES:
             return None
-        if header[_MAGIC_AT] > 1:
-            return int.from_bytes(header[:8], "big")
+        if not is_message(header):
+            return base_offset_of(header)
         data = self.log.pread(self._nominal_size(header), position)
         return first_offset(data, 0, len(data))
 
@@ -203,9 +209,9 @@ class Walk:
         """Pass over a whole batch with an offset that was there already."""
         base_offset = int.from_bytes(header[:8], "big", signed=True)
         behind = position + self._nominal_size(header)
-        count = int.from_bytes(header[_LAST_DELTA_AT : _LAST_DELTA_AT + 4], "big") + 1
+        count = last_offset_delta_of(header) + 1
         follower = self.log.pread(8, behind)
-        next_offset = self.builder.next_offset + (count if header[_MAGIC_AT] > 1 else 1)
+        next_offset = self.builder.next_offset + count
         offset = int.from_bytes(follower, "big") if len(follower) == 8 else next_offset
         if base_offset + count <= offset < next_offset:
             # The one before it was too far ahead: from here on all is well.
@@ -232,28 +238,28 @@ class Walk:
 
     def _nominal_size(self, header: bytes) -> int:
         """Return the size that a header gives; 0 if that cannot be."""
-        if len(header) < _SHORTEST_BYTES:
+        if len(header) < SHORTEST_BATCH_BYTES:
             return 0
-        size = int.from_bytes(header[8:12], "big", signed=True) + _OVERHEAD_BYTES
-        return size if size >= _SHORTEST_BYTES else 0
+        size = size_of(header)
+        return size if size >= SHORTEST_BATCH_BYTES else 0
 
     def _begins_at(self, position: int) -> bool:
         """Whether a sound batch that may follow is at a position."""
-        header = self.log.pread(_HEADER_BYTES, position)
+        header = self.log.pread(HEADER_BYTES, position)
         if not header_ok(header, 0, self.size - position):
             return False
         size = self._nominal_size(header)
-        if header[_MAGIC_AT] > 1:
-            offset = int.from_bytes(header[:8], "big")
-            return offset >= self.builder.next_offset and self._is_sound(header, position)
+        if not is_message(header):
+            return base_offset_of(header) >= self.builder.next_offset and self._is_sound(
+                header, position
+            )
         data = self.log.pread(size, position)
         return first_offset(data, 0, len(data)) >= self.builder.next_offset
 
     def _is_sound(self, header: bytes, position: int) -> bool:
         """Whether the checksum of a batch fits."""
         size = self._nominal_size(header)
-        if not size or header[_MAGIC_AT] != 2 or position + size > self.size:
+        if not size or header[MAGIC_AT] != MAGIC or position + size > self.size:
             return False
-        body = self.log.pread(size - _CRC_START, position + _CRC_START)
-        stored = int.from_bytes(header[_CRC_AT:_CRC_START], "big")
-        return len(body) == size - _CRC_START and crc32c(body) == stored
+        body = self.log.pread(size - CRC_START, position + CRC_START)
+        return len(body) == size - CRC_START and crc32c(body) == crc_of(header)

@@ -9,10 +9,9 @@ import threading
 
 from logfs.disk.vfs import Disk
 from logfs.log.writing.unfinished import UnfinishedFile
+from logfs.records.layout import NO_OFFSET
 
 logger = logging.getLogger(__name__)
-
-_NO_OFFSET = 2**63 - 1
 
 
 class LineFiles:
@@ -156,7 +155,7 @@ class LineFiles:
         with contextlib.suppress(OSError):
             self._remove_outlived(recovery_point)
 
-    def settle(self, below: int = _NO_OFFSET) -> bool:
+    def settle(self, below: int = NO_OFFSET) -> bool:
         """Remove what is a record below an offset, before the batches there change or go.
 
         Returns:
@@ -172,7 +171,7 @@ class LineFiles:
         has_superseded = any(_announces(file, below) for file in self._open)
         return has_superseded or self._removals > self._synced_removals
 
-    def sync_settled(self, below: int = _NO_OFFSET) -> None:
+    def sync_settled(self, below: int = NO_OFFSET) -> None:
         """Make durable what ``settle`` has done.
 
         Raises:

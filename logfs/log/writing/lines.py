@@ -6,7 +6,6 @@ it appended and everything after it unaccepted, so a short count tells the write
 """
 
 import logging
-import struct
 from collections.abc import Collection
 
 from logfs.disk.vfs import is_full
@@ -16,12 +15,11 @@ from logfs.log.partition import PartitionLog
 from logfs.log.writing.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
 from logfs.records._native import encode_lines, unfinished_fits
 from logfs.records.encoded import Encoded
+from logfs.records.layout import crc_of
 from logfs.types import View
 
 logger = logging.getLogger(__name__)
 
-_CRC_AT = 17
-_CRC = struct.Struct(">I")
 _NEWLINE = b"\n"
 
 
@@ -172,7 +170,7 @@ class LineWriter:
         self._log.check_writable()
         try:
             with self._log.offline_on_failure("write", but_not_full=True):
-                file.announce(first.base_offset, _CRC.unpack_from(first.data, _CRC_AT)[0])
+                file.announce(first.base_offset, crc_of(first.data))
             files.announced(file)
             appended = self._log.append(encoded.batches, now_ms)
         except OSError:

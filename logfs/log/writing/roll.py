@@ -7,8 +7,7 @@ timestamp (the first batch's maximum).
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
-
-MAX_RELATIVE_OFFSET = 2**31 - 1
+from logfs.records.layout import MAX_RELATIVE_OFFSET
 
 
 class SegmentFill(NamedTuple):

@@ -18,9 +18,8 @@ from logfs.log.segments.snapshot import Snapshot
 from logfs.log.writing.active import remove_segment_files
 from logfs.records._native import find_offset, measure
 from logfs.records.compression import decompress
+from logfs.records.layout import NO_OFFSET
 from logfs.types import Positions
-
-_NO_OFFSET = 2**63 - 1
 
 
 def cut_segments(
@@ -81,7 +80,7 @@ def _gapped_text_index(segment: Segment, position: int) -> tuple[bytearray, Posi
     last = textindex.decode_text_entry(entries, count - 1) if count else textindex.ZERO
     data = segment.files().log.pread(position - last.file_position, last.file_position)
     before = segment.base_offset + last.relative_offset if last.relative_offset else 0
-    behind = measure(data, 0, len(data), _NO_OFFSET, decompress)
+    behind = measure(data, 0, len(data), NO_OFFSET, decompress)
     in_front = measure(data, 0, len(data), before, decompress)
     left = bytearray(entries[: count * textindex.TEXT_INDEX.entry_bytes])
     return left, last.lengths.plus(behind).minus(in_front)
