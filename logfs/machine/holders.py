@@ -1,16 +1,24 @@
-"""Who keeps a mount from being taken away: which processes, by what.
+"""Which processes use a mount, so that it cannot be unmounted, and how.
 
-All of it is read in /proc. Nothing asks the file system itself, whose daemon may hang.
+All of it is read in /proc. Nothing asks the file system itself, whose daemon may hang. A process
+that waits for that daemon may keep its ``maps`` locked, so these are read in a thread of their own,
+for a limited time.
 """
 
 import contextlib
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from logfs.machine.mountpoints import Mount
 
-_PROC = Path("/proc")
+PROC = Path("/proc")
+MAPS_TIMEOUT_S = 2.0
+"""The time that all ``maps`` may take together which cannot be read at once."""
+
+_ONE_TIMEOUT_S = 0.05
 _AT_MOST = 8
 
 
@@ -28,15 +36,16 @@ class Holder(NamedTuple):
     holds: list[str]
 
 
-def find_holders(mount: Mount) -> list[Holder]:
-    """Return the processes that hold a mount, as far as this user may see them."""
+def find_holders(mount: Mount, proc: Path = PROC) -> list[Holder]:
+    """Return the processes that use a mount, as far as this user may see them."""
     found = []
-    for directory in _PROC.iterdir():
+    maps = _Maps()
+    for directory in proc.iterdir():
         if not directory.name.isdecimal():
             continue
-        # A process may end, or be another user's: then it is as if it were not there.
+        # A process that ended, or belongs to another user, is left out.
         with contextlib.suppress(OSError):
-            holds = sorted(set(_holds(directory, mount)))
+            holds = sorted({*_holds(directory, mount), *_mapped(maps.read(directory), mount)})
             if holds:
                 command = (directory / "comm").read_text().strip()
                 found.append(Holder(int(directory.name), command, holds))
@@ -44,7 +53,7 @@ def find_holders(mount: Mount) -> list[Holder]:
 
 
 def describe(holders: list[Holder], submounts: list[str]) -> str:
-    """Return all of them in one line; empty if there is nothing to tell."""
+    """Return all of them in one line; empty if there are none."""
     texts = [f"{path} is mounted in it" for path in submounts]
     texts += [f"{held.command} (process {held.pid}): {', '.join(held.holds)}" for held in holders]
     more = len(texts) - _AT_MOST
@@ -62,11 +71,35 @@ def _holds(process: Path, mount: Mount) -> Iterator[str]:
             with contextlib.suppress(OSError):
                 if _mount_id(descriptor.read_text()) == mount.id:
                     yield f"{(process / 'fd' / descriptor.name).readlink()} open"
-    with contextlib.suppress(OSError):
-        for line in (process / "maps").read_text().splitlines():
-            fields = line.split(maxsplit=5)
-            if len(fields) > 5 and _device(fields[3]) == mount.device:
-                yield f"{fields[5]} mapped"
+
+
+def _mapped(maps: str, mount: Mount) -> Iterator[str]:
+    for line in maps.splitlines():
+        fields = line.split(maxsplit=5)
+        if len(fields) > 5 and _device(fields[3]) == mount.device:
+            yield f"{fields[5]} mapped"
+
+
+class _Maps:
+    """Reads the ``maps`` of processes, and gives up those that take too long."""
+
+    def __init__(self) -> None:
+        self._left_s = MAPS_TIMEOUT_S
+
+    def read(self, process: Path) -> str:
+        """Return the text; empty if it cannot be read in time."""
+        texts: list[str] = []
+
+        def read() -> None:
+            with contextlib.suppress(OSError):
+                texts.append((process / "maps").read_text())
+
+        started_s = time.monotonic()
+        thread = threading.Thread(target=read, daemon=True)
+        thread.start()
+        thread.join(max(self._left_s, _ONE_TIMEOUT_S))
+        self._left_s -= time.monotonic() - started_s if thread.is_alive() else 0.0
+        return texts[0] if texts else ""
 
 
 def _is_in(path: str, point: str) -> bool:
@@ -81,6 +114,6 @@ def _mount_id(fdinfo: str) -> int | None:
 
 
 def _device(text: str) -> str:
-    """Read ``00:2a`` of maps as in mountinfo, ``0:42``."""
+    """Return the form of mountinfo, ``0:42``, of a device in maps, ``00:2a``."""
     major, _, minor = text.partition(":")
     return f"{int(major, 16)}:{int(minor, 16)}"
