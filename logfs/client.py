@@ -158,6 +158,10 @@ class Daemon:
         """Return the number of partitions of every topic, hidden topics included; sorted."""
         return dict(self.ask("topics"))
 
+    def partition_count(self, topic: str) -> int | None:
+        """Return the number of partitions of a topic; None if there is no such topic."""
+        return self.topic_sizes().get(topic)
+
     def describe_topic(self, topic: str) -> "TopicFacts":
         """Return the facts about a topic."""
         from logfs.log.administration import TopicFacts

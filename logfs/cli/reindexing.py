@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from logfs.cli.topics.named import data_and_partitions
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LockedError
-from logfs.library.directory import partitions_of
+from logfs.library.directory import data_and_partitions, partitions_of
 from logfs.library.owner import opened_store, owned
 from logfs.library.places import Place
 from logfs.log import names

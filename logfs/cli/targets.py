@@ -21,6 +21,7 @@ from logfs.types import MAX_PARTITIONS, View
 if TYPE_CHECKING:
     from logfs.cli.storing import StoreTarget
     from logfs.cli.throughmount import MountTarget
+    from logfs.library.topics import Topics
     from logfs.log.store import LogStore
 
 _VIEWS = {"": View.TEXT, ".tsv": View.TSV, ".jsonl": View.JSONL}
@@ -84,46 +85,20 @@ def parse_target(
     return LineTarget(topic, partition, LineForm(view, delimiter, headers))
 
 
-def prepare_store(store: "LogStore", target: LineTarget, *, create: bool) -> None:
-    """Look whether a store has what is to be appended to, and make it if asked.
+def prepare(topics: "Topics", target: LineTarget, *, create: bool) -> None:
+    """Check that the topic and the partition exist, or create them.
 
     Raises:
-        NoSuchTopicError, NoSuchPartitionError: It has not.
-        LogfsError, OSError: It could not be made.
+        NoSuchTopicError, NoSuchPartitionError: One is missing, without ``create``.
+        LogfsError, OSError: It could not be created.
     """
-    from logfs.log import administration
-
-    topic, now_ms = target.topic, system_clock().now_ms()
-    present = len(store.partitions(topic)) if topic in store.topics() else None
-    count = _partitions_to_make(target, present, create=create)
-    if present is None:
-        administration.create_topic(store, topic, count, {}, now_ms)
-    elif count is not None:
-        administration.alter_topic(store, topic, {}, count, now_ms)
-
-
-def prepare_daemon(daemon: Daemon, target: LineTarget, *, create: bool) -> None:
-    """Do the same where a daemon owns the store."""
     topic = target.topic
-    present: int | None = daemon.topic_sizes().get(topic)
+    present = topics.partition_count(topic)
     count = _partitions_to_make(target, present, create=create)
     if present is None:
-        daemon.create_topic(topic, count, {})
+        topics.create_topic(topic, count, {})
     elif count is not None:
-        daemon.alter_topic(topic, {}, count)
-
-
-def prepare_mount(point: str, target: LineTarget, *, create: bool) -> None:
-    """Do the same through a mount, as its permissions allow."""
-    from logfs.library.mountedtopics import MountedTopics
-
-    topics = MountedTopics(point)
-    present = topics.count(target.topic)
-    count = _partitions_to_make(target, present, create=create)
-    if present is None:
-        topics.create(target.topic, count, {})
-    elif count is not None:
-        topics.alter(target.topic, {}, count)
+        topics.alter_topic(topic, {}, count)
 
 
 @contextmanager

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from logfs.errors import LogfsError
-from logfs.library.mountedtopics import MountedTopics
 from logfs.library.mountedwriting import MountedWriter
 from logfs.library.rendering import rendered_batch
+from logfs.library.topics import MountedTopics
 from logfs.log.options import encode_options
 from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
 from logfs.machine.host import system_clock
@@ -32,7 +32,7 @@ class MountTarget:
         self._writer = MountedWriter(point)
         self._topic, self._partition, self._form = topic, partition, form
         topics = MountedTopics(point)
-        self._count = topics.count(topic) or 1
+        self._count = topics.partition_count(topic) or 1
         usual = form.options(encode_options(topics.effective(topic), 0))
         self._options = replace(usual, compression=Compression.NONE)
         self._now_ms = system_clock().now_ms

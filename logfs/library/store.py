@@ -9,16 +9,14 @@ from typing import Self
 from logfs.errors import NoDataDirectoryError, UnknownNameError
 from logfs.library.directory import check_exists, partitions_of
 from logfs.library.mounted import reading_disk
-from logfs.library.mountedtopics import MountedTopics
 from logfs.library.owner import data_directory, shown_level
 from logfs.library.partition import Partition
 from logfs.library.places import Kind, Place, kind_of, locate
 from logfs.library.source import Source
 from logfs.library.writing import Writer
 from logfs.library.zones import zone_of
-from logfs.log import administration
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name
-from logfs.machine.host import LOCAL_ZONE, system_clock
+from logfs.machine.host import LOCAL_ZONE
 from logfs.types import IsolationLevel, TopicPartition
 
 
@@ -79,13 +77,7 @@ class Store:
             TopicExistsError, IllegalTopicNameError, InvalidConfigError, LockedError, OSError.
         """
         settings = dict(config or {})
-        self._writer.act(
-            lambda daemon: daemon.create_topic(topic, partitions, settings),
-            lambda store: administration.create_topic(
-                store, topic, partitions, settings, system_clock().now_ms()
-            ),
-            lambda mounted: MountedTopics(mounted.point).create(topic, partitions, settings),
-        )
+        self._writer.change_topics(lambda topics: topics.create_topic(topic, partitions, settings))
 
     def delete_topic(self, topic: str) -> None:
         """Delete a topic with all its records; readers that have it open may finish.
@@ -93,11 +85,7 @@ class Store:
         Raises:
             NoSuchTopicError, LockedError, OSError.
         """
-        self._writer.act(
-            lambda daemon: daemon.delete_topic(topic),
-            lambda store: store.delete_topic(topic, system_clock().now_ms()),
-            lambda mounted: MountedTopics(mounted.point).delete(topic),
-        )
+        self._writer.change_topics(lambda topics: topics.delete_topic(topic))
 
     def undelete_topic(self, topic: str) -> None:
         """Restore a topic that was deleted less than ``file.delete.delay.ms`` (a minute) ago.
@@ -109,10 +97,7 @@ class Store:
             NoSuchTopicError: No deleted topic of that name is left.
             LockedError, OSError.
         """
-        self._writer.act(
-            lambda daemon: daemon.undelete_topic(topic),
-            lambda store: store.undelete_topic(topic, system_clock().now_ms()),
-        )
+        self._writer.change_topics(lambda topics: topics.undelete_topic(topic))
 
     def close(self) -> None:
         """Close its partitions; what is to survive a power cut, flush first."""

@@ -18,6 +18,7 @@ from logfs.errors import ControlError, LockedError, ReadOnlyError
 from logfs.library.mountedwriting import MountedWriter
 from logfs.library.owner import owned
 from logfs.library.places import served_at
+from logfs.library.topics import MountedTopics, StoredTopics, Topics
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.log.writing.produced import Appended
@@ -171,6 +172,14 @@ class Writer:
             except ControlError:
                 self._let_daemon_go()
                 raise
+
+    def change_topics(self, change: Callable[[Topics], T]) -> T:
+        """Change topics; see ``act``."""
+        return self.act(
+            change,
+            lambda store: change(StoredTopics(self._data, store)),
+            lambda mounted: change(MountedTopics(mounted.point)),
+        )
 
     def close(self) -> None:
         """Let go of it; after the last one the lock is free. Nothing is flushed."""

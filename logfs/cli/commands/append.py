@@ -147,6 +147,7 @@ def _append(
     from logfs.cli.terminal.interrupts import Interrupts
     from logfs.client import Daemon
     from logfs.library import owner
+    from logfs.library.topics import MountedTopics, StoredTopics
 
     is_durable = options.flush_every is not None
 
@@ -155,18 +156,18 @@ def _append(
             appending.append_files(names, to, summary, interrupts, told, options.flush_every)
 
     def do(store: "LogStore") -> None:
-        targets.prepare_store(store, target, create=options.create)
+        targets.prepare(StoredTopics(place.root, store), target, create=options.create)
         with targets.of_store(store, target, is_durable=is_durable) as to:
             run(to)
         _warn(path, targets.expired_in_store(store, target))
 
     def ask(daemon: Daemon) -> None:
-        targets.prepare_daemon(daemon, target, create=options.create)
+        targets.prepare(daemon, target, create=options.create)
         run(appending.DaemonTarget(daemon, target.topic, target.partition, target.form))
         _warn(path, targets.expired_by_daemon(daemon, target))
 
     def through(point: str) -> None:
-        targets.prepare_mount(point, target, create=options.create)
+        targets.prepare(MountedTopics(point), target, create=options.create)
         with targets.of_mount(point, target) as to:
             run(to)
 

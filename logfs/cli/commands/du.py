@@ -61,7 +61,7 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
 
 def _rows(path: str, *, every: bool) -> "list[tuple[str, Use]]":
     from logfs.cli.diskuse import Use, disk_use
-    from logfs.cli.topics.named import data_and_partitions
+    from logfs.library.directory import data_and_partitions
 
     place = locate(path)
     data, only = data_and_partitions(place)

@@ -74,7 +74,7 @@ def export(
     if jobs is not None and spark.is_wanted:
         raise click.UsageError("--jobs is of this machine; with --spark the master says how many")
     from logfs.cli.exporting import export_to
-    from logfs.cli.topics.named import data_and_partitions
+    from logfs.library.directory import data_and_partitions
 
     with failures.about(path):
         data, only = data_and_partitions(locate(path))

@@ -12,17 +12,16 @@ from logfs.cli import failures
 from logfs.cli.parameters import settings_option
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.escapes import printable
-from logfs.cli.topics.facts import Topics
 from logfs.errors import (
-    LockedError,
     NoSuchTopicError,
     TopicExistsError,
     UnknownNameError,
 )
-from logfs.library.places import Place, locate, served_at
+from logfs.library.places import Place, locate
 from logfs.types import MAX_PARTITIONS
 
 if TYPE_CHECKING:
+    from logfs.library.topics import Topics
     from logfs.log.administration import TopicFacts
 
 T = TypeVar("T")
@@ -99,7 +98,9 @@ def create(
         place = locate(path, may_begin=True)
         name = _topic_of(place)
         with suppress(*((TopicExistsError,) if if_not_exists else ())):
-            _warn(path, _change(place, lambda topics: topics.create(name, partitions, config)))
+            _warn(
+                path, _change(place, lambda topics: topics.create_topic(name, partitions, config))
+            )
 
     _each(paths, make)
 
@@ -120,7 +121,7 @@ def list_topics(path: str, *, as_json: bool) -> None:
                 "expected a data directory or a mount point; "
                 "a topic is shown by 'logfs topic describe'"
             )
-        sizes = _read(place, lambda topics: topics.sizes())
+        sizes = _read(place, lambda topics: topics.topic_sizes())
     if as_json:
         _print_json([{"topic": name, "partitions": count} for name, count in sizes.items()])
     elif sys.stdout.isatty():
@@ -144,7 +145,7 @@ def describe(path: str, *, with_all: bool, as_json: bool) -> None:
     with failures.about(path):
         place = locate(path)
         name = _topic_of(place)
-        facts = _read(place, lambda topics: topics.describe(name))
+        facts = _read(place, lambda topics: topics.describe_topic(name))
     if as_json:
         _print_json(_as_json(facts, with_all=with_all))
     else:
@@ -188,7 +189,7 @@ def alter(
     with failures.about(path):
         place = locate(path)
         name = _topic_of(place)
-        _warn(path, _change(place, lambda topics: topics.alter(name, changes, partitions)))
+        _warn(path, _change(place, lambda topics: topics.alter_topic(name, changes, partitions)))
 
 
 @topic.command()
@@ -206,7 +207,7 @@ def delete(paths: Sequence[str], *, if_exists: bool) -> None:
         place = locate(path)
         name = _topic_of(place)
         with suppress(*((NoSuchTopicError,) if if_exists else ())):
-            _change(place, lambda topics: topics.delete(name))
+            _change(place, lambda topics: topics.delete_topic(name))
 
     _each(paths, remove)
 
@@ -226,7 +227,7 @@ def undelete(path: str) -> None:
     with failures.about(path):
         place = locate(path)
         name = _topic_of(place)
-        _change(place, lambda topics: topics.undelete(name))
+        _change(place, lambda topics: topics.undelete_topic(name))
 
 
 def _each(paths: Sequence[str], act: Callable[[str], None]) -> None:
@@ -261,45 +262,16 @@ def _topic_of(place: Place) -> str:
     )
 
 
-def _read(place: Place, act: Callable[[Topics], T]) -> T:
-    """Ask about topics: a daemon knows best, and nothing has to be loaded."""
-    from logfs.cli.topics.stored import StoredTopics
+def _read(place: Place, act: "Callable[[Topics], T]") -> T:
+    from logfs.library.topics import read_topics
 
-    found = _by_daemon(place, act)
-    return act(StoredTopics(place.root)) if found is None else found[0]
+    return read_topics(place, act)
 
 
-def _change(place: Place, act: Callable[[Topics], T]) -> T:
-    """Change topics: by the daemon that owns the directory, or in it, under its lock."""
-    from logfs.cli.topics.stored import StoredTopics
-    from logfs.library.owner import owned
+def _change(place: Place, act: "Callable[[Topics], T]") -> T:
+    from logfs.library.topics import change_topics
 
-    found = _by_daemon(place, act)
-    if found is None:
-        try:
-            return act(StoredTopics(place.root))
-        except LockedError as error:
-            found = _by_daemon(place, act)  # it may have started meanwhile
-            if found is None:
-                raise owned(place.root, error) from error
-    return found[0]
-
-
-def _by_daemon(place: Place, act: Callable[[Topics], T]) -> tuple[T] | None:
-    """Have a daemon do it: through its socket, or if that is another user's, its mount."""
-    from logfs.cli.topics.remote import RemoteTopics
-    from logfs.library.mountedtopics import MountedTopics
-    from logfs.library.owner import daemon_of
-
-    try:
-        daemon = daemon_of(place)
-    except PermissionError:
-        daemon = None
-    if daemon is not None:
-        with daemon:
-            return (act(RemoteTopics(daemon)),)
-    point = place.root if place.is_mount else served_at(place.root)
-    return None if point is None else (act(MountedTopics(point)),)
+    return change_topics(place, act, failures.progress())
 
 
 def _warn(path: str, warnings: Sequence[str]) -> None:

@@ -122,7 +122,7 @@ def _verify(
 
 def _wanted(paths: tuple[str, ...]) -> "dict[str, list[TopicPartition] | None]":
     """Return which partitions of which data directories are meant; None for all."""
-    from logfs.cli.topics.named import data_and_partitions
+    from logfs.library.directory import data_and_partitions
 
     wanted: dict[str, list[TopicPartition] | None] = {}
     for path in paths:
