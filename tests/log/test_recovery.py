@@ -3,10 +3,10 @@
 import pytest
 
 from logfs.config.store import DECOMPRESSED_MAX_BYTES
-from logfs.log import checkpoints
+from logfs.log import checkpoints, names
 from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.records.compression import limit_decompressed
-from logfs.types import TopicPartition, View
+from logfs.types import Positions, TopicPartition, View
 from tests.fakes import FakeDisk
 from tests.log.damage import GARBAGE, LINES, cut_copies, filled, kinds_of_losses, segmented, start
 from tests.log.support import (
@@ -87,19 +87,41 @@ def test_positions_of_what_was_cut_are_not_given_again() -> None:
     assert second[0] >= len(shown)
 
 
-def test_positions_of_a_first_segment_that_is_lost_are_not_given_again() -> None:
-    """After a power cut its name and what the table said of the next one may be gone."""
-    bench = filled({"internal.segment.bytes": "300"})
-    first, second = bench.log.snapshot.segments[:2]
+def without_first_segment(bench: Bench) -> tuple[list[int], Positions]:
+    """Take away the first segment, and from the table all but its entry, as a power cut may.
+
+    Returns:
+        The base offsets of the other segments, and the positions that no shown size exceeded.
+    """
+    first, *others = bench.log.snapshot.segments
     table = SegmentTable.load(bench.disk, DIRECTORY)
     entry = table.entries[first.base_offset]
     shown = table.state.lease
     table.rewrite([entry._replace(state=SegmentState.OPEN, ends=shown)])
     bench.disk.remove(first.name)
     bench.new_boot()
+    return [segment.base_offset for segment in others], shown
+
+
+def test_records_after_a_first_segment_that_is_lost_are_not_shown_at_other_positions() -> None:
+    bench = filled({"internal.segment.bytes": "300"})
+    bases, shown = without_first_segment(bench)
+    bench.store = bench.open()
+    assert lines_of(bench.log) == []
+    assert bench.log.snapshot.start.positions == shown
+    assert [loss.kind for loss in bench.log.losses] == ["cut"] * len(bases)
+    assert sorted(bench.names(".cut")) == [names.format_cut_file(base, 0) for base in bases]
+
+
+def test_positions_of_a_first_segment_that_is_lost_are_not_given_again() -> None:
+    """The segments after it were flushed, and only the table has lost their entries."""
+    bench = filled({"internal.segment.bytes": "300"})
+    (base, *_), shown = without_first_segment(bench)
+    points = {TopicPartition("t", 0): base}
+    checkpoints.write_offsets(bench.disk, names.RECOVERY_POINT_CHECKPOINT, points)
     bench.store = bench.open()
     begin = bench.log.snapshot.start
-    assert begin.offset == second.base_offset
+    assert begin.offset == base
     assert begin.positions == shown
 
 

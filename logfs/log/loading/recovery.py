@@ -49,11 +49,13 @@ def load_segments(loader: Loader) -> None:
     ends, next_offset = Positions(), -1
     if loader.table is not None and bases and bases[0] not in loader.entries:
         ends = loader.shown  # segments before it are lost, and their positions were shown
+        if bases[0] <= max(loader.recovery_point(bases[0]), loader.start_offset):
+            next_offset = bases[0]  # they were removed: it is durable
     while len(bases) > len(loader.segments):
         number = len(loader.segments)
         base_offset, following = bases[number], bases[number + 1 :]
         entry = loader.entries.get(base_offset)
-        is_next = base_offset == next_offset or not loader.segments or loader.table is None
+        is_next = base_offset == next_offset or loader.table is None
         if loader.must_recover(following) and entry is None and not is_next:
             _set_aside(loader, bases[number:], "the segment before it is lost")
             loader.has_truncated = True
