@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from logfs.disk.residency import cached_bytes
 from tests.mounting import PATIENCE_S, Mount, logfs
 from tests.semantics.programs import append_all, configure
 
@@ -32,6 +33,7 @@ READERS = 3
 KEYS = 50
 LINE_BYTES = 100
 BATCH = 200
+ATTEMPTS = 5
 _OPTIONS = (
     "log.retention.check.interval.ms=20",
     "log.initial.task.delay.ms=0",
@@ -226,21 +228,39 @@ def requests(mount: Mount) -> tuple[int, int]:
     return int(reads), int(looks)
 
 
+def second_read(mount: Mount, name: Path) -> tuple[int, int] | None:
+    """Read a name twice; returns the READs and GETATTRs of the second time.
+
+    Returns:
+        None if the kernel was short of memory, and dropped a page before the second read.
+    """
+    text = name.read_bytes()
+    counts = [requests(mount), requests(mount)]
+    assert counts[0][0] > 0
+    with name.open("rb") as file:
+        is_cached = cached_bytes(file.fileno()) == len(text)
+        assert subprocess.run(["cat", name], check=True, capture_output=True).stdout == text
+        is_cached = is_cached and cached_bytes(file.fileno()) == len(text)
+    counts.append(requests(mount))
+    (reads, looks), (reads_again, looks_again) = (
+        (after[0] - before[0], after[1] - before[1]) for before, after in pairwise(counts)
+    )
+    assert reads == 0
+    return (reads_again, looks_again - looks) if is_cached or not reads_again else None
+
+
 def test_the_second_read_asks_for_nothing_but_attributes(tmp_path: Path) -> None:
     with Mount(tmp_path / "data", tmp_path / "mnt") as mount:
         (mount.point / "orders").mkdir()
         append_all(mount.point / "orders/0", b"".join(map(line_of, range(30_000))))
         name = mount.point / "orders/0@earliest..latest"
-        text = name.read_bytes()
-        counts = [requests(mount), requests(mount)]
-        assert counts[0][0] > 0
-        assert subprocess.run(["cat", name], check=True, capture_output=True).stdout == text
-        counts.append(requests(mount))
-        (reads, looks), (reads_again, looks_again) = (
-            (after[0] - before[0], after[1] - before[1]) for before, after in pairwise(counts)
-        )
-        assert reads == reads_again == 0
-        assert looks_again - looks <= 2
+        found = None
+        for _ in range(ATTEMPTS):
+            found = found or second_read(mount, name)
+        assert found is not None, "the kernel drops what it has cached each time"
+        reads, looks = found
+        assert reads == 0
+        assert looks <= 2
 
 
 def test_a_database_in_a_fixed_name(tmp_path: Path) -> None:
