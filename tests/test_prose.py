@@ -26,7 +26,6 @@ from tests.prose import (
 PENDING = (
     ".ci/",
     "CHANGELOG.md",
-    "README.md",
     "SECURITY.md",
     "benchmarks/",
     "examples/",

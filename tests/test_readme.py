@@ -13,6 +13,7 @@ from tests.mounting import ROOT, Mount, environment_with_command, is_mounted, lo
 from tests.transcripts import Shell, steps_of, table_of
 
 README = ROOT / "README.md"
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "tests/README.md"]
 _CODE = re.compile(r"`([^`\n]+)`")
 
 
@@ -34,12 +35,12 @@ def test_the_addresses_are_those_of_the_grammar(
     assert rows(heading) == [[as_cell(example), meaning] for example, meaning in table]
 
 
-def test_links_lead_somewhere() -> None:
-    links = re.findall(r"\]\(([^)]+)\)", README.read_text())
-    assert links
-    for link in links:
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    page = ROOT / document
+    for link in re.findall(r"\]\(([^)]+)\)", page.read_text()):
         path, _, anchor = link.partition("#")
-        target = ROOT / path if path else README
+        target = page.parent / path if path else page
         assert target.exists(), link
         assert not anchor or anchor in anchors_of(target.read_text()), link
 
@@ -50,10 +51,11 @@ def anchors_of(text: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
 
 
-def test_every_path_it_names_is_there() -> None:
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_path_it_names_is_there(document: str) -> None:
     named = {
         name
-        for name in _CODE.findall(README.read_text())
+        for name in _CODE.findall((ROOT / document).read_text())
         if re.fullmatch(r"(?:logfs|tests|examples|\.ci)/[\w./-]*", name)
     }
     assert named
