@@ -15,8 +15,8 @@ from benchmarks.library import UnsyncedDisk
 from benchmarks.runner import Bench
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
-from logfs.fs.compaction import Compaction
 from logfs.log.compaction.manual import compact_now
+from logfs.log.compaction.tools import tools_for
 from logfs.log.store import LogStore
 from logfs.log.writing.lines import LineWriter
 from logfs.machine.host import current_host, system_clock
@@ -89,7 +89,7 @@ def _build(data: str, spec: KeyedSpec) -> None:
 def _compact(data: str) -> Compacted:
     clock = system_clock()
     store = LogStore.open(PosixDisk(data), StoreConfig(), current_host(), now_ms=clock.now_ms())
-    tools = Compaction(store, clock).tools
+    tools = tools_for(store.config, store.new_id, clock.monotonic_s, time.sleep)
     started_s, cpu_s = time.perf_counter(), time.process_time()
     done = compact_now(store.partition(TOPIC, 0), clock.now_ms(), tools)
     seconds, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s

@@ -12,19 +12,15 @@ from collections.abc import Callable
 
 import trio
 
-from logfs.errors import CleaningAbortedError, LogfsError
+from logfs.errors import LogfsError
 from logfs.fs.executor import PartitionExecutor
 from logfs.log.compaction.cleaner import LogCleaner
-from logfs.log.compaction.tools import CleaningTools, Throttle
+from logfs.log.compaction.tools import tools_for
 from logfs.log.following.store import AnyStore
 from logfs.machine.host import Clock
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
-
-_MOST_MAP_BYTES = 2**31 - 1
-"""For one thread, as in Kafka."""
-_SMALLEST_PIECE_BYTES = 4096
 
 
 class Compaction:
@@ -51,23 +47,12 @@ class Compaction:
         self._clock = clock
         self._stopping = threading.Event()
         self._store = store
-        config, threads = store.config, max(1, store.config.log_cleaner_threads)
-        throttle = Throttle(
-            config.log_cleaner_io_max_bytes_per_second, clock.monotonic_s, self._sleep
-        )
-
-        def spend(size_bytes: int) -> None:
-            throttle.spend(size_bytes)
-            if self._stopping.is_set():
-                raise CleaningAbortedError("a compaction ends before it is done: logfs stops")
-
-        self.tools = CleaningTools(
+        self.tools = tools_for(
+            store.config,
             store.new_id,
             clock.monotonic_s,
-            spend,
-            min(config.log_cleaner_dedupe_buffer_size // threads, _MOST_MAP_BYTES),
-            config.log_cleaner_io_buffer_load_factor,
-            max(config.log_cleaner_io_buffer_size // threads // 2, _SMALLEST_PIECE_BYTES),
+            self._stopping.wait,
+            self._stopping.is_set,
         )
 
     @functools.cached_property
@@ -78,9 +63,6 @@ class Compaction:
             ReadOnlyError: The directory is followed.
         """
         return LogCleaner(self._store.writable)
-
-    def _sleep(self, seconds: float) -> None:
-        self._stopping.wait(seconds)
 
     async def run(self) -> None:
         """Compact what is due until cancelled; what is under way then ends before it is done."""

@@ -8,8 +8,8 @@ From the outside in::
       loading/       what a partition directory holds; recovery: scan, cutting
     partition      one log: append, roll, truncate, delete
       removing       what it gives up at its start; replacing: segments that take others' place
-      cleaning/      why: retention, trim; compaction: cleaner (which log), rounds (one round over
-                     one log: mapping, then rewriting group by group)
+      retention, trimming   delete segments from the start, by rule or on request
+      compaction/    cleaner: which log; rounds: one round over one log (offsetmap, then rewriting)
       facts, standing  what can be asked of it; whether it can be written
       writing/       the active segment, rolls, durability, the lease of positions; the lines of
                      open files that write

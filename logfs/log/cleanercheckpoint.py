@@ -1,6 +1,7 @@
 """``cleaner-offset-checkpoint``: where the last compaction of each partition ended.
 
-Written when one has ended, when a log is truncated before that, and when a topic is deleted.
+Written at the end of a compaction, when a log is truncated below that offset, and when a topic is
+deleted.
 
 Source: Kafka LogCleanerManager.updateCheckpoints, maybeTruncateCheckpoint.
 """
@@ -26,7 +27,7 @@ def read_cleaner_offsets(disk: Disk) -> Rows:
     try:
         return dict(checkpoints.read_offsets(disk, names.CLEANER_OFFSET_CHECKPOINT))
     except (LogfsError, OSError) as error:
-        logger.warning("%s; every log is taken to be dirty from its start on", error)
+        logger.warning("%s; every log is dirty from its start", error)
         return {}
 
 
@@ -36,13 +37,13 @@ def note_cleaned(
     offset: int,
     existing: Collection[TopicPartition] | None = None,
 ) -> None:
-    """Note where a compaction ended; durable on return.
+    """Save where a compaction ended; durable on return.
 
     Args:
         disk: The data directory.
-        topic_partition: What was compacted.
-        offset: The first dirty one from now on.
-        existing: All partitions there are: rows of others are dropped. None: not known.
+        topic_partition: The partition that was compacted.
+        offset: Its first dirty offset from now on.
+        existing: All partitions of the directory; rows of others are dropped. None: not known.
     """
 
     def change(rows: Rows) -> None:
@@ -54,7 +55,7 @@ def note_cleaned(
 
 
 def lower_cleaner_offset(disk: Disk, topic_partition: TopicPartition, offset: int) -> None:
-    """Note, durably, that a log was cut: what comes after an offset is dirty."""
+    """Save that a log was truncated to an offset, so it is dirty from there on; durable."""
 
     def change(rows: Rows) -> None:
         if rows.get(topic_partition, 0) > offset:
@@ -64,7 +65,7 @@ def lower_cleaner_offset(disk: Disk, topic_partition: TopicPartition, offset: in
 
 
 def forget_cleaner_offsets(disk: Disk, gone: Collection[TopicPartition]) -> None:
-    """Forget partitions of a deleted topic: others with their names were never compacted."""
+    """Remove the rows of a deleted topic: a new topic of that name was never compacted."""
 
     def change(rows: Rows) -> None:
         for topic_partition in [tp for tp in rows if tp in gone]:

@@ -1,16 +1,16 @@
-"""Retention: which segments a log gives up by itself, and giving them up.
+"""Retention: which segments a log deletes by itself, and deleting them.
 
-Three rules, in this order; each takes segments from the oldest on, up to the first that stays:
+Three rules, in this order. Each deletes segments from the oldest on, up to the first that it keeps:
 
-    log start offset   the next segment begins at or below it; under every cleanup.policy
+    log start offset   the next segment starts at or below it; under every cleanup.policy
     retention.bytes    without the segment the log still has that many bytes
     retention.ms       the segment's latest record is older than that
 
-The last two count if ``cleanup.policy`` has delete and their value is not negative. Ages are those
-of the records: one with a timestamp in the future keeps its segment and all after it; only a
-segment whose records have no timestamps is as old as its file. The active segment goes like any
-other, with a new one begun before, unless it is empty. Nothing at or beyond the high watermark
-goes.
+The last two apply if ``cleanup.policy`` contains delete and their value is not negative. The age of
+a segment is that of its records. A timestamp in the future therefore keeps its segment and all
+later ones. A segment without timestamps is as old as its file. The active segment is deleted like
+any other, unless it is empty; a new one is started first. Nothing at or beyond the high watermark
+is deleted.
 
 Source: Kafka UnifiedLog.deleteOldSegments, deletableSegments; LogSegment.largestTimestamp.
 """
@@ -28,11 +28,11 @@ from logfs.log.segments.snapshot import Snapshot
 logger = logging.getLogger(__name__)
 
 SEGMENTS_AT_ONCE = 64
-"""Deleted without letting go of the partition's lock; appends wait for no more than these."""
+"""Deleted under one hold of the partition's lock, so that appends wait for no more than these."""
 
 
 class Rule(StrEnum):
-    """Why a segment goes."""
+    """Why a segment is deleted."""
 
     START_OFFSET = "log start offset"
     SIZE = "retention.bytes"
@@ -40,10 +40,11 @@ class Rule(StrEnum):
 
 
 class SegmentFacts(NamedTuple):
-    """What the rules know of a segment.
+    """The properties of a segment that the rules use.
 
     Attributes:
-        next_base: Where the next segment begins, the log end offset for the active one.
+        next_base: Base offset of the next segment; the log end offset for the active one.
+        size_bytes: Size of its ``.log``.
         latest: Its largest timestamp; -1 if its records have none.
     """
 
@@ -52,11 +53,11 @@ class SegmentFacts(NamedTuple):
     latest: int
 
 
-class Plan(NamedTuple):
-    """What is to go.
+class RetentionPlan(NamedTuple):
+    """The segments to delete.
 
     Attributes:
-        rules: For each segment to go, from the oldest on, the rule that takes it.
+        rules: For each segment to delete, from the oldest on, the rule that applies.
         future: Index of the segment that a timestamp in the future keeps; None if none does.
     """
 
@@ -65,13 +66,13 @@ class Plan(NamedTuple):
 
 
 class Deletion(NamedTuple):
-    """What retention has done to a partition.
+    """What retention deleted from a partition.
 
     Attributes:
-        segments: How many segments it deleted.
-        size_bytes: Bytes of their ``.log`` files.
+        segments: Number of deleted segments.
+        size_bytes: Size of their ``.log`` files.
         start: The log start offset before and after.
-        rules: Why, without repetitions.
+        rules: The rules that applied, each once.
         future: Base offset and latest timestamp of a segment that a timestamp in the future keeps.
     """
 
@@ -88,16 +89,16 @@ def plan_retention(
     offsets: tuple[int, int],
     now_ms: int,
     modified_ms: Callable[[int], int],
-) -> Plan:
-    """Decide which segments go.
+) -> RetentionPlan:
+    """Decide which segments to delete.
 
     Args:
         segments: All of them, the last one active.
         config: The topic's configuration.
         offsets: The log start offset and the high watermark.
         now_ms: The clock.
-        modified_ms: Gives the time at which the file of the segment with an index was last written;
-            asked for segments without timestamps only.
+        modified_ms: Returns the modification time of the file of the segment with an index; called
+            for segments without timestamps only.
     """
     start, watermark = offsets
     candidates = _candidates(segments, watermark)
@@ -107,7 +108,7 @@ def plan_retention(
     ):
         rules.append(Rule.START_OFFSET)
     if CleanupPolicy.DELETE not in config.cleanup_policy:
-        return Plan(tuple(rules))
+        return RetentionPlan(tuple(rules))
     excess = sum(s.size_bytes for s in segments[len(rules) :]) - config.retention_bytes
     while config.retention_bytes >= 0 and len(rules) < candidates:
         excess -= segments[len(rules)].size_bytes
@@ -118,17 +119,17 @@ def plan_retention(
         latest = segments[len(rules)].latest
         latest = modified_ms(len(rules)) if latest < 0 else latest
         if now_ms - latest <= config.retention_ms:
-            return Plan(tuple(rules), len(rules) if latest > now_ms else None)
+            return RetentionPlan(tuple(rules), len(rules) if latest > now_ms else None)
         rules.append(Rule.TIME)
-    return Plan(tuple(rules))
+    return RetentionPlan(tuple(rules))
 
 
 def apply_retention(log: PartitionLog, now_ms: int) -> Deletion:
-    """Delete what the rules take from a partition; durable, and logged.
+    """Delete the segments of a partition that the rules name; durable on return, and logged.
 
     Raises:
         LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
-        OSError: The disk failed; what was deleted before is.
+        OSError: The disk failed; segments may have been deleted before.
 
     Source: Kafka UnifiedLog.deleteOldSegments.
     """
@@ -170,12 +171,12 @@ def apply_retention(log: PartitionLog, now_ms: int) -> Deletion:
 
 
 def _candidates(segments: Sequence[SegmentFacts], watermark: int) -> int:
-    """Return how many segments, from the oldest on, may go at all."""
+    """Return how many segments, from the oldest on, may be deleted at all."""
     last = len(segments) - (segments[-1].size_bytes == 0)
     return next((n for n in range(last) if segments[n].next_base > watermark), last)
 
 
-def _plan(log: PartitionLog, snapshot: Snapshot, now_ms: int) -> Plan:
+def _plan(log: PartitionLog, snapshot: Snapshot, now_ms: int) -> RetentionPlan:
     segments = snapshot.segments
     next_bases = [*(s.base_offset for s in segments[1:]), snapshot.end.offset]
     facts = [
@@ -196,7 +197,7 @@ def _latest(snapshot: Snapshot, number: int) -> int:
 
 
 def _delete_first(log: PartitionLog, count: int, now_ms: int) -> int:
-    """Delete the first segments; returns how many: without the last if there is no room to roll."""
+    """Delete the first segments; returns how many: one fewer if there is no room to roll."""
     if count == len(log.snapshot.segments):
         try:
             log.roll(now_ms)

@@ -1,12 +1,12 @@
-"""Trim: giving up the records before a point because somebody says so. Kafka: DeleteRecords.
+"""Trim: delete the records before a point, on request. Kafka: DeleteRecords.
 
-The point is the FROM of an address, ``orders/0@FROM``: what a name with this selector would show is
-kept. As in Kafka only topics whose ``cleanup.policy`` has delete can be trimmed, and nothing beyond
-the end is a point. A time that has not come yet is refused too: no record has reached it, so the
-whole log would go, and that is more likely a typing mistake.
+The point is the FROM of an address, ``orders/0@FROM``. The records that a name with this selector
+shows are kept. As in Kafka only topics whose ``cleanup.policy`` contains delete can be trimmed, and
+a point beyond the end is refused. A time in the future is refused too: it would delete the whole
+log, and is more likely a typing mistake.
 
-The log start offset may come to lie inside a batch: what is before it is not shown any more,
-but stays in the file as long as the batch does.
+The log start offset may be inside a batch afterwards. The records of the batch before it are not
+shown any more, but stay in the file as long as the batch does.
 
 Source: Kafka Partition.deleteRecordsOnLeader.
 """
@@ -47,21 +47,22 @@ from logfs.types import View
 logger = logging.getLogger(__name__)
 
 TRIM = "trim"
-"""The reason for which segments go here, beside the rules of retention."""
+"""The reason for these deletions; the others are the rules of retention."""
 
 
 class Trimmed(NamedTuple):
-    """What trimming has done to a partition.
+    """What trimming did to a partition.
 
     Attributes:
-        partition: Its number.
-        log_start_offset: Where it starts now.
-        offsets: By how many offsets that is more than before.
-        segments: How many segments were deleted.
-        removed_bytes: Bytes of ``.log`` files that are gone, or with ``--now`` about to go.
-        held_bytes: Bytes that wait: for file.delete.delay.ms, or until nobody reads them any more.
-        kept_offsets: How many offsets should go as well and were kept, since noting where the log
-            starts needs room that the disk does not have.
+        partition: Number of the partition.
+        log_start_offset: The new log start offset.
+        offsets: By how many offsets that is larger than before.
+        segments: Number of deleted segments.
+        removed_bytes: Bytes of ``.log`` files that were removed.
+        held_bytes: Bytes that are still on the disk: for file.delete.delay.ms, or until the last
+            reader has closed them.
+        kept_offsets: How many offsets were kept although they were to be deleted, because the disk
+            has no room to save the new log start.
     """
 
     partition: int
@@ -74,11 +75,12 @@ class Trimmed(NamedTuple):
 
 
 class TrimAddress(NamedTuple):
-    """What is to be trimmed.
+    """What to trim.
 
     Attributes:
-        partition: Its number; None for all of the topic.
-        keep: Its FROM is the first record to keep; its partition means nothing.
+        topic: Name of the topic.
+        partition: Number of the partition; None for all of the topic.
+        keep: Its FROM is the first record to keep; its partition is not used.
     """
 
     topic: str
@@ -87,11 +89,11 @@ class TrimAddress(NamedTuple):
 
 
 def parse_trim_address(names: Sequence[str], time_zone: tzinfo) -> TrimAddress:
-    """Parse what is after the data directory: ``orders/0@FROM``, or ``orders@FROM`` for all.
+    """Parse an address below the data directory: ``orders/0@FROM``, or ``orders@FROM`` for all.
 
     Args:
         names: The names below the data directory.
-        time_zone: Zone of dates and times that name none.
+        time_zone: Zone of dates and times without one.
 
     Raises:
         BadSelectorError, IllegalTopicNameError, UnknownNameError: It does not parse.
@@ -104,17 +106,17 @@ def parse_trim_address(names: Sequence[str], time_zone: tzinfo) -> TrimAddress:
     if len(names) != 2:
         raise UnknownNameError(
             "expected a partition, TOPIC/PARTITION@FROM, or all of a topic, TOPIC@FROM; "
-            "what lies before FROM is given up"
+            "records before FROM are deleted"
         )
     keep = parse_partition_name(names[1], time_zone)
     return TrimAddress(parse_topic_name(names[0]), keep.partition, keep)
 
 
 def check_trimmable(log: PartitionLog) -> None:
-    """Refuse to trim a topic whose policy does not say that records are deleted.
+    """Refuse a log that must not be trimmed.
 
     Raises:
-        PolicyViolationError: The message says what to do.
+        PolicyViolationError: ``cleanup.policy`` does not contain delete.
         LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
     """
     log.check_writable()
@@ -132,7 +134,7 @@ def offset_to_keep(log: PartitionLog, address: PartitionAddress, now_ms: int) ->
     """Return the offset of the first record that an address keeps.
 
     Raises:
-        BadSelectorError: The address has no FROM, has a TO, or a FROM that lies ahead.
+        BadSelectorError: The address has no FROM, has a TO, or a FROM in the future.
         OffsetOutOfRangeError: An offset beyond the high watermark.
     """
     snapshot = log.snapshot
@@ -170,21 +172,21 @@ def _moment(point: Moment | Ago | Now, now_ms: int) -> int:
 
 
 def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) -> Trimmed:
-    """Give up the records of a partition below an offset; durable when this returns, and logged.
+    """Delete the records of a partition below an offset; durable on return, and logged.
 
-    On a full disk the whole segments below the offset go first. If that makes no room for the rest,
-    the rest is kept.
+    On a full disk the whole segments below the offset are deleted first. If that makes no room to
+    save the new log start, the other records are kept.
 
     Args:
         log: The partition; see ``check_trimmable``.
-        offset: The first one to keep.
+        offset: The first offset to keep.
         now_ms: The clock.
-        at_once: Remove the files of all its deleted segments now, not when file.delete.delay.ms is
-            over. Those that open fixed names read go when these are closed.
+        at_once: Remove the files of all its deleted segments now instead of after
+            file.delete.delay.ms. Files that an open fixed name reads are removed when it is closed.
 
     Raises:
         OffsetOutOfRangeError: ``offset`` is above the high watermark.
-        LogOfflineError, DeletedError, ReadOnlyError, OSError: It could not be done.
+        LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing could be deleted.
     """
     with log.exclusive():
         check_trimmable(log)
@@ -217,17 +219,17 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
 
 
 def _remove_now(log: PartitionLog, now_ms: int) -> tuple[int, int]:
-    """Remove the files of all deleted segments; returns bytes removed, and bytes still read."""
+    """Remove the files of all deleted segments; returns removed bytes, and bytes still in use."""
     found = log.hasten_removal(now_ms)
     log.remove_due_files(now_ms)
     return found
 
 
 def _advance(log: PartitionLog, offset: int, now_ms: int) -> int:
-    """Move the log start; returns by how many offsets less than asked, because the disk is full."""
+    """Advance the log start; returns by how many offsets too few, because the disk is full."""
     try:
         if offset == log.log_end_offset and log.snapshot.end.file_size:
-            log.roll(now_ms)  # so that the active segment goes as well, as by retention
+            log.roll(now_ms)  # so that the active segment is deleted too, like by retention
         log.advance_log_start_offset(offset, now_ms)
     except OSError as error:
         snapshot = log.snapshot
@@ -241,7 +243,7 @@ def _advance(log: PartitionLog, offset: int, now_ms: int) -> int:
 def trim_all(
     logs: Sequence[PartitionLog], keep: PartitionAddress, now_ms: int, *, at_once: bool = False
 ) -> list[Trimmed]:
-    """Trim partitions, all of them or, if one cannot be, none.
+    """Trim partitions: all of them, or none if one must not be trimmed.
 
     Raises:
         See ``check_trimmable``, ``offset_to_keep``, ``trim``.
@@ -263,7 +265,7 @@ def _deleted(before: Snapshot, after: Snapshot) -> tuple[int, int]:
 
 
 def _offset_at_byte(snapshot: Snapshot, view: View, n: int) -> int:
-    """Return the offset of the record that holds a byte, or begins after a hole around it."""
+    """Return the offset of the record that contains a byte; in a hole that of the next record."""
     start, end = snapshot.start.offset, snapshot.end.offset
     size = snapshot.end.positions[view]
     if n > size:
@@ -272,5 +274,5 @@ def _offset_at_byte(snapshot: Snapshot, view: View, n: int) -> int:
     if position >= size:
         return end
     offsets: Sequence[int] = range(start, end)
-    behind = bisect_right(offsets, position, key=lambda o: positions_of_offset(snapshot, o)[view])
-    return max(start, start + behind - 1)
+    after = bisect_right(offsets, position, key=lambda o: positions_of_offset(snapshot, o)[view])
+    return max(start, start + after - 1)

@@ -1,5 +1,6 @@
 """Compactions stopped at any step: a broker and logfs open what is left, and see the same."""
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
-from logfs.fs.compaction import Compaction
 from logfs.log.compaction.manual import compact_now
+from logfs.log.compaction.tools import tools_for
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
 from logfs.records.batch import decode_records
@@ -109,11 +110,12 @@ def stop_compactions(data: Path, names: Mapping[str, int], config: Mapping[str, 
     clock = system_clock()
     disk = StoppingDisk(PosixDisk(str(data)), {})
     store = LogStore.open(disk, StoreConfig(), current_host(), now_ms=now_ms())  # type: ignore[arg-type]
+    tools = tools_for(store.config, store.new_id, clock.monotonic_s, time.sleep)
     for topic, steps in names.items():
         store.alter_topic(topic, {**config, "min.compaction.lag.ms": "0"})
         disk.left[f"{topic}-0"] = steps
         try:
-            compact_now(store.partition(topic, 0), clock.now_ms(), Compaction(store, clock).tools)
+            compact_now(store.partition(topic, 0), clock.now_ms(), tools)
         except (OSError, LogfsError):
             continue
     store._unlock()

@@ -15,5 +15,5 @@ def test_every_tenth_is_told_once() -> None:
     for _ in range(total):
         told.advance(1)
     told.advance(total)
-    assert lines == [f"t/0: {n} % of {total} bytes gone through" for n in range(10, 101, 10)]
+    assert lines == [f"t/0: {n} % of {total} bytes read" for n in range(10, 101, 10)]
     assert sum(seen) == 2 * total, "others who watch are told as well"

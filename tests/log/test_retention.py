@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from logfs.config import TopicConfig
 from logfs.errors import LogOfflineError
 from logfs.log.retention import (
-    Plan,
+    RetentionPlan,
     Rule,
     SegmentFacts,
     apply_retention,
@@ -33,7 +33,7 @@ def plan(
     watermark: int | None = None,
     modified: Mapping[int, int] | None = None,
     **properties: str,
-) -> Plan:
+) -> RetentionPlan:
     """Plan for segments of ten offsets each, given as (bytes, latest timestamp)."""
     facts = [SegmentFacts(10 * n + 10, size, latest) for n, (size, latest) in enumerate(segments)]
     config = TopicConfig.from_properties(
@@ -51,8 +51,8 @@ FULL = [(100, NOW - 3), (100, NOW - 2), (100, NOW - 1)]
 
 
 def test_nothing_goes_without_a_limit() -> None:
-    assert plan(FULL) == Plan()
-    assert plan([(100, 0)], retention_bytes="-1") == Plan()
+    assert plan(FULL) == RetentionPlan()
+    assert plan([(100, 0)], retention_bytes="-1") == RetentionPlan()
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
 
 def test_a_timestamp_in_the_future_keeps_its_segment_and_is_told() -> None:
     segments = [(100, 5), (100, NOW + 1), (100, 5)]
-    assert plan(segments, retention_ms="0") == Plan((Rule.TIME,), 1)
-    assert plan(segments, retention_ms="-1") == Plan()
+    assert plan(segments, retention_ms="0") == RetentionPlan((Rule.TIME,), 1)
+    assert plan(segments, retention_ms="-1") == RetentionPlan()
 
 
 class Model(NamedTuple):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -55,9 +56,9 @@ def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.client import Daemon
     from logfs.errors import LockedError
-    from logfs.fs.compaction import Compaction
     from logfs.library import owner
     from logfs.log.compaction.manual import Compacted, compact_now, logs_of, watched
+    from logfs.log.compaction.tools import tools_for
     from logfs.log.store import LogStore
     from logfs.machine.host import system_clock
 
@@ -71,7 +72,7 @@ def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
 
         def do(store: LogStore) -> list[Compacted]:
             clock = system_clock()
-            tools = Compaction(store, clock).tools
+            tools = tools_for(store.config, store.new_id, clock.monotonic_s, time.sleep)
             with _finding(spark, place.root) as find:
                 return [
                     compact_now(log, clock.now_ms(), watched(tools, log, say), find, roll=roll)

@@ -1,9 +1,9 @@
-"""Which log is compacted next, and compacting one because somebody says so.
+"""Which log is compacted next.
 
-The dirtiest log of those that are due comes first (see ``dirt``). One that fails for another reason
-than that it changed meanwhile is *uncleanable*: it is left alone until the next start, and says so
-in the log and in ``.meta``. A topic without a configuration of its own was made by a broker: it is
-left alone as well.
+The dirtiest of the logs that are due is first (see ``dirtyrange``). A log whose compaction fails,
+other than by a change of the log meanwhile, is *uncleanable*: it is not compacted until the next
+start. The daemon's log and ``.meta`` say so. A topic without a configuration of its own was made by
+a broker. It is not compacted either.
 
 Source: Kafka LogCleanerManager.grabFilthiestCompactedLog, LogCleaner.CleanerThread.
 """
@@ -31,25 +31,27 @@ from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
-_PASSING = DISK_FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_TEMPORARY = DISK_FULL | {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 """Errors after which a log can be compacted another time."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleanerMetrics:
-    """One look at the cleaner.
+    """The cleaner in numbers, at one time. Source: Kafka LogCleaner, LogCleanerManager.
+
+    "Last round" is the last round of each thread.
 
     Attributes:
-        max_buffer_utilization_percent: How full the map of keys was in the last round, of any
-            thread. (Kafka's own is always 0 or 100.)
-        cleaner_recopy_percent: Bytes written by the last rounds, of those they read.
-        max_clean_time_secs: Longest of the last rounds.
+        max_buffer_utilization_percent: How full the fullest map of keys was in a last round.
+            (Kafka's own is always 0 or 100.)
+        cleaner_recopy_percent: Bytes that the last rounds wrote, of the bytes they read.
+        max_clean_time_secs: Duration of the longest last round.
         max_compaction_delay_secs: For how long a log has been overdue under max.compaction.lag.ms.
         dead_thread_count: Threads that have ended; always 0, a failure ends none.
-        uncleanable_partitions_count: Partitions that failed and are left alone until a restart.
-        uncleanable_bytes: What could be cleaned of them.
-        max_dirty_percent: Of the dirtiest log, cleanable bytes.
-        time_since_last_run_ms: Since it was last looked for something to clean; None if never.
+        uncleanable_partitions_count: Partitions whose compaction failed.
+        uncleanable_bytes: Cleanable bytes of these partitions.
+        max_dirty_percent: Cleanable bytes of the dirtiest log, of all its sealed bytes.
+        time_since_last_run_ms: Time since the last search for a log to compact; None if none was.
     """
 
     max_buffer_utilization_percent: int = 0
@@ -63,7 +65,7 @@ class CleanerMetrics:
     time_since_last_run_ms: int | None = None
 
     def by_name(self) -> dict[str, int | None]:
-        """Return the numbers under the names that Kafka's metrics have."""
+        """Return the numbers by the names of Kafka's metrics."""
         return {
             "max-buffer-utilization-percent": self.max_buffer_utilization_percent,
             "cleaner-recopy-percent": self.cleaner_recopy_percent,
@@ -77,15 +79,18 @@ class CleanerMetrics:
         }
 
 
-class Chosen(NamedTuple):
-    """A log that is compacted next, and what of it."""
+class ChosenLog(NamedTuple):
+    """The log to compact next, and its dirty part."""
 
     log: PartitionLog
-    dirt: DirtyRange
+    dirty: DirtyRange
 
 
 class LogCleaner:
-    """Compacts the logs of a store. Any thread may call; each log is compacted by one at a time."""
+    """Compacts the logs of a store.
+
+    Any thread may call. A log is compacted by one thread at a time.
+    """
 
     def __init__(self, store: Catalog[PartitionLog]) -> None:
         self._store = store
@@ -99,40 +104,40 @@ class LogCleaner:
 
         Args:
             now_ms: The clock.
-            tools: What to work with.
-            thread: Tells callers apart, for the metrics.
+            tools: Memory, clock and rate.
+            thread: Identifies the caller, for the metrics.
 
         Returns:
-            Whether there was one; if not, there is time for a pause.
+            Whether a log was due and its compaction succeeded.
         """
         found = self.choose(now_ms)
         return found is not None and self.clean(found, now_ms, tools, thread)
 
-    def choose(self, now_ms: int) -> Chosen | None:
-        """Choose the dirtiest log that is due; None if none is.
+    def choose(self, now_ms: int) -> ChosenLog | None:
+        """Choose and lock the dirtiest log that is due; None if none is.
 
-        Nobody else compacts it until ``clean`` or ``release`` is called.
+        The lock is held until ``clean`` or ``release`` is called.
         """
-        for log, dirt in self._due(now_ms):
+        for log, dirty in self._due(now_ms):
             if log.cleaning.lock.acquire(blocking=False):
-                return Chosen(log, dirt)
+                return ChosenLog(log, dirty)
         return None
 
     def clean(
-        self, chosen: Chosen, now_ms: int, tools: CleaningTools, thread: object = None
+        self, chosen: ChosenLog, now_ms: int, tools: CleaningTools, thread: object = None
     ) -> bool:
-        """Compact what was chosen, once; returns whether that went well."""
+        """Compact a chosen log once and unlock it; returns whether that succeeded."""
         try:
-            return self._clean(chosen.log, chosen.dirt, now_ms, tools, thread)
+            return self._clean(chosen.log, chosen.dirty, now_ms, tools, thread)
         finally:
             self.release(chosen)
 
-    def release(self, chosen: Chosen) -> None:
-        """Leave what was chosen to others."""
+    def release(self, chosen: ChosenLog) -> None:
+        """Unlock a chosen log."""
         chosen.log.cleaning.lock.release()
 
     def metrics(self, now_ms: int) -> CleanerMetrics:
-        """Return the cleaner in numbers."""
+        """Return the metrics of the cleaner."""
         last = list(self._last.values())
         read = sum(stats.bytes_read for stats in last)
         bad = [log for log in self._store.all_partitions() if log.cleaning.uncleanable]
@@ -163,15 +168,15 @@ class LogCleaner:
         for log in self._candidates():
             if now_ms < log.cleaning.paused_until_ms:
                 continue
-            dirt = find_dirty_range(
+            dirty = find_dirty_range(
                 log.snapshot, log.config, offsets.get(log.topic_partition), now_ms
             )
-            log.cleaning.dirty_ratio = dirt.ratio
-            if dirt.is_checkpoint_wrong:
-                self._note(log, dirt.first_dirty)
-            self._delay_ms = max(self._delay_ms, dirt.delay_ms)
-            found.append((log, dirt))
-        self._dirtiest = max((dirt.ratio for _, dirt in found), default=0.0)
+            log.cleaning.dirty_ratio = dirty.ratio
+            if dirty.is_checkpoint_wrong:
+                self._note(log, dirty.first_dirty)
+            self._delay_ms = max(self._delay_ms, dirty.delay_ms)
+            found.append((log, dirty))
+        self._dirtiest = max((dirty.ratio for _, dirty in found), default=0.0)
         due = [row for row in found if row[1].is_due(row[0].config)]
         return sorted(due, key=lambda row: row[1].ratio, reverse=True)
 
@@ -193,19 +198,19 @@ class LogCleaner:
     def _clean(
         self,
         log: PartitionLog,
-        dirt: DirtyRange,
+        dirty: DirtyRange,
         now_ms: int,
         tools: CleaningTools,
         thread: object,
     ) -> bool:
-        """Compact a log once; whatever it runs into is dealt with."""
+        """Compact a locked log once; every failure is logged and handled here."""
         try:
-            done = clean(log, dirt, now_ms, tools)
+            done = clean(log, dirty, now_ms, tools)
         except (CleaningAbortedError, DeletedError, LogOfflineError) as error:
             logger.info("%s", error)
             return False
         except (LogfsError, OSError) as error:
-            if isinstance(error, OSError) and error.errno in _PASSING:
+            if isinstance(error, OSError) and error.errno in _TEMPORARY:
                 log.cleaning.pause(now_ms)
                 logger.warning(
                     "%s: compaction: %s; it is tried again in %d s",
@@ -225,7 +230,7 @@ class LogCleaner:
         return True
 
     def _offsets(self) -> dict[TopicPartition, int]:
-        """Return where the compactions ended, those that the file does not have included."""
+        """Return where the last compactions ended, from the checkpoint file and from memory."""
         offsets = read_cleaner_offsets(self._store.disk)
         for log in self._store.all_partitions():
             if log.cleaning.unsaved_offset is not None:
@@ -234,15 +239,15 @@ class LogCleaner:
         return offsets
 
     def _note(self, log: PartitionLog, offset: int) -> None:
-        """Note where a compaction ended; what cannot be written is kept until it can."""
+        """Save where a compaction ended; if that fails the offset is kept, to be saved later."""
         existing = {found.topic_partition for found in self._store.all_partitions()}
-        facts = log.cleaning
+        status = log.cleaning
         try:
             note_cleaned(self._store.disk, log.topic_partition, offset, existing)
         except OSError as error:
-            if facts.unsaved_offset is None:
+            if status.unsaved_offset is None:
                 logger.warning("%s: where compaction ended is noted later: %s",
                                log.topic_partition, error)  # fmt: skip
-            facts.unsaved_offset = offset
+            status.unsaved_offset = offset
         else:
-            facts.unsaved_offset = None
+            status.unsaved_offset = None

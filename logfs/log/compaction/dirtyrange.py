@@ -1,13 +1,18 @@
-"""How dirty a log is: what of it compaction can clean, and whether it is time to.
+"""Which part of a log is dirty, and whether the log is due for compaction.
 
     |---- clean ----|---- dirty, cleanable ----|---- dirty, not cleanable yet ----|
     log start       first dirty                first uncleanable                  end
 
-The *first dirty* offset is where the last compaction ended, as ``cleaner-offset-checkpoint`` says.
-What lies in the active segment, in an open transaction or after it, or in a segment with a record
-younger than ``min.compaction.lag.ms``, is not cleanable; nor is the rest of the segment in which
-that begins. It is time if more than ``min.cleanable.dirty.ratio`` of clean and cleanable bytes are
-cleanable, or if something is and the oldest dirty record is older than ``max.compaction.lag.ms``.
+The *first dirty* offset is where the last compaction ended (``cleaner-offset-checkpoint``). The
+*first uncleanable* offset is the base of the first segment that
+
+* is active,
+* contains the start of an open transaction, or the high watermark, or
+* has a record younger than ``min.compaction.lag.ms``.
+
+A log is due if more than ``min.cleanable.dirty.ratio`` of its clean and cleanable bytes are
+cleanable. It is also due if any are and its oldest dirty record is older than
+``max.compaction.lag.ms``.
 
 Pure. Source: Kafka LogCleanerManager.cleanableOffsets, calculateCleanableBytes, maxCompactionDelay;
 LogToClean.
@@ -22,15 +27,16 @@ from logfs.types import IsolationLevel
 
 
 class DirtyRange(NamedTuple):
-    """What of a log is dirty.
+    """The dirty part of a log.
 
     Attributes:
-        first_dirty: Offset at which it begins.
-        first_uncleanable: Offset, base of a segment, at which what can be cleaned ends.
-        clean_bytes: Of the segments that begin below ``first_dirty``.
-        cleanable_bytes: Of the segments between; one that holds ``first_dirty`` counts twice.
+        first_dirty: Offset at which it starts.
+        first_uncleanable: Offset at which its cleanable part ends; base of a segment.
+        clean_bytes: Size of the segments that start below ``first_dirty``.
+        cleanable_bytes: Size of the segments up to ``first_uncleanable``. The segment that contains
+            ``first_dirty`` is included in both sizes.
         delay_ms: For how long it has been overdue under ``max.compaction.lag.ms``; 0 if it is not.
-        is_checkpoint_wrong: The offset that was noted lies outside the log.
+        is_checkpoint_wrong: The offset in the checkpoint is outside the log.
     """
 
     first_dirty: int
@@ -42,12 +48,12 @@ class DirtyRange(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Share of the bytes that is cleanable, 0 to 1."""
+        """Cleanable share of the bytes, 0 to 1."""
         total = self.clean_bytes + self.cleanable_bytes
         return self.cleanable_bytes / total if total else 0.0
 
     def is_due(self, config: TopicConfig) -> bool:
-        """Tell whether it is time to clean."""
+        """Tell whether the log is due for compaction."""
         if self.delay_ms > 0 and self.cleanable_bytes > 0:
             return True
         return self.ratio > config.min_cleanable_dirty_ratio
@@ -56,11 +62,11 @@ class DirtyRange(NamedTuple):
 def find_dirty_range(
     snapshot: Snapshot, config: TopicConfig, checkpoint: int | None, now_ms: int
 ) -> DirtyRange:
-    """Say how dirty a log is.
+    """Find the dirty part of a log.
 
     Args:
         snapshot: The log.
-        config: Of its topic.
+        config: Configuration of its topic.
         checkpoint: Where the last compaction ended; None if there was none.
         now_ms: The clock.
     """

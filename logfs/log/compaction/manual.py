@@ -13,19 +13,20 @@ from logfs.log.compaction.rounds import clean
 from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.partition import PartitionLog
 
-_PARTS = 10
+_STEPS = 10
+"""How often progress is reported."""
 
 
 class Compacted(NamedTuple):
-    """What compacting a partition by hand has done.
+    """What compaction on request did to a partition.
 
     Attributes:
-        partition: Its number.
-        end_offset: Where what is clean now ends.
-        rounds: How often it was gone through; more than once if the keys did not fit into memory.
+        partition: Number of the partition.
+        end_offset: End of the part that is clean now.
+        rounds: Number of rounds; more than one if the keys did not fit into memory.
         read_bytes, written_bytes: Bytes of the ``.log`` files, before and after.
-        read_records, written_records: Records in them.
-        elapsed_s: Seconds it took.
+        read_records, written_records: Records in these files.
+        elapsed_s: Duration in seconds.
     """
 
     partition: int
@@ -39,10 +40,10 @@ class Compacted(NamedTuple):
 
 
 def check_compactable(log: PartitionLog) -> None:
-    """Refuse to compact a topic whose policy does not say so.
+    """Refuse a log that must not be compacted.
 
     Raises:
-        PolicyViolationError: The message says what to do.
+        PolicyViolationError: ``cleanup.policy`` does not contain compact.
         LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
     """
     log.check_writable()
@@ -51,7 +52,7 @@ def check_compactable(log: PartitionLog) -> None:
         both = f"{policy},compact" if policy else "compact"
         raise PolicyViolationError(
             f"{log.topic_partition}: its cleanup.policy is {policy or 'empty'}, so records stay "
-            "whatever comes after them with the same key; 'logfs topic alter TOPIC --config "
+            "even if later ones have the same key; 'logfs topic alter TOPIC --config "
             f"cleanup.policy={both}' allows compaction"
         )
 
@@ -64,16 +65,16 @@ def compact_now(
     *,
     roll: bool = False,
 ) -> Compacted:
-    """Compact a log because somebody says so, however dirty it is, as far as it can be.
+    """Compact a log up to its first uncleanable offset, however dirty it is.
 
-    What is clean already is gone through as well, for tombstones and markers whose time has passed.
+    The clean part is read as well, for tombstones and markers whose delete horizon has passed.
 
     Args:
         log: The log; see ``check_compactable``.
         now_ms: The clock.
-        tools: What to work with.
+        tools: Memory, clock and rate.
         find: Finds the last offset of each key.
-        roll: Begin a new segment before, so that what is in the active one can be cleaned.
+        roll: Start a new segment first, so that the records of the active one can be compacted.
 
     Raises:
         CleaningAbortedError: The log was truncated or trimmed meanwhile, or ``tools`` said so.
@@ -87,22 +88,22 @@ def compact_now(
             log.roll(now_ms)
         while True:
             offsets = read_cleaner_offsets(log.disk)
-            dirt = find_dirty_range(
+            dirty = find_dirty_range(
                 log.snapshot, log.config, offsets.get(log.topic_partition), now_ms
             )
-            is_clean = dirt.first_dirty >= dirt.first_uncleanable
-            if dirt.first_uncleanable <= log.snapshot.segments[0].base_offset or (
+            is_clean = dirty.first_dirty >= dirty.first_uncleanable
+            if dirty.first_uncleanable <= log.snapshot.segments[0].base_offset or (
                 rounds and is_clean
             ):
                 break
-            done = clean(log, dirt, now_ms, tools, find)
+            done = clean(log, dirty, now_ms, tools, find)
             note_cleaned(log.disk, log.topic_partition, done.end_offset)
             stats.add(done.stats)
             rounds += 1
         log.cleaning.uncleanable = None
     return Compacted(
         log.topic_partition.partition,
-        dirt.first_dirty,
+        dirty.first_dirty,
         rounds,
         stats.bytes_read,
         stats.bytes_written,
@@ -113,10 +114,10 @@ def compact_now(
 
 
 def logs_of(store: Catalog[PartitionLog], topic: str, number: int | None) -> list[PartitionLog]:
-    """Return one partition of a topic, or all of them; each can be compacted.
+    """Return one partition of a topic, or all of them; each has passed ``check_compactable``.
 
     Raises:
-        NoSuchTopicError, NoSuchPartitionError: It does not exist.
+        NoSuchTopicError, NoSuchPartitionError: The topic or partition does not exist.
         LogfsError: See ``check_compactable``.
     """
     if topic not in store.topics():
@@ -129,12 +130,12 @@ def logs_of(store: Catalog[PartitionLog], topic: str, number: int | None) -> lis
 
 
 def watched(tools: CleaningTools, log: PartitionLog, say: Callable[[str], None]) -> CleaningTools:
-    """Return tools that tell of every tenth of a log that has been gone through.
+    """Return tools that report every tenth of the log that a compaction has read.
 
     Args:
-        tools: Those to work with.
-        log: What is going to be compacted.
-        say: Gets a line of text; in the thread that compacts.
+        tools: The tools to extend.
+        log: The log to be compacted.
+        say: Called with a line of text, in the thread that compacts.
     """
     snapshot = log.snapshot
     total = sum(snapshot.end_of(number)[2] for number in range(len(snapshot.segments)))
@@ -143,10 +144,10 @@ def watched(tools: CleaningTools, log: PartitionLog, say: Callable[[str], None])
     def advance(size_bytes: int) -> None:
         nonlocal done, told
         done += size_bytes
-        part = min(_PARTS, _PARTS * done // max(total, 1))
+        part = min(_STEPS, _STEPS * done // max(total, 1))
         if part > told:
             told = part
-            say(f"{log.topic_partition}: {100 * part // _PARTS} % of {total} bytes gone through")
+            say(f"{log.topic_partition}: {100 * part // _STEPS} % of {total} bytes read")
         tools.advance(size_bytes)
 
     return replace(tools, advance=advance)

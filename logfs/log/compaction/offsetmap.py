@@ -1,7 +1,7 @@
-"""The first half of a round: the last offset of each key in the dirty part of a log.
+"""The first half of a round: a map of the last offset of each key in the dirty part of a log.
 
-The map holds as many keys as its memory allows. If there are more, it speaks of the log only up to
-the record before the first keyed one it had no room for, and the next round begins there.
+The map holds as many keys as its memory allows. If the log has more, the map covers the log up to
+the first keyed record without room in it. The next round starts at that record.
 
 Source: Kafka Cleaner.buildOffsetMap.
 """
@@ -28,13 +28,13 @@ class SegmentLog(NamedTuple):
 
 
 class Keys(NamedTuple):
-    """What is known of the keys of a log.
+    """The last records of the keys of a log.
 
     Attributes:
-        offsets: The last offset of each; says how far that goes.
-        lasts: Of a segment, by its base offset and that of the next one, a bit for each of its
-            offsets: it is the last one of its key (see ``BatchFilter.begin_segment``). Instead of
-            what ``offsets`` says of keys, which is asked where this gives None.
+        offsets: Last offset of each key, and how far of the log that is known.
+        lasts: Called with the base offset of a segment and of the next one. Returns one bit for
+            each offset of the segment: set if the record is the last of its key (see
+            ``BatchFilter.begin_segment``). None: ``offsets`` decides.
     """
 
     offsets: OffsetMap
@@ -42,21 +42,21 @@ class Keys(NamedTuple):
 
 
 FindKeys = Callable[[Snapshot, DirtyRange, CleaningTools, CleanerStats], Keys]
-"""Finds the last offsets of the keys of a log, in whatever way."""
+"""Finds the last offset of each key of a log, in this process or elsewhere."""
 
 
 def find_keys(
-    snapshot: Snapshot, dirt: DirtyRange, tools: CleaningTools, stats: CleanerStats
+    snapshot: Snapshot, dirty: DirtyRange, tools: CleaningTools, stats: CleanerStats
 ) -> Keys:
-    """Find what fits into the memory for keys: a ``FindKeys``."""
-    offsets = build_map(snapshot, dirt, tools, stats)
+    """Find the keys that fit into ``tools.map_bytes``; a ``FindKeys``."""
+    offsets = build_map(snapshot, dirty, tools, stats)
     return Keys(offsets, offsets.lasts)
 
 
 def build_map(
-    snapshot: Snapshot, dirt: DirtyRange, tools: CleaningTools, stats: CleanerStats
+    snapshot: Snapshot, dirty: DirtyRange, tools: CleaningTools, stats: CleanerStats
 ) -> OffsetMap:
-    """Read the dirty segments of a log and return what is known of their keys.
+    """Read the dirty segments of a log and return the last offsets of their keys.
 
     Raises:
         CorruptRecordError: A batch is damaged.
@@ -64,22 +64,22 @@ def build_map(
         OSError: The log cannot be read.
     """
     offsets = OffsetMap(tools.map_bytes, tools.load_factor, tools.new_id())
-    start, stop = dirt.first_dirty, dirt.first_uncleanable
+    start, stop = dirty.first_dirty, dirty.first_uncleanable
     transactions = CleanedTransactions()
     transactions.add_aborted(
         a for a in snapshot.aborted if a.last_offset >= start and a.first_offset < stop
     )
     first = max(snapshot.index_of_offset(start), 0)
-    dirty = [s for s in snapshot.segments[first:-1] if s.base_offset < stop]
-    next_bases = [*(s.base_offset for s in dirty), stop][1:]
-    for segment, next_base in zip(dirty, next_bases, strict=True):
+    segments = [s for s in snapshot.segments[first:-1] if s.base_offset < stop]
+    next_bases = [*(s.base_offset for s in segments), stop][1:]
+    for segment, next_base in zip(segments, next_bases, strict=True):
         log = SegmentLog(segment.files().log, segment.name, segment.size_bytes)
         read_keys(log, offsets, start, transactions, tools)
         if offsets.is_full:
             break
         offsets.pass_to(next_base - 1)
-    if not dirty:
-        offsets.pass_to(stop - 1)  # for a round that only lets go of what has had its time
+    if not segments:
+        offsets.pass_to(stop - 1)  # for a round that only removes expired tombstones and markers
     stats.map_bytes_read += offsets.bytes_read
     stats.map_messages_read += offsets.records_read
     stats.utilization = offsets.size / offsets.limit
@@ -93,14 +93,14 @@ def read_keys(
     transactions: CleanedTransactions,
     tools: CleaningTools,
 ) -> None:
-    """Note the keys of a segment from an offset on, until the map is full.
+    """Add the keys of a segment to a map, until the map is full.
 
     Args:
         log: The segment.
-        offsets: Where they are noted.
-        start: Records below it are not.
-        transactions: Those that are open at its beginning.
-        tools: What to work with.
+        offsets: The map.
+        start: Records below this offset are not added.
+        transactions: The transactions that are open at the start of the segment.
+        tools: Memory, clock and rate.
 
     Raises:
         CorruptRecordError: A batch is damaged.

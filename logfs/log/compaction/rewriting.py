@@ -1,4 +1,4 @@
-"""The second half of a round: one segment out of a group, in files called ``.cleaned``.
+"""The second half of a round: write one segment from a group of segments, as ``.cleaned`` files.
 
 Source: Kafka Cleaner.cleanSegments and cleanInto.
 """
@@ -26,18 +26,19 @@ from logfs.types import Positions
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    """What holds for all groups of a round.
+class CleaningRound:
+    """What is the same for all groups of a round.
 
     Attributes:
         disk: The data directory.
         snapshot: The log.
-        config: Of its topic.
+        config: Configuration of its topic.
         keys: The last offset of each key.
-        first_uncleanable: Offset at which cleaning ends: the last batch in front keeps its header.
+        first_uncleanable: Offset at which cleaning ends. The last batch before it keeps its header.
         retained: Last offset of a batch -> the producer whose last batch it is.
-        epochs: Producer id -> its epoch, of those whose last record is a marker.
-        legacy_horizon_ms: Tombstones of formats v0 and v1 go if their segment is not newer.
+        epochs: Producer id -> epoch, for producers whose last record is a marker.
+        legacy_horizon_ms: Tombstones of formats v0 and v1 are removed from segments that were
+            modified up to this time.
         now_ms: The clock.
     """
 
@@ -53,21 +54,20 @@ class Round:
 
 
 class CleanedSegment:
-    """The segment that a group becomes. Make it, ``add`` the segments, then ``finish``.
+    """The segment that replaces a group of segments. ``add`` each of them, then ``finish``.
 
-    As long as nothing is different from what was read, nothing is written: a segment of which all
-    stays is read only.
+    Nothing is written before the first difference, so an unchanged segment is only read.
 
     Args:
         round_: The round.
-        group: Its segments; base offset and positions of the first one are taken over.
-        transactions: State of the transactions, carried on from group to group.
-        tools: What to work with.
+        group: The segments. The new one has the base offset and positions of the first.
+        transactions: State of the transactions, shared by all groups.
+        tools: Memory, clock and rate.
     """
 
     def __init__(
         self,
-        round_: Round,
+        round_: CleaningRound,
         group: Sequence[Segment],
         transactions: CleanedTransactions,
         tools: CleaningTools,
@@ -97,16 +97,16 @@ class CleanedSegment:
 
     @property
     def has_changed(self) -> bool:
-        """Whether anything is different from what was there."""
+        """Whether the new segment differs from the group."""
         return not self._is_alone or self._filter.changes > 0
 
     @property
     def aborted(self) -> list[AbortedTransaction]:
-        """What its transaction index holds."""
+        """The entries of its transaction index."""
         return self._transactions.kept[self._aborted_before :]
 
     def add(self, segment: Segment, next_base: int) -> None:
-        """Filter a segment of the group, the next one; ``next_base`` is where it ends.
+        """Filter the next segment of the group, which ends at offset ``next_base``.
 
         Raises:
             CorruptRecordError: A batch is damaged.
@@ -130,11 +130,11 @@ class CleanedSegment:
         read_pieces(log, segment.name, segment.size_bytes, piece_bytes, self._take)
 
     def finish(self, last: Segment, stats: CleanerStats) -> TableEntry:
-        """Write everything and make it durable, names aside.
+        """Write and fsync all files; their final names are not given yet.
 
         Args:
-            last: The last segment of the group, whose file time it takes over.
-            stats: What it has cost is added.
+            last: The last segment of the group. The new ``.log`` gets its modification time.
+            stats: The bytes and records of this segment are added.
 
         Returns:
             The table entry, with the mark of the text index.
@@ -159,7 +159,7 @@ class CleanedSegment:
         return self._entry()
 
     def discard(self, stats: CleanerStats | None = None) -> None:
-        """Remove its files; ``stats``: what it has cost is added."""
+        """Remove the files; bytes and records are added to ``stats``."""
         self._log.close()
         for kind in SEGMENT_FILE_KINDS:
             with contextlib.suppress(OSError):
@@ -196,12 +196,12 @@ class CleanedSegment:
         for index, more in zip(self._indexes, entries, strict=True):
             index.extend(more)
         if self.has_changed:
-            self._write_what_was_the_same()
+            self._write_unchanged_start()
             self._append(data)
         self._size += len(data)
 
-    def _write_what_was_the_same(self) -> None:
-        """Write what is before the first change, as it is in the old segment."""
+    def _write_unchanged_start(self) -> None:
+        """Copy the bytes before the first change from the old segment."""
         log, piece_bytes = self._first.files().log, self._tools.piece_bytes
         while self._written < self._size:
             size = min(piece_bytes, self._size - self._written)
@@ -248,16 +248,3 @@ class CleanedSegment:
 
     def _modified_ms(self, segment: Segment) -> int:
         return self._round.disk.stat(segment.name).mtime_ms
-
-
-def sizes_of(disk: Disk, segments: Sequence[Segment]) -> list[tuple[int, int, int, int]]:
-    """Return base offset and sizes of log, offset index and time index of segments."""
-    return [
-        (
-            s.base_offset,
-            s.size_bytes,
-            disk.stat(s.file_name(FileKind.OFFSET_INDEX)).size,
-            disk.stat(s.file_name(FileKind.TIME_INDEX)).size,
-        )
-        for s in segments
-    ]

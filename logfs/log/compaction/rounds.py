@@ -1,7 +1,7 @@
-"""One round of compaction over one log: keys, then group by group, each put in place at once.
+"""One round of compaction over one log: find the keys, then rewrite and replace group by group.
 
-A round covers the dirty part of a log as far as the memory for keys goes. It may end anywhere: what
-was put in place before stays, and nothing else has changed.
+A round covers as much of the dirty part as the memory for keys allows. If it is interrupted, the
+groups that were replaced before stay, and nothing else has changed.
 
 Source: Kafka Cleaner.doClean.
 """
@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from logfs.disk.vfs import Disk
 from logfs.errors import CleaningAbortedError
 from logfs.log.compaction.dirtyrange import DirtyRange
 from logfs.log.compaction.offsetmap import FindKeys, Keys, find_keys
-from logfs.log.compaction.rewriting import CleanedSegment, Round, sizes_of
+from logfs.log.compaction.rewriting import CleanedSegment, CleaningRound
 from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.compaction.transactions import CleanedTransactions
+from logfs.log.names import FileKind
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
@@ -28,11 +30,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Cleaned:
-    """What a round has done.
+    """What a round did.
 
     Attributes:
-        end_offset: Where the next one begins.
-        segments: How many segments there were and are, of those that were looked at.
+        end_offset: Offset at which the next round starts.
+        segments: Number of the segments that were read, and of those they became.
     """
 
     end_offset: int
@@ -42,76 +44,76 @@ class Cleaned:
 
 def clean(
     log: PartitionLog,
-    dirt: DirtyRange,
+    dirty: DirtyRange,
     now_ms: int,
     tools: CleaningTools,
     find: FindKeys = find_keys,
 ) -> Cleaned:
-    """Clean a log once.
+    """Compact the dirty part of a log, as far as the memory for keys allows.
 
     Args:
-        log: The log; others may read it and append to it meanwhile.
-        dirt: What of it is to be cleaned.
+        log: The log. Other threads may read it and append to it meanwhile.
+        dirty: The dirty part.
         now_ms: The clock.
-        tools: What to work with.
+        tools: Memory, clock and rate.
         find: Finds the last offset of each key.
 
     Raises:
-        CleaningAbortedError: It was told to end, or the log was truncated or trimmed meanwhile.
+        CleaningAbortedError: ``tools`` ended it, or the log was truncated or trimmed meanwhile.
         CorruptRecordError: A batch is damaged: the log cannot be cleaned.
         LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
         OSError: The disk failed.
     """
     log.check_writable()
-    log.maintain()  # segments that were just sealed become durable
+    log.maintain()  # makes segments that were just sealed durable
     stats, begin_s = CleanerStats(), tools.clock_s()
     snapshot = log.snapshot
     logger.info(
         "%s: compacting, dirty from offset %d to %d, %d of %d bytes",
-        log.topic_partition, dirt.first_dirty, dirt.first_uncleanable, dirt.cleanable_bytes,
-        dirt.clean_bytes + dirt.cleanable_bytes,
+        log.topic_partition, dirty.first_dirty, dirty.first_uncleanable, dirty.cleanable_bytes,
+        dirty.clean_bytes + dirty.cleanable_bytes,
     )  # fmt: skip
-    segments = [s for s in snapshot.segments[:-1] if s.base_offset < dirt.first_uncleanable]
+    segments = [s for s in snapshot.segments[:-1] if s.base_offset < dirty.first_uncleanable]
     with _pinned(log, segments):
-        keys = find(snapshot, dirt, tools, stats)
+        keys = find(snapshot, dirty, tools, stats)
         stats.index_s = tools.clock_s() - begin_s
         end_offset = keys.offsets.latest_offset + 1
         segments = [s for s in segments if s.base_offset < end_offset]
-        round_ = _round(log, snapshot, dirt, keys, now_ms)
+        round_ = _round(log, snapshot, dirty, keys, now_ms)
         count = _clean_groups(log, round_, segments, tools, stats)
     stats.elapsed_s = tools.clock_s() - begin_s
-    done = Cleaned(max(end_offset, dirt.first_dirty), (len(segments), count), stats)
+    done = Cleaned(max(end_offset, dirty.first_dirty), (len(segments), count), stats)
     _remember(log, done, now_ms)
-    _report(log, dirt, done)
+    _report(log, dirty, done)
     return done
 
 
 @contextlib.contextmanager
 def _pinned(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
-    """Keep the files of segments that may be deleted meanwhile; a truncation takes them away."""
+    """Keep the files of segments that are deleted meanwhile; a truncation removes them anyway."""
     log.pin(segments)
     try:
         yield
     except FileNotFoundError as error:
-        raise CleaningAbortedError(f"{error.filename} has gone meanwhile") from error
+        raise CleaningAbortedError(f"{error.filename} was removed meanwhile") from error
     finally:
         log.unpin(segments)
 
 
 def _round(
-    log: PartitionLog, snapshot: Snapshot, dirt: DirtyRange, keys: Keys, now_ms: int
-) -> Round:
-    clean = [s for s in snapshot.segments[:-1] if s.base_offset < dirt.first_dirty]
+    log: PartitionLog, snapshot: Snapshot, dirty: DirtyRange, keys: Keys, now_ms: int
+) -> CleaningRound:
+    clean = [s for s in snapshot.segments[:-1] if s.base_offset < dirty.first_dirty]
     horizon_ms = 0
     if clean:
         horizon_ms = log.disk.stat(clean[-1].name).mtime_ms - log.config.delete_retention_ms
     last = log.last_records_of_producers()
-    return Round(
+    return CleaningRound(
         log.disk,
         snapshot,
         log.config,
         keys,
-        dirt.first_uncleanable,
+        dirty.first_uncleanable,
         {
             record.last_data_offset: producer_id
             for producer_id, record in last.items()
@@ -129,15 +131,15 @@ def _round(
 
 def _clean_groups(
     log: PartitionLog,
-    round_: Round,
+    round_: CleaningRound,
     segments: list[Segment],
     tools: CleaningTools,
     stats: CleanerStats,
 ) -> int:
-    """Clean segments group by group; returns how many are left."""
+    """Rewrite segments group by group; returns the number of groups."""
     config, transactions = log.config, CleanedTransactions()
     groups = group_segments(
-        [Sizes(*row) for row in sizes_of(log.disk, segments)],
+        [_sizes_of(log.disk, segment) for segment in segments],
         config.effective_segment_bytes,
         config.segment_index_bytes,
         round_.first_uncleanable,
@@ -177,7 +179,7 @@ def _remember(log: PartitionLog, done: Cleaned, now_ms: int) -> None:
     counters.compaction_s += done.stats.elapsed_s
 
 
-def _report(log: PartitionLog, dirt: DirtyRange, done: Cleaned) -> None:
+def _report(log: PartitionLog, dirty: DirtyRange, done: Cleaned) -> None:
     stats = done.stats
     per_second = stats.bytes_read / max(stats.elapsed_s, 1e-9) / 1e6
     logger.info(
@@ -186,7 +188,7 @@ def _report(log: PartitionLog, dirt: DirtyRange, done: Cleaned) -> None:
         log.topic_partition, done.end_offset, stats.bytes_read, stats.bytes_written,
         stats.messages_read, stats.messages_written, *done.segments, stats.elapsed_s, per_second,
         100 * stats.utilization,
-        "" if done.end_offset >= dirt.first_uncleanable else "; the rest follows in another round",
+        "" if done.end_offset >= dirty.first_uncleanable else "; the rest follows in another round",
         extra={"fields": {
             "event": "compaction", "offset": done.end_offset, "bytes": stats.bytes_read,
             "bytes_left": stats.bytes_written, "seconds": round(stats.elapsed_s, 3),
@@ -194,13 +196,13 @@ def _report(log: PartitionLog, dirt: DirtyRange, done: Cleaned) -> None:
     )  # fmt: skip
     if stats.invalid_messages:
         logger.warning(
-            "%s: %d records without a key were removed: a compacted topic has no place for them",
+            "%s: %d records without a key were removed: a compacted topic must not contain any",
             log.topic_partition, stats.invalid_messages,
         )  # fmt: skip
 
 
 class Sizes(NamedTuple):
-    """What the rule knows of a segment; sizes in bytes."""
+    """The sizes of a segment's files, in bytes."""
 
     base_offset: int
     log: int
@@ -211,16 +213,18 @@ class Sizes(NamedTuple):
 def group_segments(
     segments: Sequence[Sizes], max_bytes: int, max_index_bytes: int, first_uncleanable: int
 ) -> list[range]:
-    """Divide segments into groups, each to become one segment.
+    """Divide segments into groups of neighbours; each group becomes one segment.
+
+    Pure. Source: Kafka Cleaner.groupSegmentsBySize.
 
     Args:
-        segments: In offset order.
-        max_bytes: Of the logs of a group, ``segment.bytes``.
-        max_index_bytes: Of the offset indexes of a group, and of its time indexes.
-        first_uncleanable: Offset after the last of them.
+        segments: The segments, in offset order.
+        max_bytes: Limit for the logs of a group together, ``segment.bytes``.
+        max_index_bytes: Limit for the offset indexes of a group together, and for its time indexes.
+        first_uncleanable: End offset of the last segment.
 
     Returns:
-        The indexes of the segments of each group, in order; none is empty.
+        The indexes of the segments of each group, in order. No group is empty.
     """
     ends = [s.base_offset for s in segments[1:]] + [first_uncleanable]
     groups: list[range] = []
@@ -246,3 +250,12 @@ def group_segments(
         groups.append(range(start, stop))
         start = stop
     return groups
+
+
+def _sizes_of(disk: Disk, segment: Segment) -> Sizes:
+    return Sizes(
+        segment.base_offset,
+        segment.size_bytes,
+        disk.stat(segment.file_name(FileKind.OFFSET_INDEX)).size,
+        disk.stat(segment.file_name(FileKind.TIME_INDEX)).size,
+    )

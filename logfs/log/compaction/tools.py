@@ -7,10 +7,14 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from logfs.config import StoreConfig
 from logfs.disk.vfs import File
-from logfs.errors import CorruptRecordError
+from logfs.errors import CleaningAbortedError, CorruptRecordError
 from logfs.records.layout import size_of
 
+_MAX_MAP_BYTES = 2**31 - 1
+"""For one thread. Source: Kafka LogCleaner.CleanerThread."""
+_MIN_PIECE_BYTES = 4096
 _SHORTEST_PAUSE_S = 0.02
 """Shorter pauses are added up: a thread that sleeps wakes up late."""
 
@@ -21,17 +25,17 @@ def _ignore(_: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CleaningTools:
-    """What a compaction works with.
+    """Memory, clock and rate of a compaction.
 
     Attributes:
-        new_id: Gives 16 random bytes.
-        clock_s: A clock that only goes on, in seconds.
-        spend: Told of bytes before they are read and after they were written. It may wait, and
-            raises CleaningAbortedError to end the compaction.
+        new_id: Returns 16 random bytes.
+        clock_s: A monotonic clock, in seconds.
+        spend: Called with a number of bytes before they are read and after they were written. It
+            may wait, and raises CleaningAbortedError to end the compaction.
         map_bytes: Memory for keys, ``log.cleaner.dedupe.buffer.size`` for one thread.
-        load_factor: Share of it that is filled, ``log.cleaner.io.buffer.load.factor``.
-        piece_bytes: Bytes read at once.
-        advance: Told of bytes that were dealt with, for those who watch.
+        load_factor: Share of the memory to fill, ``log.cleaner.io.buffer.load.factor``.
+        piece_bytes: Number of bytes to read at once.
+        advance: Called with a number of bytes that were filtered, to show progress.
     """
 
     new_id: Callable[[], bytes]
@@ -43,19 +47,52 @@ class CleaningTools:
     advance: Callable[[int], None] = _ignore
 
 
+def tools_for(
+    config: StoreConfig,
+    new_id: Callable[[], bytes],
+    clock_s: Callable[[], float],
+    sleep: Callable[[float], object],
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> CleaningTools:
+    """Return the tools that a configuration prescribes, for one of ``log.cleaner.threads``.
+
+    Args:
+        config: Configuration of the data directory.
+        new_id: Returns 16 random bytes.
+        clock_s: A monotonic clock, in seconds.
+        sleep: Waits for a number of seconds.
+        is_stopping: Whether compactions are to end before they are done.
+    """
+    throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, clock_s, sleep)
+    threads = max(1, config.log_cleaner_threads)
+
+    def spend(size_bytes: int) -> None:
+        throttle.spend(size_bytes)
+        if is_stopping():
+            raise CleaningAbortedError("a compaction ends before it is done: logfs stops")
+
+    return CleaningTools(
+        new_id,
+        clock_s,
+        spend,
+        min(config.log_cleaner_dedupe_buffer_size // threads, _MAX_MAP_BYTES),
+        config.log_cleaner_io_buffer_load_factor,
+        max(config.log_cleaner_io_buffer_size // threads // 2, _MIN_PIECE_BYTES),
+    )
+
+
 @dataclass(slots=True)
 class CleanerStats:
-    """What one round of compaction did. Source: Kafka CleanerStats.
+    """The numbers of one round of compaction. Source: Kafka CleanerStats.
 
     Attributes:
-        map_bytes_read: Bytes that were read for their keys.
-        map_messages_read: Records of them.
-        bytes_read, messages_read: What was filtered.
-        bytes_written, messages_written: What is left of it.
-        invalid_messages: Records without a key, which went.
+        map_bytes_read, map_messages_read: Bytes and records that were read for their keys.
+        bytes_read, messages_read: Bytes and records that were filtered.
+        bytes_written, messages_written: Bytes and records that were kept.
+        invalid_messages: Records without a key, which were removed.
         utilization: How full the map of keys was, 0 to 1.
-        index_s: Seconds spent on the map.
-        elapsed_s: Seconds spent in all.
+        index_s: Seconds for the map.
+        elapsed_s: Seconds in all.
     """
 
     map_bytes_read: int = 0
@@ -70,7 +107,7 @@ class CleanerStats:
     elapsed_s: float = 0.0
 
     def add(self, other: "CleanerStats") -> None:
-        """Add what a further round did; of the map's utilization the larger counts."""
+        """Add the numbers of another round; ``utilization`` becomes the larger of the two."""
         self.map_bytes_read += other.map_bytes_read
         self.map_messages_read += other.map_messages_read
         self.bytes_read += other.bytes_read
@@ -88,12 +125,15 @@ class Throttle:
 
     Args:
         bytes_per_second: What they may read and write together.
-        clock_s: A clock that only goes on, in seconds.
-        sleep: Waits for so many seconds.
+        clock_s: A monotonic clock, in seconds.
+        sleep: Waits for a number of seconds.
     """
 
     def __init__(
-        self, bytes_per_second: float, clock_s: Callable[[], float], sleep: Callable[[float], None]
+        self,
+        bytes_per_second: float,
+        clock_s: Callable[[], float],
+        sleep: Callable[[float], object],
     ) -> None:
         self._bytes_per_second = bytes_per_second
         self._clock_s = clock_s
@@ -102,7 +142,7 @@ class Throttle:
         self._free_s = 0.0
 
     def spend(self, size_bytes: int) -> None:
-        """Account for bytes, and wait as long as it takes to keep to the rate."""
+        """Account for bytes, and wait as long as the rate requires."""
         with self._lock:
             now_s = self._clock_s()
             self._free_s = max(self._free_s, now_s) + size_bytes / self._bytes_per_second
@@ -118,21 +158,22 @@ def read_pieces(
     piece_bytes: int,
     take: Callable[[bytearray, int], int | None],
 ) -> int:
-    """Hand a log over piece by piece.
+    """Read the batches of a log and pass them on, piece by piece.
 
     Args:
         log: The file.
         name: Its name, for messages.
-        size_bytes: How many of its bytes are batches.
-        piece_bytes: How many to read at once; more only for a batch that is larger.
-        take: Called with a buffer that begins with a batch and how many of its bytes are meant;
-            returns how many it has used up, whole batches, or None if it wants no more.
+        size_bytes: Size of its batches.
+        piece_bytes: Number of bytes to read at once; a larger batch is still read whole.
+        take: Called with a buffer that starts with a batch, and the number of valid bytes in it.
+            Returns how many bytes it has processed, in whole batches; None to end.
 
     Returns:
-        How many bytes were used up.
+        How many bytes were processed.
 
     Raises:
-        CorruptRecordError: A batch is cut, or ``take`` found it damaged; with file and position.
+        CorruptRecordError: A batch is cut off, or ``take`` found it damaged; with file and
+            position.
     """
     buffer, position = bytearray(min(piece_bytes, max(size_bytes, 1))), 0
     while position < size_bytes:

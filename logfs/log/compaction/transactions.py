@@ -1,8 +1,8 @@
-"""What compaction must know of transactions while it goes through a log.
+"""The state of transactions while compaction reads a log.
 
-Records of an aborted transaction go at once, whatever their keys. A marker stays until no batch of
-its transaction is left, and then until its delete horizon has passed; an aborted transaction stays
-in the transaction index as long as one of its batches is seen.
+Records of an aborted transaction are removed at once, with or without a key. A marker stays until
+no batch of its transaction is left, and then until its delete horizon has passed. An aborted
+transaction stays in the transaction index as long as one of its batches is in the log.
 
 Pure. Source: Kafka CleanedTransactionMetadata.
 """
@@ -21,10 +21,10 @@ _TYPE = slice(2, 4)
 
 
 class CleanedTransactions:
-    """The transactions that are open at the batch that is read.
+    """The transactions that are open at the current batch.
 
     Attributes:
-        kept: Aborted transactions of which batches were seen, by last offset.
+        kept: Aborted transactions that still have batches, by last offset.
     """
 
     def __init__(self) -> None:
@@ -35,12 +35,12 @@ class CleanedTransactions:
         self.kept: list[AbortedTransaction] = []
 
     def add_aborted(self, transactions: Iterable[AbortedTransaction]) -> None:
-        """Announce aborted transactions with batches in what is read next; twice does no harm."""
+        """Add aborted transactions with batches in the next segment; adding twice is harmless."""
         for transaction in transactions:
             heapq.heappush(self._coming, (transaction.first_offset, transaction))
 
     def read_batch(self, header: BatchHeader) -> bool:
-        """Take a transactional batch with data into account; tells whether it was aborted."""
+        """Apply a transactional batch with data; returns whether it was aborted."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         if producer_id in self._aborted:
@@ -50,7 +50,7 @@ class CleanedTransactions:
         return False
 
     def read_marker(self, header: BatchHeader, records: list[Record]) -> bool:
-        """Take a control batch into account; tells whether nothing depends on it any more."""
+        """Apply a control batch; returns whether no batch of its transaction is left."""
         self._begin_up_to(header.last_offset)
         if not records:
             return True

@@ -57,21 +57,21 @@ class SparkKeys:
         self._root = root
 
     def find(
-        self, snapshot: Snapshot, dirt: DirtyRange, tools: CleaningTools, stats: CleanerStats
+        self, snapshot: Snapshot, dirty: DirtyRange, tools: CleaningTools, stats: CleanerStats
     ) -> Keys:
         """Find them: a ``logfs.log.compaction.offsetmap.FindKeys``.
 
         Raises:
             SparkJobError: A segment is damaged, or cannot be read.
         """
-        segments = segments_of(snapshot, dirt)
-        if dirt.first_dirty >= dirt.first_uncleanable:
-            return find_keys(snapshot, dirt, tools, stats)  # nothing new: there is nothing to read
+        segments = segments_of(snapshot, dirty)
+        if dirty.first_dirty >= dirty.first_uncleanable:
+            return find_keys(snapshot, dirty, tools, stats)  # nothing new: there is nothing to read
         job = Scan(tools.new_id(), count_buckets(segments, self._job.cores))
         marked = self._run(segments, job)
         spans = {s.base_offset: s.next_base - s.base_offset for s in segments}
         known = OffsetMap(_SMALLEST_MAP, 1, job.hash_key)
-        known.pass_to(dirt.first_uncleanable - 1)
+        known.pass_to(dirty.first_uncleanable - 1)
         stats.map_bytes_read += sum(segment.size_bytes for segment in segments)
         return Keys(known, lambda base, _: unpack(marked.get(base), spans[base]))
 

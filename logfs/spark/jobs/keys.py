@@ -68,9 +68,9 @@ class Scan(NamedTuple):
     map_bytes: int = MAP_BYTES
 
 
-def segments_of(snapshot: Snapshot, dirt: DirtyRange) -> list[SegmentKeys]:
+def segments_of(snapshot: Snapshot, dirty: DirtyRange) -> list[SegmentKeys]:
     """Return the segments that a round goes through, clean ones too: a later key may be in them."""
-    stop = dirt.first_uncleanable
+    stop = dirty.first_uncleanable
     sealed = [s for s in snapshot.segments[:-1] if s.base_offset < stop]
     next_bases = [*(segment.base_offset for segment in sealed[1:]), stop]
     return [
