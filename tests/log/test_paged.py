@@ -77,7 +77,7 @@ def test_texts_and_gaps_are_found_as_in_memory(
     assert textindex.find_gaps(stored) == gaps
     assert textindex.gaps(stored, View.TSV) == textindex.gaps(data, View.TSV)
     for target in targets:
-        for found in (textindex.lookup_offset, textindex.first_behind):
+        for found in (textindex.lookup_offset, textindex.first_entry_after):
             assert found(stored, target) == found(data, target)
         assert textindex.next_gap(stored, View.TEXT, target, gaps) == textindex.next_gap(
             data, View.TEXT, target, gaps

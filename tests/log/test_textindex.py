@@ -84,7 +84,7 @@ def test_without_entries_everything_counts_from_the_begin() -> None:
     assert textindex.lookup_position(b"", View.TSV, 7) == ZERO
     assert textindex.gaps(b"", View.TEXT) == []
     assert textindex.next_gap(b"", View.TEXT, 0) is None
-    assert textindex.first_behind(b"", 0) is None
+    assert textindex.first_entry_after(b"", 0) is None
     assert textindex.count_text_entries_before(b"", 10) == 0
 
 
@@ -139,7 +139,7 @@ def test_a_cut_keeps_the_entries_of_the_batches_before_it(segment: Segment, size
     kept = textindex.count_text_entries_before(segment.data, size)
     assert segment.entries[:kept] == [e for e in segment.entries if e.file_position < size]
     behind = [e for e in segment.entries if e.file_position > size]
-    assert textindex.first_behind(segment.data, size) == (behind[0] if behind else None)
+    assert textindex.first_entry_after(segment.data, size) == (behind[0] if behind else None)
 
 
 def test_position_inside_and_around_a_gap() -> None:

@@ -1,8 +1,8 @@
 """Offset index and time index: entries as bytes, and binary search in them.
 
-Both are sparse, sorted, without header and checksum: a hint that recovery rebuilds. An entry counts
-only if a batch with fitting offsets is where it points, else the one before it is taken; the
-``count_…`` functions and the decoders by number are there for that walk.
+Both are sparse and sorted, without header and checksum: a hint that recovery rebuilds. An entry is
+used only if there is a batch with fitting offsets where it points; else the entry before it is
+tried. The ``count_…`` functions and the decoders by number serve that walk.
 
     offset index (.index), 8 bytes
     bytes  field            type
@@ -100,7 +100,7 @@ class OffsetPosition(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """A timestamp, and an offset after which every larger one lies."""
+    """A timestamp, and an offset: every record with a larger timestamp comes after it."""
 
     timestamp: int
     offset: int
@@ -194,7 +194,7 @@ def lookup_timestamp(entries: Entries, base_offset: int, target: int) -> Timesta
 
     Returns:
         The entry with the largest timestamp <= ``target``: every record with a larger timestamp
-        lies after its offset. ``(NO_TIMESTAMP, base_offset)`` if every entry is larger or there is
+        comes after its offset. ``(NO_TIMESTAMP, base_offset)`` if every entry is larger or there is
         none.
 
     Raises:

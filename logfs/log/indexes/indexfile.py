@@ -1,8 +1,8 @@
 """One index file of a segment: appended to while the segment is active, read once it is sealed.
 
-The file of an active segment is preallocated with a hole, as Kafka does it, and written with
-pwrite, never through a mapping: a store into a hole of a full disk is a SIGBUS. Its entries are
-kept in memory as well. A sealed file is cut to its entries. It is opened at the first look-up,
+The file of an active segment is preallocated with a hole, like Kafka's, and written with pwrite,
+never through a mapping: a store into a hole of a full disk raises SIGBUS. Its entries are kept in
+memory as well. A sealed file is truncated to its entries. It is opened at the first look-up,
 which reads the pages that it needs. Nothing is mapped, see ``paged``.
 
 One thread changes an ``IndexFile``; any number may call ``entries`` at the same time.
@@ -96,8 +96,8 @@ class IndexFile:
     def entries(self) -> Entries:
         """Return all entries, read-only; the file is opened, or read, at the first call.
 
-        They stay usable whatever happens to this index later. An active index that has no file yet
-        is empty.
+        They stay usable after every later change of this index. An active index that has no file
+        yet is empty.
 
         Raises:
             FileNotFoundError: There should be entries and the file is gone.
@@ -122,7 +122,7 @@ class IndexFile:
 
         Raises:
             OSError: Nothing was appended; some bytes may be in the file after the last entry,
-                where nobody looks and the next append writes.
+                which no reader uses and the next append overwrites.
             ValueError: Not whole entries, more than fit, or the index is sealed.
         """
         size = len(entries)
@@ -140,14 +140,14 @@ class IndexFile:
         self._is_dirty = True
         if start + size > len(memory):
             memory = _room_for(start + size, memory[:start])
-        memory[start : start + size] = entries  # views given out before end before it
+        memory[start : start + size] = entries  # views given out earlier end before this
         self._memory = memory
         self._count = self.count + added
 
     def truncate_entries(self, count: int) -> None:
         """Keep only the first ``count`` entries.
 
-        0 begins the file again, whatever it held and however damaged: so an index is rebuilt.
+        0 starts a new file in place of any old one, even a damaged one: so an index is rebuilt.
 
         Raises:
             OSError: The entries are gone from the index, their bytes may still be in the file.
@@ -157,17 +157,17 @@ class IndexFile:
             raise ValueError(f"cannot keep {count} entries of {self!r}")
         size = count * self._form.entry_bytes
         kept = self.entries()[:size] if count else b""
-        # New memory: slots after the cut will be written again, and views of them may be about.
+        # New memory: slots after the end will be written again, and readers may have views of them.
         self._count, self._memory = count, _room_for(size, kept)
         if count == 0:
             self._close_file()  # to be opened as a new one
         file = self._writable()
         self._is_dirty = True
-        file.truncate(self._form.header_bytes + size)  # what lies after must read as zeros
+        file.truncate(self._form.header_bytes + size)  # bytes after that must read as zeros
         self._extend(file)
 
     def trim(self) -> None:
-        """Cut the file to its entries, as on roll and clean stop; makes it if there is none.
+        """Truncate the file to its entries, as on roll and clean stop; create it if there is none.
 
         Source: Kafka AbstractIndex.trimToValidSize.
         """
@@ -181,7 +181,7 @@ class IndexFile:
         file.truncate(size)
 
     def seal(self) -> None:
-        """Trim the file and take no more entries; from now on it is mapped. See ``sync``."""
+        """Trim the file and take no more entries. See ``sync``."""
         if self.is_sealed:
             return
         self.trim()
@@ -193,8 +193,8 @@ class IndexFile:
     def sync(self) -> None:
         """Return once everything written through this object survives a power cut.
 
-        Does nothing if nothing was written since the last good sync. The name of a new file is the
-        affair of ``Disk.sync_directory``.
+        Does nothing if nothing was written since the last good sync. ``Disk.sync_directory`` makes
+        the name of a new file durable.
 
         Raises:
             OSError: Final, see ``vfs.File.sync``: the entries can only be rewritten.

@@ -1,8 +1,7 @@
 """The text index of a segment: log position <-> running lengths of its three renderings.
 
-Sparse, like the offset index beside it, and like it a hint that is rebuilt from the log; only the
-positions after a gap cannot be, they are kept here and (for the segment as a whole) in the segment
-table.
+Sparse, and rebuilt from the log if needed, like the offset index. Only positions after a gap cannot
+be rebuilt: they are in this file and, for the segment as a whole, in the segment table.
 
     header, 16 bytes
     bytes  field            type
@@ -19,10 +18,10 @@ table.
 
 After compaction an entry may name a record inside the batch at that file position, by the record's
 relative offset. A *gap*, the positions of removed records, is a pair of entries with the same
-offset and the same file position: the first has the lengths where the kept run before it ends,
-the second those where the next kept record, which has that offset, begins.
+offset and the same file position: the first has the lengths where the kept run before it ends, the
+second those where the next kept record, which has that offset, begins.
 
-Pure. A segment without entries, or what lies before the first one, counts from ``ZERO``.
+Pure. Positions before the first entry are relative to ``ZERO``.
 """
 
 import struct
@@ -62,7 +61,7 @@ class TextEntry(NamedTuple):
 
 
 ZERO = TextEntry(0, 0, 0, 0, 0)
-"""The start of the segment, which no entry names."""
+"""The start of the segment, which has no entry."""
 
 
 class Gap(NamedTuple):
@@ -109,9 +108,9 @@ def count_text_offsets_up_to(entries: Entries, relative_offset: int) -> int:
 def lookup_offset(entries: Entries, relative_offset: int) -> TextEntry:
     """Find the last entry with a relative offset <= the target; ``ZERO`` if there is none.
 
-    Of a gap's pair that is the second. A target among removed records gives an entry before
-    the gap: the records from there on are counted up to the target, then ``next_gap`` says where
-    the next kept one begins.
+    In a gap's pair that is the second. A target among removed records gives an entry before the
+    gap: the caller walks the records up to the target, then ``next_gap`` gives the start of the
+    next kept record.
     """
     count = count_text_offsets_up_to(entries, relative_offset)
     return decode_text_entry(entries, count - 1) if count else ZERO
@@ -131,7 +130,7 @@ def lookup_position(entries: Entries, view: View, position: int) -> TextEntry:
 
     Args:
         entries: Whole 32-byte entries.
-        view: The rendering that ``position`` counts.
+        view: The rendering that ``position`` is in.
         position: Relative to where the segment begins, >= 0.
 
     Returns:
@@ -147,15 +146,15 @@ def lookup_position(entries: Entries, view: View, position: int) -> TextEntry:
 
 
 def count_text_entries_before(entries: Entries, file_position: int) -> int:
-    """Count the entries that stay when the ``.log`` is cut to ``file_position`` bytes.
+    """Count the entries that remain when the ``.log`` is truncated to ``file_position`` bytes.
 
-    An entry says what lies before its batch, so by offset the wrong ones would go: a cut at
-    the start of a batch that straddles the target offset leaves no batch for its entry.
+    A count by offset would be wrong. A batch that straddles the target offset is removed as a
+    whole, and its entry must go with it.
     """
     return count_up_to(entries, _INT32.unpack_from, _STRIDE, 4, file_position - 1)
 
 
-def first_behind(entries: Entries, file_position: int) -> TextEntry | None:
+def first_entry_after(entries: Entries, file_position: int) -> TextEntry | None:
     """Find the first entry of a batch after a file position; None if there is none."""
     number = count_up_to(entries, _INT32.unpack_from, _STRIDE, 4, file_position)
     for candidate in range(number, len(entries) // _STRIDE):
@@ -206,7 +205,7 @@ def next_gap(
 
     Args:
         entries: Whole 32-byte entries.
-        view: The rendering that ``position`` counts.
+        view: The rendering that ``position`` is in.
         position: Relative to where the segment begins.
         found: What ``find_gaps`` answered for these entries, if it is known.
     """

@@ -1,4 +1,4 @@
-"""The transaction index of a segment: the aborted transactions whose markers stand in it.
+"""The transaction index of a segment: the aborted transactions whose markers are in it.
 
     entry, 34 bytes, appended in the order of the markers; no checksum
     bytes  field               type
@@ -76,7 +76,7 @@ def read_txn_index(disk: Disk, name: str, base_offset: int) -> list[AbortedTrans
 
 
 def write_txn_index(disk: Disk, name: str, entries: Sequence[AbortedTransaction]) -> None:
-    """Write a transaction index again, its bytes durable on return; no file if nothing is in it."""
+    """Rewrite a transaction index, its bytes durable on return; without entries remove it."""
     if disk.exists(name):
         disk.remove(name)
     if not entries:

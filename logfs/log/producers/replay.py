@@ -1,7 +1,7 @@
 """The producers at an offset, from the newest snapshot before it and the batches after that.
 
-Only headers and markers are read. Used when a partition is loaded and no snapshot is where the
-log ends, and when a log is truncated.
+Only headers and markers are read. Used when a log is truncated, and when a partition is loaded
+without a snapshot at its log end.
 
 Source: Kafka UnifiedLog.rebuildProducerState, ProducerStateManager.loadFromSnapshot.
 """
@@ -29,15 +29,15 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What the producers at an offset are worked out from.
+    """What the producers at an offset are rebuilt from.
 
     Attributes:
         disk: The data directory.
-        directory: Of the partition.
-        segments: Its segments and how many bytes of each ``.log`` hold batches.
-        start_offset: The log start: what lies before it says nothing.
-        now_ms, expiration_ms: Whoever wrote nothing for that long is forgotten.
-        read_only: A bad snapshot stays where it is.
+        directory: The partition directory.
+        segments: The segments, each with the bytes of its ``.log`` that hold batches.
+        start_offset: The log start offset: earlier records are ignored.
+        now_ms, expiration_ms: A producer that wrote nothing for that long is forgotten.
+        read_only: A bad snapshot is not removed.
     """
 
     disk: Disk
@@ -53,7 +53,8 @@ class Replay:
 
         Args:
             offset: Up to the log end offset.
-            snapshots: Offsets of those that may be used; bad ones are taken out and removed.
+            snapshots: Offsets of the snapshots that may be used; bad ones are removed from the
+                set and the directory.
         """
         state, done = self._newest(offset, snapshots)
         first = bisect_right(self.segments, done, key=lambda row: row[0].base_offset) - 1
@@ -78,7 +79,7 @@ class Replay:
 
 
 def batches_of(segment: Segment, file_end: int) -> Iterator[ProducedBatch]:
-    """Return the batches of a segment that have a producer id; it ends where no batch begins."""
+    """Return the batches of a segment that have a producer id, up to the first corrupt batch."""
     window, position = Window(), 0
     try:
         while position < file_end:
@@ -92,12 +93,12 @@ def batches_of(segment: Segment, file_end: int) -> Iterator[ProducedBatch]:
 def rewind_producers(
     replay: Replay, offset: int, state: ProducerState
 ) -> tuple[ProducerState, int]:
-    """Take the producers back to an offset at which the log was cut, files included.
+    """Return the producers at the offset to which the log was truncated; snapshots follow.
 
     Args:
-        replay: Of what is left of the log.
-        offset: Where it ends now.
-        state: The producers before the cut.
+        replay: The log after the truncation.
+        offset: The new log end offset.
+        state: The producers before the truncation.
 
     Returns:
         The producers, and the offset of the newest snapshot.
@@ -114,7 +115,7 @@ def rewind_producers(
             remove_snapshot(disk, directory, parsed.base_offset)
         else:
             snapshots.add(parsed.base_offset)
-    # What is appended from now on is not what the others speak of.
+    # The others do not describe what is appended from now on.
     disk.sync_directory(directory)
     if state.entries:
         state = replay.state_at(offset, snapshots)
@@ -135,7 +136,7 @@ def locate_transactions(state: ProducerState, snapshot: Snapshot) -> None:
         except CorruptRecordError as error:
             segment = snapshot.segments[max(snapshot.index_of_offset(offset), 0)]
             logger.warning(
-                "%s: an open transaction is taken to begin there: %s", segment.name, error
+                "%s: an open transaction is assumed to begin there: %s", segment.name, error
             )
             return segment.bases.at_least(snapshot.start.positions)
 

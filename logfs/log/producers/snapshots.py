@@ -1,4 +1,4 @@
-"""Producer snapshots: ``<offset>.snapshot``, what is known of the producers at an offset.
+"""Producer snapshots: ``<offset>.snapshot``, the producers at an offset.
 
     bytes   field                 type
     0-1     version               int16   1
@@ -15,9 +15,9 @@
     34-37   coordinator epoch     int32   of the last marker; -1: none
     38-45   transaction offset    int64   first offset of the open transaction; -1: none is open
 
-One is written where a segment begins, at a clean stop and after recovery, so only what lies after
-the newest one has to be read again. It is a help: one that is torn is passed over for the next
-older one. Of the last five batches of a producer it holds the last.
+A snapshot is written at the start of a segment, at a clean stop and after recovery. Only batches
+after the newest snapshot have to be read again. A torn snapshot is ignored, and the one before it
+is used. It holds the last of the last five batches of a producer.
 
 Source: Kafka ProducerStateManager.writeSnapshot, readSnapshot; ProducerSnapshot.json.
 """
@@ -113,10 +113,10 @@ def write_snapshot(
         directory: The partition's.
         offset: Where the log ends, or a segment begins.
         state: What it says.
-        is_told: That it cannot be written is in the log already.
+        is_told: The log already says that it cannot be written.
 
     Returns:
-        The open file; None if it could not be written, which costs no more than time.
+        The open file; None if it could not be written. Then only the next start takes longer.
     """
     name = snapshot_name(directory, offset)
     try:
@@ -133,7 +133,7 @@ def write_snapshot(
 
 
 def read_snapshot(disk: Disk, directory: str, offset: int) -> ProducerState | None:
-    """Read the snapshot at an offset; None, and a line in the log, if that cannot be done."""
+    """Read the snapshot at an offset; if it cannot be read, log a warning and return None."""
     name = snapshot_name(directory, offset)
     try:
         return ProducerState(decode_snapshot(disk.read(name, LARGER_FILE_BYTES), name))

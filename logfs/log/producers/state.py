@@ -1,18 +1,20 @@
-"""What a partition knows of its producers: the rules of idempotent and transactional writes.
+"""The producers of a partition: the rules of idempotent and transactional writes.
 
-Of each producer id, its epoch, the batches it wrote last, and the transaction it has open:
+Kept for each producer id: its epoch, the last batches, and the open transaction.
 
-    duplicate     same epoch and the very sequence numbers of one of the last five batches: it is
-                  in the log already, and its offsets are the answer
-    epoch         an older one than the last is refused: another instance has taken over
-    sequence      follows the last one, 0 after 2**31 - 1; 0 in a new epoch; anything from a
-                  producer that is not known
-    transaction   opened by its first batch, closed by a marker; in between all is transactional
+    duplicate     same epoch and the same sequence numbers as one of the last five batches: it is
+                  in the log already, and its offsets are returned
+    epoch         older than the last one: refused, since another instance has taken over
+    sequence      follows the last one, 0 after 2**31 - 1; 0 in a new epoch; any number from an
+                  unknown producer
+    transaction   opened by its first batch, closed by a marker; all batches between must be
+                  transactional
 
 A marker closes the transaction and may bring a new epoch, which forgets the batches. A transaction
 that was aborted becomes an entry of the transaction index.
 
-What is in the log already (``apply``) was checked when it was written, and counts whatever it is.
+``apply`` takes batches that are in the log. They were checked when they were written, so it accepts
+every batch.
 
 Pure. Source: Kafka ProducerStateManager, ProducerStateEntry, ProducerAppendInfo.
 """
@@ -65,7 +67,7 @@ class WrittenBatch(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What a producer wrote last. Compaction keeps that batch, if emptied: it has the sequence.
+    """The last record of a producer. Compaction keeps its batch, at least empty, for the sequence.
 
     Attributes:
         last_data_offset: Of its last record; None if no batch of its epoch is known.
@@ -78,14 +80,14 @@ class LastRecord(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerEntry:
-    """What is known of one producer id; -1 is nothing yet."""
+    """The state of one producer id; -1 means not known yet."""
 
     producer_id: int
     epoch: int = NO_EPOCH
     coordinator_epoch: int = -1
     last_timestamp: int = NO_TIMESTAMP
     transaction_offset: int | None = None
-    """Of the first record of the transaction that is open."""
+    """Offset of the first record of the open transaction."""
     batches: deque[WrittenBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_KEPT))
 
     @property
@@ -104,7 +106,7 @@ class ProducerState:
     """The producers of one partition. One owner; calls do not overlap.
 
     Attributes:
-        entries: What is known of each producer id.
+        entries: The state of each producer id.
     """
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
@@ -142,33 +144,33 @@ class ProducerState:
         Source: Kafka ProducerAppendInfo.appendDataBatch, appendEndTxnMarker.
         """
         entry = self.entries.get(batch.producer_id) or ProducerEntry(batch.producer_id)
-        who = f"producer {batch.producer_id} at offset {batch.base_offset}"
+        producer = f"producer {batch.producer_id} at offset {batch.base_offset}"
         if batch.producer_epoch < entry.epoch:
             raise InvalidProducerEpochError(
-                f"{who}: epoch {batch.producer_epoch} is over, the last seen is {entry.epoch}: "
+                f"{producer}: epoch {batch.producer_epoch} is over, the last one is {entry.epoch}: "
                 "another instance of the producer has taken over"
             )
         if batch.control == DATA:
-            _check_sequence(entry, batch, who)
+            _check_sequence(entry, batch, producer)
             if entry.transaction_offset is not None and not batch.is_transactional:
                 raise InvalidTxnStateError(
-                    f"{who}: a transaction is open since offset {entry.transaction_offset}: "
+                    f"{producer}: a transaction is open since offset {entry.transaction_offset}: "
                     "expected transactional records, or its end first"
                 )
         elif batch.coordinator_epoch < entry.coordinator_epoch:
             raise TransactionCoordinatorFencedError(
-                f"{who}: a marker of coordinator epoch {batch.coordinator_epoch}, the last seen "
-                f"is {entry.coordinator_epoch}"
+                f"{producer}: a marker of coordinator epoch {batch.coordinator_epoch}, the last "
+                f"seen is {entry.coordinator_epoch}"
             )
 
     def apply(
         self, batch: ProducedBatch, positions: Positions | None = None
     ) -> AbortedTransaction | None:
-        """Take a batch or marker into account that is in the log.
+        """Update the state with a batch or marker that is in the log.
 
         Args:
             batch: What was written.
-            positions: Where its first record is; None if that is not known, see ``locate``.
+            positions: Positions of its first record; None if not known, see ``locate``.
 
         Returns:
             The entry of the transaction index, if a transaction was aborted.
@@ -207,7 +209,7 @@ class ProducerState:
         return AbortedTransaction(entry.producer_id, first_offset, marker.base_offset, stable)
 
     def locate(self, positions_of_offset: Callable[[int], Positions]) -> None:
-        """Look up where the open transactions begin whose positions are not known."""
+        """Look up the positions of the open transactions that are not known yet."""
         for offset in self._open.values():
             if offset not in self._positions:
                 self._positions[offset] = positions_of_offset(offset)
@@ -225,7 +227,7 @@ class ProducerState:
         return LogPoint(offset, self._positions.get(offset, Positions()))
 
     def last_records(self) -> dict[int, LastRecord]:
-        """Return what each producer wrote last.
+        """Return the last record of each producer.
 
         Source: Kafka UnifiedLog.lastRecordsOfActiveProducers.
         """
@@ -235,14 +237,14 @@ class ProducerState:
         }
 
     def next_sequence(self, producer_id: int) -> int:
-        """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
+        """Return the next sequence number of a producer; 0 if the producer is not known."""
         entry = self.entries.get(producer_id)
         if entry is None or not entry.batches:
             return 0
         return add_to_sequence(entry.last_sequence, 1)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget who has written nothing for a while; whoever has a transaction open stays.
+        """Forget the producers that were idle for long and have no open transaction.
 
         Source: Kafka ProducerStateManager.isProducerExpired.
         """
@@ -252,8 +254,8 @@ class ProducerState:
                 del self.entries[producer_id]
 
 
-def _check_sequence(entry: ProducerEntry, batch: ProducedBatch, who: str) -> None:
-    """Check that the sequence goes on. Source: Kafka ProducerAppendInfo.checkSequence."""
+def _check_sequence(entry: ProducerEntry, batch: ProducedBatch, producer: str) -> None:
+    """Check the sequence number of a batch. Source: Kafka ProducerAppendInfo.checkSequence."""
     if entry.epoch == NO_EPOCH:
         return
     if batch.producer_epoch != entry.epoch or entry.last_sequence == MAX_SEQUENCE:
@@ -262,6 +264,6 @@ def _check_sequence(entry: ProducerEntry, batch: ProducedBatch, who: str) -> Non
         expected = entry.last_sequence + 1
     if batch.base_sequence != expected:
         raise OutOfOrderSequenceError(
-            f"{who}: sequence {batch.base_sequence} of epoch {batch.producer_epoch}, expected "
+            f"{producer}: sequence {batch.base_sequence} of epoch {batch.producer_epoch}, expected "
             f"{expected} (last: {entry.last_sequence} of epoch {entry.epoch})"
         )

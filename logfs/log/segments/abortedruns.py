@@ -1,7 +1,7 @@
-"""Where the records of aborted transactions lie in a segment, as far as that has been looked up.
+"""The runs of aborted records in a segment, as far as they have been looked up.
 
-Pure. The runs are found by ``logfs.log.reading.aborted`` when somebody asks, and kept on the
-segment: a transaction that was aborted stays so, and its records where they are.
+Pure. ``logfs.log.reading.aborted`` finds the runs when a reader needs them. They are kept on the
+segment: an aborted transaction stays aborted, and its records do not move.
 """
 
 from array import array
@@ -30,9 +30,9 @@ class AbortedRuns:
     """Runs of aborted records, in order, no two of which touch.
 
     Attributes:
-        cuts: The truncations up to now; after one more, what was aborted may be open again.
-        source: The aborted transactions of the snapshot for which this was last found to hold.
-        known: Those of them whose records in this segment have been looked up.
+        cuts: The number of truncations so far; one more may undo an abort.
+        source: The aborted transactions of the snapshot for which the runs were last complete.
+        known: The transactions whose records in this segment have been looked up.
         begins, ends: Columns of the runs, view by view.
     """
 
@@ -78,7 +78,7 @@ class AbortedRuns:
 
 
 def transaction_table(transactions: Iterable[AbortedTransaction]) -> bytes:
-    """Return transactions as the native functions want them: see ``aborted_ranges``."""
+    """Return transactions in the form of the native functions: see ``aborted_ranges``."""
     table = array("q")
     for transaction in sorted(transactions):
         table.extend(transaction[:3])

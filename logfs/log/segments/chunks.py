@@ -1,7 +1,6 @@
-"""A ``.log`` from front to back, in chunks that begin where a batch begins.
+"""A ``.log`` from start to end, in chunks that begin where a batch begins.
 
-Every byte is read once: what a scan did not use up of a chunk, since a batch is cut by its end, is
-moved to the front of the next one.
+Every byte is read once. A batch that the end of a chunk splits is moved to the start of the next.
 """
 
 from logfs.disk.vfs import File
@@ -18,7 +17,7 @@ class Chunks:
 
     Attributes:
         data: The bytes of the present chunk begin at 0.
-        is_cut: It is shorter than it should be: somebody has made the file shorter meanwhile.
+        is_cut: It is shorter than expected: another process has made the file shorter meanwhile.
     """
 
     def __init__(self, log: File, stop: int) -> None:
@@ -32,7 +31,7 @@ class Chunks:
         """Take the chunk that begins at a file position.
 
         Args:
-            position: Before ``stop``.
+            position: Less than ``stop``.
             wanted: Bytes that it must have room for.
 
         Returns:

@@ -1,4 +1,4 @@
-"""Segments that were deleted: renamed at once, removed later, kept while somebody reads them.
+"""Deleted segments: renamed at once, removed after a delay, kept while a reader has them pinned.
 
 Source: Kafka LocalLog.deleteSegmentFiles (``file.delete.delay.ms``).
 """
@@ -10,12 +10,12 @@ from logfs.errors import DeletedError
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles
 
-_GOES_WITH_IT = (*SEGMENT_FILE_KINDS, FileKind.SNAPSHOT)
-"""The files that go with a segment: its own, and the producer snapshot taken where it begins."""
+_REMOVED_KINDS = (*SEGMENT_FILE_KINDS, FileKind.SNAPSHOT)
+"""The files that are removed with a segment: its own, and the producer snapshot at its start."""
 
 
 class DeletedSegments:
-    """The deleted segments of one partition whose files are still there. Under its lock."""
+    """The deleted segments of one partition that still have files. Under its lock."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -23,7 +23,7 @@ class DeletedSegments:
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments whose files are still there."""
+        """The segments that still have files."""
         return [segment for _, segment in self._waiting]
 
     def add(self, segment: Segment, due_ms: int, *, is_replaced: bool = False) -> None:
@@ -34,11 +34,11 @@ class DeletedSegments:
         Args:
             segment: The segment.
             due_ms: Clock.
-            is_replaced: Another segment begins where it did, so the producer snapshot stays.
+            is_replaced: Another segment has the same base offset: the producer snapshot stays.
         """
-        # Not by what is waiting: of those that were taken files may still be about to be removed.
+        # Not a number from the waiting segments: the files of those taken may not be removed yet.
         segment.deleted_copy = segment.rewrites
-        kinds = SEGMENT_FILE_KINDS if is_replaced else _GOES_WITH_IT
+        kinds = SEGMENT_FILE_KINDS if is_replaced else _REMOVED_KINDS
         try:
             for kind in kinds:
                 old = segment.file_name(kind)
@@ -54,7 +54,7 @@ class DeletedSegments:
         self._waiting.append((due_ms, segment))
 
     def remove_at_once(self, segments: Sequence[Segment]) -> None:
-        """Remove the files of segments that were added, for the room that their names take."""
+        """Remove the files of added segments at once, to free the room that their names take."""
         for segment in segments:
             if any(segment is row[1] for row in self._waiting):
                 self._waiting = [row for row in self._waiting if row[1] is not segment]
@@ -63,12 +63,12 @@ class DeletedSegments:
     def _remove_at_once(
         self, segment: Segment, kinds: Sequence[FileKind], *, has_own_names: bool
     ) -> None:
-        """Remove the files of a segment; whoever reads it has its files open from now on.
+        """Remove the files of a segment; for its readers they are opened first.
 
         Args:
             segment: The segment.
             kinds: Which files.
-            has_own_names: Some may still be called as if it was not deleted.
+            has_own_names: Some files may still have the names of a segment in use.
         """
         files = _opened(segment) if segment.pins else None
         segment.is_deleted = True
@@ -87,7 +87,7 @@ class DeletedSegments:
         return sizes[0], sizes[1]
 
     def take_due(self, now_ms: int) -> list[Segment]:
-        """Take the segments that are due and that no open file has pinned; see ``remove_files``."""
+        """Return the due segments without pins, and forget them; see ``remove_files``."""
         due = [s for at, s in self._waiting if at <= now_ms and not s.pins]
         self._waiting = [row for row in self._waiting if row[1] not in due]
         return due
@@ -96,11 +96,11 @@ class DeletedSegments:
         """Keep the files of segments until ``unpin``.
 
         Args:
-            segments: What an open file will read.
+            segments: The segments that an open file will read.
             live: The segments of the log.
 
         Raises:
-            DeletedError: The files of one are gone already; none is pinned.
+            DeletedError: The files of one are removed already; none is pinned.
         """
         present = {id(s) for s in live} | {id(s) for _, s in self._waiting}
         for segment in segments:
@@ -111,8 +111,8 @@ class DeletedSegments:
 
 
 def remove_files(disk: Disk, segment: Segment) -> None:
-    """Remove the files of a deleted segment. May take long, so not under the lock."""
-    for kind in _GOES_WITH_IT:
+    """Remove the files of a deleted segment. This may take long: call it without the lock."""
+    for kind in _REMOVED_KINDS:
         _remove_if_there(disk, segment.file_name(kind))
 
 

@@ -1,7 +1,7 @@
-"""Scanning a whole segment: are its batches sound, and what belongs into its indexes.
+"""Scanning a whole segment: checks every batch and collects the entries of its indexes.
 
-Used after an unclean stop, for a segment whose indexes are missing, and for a directory that a
-broker wrote. The scan is native and lets other threads run.
+Used after an unclean stop, for a segment without indexes, and for a directory that a broker wrote.
+The scan is native and lets other threads run.
 
 Source: Kafka LogSegment.recover.
 """
@@ -39,9 +39,9 @@ from logfs.types import Positions
 _CHUNK_BYTES = 1024 * 1024
 INCOMPLETE = "incomplete"
 _ENDING_ZEROS = 16
-"""A batch ends in zeros, the header count of its last record at least: so many are believed."""
+"""A batch may end in zeros (at least the header count of its last record): at most so many."""
 _MAX_RECORDS = 1 << 20
-"""Records believed of a corrupt header, at most."""
+"""The largest number of records that is accepted from a corrupt header."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,7 @@ class Scan:
 
     Attributes:
         builder: The running state after the last good batch.
-        offset_entries, time_entries, text_entries: What belongs into the indexes.
+        offset_entries, time_entries, text_entries: The entries of the indexes.
         problem: Why the scan stopped before the end of the file; None if it did not.
         corrupt: Batches that were passed over: (file position, size, why).
         padding: Zeros at the end of the file that are ``preallocate``'s; ``file_size`` is less.
@@ -71,10 +71,10 @@ class Scan:
         return int(self.builder.file_position)
 
     def leave_out_padding(self, log: File, config: TopicConfig, *, is_last: bool) -> None:
-        """Tell the zeros that are left of ``preallocate`` from a tail that was lost.
+        """Exclude the zeros that ``preallocate`` left at the end of the file.
 
-        The topic of a broker may have that setting without our knowing it: then the last segment is
-        as long as a segment may be.
+        A broker's topic may have that setting unknown to logfs: then its last segment has the
+        maximum size.
         """
         is_full = is_last and self.file_size == config.effective_segment_bytes
         if config.preallocate or is_full:
@@ -82,9 +82,9 @@ class Scan:
             self.file_size, self.padding = end, self.file_size - end
 
     def lengths_of_corrupt(self, whole: Positions) -> list[Positions]:
-        """Say how long the batches that were passed over are, given the length of the whole.
+        """Return the lengths of the skipped batches, given the length of the whole segment.
 
-        Exact for one; of several the first is given what is not known of the others.
+        Exact for one batch. Of several, each but the first is assumed to have length 1.
         """
         count, builder = len(self.corrupt), self.builder
         nominal = sum(size for _, size, _ in self.corrupt)
@@ -95,7 +95,7 @@ class Scan:
         return [first, *[Positions(1, 1, 1)] * (count - 1)]
 
     def describe(self, segment: Segment) -> None:
-        """Note in a segment what was found."""
+        """Set the end, sizes and timestamps of a segment to those that were found."""
         fill_segment(segment, self.builder)
 
 
@@ -113,13 +113,13 @@ def scan_segment(
         log: The file.
         segment: Gives the base offset.
         config: Gives the index interval.
-        pass_over_corrupt: Go on after a corrupt batch if its length leads to the next one. One
-            whose magic alone is unknown is passed over in any case.
-        lengths_of_corrupt: How long such batches are in each rendering; as long as in the file if
-            that is not known, so that no record is at their place.
+        pass_over_corrupt: Continue after a corrupt batch if its length leads to the next batch. A
+            batch of which only the magic is unknown is always passed over.
+        lengths_of_corrupt: Lengths of such batches in each rendering; by default as long as in the
+            file, so that no other record gets their positions.
 
     Returns:
-        What was found; the scan stops before the first batch that cannot be used.
+        The findings; the scan stops before the first batch that cannot be used.
     """
     scan = Scan(new_builder(segment, config), log.size())
     builder, chunks, wanted = scan.builder, Chunks(log, scan.file_size), 0
@@ -144,14 +144,13 @@ def scan_segment(
 
 
 def rebuild_indexes(disk: Disk, segment: Segment, scan: Scan, *, but_text: bool = False) -> None:
-    """Write the index files of a segment again, cut to their entries; ``but_text``: not that one.
+    """Rewrite the index files of a segment, trimmed; with ``but_text`` all but the text index.
 
-    Their bytes are durable when this returns: whoever appends to them syncs only if he writes.
-
-    They are new files, since an old one may be mapped by a reader.
+    Their bytes are durable when this returns: an appender syncs an index only after it wrote to it.
+    They are new files, so that readers of the old ones are not disturbed.
 
     Raises:
-        OSError: None of these files is left: the next start makes them.
+        OSError: None of these files is left: the next start rebuilds them.
     """
     text = () if but_text else (scan.text_entries,)
     write_indexes(disk, segment, scan.offset_entries, scan.time_entries, *text)
@@ -165,7 +164,7 @@ def _take(scan: Scan) -> None:
 
 
 def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
-    """Account a corrupt batch whose length leads to the end of the file or to a batch."""
+    """Skip a corrupt batch, if its length leads to the end of the file or to a batch."""
     builder = scan.builder
     position, base_offset = builder.file_position, builder.next_offset
     header = log.pread(HEADER_BYTES, position)
@@ -190,10 +189,10 @@ def pass_over(scan: Scan, log: File, lengths: Sequence[Positions]) -> bool:
 
 
 def begins_batch(tail: bytes, offset: int, padding: int = 0) -> bool:
-    """Tell whether bytes at the end of a log are the start of a batch at an offset, and no more.
+    """Tell whether bytes at the end of a log are an incomplete batch that begins at an offset.
 
-    A whole batch whose length alone is damaged is told apart: its checksum fits, or other batches
-    follow.
+    A complete batch with only its length damaged is not one: its checksum fits, or other batches
+    follow it.
 
     Args:
         tail: The bytes.
@@ -215,15 +214,15 @@ def begins_batch(tail: bytes, offset: int, padding: int = 0) -> bool:
 
 
 def claims_more(tail: bytes) -> bool:
-    """Tell whether the batch that bytes begin with is longer than they are, or not known to end."""
+    """Tell whether bytes begin with a batch that is longer than they are, or of unknown length."""
     return len(tail) < LOG_OVERHEAD_BYTES or size_of(tail) > len(tail)
 
 
 def _is_sound(log: File, position: int) -> bool:
-    """Tell whether a batch that cannot be used has the right checksum, so that it is not cut.
+    """Tell whether an unusable batch has the right checksum, so that it must not be truncated.
 
-    Its magic, which no CRC covers, is not known: a broker takes it for a v2 batch when it recovers.
-    Or its records are too large to be decompressed: another limit lets them in.
+    Its magic, which no CRC covers, may be unknown: a broker treats it as a v2 batch in recovery. Or
+    its records are too large to be decompressed: another limit would allow them.
     """
     header = log.pread(HEADER_BYTES, position)
     if len(header) < HEADER_BYTES or not MAGIC <= header[MAGIC_AT] < 128:
@@ -246,7 +245,7 @@ def _is_oversized(header: bytes, payload: bytes) -> bool:
 
 
 def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
-    """Return the base offset of a batch; of one that cannot be opened the smallest it may have."""
+    """Return the base offset of a batch, or its smallest possible one if it cannot be read."""
     size = size_of(header)
     if not is_message(header):
         return base_offset_of(header)
@@ -257,7 +256,7 @@ def _first_offset(log: File, position: int, header: bytes, behind: int) -> int:
 
 
 def _records_claimed(header: bytes, base_offset: int) -> int:
-    """Return how many offsets the last batch says it takes, as far as that can be believed."""
+    """Return the number of offsets in the header of the last batch, at most ``_MAX_RECORDS``."""
     last_delta = last_offset_delta_of(header)
     if is_message(header):
         last_delta = base_offset_of(header) - base_offset
@@ -265,7 +264,7 @@ def _records_claimed(header: bytes, base_offset: int) -> int:
 
 
 def end_of_data(log: File, start: int, stop: int) -> int:
-    """Return the position after the last byte of a range that is not zero, or its start."""
+    """Return the position after the last nonzero byte of a range; its start if all are zero."""
     end = start
     while (start := log.next_data(start)) < stop:
         data = log.pread(min(_CHUNK_BYTES, stop - start), start)
@@ -278,12 +277,12 @@ def end_of_data(log: File, start: int, stop: int) -> int:
 
 
 def new_builder(segment: Segment, config: TopicConfig) -> IndexBuilder:
-    """Return the index rules for a segment without records."""
+    """Return a builder of index entries for a segment without records."""
     return IndexBuilder(segment.base_offset, config.index_interval_bytes, decompress)
 
 
 def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
-    """Note in a segment what a builder has seen of it."""
+    """Set the end, sizes and timestamps of a segment to those that a builder has seen."""
     segment.next_offset = builder.next_offset
     segment.size_bytes = builder.file_position
     segment.max_timestamp = builder.max_timestamp

@@ -1,8 +1,8 @@
 """A segment: one ``.log`` with its three indexes, described without being opened.
 
-A partition may have ten thousand sealed segments. What a look-up needs to choose one of them is in
-the ``Segment`` and comes from the segment table; files are opened when a segment is read, and the
-least recently used ones are closed again.
+A partition may have ten thousand sealed segments. A ``Segment`` has all that a look-up needs to
+choose one of them, from the segment table. Files are opened when a segment is read, and the least
+recently used ones are closed again.
 """
 
 import contextlib
@@ -168,7 +168,7 @@ def active_indexes(
 
 
 def write_indexes(disk: Disk, segment: "Segment", *entries: ReadableBuffer) -> None:
-    """Make the index files of a segment, in the order of ``SegmentIndexes.all``: durable.
+    """Write the index files of a segment, in the order of ``SegmentIndexes.all``, durably.
 
     Raises:
         OSError: None of these files is left.
@@ -211,9 +211,9 @@ class OpenSegments:
     def get(
         self, segment: "Segment", make: Callable[["Segment"], SegmentFiles] | None = None
     ) -> SegmentFiles:
-        """Return the files of a segment; whoever keeps them keeps them open.
+        """Return the files of a segment; they stay open while a caller holds them.
 
-        ``make`` opens them if they are other than ordinary ones.
+        ``make`` makes them if they are not ordinary ones.
         """
         with self._lock:
             files = self._files.get(segment)
@@ -229,30 +229,30 @@ class OpenSegments:
         return SegmentFiles(self._disk, segment, sealed_indexes(self._disk, segment))
 
     def forget(self, segment: "Segment") -> None:
-        """Close a segment unless somebody else keeps its files."""
+        """Close a segment, unless a caller holds its files."""
         with self._lock:
             self._files.pop(segment, None)
 
 
 class Segment:
-    """One segment. Sealed: nothing about it changes but its name when it is deleted.
+    """One segment. Once it is sealed only its name changes, when it is deleted.
 
     Attributes:
-        bases: Positions at which its first record is.
+        bases: Positions of its first record.
         ends: Positions at which it ends (sealed; the end of an active one is in the snapshot).
         next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
-        kept: Lengths of what is kept in it (sealed).
+        kept: Lengths of its records without gaps (sealed).
         pinned_files: Set while the segment is active, its indexes are only in memory, or its files
             have no names any more.
-        is_padded: Its ``.log`` was made as long as a segment may be (``preallocate``) and was not
-            cut to its records yet.
-        is_gone: Its files were deleted by somebody else, and not even an open file has them.
-        inode: Of its ``.log``, where somebody else may put another file in its place; else 0.
+        is_padded: Its ``.log`` was extended to the maximum size (``preallocate``) and is not
+            trimmed to its records yet.
+        is_gone: Another process deleted its files, and no open file has them.
+        inode: Inode of its ``.log`` where another process may replace that file; else 0.
         pins: How many open fixed names will still read it.
-        rewrites: How often compaction has put another one in its place, since the start.
-        aborted_runs: Where aborted records lie in it, as far as that was asked.
-        swapped: Which of its files are still called ``.swap``, in a store that is read-only.
-        deleted_copy: Tells its files from those of another deleted segment with its base offset.
+        rewrites: How often compaction has replaced it since the start.
+        aborted_runs: Where aborted records are in it, as far as this was looked up.
+        swapped: Which of its files still have the suffix ``.swap``, in a read-only store.
+        deleted_copy: Number that distinguishes deleted segments with the same base offset.
     """
 
     __slots__ = (
@@ -343,7 +343,7 @@ class Segment:
 
     @property
     def naming(self) -> tuple[str, bool, int, frozenset[FileKind]]:
-        """What ``file_name`` depends on: as long as it is the same, so are the names."""
+        """The values that ``file_name`` depends on."""
         return self.directory, self.is_deleted, self.deleted_copy, self.swapped
 
     def file_name(self, kind: FileKind, *, is_deleted: bool | None = None) -> str:
@@ -356,17 +356,17 @@ class Segment:
         return f"{self.directory}/{name}"
 
     def successor(self, entry: TableEntry) -> "Segment":
-        """Describe the segment that takes the place of this one and maybe of others after it."""
+        """Return the segment that replaces this one, and perhaps others after it."""
         segment = Segment.from_entry(self._opened, self.directory, entry)
         segment.rewrites = self.rewrites + 1
         return segment
 
     def files(self) -> SegmentFiles:
-        """Return its files; they stay open while somebody keeps them."""
+        """Return its files; they stay open while a caller holds them."""
         return self.pinned_files or self._opened.get(self)
 
     def close_files(self) -> None:
-        """Let go of its files."""
+        """Close its files, except those that a caller holds."""
         self.pinned_files = None
         self._gaps = None
         self._opened.forget(self)

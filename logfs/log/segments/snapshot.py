@@ -14,14 +14,14 @@ from logfs.types import IsolationLevel, Positions, View
 
 
 class LogPoint(NamedTuple):
-    """A place between two records: the offset of the one after it, and where that is."""
+    """A place between two records: offset and positions of the record after it."""
 
     offset: int
     positions: Positions
 
 
 class LogEnd(NamedTuple):
-    """Where the next record will be.
+    """Offset and positions of the next record.
 
     ``file_size`` and ``max_timestamp`` (-1: none) are of the active segment.
     """
@@ -33,7 +33,7 @@ class LogEnd(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Positions between two segments at which nothing is kept, half open."""
+    """Positions between two segments without any record, half open."""
 
     begin: Positions
     end: Positions
@@ -45,8 +45,8 @@ class Snapshot(NamedTuple):
     ``holes`` lie between segments; those inside compacted segments are in their text indexes, and
     ``gapped`` are those segments. ``maxima`` are the largest timestamps up to each sealed segment:
     timestamps are not monotone, these are. ``sealed_bytes`` are in the ``.log`` files of sealed
-    segments, if their sizes are known. ``cuts`` counts truncations: a reader that saw another
-    number looks its place up again.
+    segments, if their sizes are known. ``cuts`` is the number of truncations: a reader that saw
+    another number looks up its place again.
 
     ``aborted`` are the aborted transactions whose markers are kept, by last offset. ``unstable`` is
     the first record of the oldest open transaction, None if none is open; ``watermark`` the high
@@ -69,7 +69,7 @@ class Snapshot(NamedTuple):
     def of(cls, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd) -> "Snapshot":
         """Derive holes, maxima and gapped segments from the segments.
 
-        What lies before the first one is a hole as well: the log does not start in it.
+        Positions before the first segment are a hole as well: the log does not start in it.
         """
         first = segments[0].bases
         if start.positions != first:
@@ -82,7 +82,7 @@ class Snapshot(NamedTuple):
     def changed(
         self, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd, cuts: int | None = None
     ) -> "Snapshot":
-        """Return this one with other segments; what is derived from them is derived again."""
+        """Return this one with other segments, and everything that is derived from them."""
         return (
             Snapshot.of(segments, start, end)
             ._replace(cuts=self.cuts if cuts is None else cuts, watermark=self.watermark)
@@ -103,7 +103,7 @@ class Snapshot(NamedTuple):
         return self._replace(aborted=aborted, unstable=unstable)
 
     def visible_end(self, level: IsolationLevel) -> LogPoint:
-        """Return where what a reader sees ends; never before the log start.
+        """Return the end of what a reader sees; never before the log start.
 
         Source: Kafka UnifiedLog.fetchLastStableOffsetMetadata, maybeIncrementFirstUnstableOffset.
         """
@@ -117,7 +117,7 @@ class Snapshot(NamedTuple):
         return point if point.offset > self.start.offset else self.start
 
     def end_position(self, level: IsolationLevel, view: View) -> int:
-        """Return where what a reader sees of a view ends."""
+        """Return the end of what a reader sees in a view."""
         if level is IsolationLevel.READ_UNCOMMITTED:  # asked by every read
             return self.end.positions[view]
         return self.visible_end(level).positions[view]

@@ -1,17 +1,17 @@
 """The segment table of a partition: the plain file ``logfs.segments``.
 
-It holds what a mount must know of a segment without opening it, above all the *bases*: the
-positions at which the segment's first record is in each rendering. Bases cannot be recomputed
-once an older segment is gone, so a lost table means that positions start again.
+It describes each segment, so that a mount need not open it. Most important are the *bases*: the
+positions of the segment's first record in each rendering. Bases cannot be recomputed once an older
+segment is gone, so positions restart at 0 if the table is lost.
 
-Entries are only appended; the last one for a base offset counts, and one whose checksum differs is
-passed over (a torn write). The file is rewritten, by rename, when much of it is outdated.
+Entries are only appended. The last one for a base offset is valid; one whose checksum differs is
+ignored (a torn write). The file is rewritten, by rename, when much of it is outdated.
 
     header, 32 bytes
     bytes   field              type
     0-3     magic              "LFST"
     4-7     version            int32     1; an older logfs refuses a newer file
-    8-23    generation         16 bytes  random; changes only when positions start again
+    8-23    generation         16 bytes  random; changes only when positions restart at 0
     24-31   zero
 
     entry, 136 bytes
@@ -25,24 +25,21 @@ passed over (a torn write). The file is rewritten, by rename, when much of it is
     40-47   first timestamp    int64     max timestamp of its first batch, for time rolls; -1 none
     48-71   bases              3 int64   positions (text, tsv, jsonl) at which it begins
     72-95   ends               3 int64   positions at which it ends; open: the *lease*
-    96-119  kept               3 int64   lengths of what is kept in it (ends - bases less its gaps)
-    120-127 boot               8 bytes   of an open entry: mark of the page cache, which is another
-                                         one after a start of the machine or a mount of the file
-                                         system; all bits 0: shown bytes may be lost whatever the
-                                         mark is now; all bits 1: none are, but sizes up to the
-                                         lease were shown; of a pending one: what the header of its
-                                         text index says
+    96-119  kept               3 int64   lengths of its records (ends - bases less its gaps)
+    120-127 boot               8 bytes   open: mark of the page cache, which differs after a start
+                                         of the machine or a mount of the file system; pending: the
+                                         mark in the header of its text index
     128-131 zero
     132-135 CRC                uint32    CRC-32C of bytes 0-131
 
-The **lease** of the open segment is a bound, durable before any position beyond the last one is
-shown, that no shown size exceeds. After a stop that may have lost bytes the next record begins
-there, so that a position is never given twice.
+The **lease** of the open segment is an upper bound of all sizes that were shown to readers. It is
+durable before a larger size is shown. After a stop that may have lost bytes the next record begins
+there, so that no position is used twice.
 
 Compaction replaces several segments by one under the base offset of the first. Its entry is
-**pending** until the files are in place: whether they are after a crash, the 8 bytes in the header
-of the text index say. Then it is sealed, and the others are **merged**: gone like dropped ones, but
-not because the log starts after them.
+**pending** until the files are in place. After a crash the 8 bytes in the header of the text index
+tell whether they are. Then the entry is sealed, and the others are **merged**: removed like dropped
+ones, but the log may start before them.
 """
 
 import contextlib
@@ -68,7 +65,7 @@ _HAS_GAPS = 1
 
 
 class SegmentState(IntEnum):
-    """What the table knows of a segment."""
+    """The state of a segment in the table."""
 
     OPEN = 0
     SEALED = 1
@@ -114,16 +111,16 @@ def encode_entry(entry: TableEntry) -> bytes:
 
 @dataclass(slots=True)
 class TableState:
-    """What the entries of a table say together.
+    """The combined content of the entries of a table.
 
     Attributes:
-        entries: The last entry of each segment, by base offset; dropped ones left out.
+        entries: The last entry of each segment, by base offset, without dropped ones.
         dropped: Base offsets of segments that were dropped.
         pending: Entries of compacted segments that may or may not be in place.
-        lease: No size ever shown exceeds it. Entries that others have replaced count too: of what
-            was not synced, the last entry may be kept and the one before it lost.
-        boots: Marks of the page cache while something was appended, since the last clean stop.
-        has_lease: An entry said how far sizes were shown; what replaced it changes nothing in that.
+        lease: No size ever shown exceeds it. Replaced entries are included: a power cut may keep
+            the last unsynced entry and lose the one before it.
+        boots: Marks of the page caches in use at appends since the last clean stop.
+        has_lease: Some entry had a bound of the shown sizes, even if it was replaced later.
     """
 
     entries: dict[int, TableEntry] = field(default_factory=dict)
@@ -134,7 +131,7 @@ class TableState:
     has_lease: bool = False
 
     def note(self, entry: TableEntry) -> None:
-        """Take one more entry into account."""
+        """Add one more entry."""
         self.lease = self.lease.at_least(entry.ends)
         self.has_lease |= entry.state in (SegmentState.OPEN, SegmentState.CLOSED)
         if entry.state is SegmentState.PENDING:
@@ -159,7 +156,7 @@ def decode_table(data: bytes) -> tuple[TableState, int, bool]:
     """Decode a whole table file.
 
     Returns:
-        What the entries say; where the last valid one ends; whether there are others.
+        The state; where the last valid entry ends; whether some entries are invalid.
 
     Raises:
         CorruptIndexError: An entry decodes to a state that does not exist although its CRC fits.
@@ -180,7 +177,7 @@ def decode_table(data: bytes) -> tuple[TableState, int, bool]:
 
 
 def decode_entries(data: bytes, position: int) -> list[TableEntry]:
-    """Return the entries of a table file from a position on; those that do not decode left out."""
+    """Return the valid entries of a table file from a position on."""
     found = []
     for start in range(position, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         body = data[start : start + _BODY.size]
@@ -216,8 +213,8 @@ class SegmentTable:
 
     Attributes:
         generation: 16 random bytes that go into the inode numbers of the partition.
-        state: What its entries say.
-        is_damaged: Entries of the file that was loaded do not decode.
+        state: The combined content of its entries.
+        is_damaged: Some entries of the loaded file do not decode.
     """
 
     def __init__(
@@ -277,11 +274,11 @@ class SegmentTable:
         return table
 
     def put(self, *entries: TableEntry) -> None:
-        """Append entries. Safe from a kill of the process at once, from a power cut after sync.
+        """Append entries. They survive a kill of the process at once, a power cut after ``sync``.
 
         Raises:
-            OSError: None of them is there. A rest that cannot be cut off now goes with the next
-                call.
+            OSError: None of them is in the table. Bytes of them that cannot be truncated now are
+                truncated by the next call.
         """
         data = b"".join(map(encode_entry, entries))
         file = self._file
@@ -302,7 +299,7 @@ class SegmentTable:
         self._note(entries)
 
     def sync(self) -> None:
-        """Make everything that was put before the call durable. Any thread, beside other calls."""
+        """Make all entries put before the call durable. Any thread, also during other calls."""
         unsynced, file = self._unsynced, self._file
         if unsynced is None:
             return
@@ -313,11 +310,11 @@ class SegmentTable:
             self._unsynced = None
 
     def moved_to(self, directory: str) -> None:
-        """Take note that the directory of the partition has another name."""
+        """Use the new name of the partition directory from now on."""
         self._name = f"{directory}/{names.SEGMENT_TABLE}"
 
     def rewrite(self, entries: Iterable[TableEntry]) -> None:
-        """Replace the file by one that holds just these entries, durable when this returns."""
+        """Replace the file by one with only these entries, durable when this returns."""
         kept = list(entries)
         data = _HEADER.pack(_MAGIC, VERSION, self.generation) + b"".join(map(encode_entry, kept))
         self.close()
@@ -327,10 +324,10 @@ class SegmentTable:
         self._note(kept)
 
     def shrink(self) -> None:
-        """Write the file again if most of it is outdated, as far as there is room for that.
+        """Rewrite the file if most of it is outdated, unless the disk is full.
 
         Raises:
-            OSError: The disk failed; what the file says is as before.
+            OSError: The disk failed; the content of the file is unchanged.
         """
         is_wasteful = self._end > _HEADER.size + ENTRY_BYTES * (4 * len(self.entries) + 64)
         if is_wasteful and not self.state.pending:
@@ -341,7 +338,7 @@ class SegmentTable:
                     raise
 
     def close(self) -> None:
-        """Close the file; the table can be used again. A ``sync`` under way keeps it open."""
+        """Close the file; the table can be used again. A concurrent ``sync`` keeps it open."""
         self._file = None
         self._has_rest = True
 
