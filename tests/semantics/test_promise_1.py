@@ -84,7 +84,7 @@ def _append_repeatedly(path: Path, name: bytes, sizes: list[int]) -> None:
 
 
 def test_writers_with_odd_sizes_never_mix(topic: Path) -> None:
-    """Lines of writers that opened the file themselves never mix, whatever sizes they write in."""
+    """Lines of writers that opened the file themselves never mix, for any write size."""
     path, context = topic / "0", multiprocessing.get_context("fork")
     sizes = {b"A": [1, 17, 4097], b"b": [65_536, 3], b"C": [1_000_003], b"d": [333]}
     writers = [context.Process(target=_append_repeatedly, args=(path, *x)) for x in sizes.items()]
@@ -236,10 +236,9 @@ ODD_VALUES = (None, "", "plain", "two\nlines\n", "tab\tand \\ and \r\n", "größ
 
 
 def test_values_are_read_as_they_are(topic: Path) -> None:
-    """What is read is each value's bytes and a newline, nothing escaped: a value with newlines is
+    """Reading gives each value's bytes and a newline, nothing escaped. A value with newlines is
     several lines, a null or empty value is an empty line, CRLF and bytes that are not UTF-8 pass
-    through.
-    """
+    through."""
     for value in ODD_VALUES:
         append(topic / "0.jsonl", json.dumps({"value": value}).encode() + b"\n")
     append(topic / "0", b"\xff\xfe\r\n")

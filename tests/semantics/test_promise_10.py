@@ -191,9 +191,8 @@ def expected(modes: tuple[int, int], who: User, decides: str) -> str:
 
 
 def test_the_table_of_permissions(mount: Mount) -> None:
-    """What a mode or an owner denies on a topic or a partition is denied under every name: views,
-    selectors, `.follow`, `.meta`, extended attributes and `.segments`.
-    """
+    """The modes and owners of a topic and its partitions apply under every name: views, selectors,
+    `.follow`, `.meta`, extended attributes and `.segments`."""
     point = mount.point
     raw: dict[str, list[str]] = {}
     waiting = []
@@ -246,8 +245,7 @@ def test_a_mode_that_is_taken_away_is_taken_away_at_once(mount: Mount) -> None:
 
 def test_new_topics_and_partitions_take_owner_and_umask_of_their_creator(mount: Mount) -> None:
     """A topic or a partition gets its owner, group and mode as on any file system: from the process
-    that makes it, its umask, and a directory with setgid.
-    """
+    that creates it, its umask, and a directory with setgid."""
     script = f"cd {mount.point}; mkdir private; echo secret >> private/0; touch private/2"
     assert shell_as(user("owner"), script, umask=0o077) == ""
     for name, mode in (("private", 0o40700), ("private/0", 0o100600), ("private/2", 0o100600)):
@@ -260,8 +258,7 @@ def test_new_topics_and_partitions_take_owner_and_umask_of_their_creator(mount: 
 
 def test_a_partition_belongs_to_the_user_who_makes_it(mount: Mount) -> None:
     """A topic or a partition gets its owner, group and mode as on any file system: from the process
-    that makes it, its umask, and a directory with setgid.
-    """
+    that creates it, its umask, and a directory with setgid."""
     shell_as(user("owner"), f"mkdir -m 777 {mount.point}/shared")
     assert shell_as(user("other"), f"touch {mount.point}/shared/1", umask=0o027) == ""
     found = (mount.point / "shared/1").stat()
@@ -271,8 +268,7 @@ def test_a_partition_belongs_to_the_user_who_makes_it(mount: Mount) -> None:
 
 def test_a_directory_with_setgid_gives_its_group(mount: Mount) -> None:
     """A topic or a partition gets its owner, group and mode as on any file system: from the process
-    that makes it, its umask, and a directory with setgid.
-    """
+    that creates it, its umask, and a directory with setgid."""
     os.chown(mount.point, 0, 21777)
     mount.point.chmod(0o3777)
     shell_as(user("owner"), f"mkdir {mount.point}/team")
@@ -285,8 +281,7 @@ def test_a_directory_with_setgid_gives_its_group(mount: Mount) -> None:
 
 def test_a_topic_of_the_same_name_inherits_nothing(mount: Mount) -> None:
     """A topic or a partition gets its owner, group and mode as on any file system: from the process
-    that makes it, its umask, and a directory with setgid.
-    """
+    that creates it, its umask, and a directory with setgid."""
     shell_as(user("owner"), f"mkdir {mount.point}/again", umask=0o077)
     shell_as(user("owner"), f"rmdir {mount.point}/again")
     shell_as(user("other"), f"mkdir {mount.point}/again")
@@ -432,7 +427,7 @@ def test_nothing_waits_for_what_is_no_regular_file(theirs: Path, options: tuple[
 def test_a_damaged_partition_keeps_no_other_from_being_served(
     theirs: Path, options: tuple[str, ...]
 ) -> None:
-    """What is planted or damaged in one partition keeps no other partition from being served."""
+    """A planted or damaged file in one partition keeps no other partition from being served."""
     directory = theirs / "others-0"
     with (directory / "logfs.config").open("ab") as file:
         file.write(b"retention.ms=\xff\xfe1\n")
@@ -463,9 +458,8 @@ LINES = b"".join(b"line %d %s\n" % (number, b"x" * 60) for number in range(50_00
 @pytest.mark.parametrize("kind", ["index", "timeindex", "textindex"])
 @pytest.mark.parametrize("left", [0.0, 0.5])
 def test_files_that_are_made_shorter_end_no_daemon(folder: Path, kind: str, left: float) -> None:
-    """An index that another process makes shorter under a mount is passed over: it ends neither
-    the daemon nor a read.
-    """
+    """An index that another process makes shorter under a mount is ignored: it ends neither the
+    daemon nor a read."""
     data = folder / "data"
     data.mkdir()
     settings = ("segment.bytes=1500000", "index.interval.bytes=0", "max.message.bytes=1000")

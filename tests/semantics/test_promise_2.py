@@ -127,7 +127,7 @@ class _Account:
 def test_no_acknowledged_line_is_lost_while_the_daemon_is_killed(
     mount: Mount, tmp_path: Path
 ) -> None:
-    """Killing the daemon with `kill -9` loses nothing that a write(2) has returned for."""
+    """Killing the daemon with `kill -9` loses no byte for which write(2) has returned."""
     path = mount.point / "orders" / "0"
     journals = {name: tmp_path / f"journal-{name}" for name in WRITERS}
     writers = [
@@ -198,7 +198,7 @@ def test_synchronous_files_sync_every_write(topic: Path, flag: int) -> None:
 
 
 def test_a_mount_can_sync_every_write(mount: Mount) -> None:
-    """Mounted with the option `sync`, it treats every file so."""
+    """The mount option `sync` does this for every file."""
     mount.stop()
     mount.options = ("sync",)
     mount.start()
@@ -233,8 +233,7 @@ def _limit_file_size(mount: Mount, size: int) -> None:
 
 def test_a_failed_write_takes_the_partition_offline(mount: Mount) -> None:
     """After a write or fsync that failed, the partition answers EIO to every append and fsync until
-    nobody has it open, or the mount comes back; `.meta` and the daemon's log say why.
-    """
+    its last open file is closed, or the mount comes back. `.meta` and the daemon's log say why."""
     path = mount.point / "orders" / "0"
     kept = b"".join(numbered(0, 1000))
     append(path, kept)
@@ -257,8 +256,7 @@ def test_a_failed_write_takes_the_partition_offline(mount: Mount) -> None:
 
 def test_a_failed_write_is_over_after_a_restart(mount: Mount) -> None:
     """After a write or fsync that failed, the partition answers EIO to every append and fsync until
-    nobody has it open, or the mount comes back; `.meta` and the daemon's log say why.
-    """
+    its last open file is closed, or the mount comes back. `.meta` and the daemon's log say why."""
     path = mount.point / "orders" / "0"
     kept = b"".join(numbered(0, 1000))
     append(path, kept)

@@ -54,7 +54,7 @@ def test_positions_and_inodes_outlive_restarts(mount: Mount) -> None:
 
 
 def test_the_size_counts_holes(holey: tuple[Path, Kept]) -> None:
-    """What is removed becomes a hole: the size stays, and no byte after it moves."""
+    """Removed records become a hole: the size stays, and no byte after it moves."""
     path, kept = holey
     assert os.stat(path).st_size == kept.end
     for start, line in list(zip(kept.starts, kept.lines, strict=True))[::97]:
@@ -82,13 +82,15 @@ def test_the_size_counts_holes(holey: tuple[Path, Kept]) -> None:
     ],
 )
 def test_readers_show_what_is_kept(holey: tuple[Path, Kept], command: str) -> None:
-    """`cat`, `cp`, `dd`, `head`, `grep` and sendfile(2) show what is kept and nothing else."""
+    """`cat`, `cp`, `dd`, `head`, `grep` and sendfile(2) show the retained records and nothing
+    else."""
     path, kept = holey
     assert output("bash", "-c", command, cwd=path.parent) == kept.text
 
 
 def test_counts_are_of_what_is_kept(holey: tuple[Path, Kept]) -> None:
-    """`cat`, `cp`, `dd`, `head`, `grep` and sendfile(2) show what is kept and nothing else."""
+    """`cat`, `cp`, `dd`, `head`, `grep` and sendfile(2) show the retained records and nothing
+    else."""
     path, kept = holey
     assert int(output("wc", "-l", path).split()[0]) == len(kept.lines)
     assert int(output("grep", "-c", "", path)) == len(kept.lines)
@@ -99,7 +101,8 @@ def test_counts_are_of_what_is_kept(holey: tuple[Path, Kept]) -> None:
 
 
 def test_sendfile_sends_what_is_kept(holey: tuple[Path, Kept], tmp_path: Path) -> None:
-    """`cat`, `cp`, `dd`, `head`, `grep` and sendfile(2) show what is kept and nothing else."""
+    """`cat`, `cp`, `dd`, `head`, `grep` and sendfile(2) show the retained records and nothing
+    else."""
     path, kept = holey
     with path.open("rb") as source, (tmp_path / "copy").open("wb") as target:
         while os.sendfile(target.fileno(), source.fileno(), None, 300_000):
@@ -108,7 +111,7 @@ def test_sendfile_sends_what_is_kept(holey: tuple[Path, Kept], tmp_path: Path) -
 
 
 def test_tail_shows_the_end(holey: tuple[Path, Kept]) -> None:
-    """`tail -n N` shows the last N lines that are kept."""
+    """`tail -n N` shows the last N retained lines."""
     path, kept = holey
     large = [hole for hole in kept.gaps if hole[1] - hole[0] > 10 * MIB]
     behind = sum(start >= large[-1][1] for start in kept.starts)
@@ -121,9 +124,8 @@ def test_tail_shows_the_end(holey: tuple[Path, Kept]) -> None:
 
 @pytest.mark.parametrize("follow", [["-f"], ["-F"], ["-f", "-n", "3"], ["-c", "20", "-F"]])
 def test_tail_follows_without_replay(holey: tuple[Path, Kept], follow: list[str]) -> None:
-    """`tail -f`, `tail -F` and whoever else starts at the end see what comes, and never a record
-    again.
-    """
+    """`tail -f`, `tail -F` and other programs that start at the end see new records, and each of
+    them once."""
     path, kept = holey
     first = output("tail", *[word for word in follow if word.lower() != "-f"], path)
     command = ["tail", "-s", "0.05", *follow, str(path)]
@@ -147,7 +149,7 @@ def test_tail_follows_without_replay(holey: tuple[Path, Kept], follow: list[str]
 
 
 def test_a_reader_in_a_hole_goes_on_after_it(holey: tuple[Path, Kept]) -> None:
-    """A program that is at a position that is removed goes on with the next record kept."""
+    """A program at a position that has been removed continues with the next retained record."""
     path, kept = holey
     text = kept.text
     for begin, end in kept.gaps:
@@ -162,9 +164,8 @@ def test_a_reader_in_a_hole_goes_on_after_it(holey: tuple[Path, Kept]) -> None:
 
 
 def test_a_seek_reads_what_is_kept_where_it_went(holey: tuple[Path, Kept]) -> None:
-    """A read after a seek returns what is kept of the bytes that were asked for; if that is
-    nothing, it begins the next record that is kept.
-    """
+    """After a seek, a read returns the retained part of the requested range. If none is retained,
+    it returns the start of the next retained record."""
     path, kept = holey
     spans = list(zip(kept.starts, kept.lines, strict=True))
     for begin, end in kept.gaps:
@@ -187,9 +188,8 @@ def _read_at(path: Path, position: int, size: int) -> bytes:
 
 
 def test_a_saved_position_is_the_end_or_the_first_kept_one(holey: tuple[Path, Kept]) -> None:
-    """A program that has read through a hole has counted fewer bytes than its position: to save
-    one, it seeks to the end, or to `user.logfs.start`, the first position that is kept.
-    """
+    """A program that has read across a hole has counted fewer bytes than its position. To save one,
+    it seeks to the end, or to `user.logfs.start`, the first retained position."""
     path, kept = holey
     assert attribute(path, "start") == kept.starts[0]
     assert attribute(path, "end") == os.stat(path).st_size
@@ -237,9 +237,8 @@ def test_no_file_looks_sparse(holey: tuple[Path, Kept]) -> None:
 
 
 def test_programs_that_trust_the_length(holey: tuple[Path, Kept], tmp_path: Path) -> None:
-    """Programs that trust a file's length (`tar`, `tac`, rsync, scp, uploads) get what is kept, as
-    an ordinary file, from `orders/0@earliest..latest`.
-    """
+    """Programs that trust a file's length (`tar`, `tac`, rsync, scp, uploads) get the retained
+    records, as an ordinary file, from `orders/0@earliest..latest`."""
     path, kept = holey
     name, text = "0@earliest..latest", kept.text
     assert os.stat(path.with_name(name)).st_size == len(text)
@@ -258,8 +257,7 @@ def test_programs_that_trust_the_length(holey: tuple[Path, Kept], tmp_path: Path
 
 def test_positions_that_were_shown_are_not_given_again(mount: Mount) -> None:
     """If an unclean stop loses bytes, the next record begins after every size that was ever shown:
-    a hole, and not a position used twice.
-    """
+    a hole, and no position is used twice."""
     path = mount.point / "orders" / "0"
     lines = numbered(0, 1000)
     for at in range(0, 1000, 10):

@@ -49,9 +49,8 @@ def wait_for_compaction(path: Path, offset: int) -> None:
 
 
 def test_only_the_last_of_each_key_stays(compacted: Mount) -> None:
-    """Of a topic with `cleanup.policy=compact` the last record of each key stays where it was, and
-    what comes before it with the same key becomes a hole.
-    """
+    """With `cleanup.policy=compact` the last record of each key stays where it was, and earlier
+    records with the same key become holes."""
     path = compacted.point / "prices" / "0"
     written = rows(0, 2_000)
     append_all(path.with_name("0.tsv"), b"".join(written))

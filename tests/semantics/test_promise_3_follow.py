@@ -82,9 +82,8 @@ def wait_until_it_waits(process: "subprocess.Popen[bytes]") -> None:
 
 
 def test_a_read_at_the_end_waits(topic: Path) -> None:
-    """`orders/0.follow` shows what is kept, and a read(2) at its end waits until the next record
-    is there.
-    """
+    """`orders/0.follow` shows the retained records, and a read(2) at its end waits for the next
+    record."""
     append(topic / "0", b"kept\n")
     with follower("cat", topic / "0.follow") as cat:
         assert line(cat) == b"kept\n"
@@ -98,9 +97,8 @@ def test_a_read_at_the_end_waits(topic: Path) -> None:
 
 
 def test_selectors_combine_with_it(topic: Path) -> None:
-    """A selector says where it begins, and a TO where it ends: `0@latest.follow` shows what comes,
-    and a name that has a TO ends when that is reached.
-    """
+    """A selector says where it begins, and a TO where it ends: `0@latest.follow` shows new records,
+    and a name with a TO ends when that is reached."""
     append(topic / "0", b"kept\nlast\n")
     with (
         follower("cat", topic / "0@latest.follow") as coming,
@@ -158,7 +156,7 @@ def test_poll_select_and_epoll(topic: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_program_that_waits_can_be_killed(topic: Path, number: signal.Signals) -> None:
-    """A program that waits can be interrupted and killed, and waits as long as it is not."""
+    """A waiting reader waits indefinitely; it can be interrupted or killed at any time."""
     with follower("cat", topic / "0.follow") as cat:
         wait_until_it_waits(cat)
         cat.send_signal(number)
@@ -166,7 +164,7 @@ def test_a_program_that_waits_can_be_killed(topic: Path, number: signal.Signals)
 
 
 def test_a_program_that_waits_is_not_told_of_an_error(topic: Path) -> None:
-    """A program that waits can be interrupted and killed, and waits as long as it is not."""
+    """A waiting reader waits indefinitely; it can be interrupted or killed at any time."""
     with follower("sed", "-u", "s/^/got /", topic / "0.follow") as sed:
         time.sleep(1.5 * BLIND_WAIT_S)
         append(topic / "0", b"one\n")
@@ -174,9 +172,8 @@ def test_a_program_that_waits_is_not_told_of_an_error(topic: Path) -> None:
 
 
 def test_a_thousand_wait(topic: Path) -> None:
-    """A thousand programs that wait hold up nobody: what is appended meanwhile is appended, and
-    all of them see it.
-    """
+    """A thousand waiting readers do not delay appends or other readers, and all of them see each
+    record."""
     (topic / "1").touch()
     with follower(
         sys.executable, "-c", _FOLLOWERS, topic / "0@latest.follow", str(FOLLOWERS)
@@ -193,9 +190,8 @@ def test_a_thousand_wait(topic: Path) -> None:
 
 
 def test_the_end_of_the_topic(topic: Path) -> None:
-    """When the topic is deleted it ends for who has read all of it; when the daemon stops, a
-    read(2) that waits is ENOTCONN.
-    """
+    """When the topic is deleted, a reader that has read everything gets end of file. When the
+    daemon stops, a waiting read(2) is ENOTCONN."""
     append(topic / "0", b"last\n")
     with follower("cat", topic / "0.follow") as cat:
         assert line(cat) == b"last\n"
@@ -205,9 +201,8 @@ def test_the_end_of_the_topic(topic: Path) -> None:
 
 
 def test_the_end_of_the_daemon(mount: Mount) -> None:
-    """When the topic is deleted it ends for who has read all of it; when the daemon stops, a
-    read(2) that waits is ENOTCONN.
-    """
+    """When the topic is deleted, a reader that has read everything gets end of file. When the
+    daemon stops, a waiting read(2) is ENOTCONN."""
     with follower("cat", mount.point / "orders" / "0.follow") as cat:
         wait_until_it_waits(cat)
         mount.stop()
@@ -218,9 +213,8 @@ def test_the_end_of_the_daemon(mount: Mount) -> None:
 
 
 def test_the_command_line_follows(topic: Path) -> None:
-    """`orders/0.follow` shows what is kept, and a read(2) at its end waits until the next record
-    is there.
-    """
+    """`orders/0.follow` shows the retained records, and a read(2) at its end waits for the next
+    record."""
     append(topic / "0", b"kept\n")
     with follower(sys.executable, "-m", "logfs", "cat", topic / "0.follow") as cat:
         assert line(cat) == b"kept\n"

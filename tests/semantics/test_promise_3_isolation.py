@@ -136,9 +136,9 @@ def mounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Written, 
 
 
 def test_what_read_committed_shows(mounts: tuple[Written, dict[str, Path]]) -> None:
-    """With `isolation.level=read_committed` every name shows what committed transactions wrote, and
-    what was written outside of any, up to the first record of a transaction that is still open; an
-    aborted record is never shown."""
+    """With `isolation.level=read_committed` every name shows the records of committed transactions,
+    and those outside of any, up to the first record of a transaction that is still open. An aborted
+    record is never shown."""
     written, points = mounts
     orders, shown = points["read_committed"], written.shown("read_committed")
     expected, last = text_of(shown), [line for _, line in shown[-10:]]
@@ -156,8 +156,8 @@ def test_what_read_committed_shows(mounts: tuple[Written, dict[str, Path]]) -> N
 
 
 def test_what_the_others_show(mounts: tuple[Written, dict[str, Path]]) -> None:
-    """`high_watermark` ends at the high watermark, in a directory of one's own the end of the log;
-    the default, `read_uncommitted`, shows everything."""
+    """With `high_watermark`, files end at the high watermark. In a directory that logfs owns this
+    is the end of the log. The default, `read_uncommitted`, shows everything."""
     written, points = mounts
     for level in ("high_watermark", "read_uncommitted"):
         assert output("cat", points[level] / "0") == text_of(written.shown("read_uncommitted"))

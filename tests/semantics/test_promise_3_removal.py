@@ -125,7 +125,7 @@ class Bystanders:
 
 
 def test_every_line_that_is_read_was_written(tmp_path: Path) -> None:
-    """A reader that is inside a record when it is removed first reads that record to its end."""
+    """A reader that is inside a record when the record is removed first reads it to its end."""
     with Mount(tmp_path / "data", tmp_path / "mnt", *OPTIONS) as mount:
         root, others = mount.point, Bystanders()
         (root / "kept").mkdir()

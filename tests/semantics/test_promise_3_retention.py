@@ -105,7 +105,7 @@ def test_readers_live_through_retention(trimmed: Mount) -> None:
 
 
 def test_what_is_deleted_stays_so(trimmed: Mount) -> None:
-    """What is deleted stays deleted, after a crash too, and the size counts it."""
+    """Deleted records stay deleted, after a crash too, and the size includes them."""
     path = trimmed.point / "orders" / "0"
     append_all(path, lines(0, 3_000))
     first = wait_for_retention(path)
@@ -130,7 +130,8 @@ def test_what_is_deleted_stays_so(trimmed: Mount) -> None:
 
 
 def test_open_fixed_names_keep_what_they_have(trimmed: Mount) -> None:
-    """A fixed name that is open goes on reading what is deleted meanwhile, until it is closed."""
+    """A fixed name that is open still reads records that are deleted meanwhile, until it is
+    closed."""
     path = trimmed.point / "orders" / "0"
     text = lines(0, 600)
     append_all(path, text)
@@ -176,9 +177,8 @@ def test_a_topic_of_a_broker_is_left_alone(trimmed: Mount) -> None:
 
 
 def test_trim_gives_up_what_lies_before_a_point(mount: Mount) -> None:
-    """`logfs trim` gives up what lies before a point, and no crash brings it back; with `--now` the
-    files go at once, but for what an open fixed name still reads.
-    """
+    """`logfs trim` removes the records before a point, and no crash brings them back. With `--now`
+    the files are deleted at once, except what an open fixed name still reads."""
     path = mount.point / "orders" / "0"
     configure(path.parent, internal_segment_bytes=20_000, max_message_bytes=10_000)
     append_all(path, lines(0, 2_000))

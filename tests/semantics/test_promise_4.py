@@ -38,9 +38,8 @@ def _fill(topic: Path) -> bytes:
     ],
 )
 def test_a_fixed_name_never_changes(topic: Path, selector: str, part: slice) -> None:
-    """A name with an end that is reached when it is looked up is fixed: what is open keeps its
-    bytes and its length, however the log grows.
-    """
+    """A name whose end is reached when it is looked up is fixed: an open file keeps its bytes and
+    its length while the log grows."""
     text = _fill(topic)[part]
     if "now" in selector or "-0s" in selector:
         # A record of the same millisecond is not before the end.
@@ -63,7 +62,7 @@ def test_a_fixed_name_never_changes(topic: Path, selector: str, part: slice) -> 
 
 
 def test_equal_answers_are_one_file(topic: Path) -> None:
-    """Names that mean the same bytes are one inode."""
+    """Names of the same bytes are one inode."""
     _fill(topic)
     names = ["0@earliest..offset=500", "0@offset=0..offset=500", "0@byte=0..byte=50000"]
     inodes = {os.stat(topic / name).st_ino for name in names}
@@ -112,9 +111,8 @@ def _check_mapping(path: Path, tmp_path: Path) -> None:
 
 
 def test_reading_again_asks_nobody(mount: Mount) -> None:
-    """What has been read of a fixed name, or of a sealed segment's files, is read again from the
-    kernel's memory: the daemon is not asked.
-    """
+    """Bytes of a fixed name, or of a sealed segment's files, that were read once are read again
+    from the kernel's memory, without the daemon."""
     orders = mount.point / "orders"
     _fill(orders)
     sealed = min((mount.point / ".segments" / "orders-0").glob("*.log"))
@@ -154,9 +152,8 @@ def test_reading_again_asks_nobody(mount: Mount) -> None:
 
 
 def test_growing_names_are_never_stale(topic: Path) -> None:
-    """A name that grows is never cached: what is written by anybody is there for the next read(2)
-    and stat(2), on files that are open as well.
-    """
+    """A name that grows is never cached: the next read(2) and stat(2) see every append, on open
+    files as well."""
     path = topic / "0"
     names = [path, topic / "0.tsv", topic / "0.jsonl", topic / "0@offset=0", topic / "0@-1h"]
     append(path, b"0\n")

@@ -95,7 +95,7 @@ def _fill(mount: Mount, name: str, times: list[int]) -> tuple[Path, list[Written
 def test_a_time_is_where_reading_begins(
     in_order: tuple[Path, list[Written]], selector: str, minute: int
 ) -> None:
-    """`@TIME` begins with the first record at or after that moment."""
+    """`@TIME` begins with the first record at or after that time."""
     path, records = in_order
     assert len(list((path.parents[1] / ".segments" / "in-order-0").glob("*.log"))) > 10
     assert read(path, selector) == text(records[minute:])
@@ -111,7 +111,7 @@ def test_a_look_up_includes_what_was_just_written(topic: Path) -> None:
 
 
 def test_grep_by_time(in_order: tuple[Path, list[Written]]) -> None:
-    """`@TIME` begins with the first record at or after that moment."""
+    """`@TIME` begins with the first record at or after that time."""
     path, records = in_order
     day = records[24 * 60 : 48 * 60]
     found = output("grep", "-F", "00 .", f"{path}@2020-05-02..2020-05-03")
@@ -121,9 +121,8 @@ def test_grep_by_time(in_order: tuple[Path, list[Written]]) -> None:
 
 @pytest.mark.parametrize("hours", range(-24, 25 * 4, 5))
 def test_times_need_not_be_in_order(out_of_order: tuple[Path, list[Written]], hours: int) -> None:
-    """Times need not be in order: the first record in the log that has reached the moment counts,
-    and everything after it is shown.
-    """
+    """Times need not be in order: the name begins with the first record in the log that has reached
+    the time, and shows everything after it."""
     path, records = out_of_order
     moment = FIRST_DAY_MS + hours * 60 * MINUTE_MS
     first = reached(records, moment)
@@ -150,7 +149,7 @@ def test_times_need_not_be_in_order(out_of_order: tuple[Path, list[Written]], ho
 def test_an_offset_is_where_reading_begins(
     in_order: tuple[Path, list[Written]], selector: str, part: slice
 ) -> None:
-    """`@offset=N` begins at an offset; a negative one counts back from the end."""
+    """`@offset=N` begins at an offset; a negative one is relative to the end."""
     path, records = in_order
     assert read(path, selector) == text(records[part])
     shown = [json.loads(line)["offset"] for line in read(path, selector, ".jsonl").splitlines()]
@@ -172,9 +171,8 @@ def test_an_offset_is_where_reading_begins(
 def test_a_byte_is_where_reading_begins(
     in_order: tuple[Path, list[Written]], selector: str, part: slice
 ) -> None:
-    """`@byte=N` begins at a byte of the view, also inside a record; a negative one counts back from
-    the end.
-    """
+    """`@byte=N` begins at a byte of the view, also inside a record; a negative one is relative to
+    the end."""
     path, records = in_order
     assert read(path, selector) == text(records)[part]
     tsv = path.with_name("0.tsv").read_bytes()
@@ -198,14 +196,14 @@ def test_a_byte_is_where_reading_begins(
 def test_a_range_has_its_beginning_and_not_its_end(
     in_order: tuple[Path, list[Written]], selector: str, part: slice
 ) -> None:
-    """In a range FROM is shown and TO is not; if TO lies before FROM the file is empty."""
+    """A range includes FROM and excludes TO; if TO lies before FROM the file is empty."""
     path, records = in_order
     assert read(path, selector) == text(records[part])
     assert os.stat(path.with_name(f"0@{selector}")).st_size == len(text(records[part]))
 
 
 def test_durations_count_back_from_now(topic: Path) -> None:
-    """A duration counts back from now: `@-15m`, `@-1h..-30m`."""
+    """A duration goes back from now: `@-15m`, `@-1h..-30m`."""
     start = now_ms()
     ages = [10 * DAY_MS, 25 * 60 * MINUTE_MS, 90 * MINUTE_MS, 40 * MINUTE_MS, 5 * MINUTE_MS, 0]
     records = [Written(start - age, b"%d\n" % age) for age in ages]
@@ -228,9 +226,8 @@ def test_durations_count_back_from_now(topic: Path) -> None:
 
 @pytest.mark.parametrize("end", ["", "..2099-01-01", "..offset=1000", "..byte=100000"])
 def test_names_whose_end_lies_ahead_grow(topic: Path, end: str) -> None:
-    """A name grows if it has no end, or one that lies ahead: a time to come, an offset or a byte
-    that is not there yet.
-    """
+    """A name grows if it has no end, or an end that is not reached yet: a time in the future, an
+    offset or a byte after the end of the log."""
     path = topic / "0"
     append(path, b"first\nsecond\n")
     with path.with_name(f"0@offset=1{end}").open("rb", buffering=0) as file:
@@ -249,9 +246,8 @@ def test_names_whose_end_lies_ahead_grow(topic: Path, end: str) -> None:
     ],
 )
 def test_names_end_where_they_say(topic: Path, selector: str, shown: bytes) -> None:
-    """It ends where it says when that is reached; a FROM that nothing has reached is the end as it
-    was when the name was looked up.
-    """
+    """It ends at its end once that is reached. A FROM that is not reached is the end of the log
+    when the name was looked up."""
     path = topic / "0"
     append(path, b"0\n")
     with path.with_name(f"0@{selector}").open("rb", buffering=0) as file:
@@ -262,7 +258,7 @@ def test_names_end_where_they_say(topic: Path, selector: str, shown: bytes) -> N
 
 
 def test_a_beginning_that_is_gone_is_the_first_kept_record(mount: Mount) -> None:
-    """A FROM before the first record that is kept is that record."""
+    """A FROM before the first retained record is that record."""
     mount.stop()
     (mount.data / "orders-0").rename(mount.data / "others-0")
     kept = make_holes(mount.data)
@@ -284,7 +280,7 @@ def far_east(tmp_path: Path) -> Iterator[Mount]:
 
 
 def test_dates_are_in_the_daemons_time_zone(far_east: Mount) -> None:
-    """A date or time that names no zone is in that of the daemon (`TZ`)."""
+    """A date or time without a zone is in the zone of the daemon (`TZ`)."""
     topic = far_east.point / "orders"
     topic.mkdir()
     half_hours = [Written(FIRST_DAY_MS + n * 30 * MINUTE_MS, b"%d\n" % n) for n in range(48)]
@@ -326,7 +322,7 @@ def test_addresses_work_without_a_mount(mount: Mount, selector: str) -> None:
 
 
 def test_a_long_log_is_one_lookup(mount: Mount) -> None:
-    """It makes no difference how many segments there are."""
+    """The number of segments makes no difference."""
     orders = mount.point / "orders"
     configure(orders, internal_segment_bytes=1_000)
     records = [Written(FIRST_DAY_MS + n * 1000, b"%06d\n" % n) for n in range(9_000)]

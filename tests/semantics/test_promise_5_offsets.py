@@ -24,9 +24,9 @@ def asked(path: Path, time: int, *flags: str) -> int | None:
 
 
 def test_the_offset_of_a_moment(tmp_path: Path) -> None:
-    """`logfs offsets` prints the offset of a moment: that of the first record one can read at or
-    after it. With `--as-kafka` it is the one that a broker answers, which may be that of a
-    transaction's marker, or none though there are such records."""
+    """`logfs offsets` prints the offset of a time: that of the first readable record at or after
+    it. With `--as-kafka` it prints what a broker answers, which may be a transaction's marker, or
+    nothing though there are such records."""
     data = tmp_path / "data"
     data.mkdir()
     with opened_store(data) as store:

@@ -124,9 +124,8 @@ def _exercise(mount: Mount) -> None:
 
 
 def test_files_have_kafkas_names_or_pass_unseen(mount: Mount) -> None:
-    """Kafka's files have Kafka's names; what logfs adds are plain files that a broker passes over,
-    and no directories.
-    """
+    """Kafka's files have Kafka's names; logfs adds only plain files that a broker ignores, and no
+    directories."""
     _exercise(mount)
     mount.stop()  # files of unfinished lines come and go while it runs
     own = set()
@@ -149,7 +148,7 @@ def test_files_have_kafkas_names_or_pass_unseen(mount: Mount) -> None:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_what_others_wrote_can_be_mounted(mount: Mount, codec: str) -> None:
-    """What others wrote in Kafka's format can be mounted, read and appended to."""
+    """Logs that other programs wrote in Kafka's format can be mounted, read and appended to."""
     mount.stop()
     written = [
         Found(n, 1_600_000_000_000 + n * 1000, b"k%d" % n if n % 3 else None,
@@ -178,8 +177,7 @@ def test_what_others_wrote_can_be_mounted(mount: Mount, codec: str) -> None:
 @pytest.mark.parametrize("codec", ["uncompressed", "gzip", "snappy", "lz4"])
 def test_old_formats_are_read_and_not_written(mount: Mount, codec: str) -> None:
     """Formats v0 and v1, which Kafka wrote before 0.11, are read like any other and never written:
-    what is appended after them is v2.
-    """
+    records appended after them are v2."""
     mount.stop()
     written = [
         Found(n, -1 if n < 50 else 1_500_000_000_000 + n, b"k%d" % n if n % 3 else None,
@@ -226,7 +224,7 @@ def test_segments_shows_the_raw_files(mount: Mount) -> None:
 
 @pytest.mark.parametrize("suffix", ["textindex", "index", "timeindex"])
 def test_indexes_are_made_again(mount: Mount, suffix: str) -> None:
-    """Indexes that are lost or damaged are made again from the log."""
+    """Indexes that are lost or damaged are rebuilt from the log."""
     orders = mount.point / "orders"
     configure(orders, internal_segment_bytes=20_000, index_interval_bytes=100)
     append_all(orders / "0.tsv", b"".join(b"k\t" + line for line in numbered(0, 3_000)))

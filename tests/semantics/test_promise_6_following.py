@@ -47,8 +47,8 @@ def fill(broker: FakeBroker, segments: int) -> None:
 
 
 def test_who_waits_for_what_somebody_else_writes_is_woken(broker: FakeBroker, mount: Mount) -> None:
-    """A directory that a broker is writing can be mounted read-only: what it writes is seen within
-    a second, and nothing is written there."""
+    """A directory that a broker is writing can be mounted read-only: readers see its records within
+    a second, and logfs writes nothing there."""
     with subprocess.Popen(["cat", mount.point / "t" / "0.follow"], stdout=subprocess.PIPE) as cat:
         assert cat.stdout is not None
         assert cat.stdout.readline() == b"before\n"
@@ -63,8 +63,8 @@ def test_who_waits_for_what_somebody_else_writes_is_woken(broker: FakeBroker, mo
 def test_what_somebody_else_writes_is_seen_and_nothing_is_written(
     broker: FakeBroker, mount: Mount
 ) -> None:
-    """A directory that a broker is writing can be mounted read-only: what it writes is seen within
-    a second, and nothing is written there."""
+    """A directory that a broker is writing can be mounted read-only: readers see its records within
+    a second, and logfs writes nothing there."""
     path = mount.point / "t" / "0"
     names = sorted(str(path) for path in mount.data.rglob("*"))
     with path.open("rb") as file:
@@ -86,7 +86,8 @@ def test_what_somebody_else_writes_is_seen_and_nothing_is_written(
 
 
 def test_what_is_deleted_or_rewritten(broker: FakeBroker, mount: Mount) -> None:
-    """What it deletes becomes a hole, and what its compaction keeps stays where it was."""
+    """Records that the broker deletes become holes, and those that its compaction keeps stay where
+    they were."""
     path = mount.point / "t" / "0"
     fill(broker, 6)
     wait_for(path, broker.values())
@@ -119,8 +120,8 @@ def test_positions_outlast_the_mount(broker: FakeBroker, mount: Mount) -> None:
 
 @pytest.mark.slow
 def test_a_large_directory_never_seen_before(broker: FakeBroker, tmp_path: Path) -> None:
-    """In a large directory never seen before, offsets and moments are found at once; a partition
-    is opened when its positions are known, and waiting for that can be interrupted."""
+    """In a large directory that is mounted for the first time, offsets and times are found at once.
+    A partition opens when its positions are known, and waiting for that can be interrupted."""
     block = [b"x" * 1023] * 1000
     for number in range(400):
         broker.append(*block[1:], b"the last of %d" % number)

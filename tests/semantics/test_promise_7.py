@@ -64,9 +64,8 @@ def add_garbage(log: bytes) -> bytes:
 def test_a_bad_end_is_cut_and_kept(
     mount: Mount, damage: Callable[[bytes], bytes], whole_batches: int
 ) -> None:
-    """After a crash a log is cut where Kafka cuts it, at the end of its last whole batch; what is
-    cut off is kept in a plain file beside it.
-    """
+    """After a crash a log is truncated where Kafka truncates it, at the end of its last whole
+    batch. The truncated bytes are kept in a plain file beside it."""
     path = mount.point / "orders" / "0"
     fill(path)
     mount.kill()
@@ -126,9 +125,8 @@ def corrupt(mount: Mount, number: int) -> None:
 
 
 def test_corrupt_data_stays_and_is_an_error(mount: Mount) -> None:
-    """A corrupt batch that recovery does not cut, in a sealed segment, stays where it is: reading
-    shows what is before it, then fails with EIO; any address after it reads on.
-    """
+    """A corrupt batch in a sealed segment, which recovery does not truncate, stays where it is.
+    Reading shows the records before it, then fails with EIO; any address after it can be read."""
     orders = mount.point / "orders"
     configure(orders, internal_segment_bytes=30_000, index_interval_bytes=2_000)
     path = orders / "0"
@@ -174,9 +172,8 @@ def test_corrupt_data_is_counted_when_it_is_met(mount: Mount) -> None:
 
 
 def test_the_way_on_after_a_corrupt_batch_is_named(mount: Mount) -> None:
-    """The offset at which reading goes on is in the daemon's log, in `.meta` and in what
-    `logfs verify` says.
-    """
+    """The offset at which reading continues is in the daemon's log, in `.meta` and in the report of
+    `logfs verify`."""
     orders = mount.point / "orders"
     configure(orders, internal_segment_bytes=30_000)
     fill(orders / "0")
@@ -192,7 +189,7 @@ def test_the_way_on_after_a_corrupt_batch_is_named(mount: Mount) -> None:
 
 
 def test_a_read_only_mount_changes_nothing(mount: Mount) -> None:
-    """A read-only mount writes nothing and shows what recovery would leave."""
+    """A read-only mount writes nothing and shows the records that recovery would keep."""
     path = mount.point / "orders" / "0"
     fill(path)
     mount.kill()
@@ -243,9 +240,8 @@ def _no_log(directory: Path) -> None:
     [_garbage_metadata, _garbage_epochs, _garbage_config, _newer_table, _no_log],
 )
 def test_the_mount_always_comes_up(mount: Mount, damage: Callable[[Path], None]) -> None:
-    """The mount always comes up: a partition that cannot be loaded is listed, says why in `.meta`
-    and in the daemon's log, and answers EIO; all others work.
-    """
+    """The mount always comes up: a partition that cannot be loaded is listed, its reason is in
+    `.meta` and in the daemon's log, and it answers EIO. All others work."""
     others = mount.point / "others"
     others.mkdir()
     path = mount.point / "orders" / "0"
@@ -279,9 +275,7 @@ def test_the_mount_always_comes_up(mount: Mount, damage: Callable[[Path], None])
     ],
 )
 def test_small_files_may_be_garbage(mount: Mount, name: str) -> None:
-    """What logfs can do without, it does without: small files that are damaged or lost are made
-    again.
-    """
+    """Small files that are damaged or lost are recreated where logfs can work without them."""
     path = mount.point / "orders" / "0"
     fill(path)
     for garbage in (b"\xff\x00\xff", b"0\n1\n", b""):
@@ -299,9 +293,8 @@ def test_small_files_may_be_garbage(mount: Mount, name: str) -> None:
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda path: path.write_bytes(b"\xff" * 500)])
 def test_lost_positions_are_reported(mount: Mount, damage: Callable[[Path], object]) -> None:
-    """Only positions cannot be made again: if the segment table is lost they start again, the files
-    are other inodes, and that is reported as a loss.
-    """
+    """Only positions cannot be recreated: if the segment table is lost they start again, the files
+    are other inodes, and that is reported as a loss."""
     path = mount.point / "orders" / "0"
     fill(path)
     inode, shown = os.stat(path).st_ino, path.read_bytes()

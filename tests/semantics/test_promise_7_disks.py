@@ -50,9 +50,8 @@ def free_bytes(device: LoopDevice) -> int:
 
 @pytest.mark.parametrize("stop", ["kill", "stop"])
 def test_the_mount_comes_up_on_a_full_disk(device: LoopDevice, mount: Mount, stop: str) -> None:
-    """On a full disk the mount comes up: everything can be read, and appends go on once there is
-    room.
-    """
+    """On a full disk the mount comes up: everything can be read, and appends succeed again once
+    there is space."""
     path = make(mount, "orders")
     device.fill()
     for _ in range(2):
@@ -70,7 +69,7 @@ def test_the_mount_comes_up_on_a_full_disk(device: LoopDevice, mount: Mount, sto
 
 
 def test_room_is_made_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
-    """On a full disk `logfs trim` and `logfs topic delete` make room."""
+    """On a full disk `logfs trim` and `logfs topic delete` free space."""
     path, other = make(mount, "orders"), make(mount, "users")
     position = path.stat().st_size - len(b"".join(LINES[1_500:]))
     device.fill()
@@ -88,7 +87,7 @@ def test_room_is_made_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
 
 
 def test_retention_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
-    """On a full disk retention makes room."""
+    """On a full disk retention frees space."""
     path = make(mount, "orders", file_delete_delay_ms=0, retention_bytes=40_000)
     device.fill()
     daemon = Daemon.connect(str(mount.data))
@@ -101,7 +100,7 @@ def test_retention_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
 
 
 def test_status_on_a_full_disk(device: LoopDevice, mount: Mount) -> None:
-    """`logfs status` says that a disk is full, and ends with 1."""
+    """`logfs status` says that a disk is full, and exits with status 1."""
     make(mount, "orders")
     assert run(*COMMAND, "status", mount.point).returncode == 0
     device.fill()

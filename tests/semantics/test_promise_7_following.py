@@ -10,8 +10,8 @@ from tests.mounting import Mount, wait_until
 
 @pytest.mark.fuse
 def test_a_tail_that_somebody_else_cuts(tmp_path: Path) -> None:
-    """If another process cuts the end of a log and writes it again, that is a loss; positions from
-    the cut on begin after every position that was ever shown."""
+    """If another process truncates a log and writes its end again, that is a loss. Positions from
+    there on begin after every position that was ever shown."""
     (tmp_path / "data").mkdir()
     broker = broker_in(tmp_path / "data")
     for number in range(10):

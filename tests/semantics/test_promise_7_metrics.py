@@ -30,9 +30,8 @@ def metrics(mount: Mount) -> dict[str, float]:
 
 
 def test_a_reader_that_falls_behind(tmp_path: Path) -> None:
-    """A reader that falls behind retention is in the daemon's log, with position and byte count,
-    and counted in `.meta`.
-    """
+    """If retention overtakes a reader, the daemon logs it, with position and byte count, and adds
+    it to a counter in `.meta`."""
     options = ("log.retention.check.interval.ms=20", "log.initial.task.delay.ms=0", "metrics=0")
     with Mount(tmp_path / "data", tmp_path / "mnt", *options) as mount:
         orders = mount.point / "orders"

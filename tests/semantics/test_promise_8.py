@@ -111,7 +111,7 @@ def test_an_open_file_cannot_be_cut_or_written_into(topic: Path) -> None:
 )
 @pytest.mark.parametrize("flags", [APPEND, APPEND | os.O_CREAT, os.O_WRONLY, os.O_RDWR])
 def test_only_plain_names_are_written_to(topic: Path, name: str, flags: int) -> None:
-    """Selectors, `.meta`, `.follow` and what is in `.segments` cannot be written to: EPERM."""
+    """Selectors, `.meta`, `.follow` and the files in `.segments` cannot be written to: EPERM."""
     assert errno_of(open_with(flags), topic / name) == errno.EPERM
     raw = topic.parent / ".segments" / f"{topic.name}-0"
     for path in raw.iterdir():
@@ -124,7 +124,7 @@ def test_only_plain_names_are_written_to(topic: Path, name: str, flags: int) -> 
      "7@earliest", "7.tsv", "7.meta", "nosuch/0", "../nosuch/0", "../.segments/nosuch-0"],
 )  # fmt: skip
 def test_what_is_not_there(topic: Path, name: str) -> None:
-    """A topic, a partition or a name that is not there is ENOENT."""
+    """A topic, a partition or a name that does not exist is ENOENT."""
     path = topic / name
     assert errno_of(os.stat, path) == errno.ENOENT
     assert errno_of(open_with(os.O_RDONLY), path) == errno.ENOENT
@@ -133,7 +133,7 @@ def test_what_is_not_there(topic: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["notes.txt", "0.csv", "00", "-1", ".hidden", "0~", ".0.swp"])
 def test_files_of_other_names_cannot_be_made(topic: Path, name: str) -> None:
-    """Only partitions can be made in a topic: to create any other name is EPERM."""
+    """A topic contains only partitions: creating any other name is EPERM."""
     for flags in (
         APPEND | os.O_CREAT,
         os.O_WRONLY | os.O_CREAT,
@@ -166,7 +166,7 @@ def test_illegal_topic_names(topic: Path, name: str) -> None:
 
 
 def test_names_that_are_taken(topic: Path) -> None:
-    """What is there already is EEXIST, `.segments` included."""
+    """Creating an existing name is EEXIST, `.segments` included."""
     assert errno_of(os.mkdir, topic) == errno.EEXIST
     assert errno_of(os.mkdir, topic.parent / ".segments") == errno.EEXIST
     assert errno_of(open_with(APPEND | os.O_CREAT | os.O_EXCL), topic / "0") == errno.EEXIST
@@ -181,7 +181,8 @@ def test_files_are_files_and_directories_directories(topic: Path) -> None:
 
 
 def test_a_missing_partition_is_not_made_by_a_typo(topic: Path) -> None:
-    """`>>` makes no partition (ENOENT), unless the mount has the option `create`; `touch` does."""
+    """`>>` creates no partition (ENOENT), unless the mount has the option `create`; `touch`
+    does."""
     result = run("bash", "-c", "echo x >> 9", cwd=topic)
     assert b"No such file or directory" in result.stderr
     assert os.listdir(topic) == ["0"]
@@ -192,7 +193,8 @@ def test_a_missing_partition_is_not_made_by_a_typo(topic: Path) -> None:
 
 
 def test_the_option_create_makes_partitions(mount: Mount) -> None:
-    """`>>` makes no partition (ENOENT), unless the mount has the option `create`; `touch` does."""
+    """`>>` creates no partition (ENOENT), unless the mount has the option `create`; `touch`
+    does."""
     mount.stop()
     mount.options = ("create",)
     mount.start()
@@ -202,7 +204,7 @@ def test_the_option_create_makes_partitions(mount: Mount) -> None:
 
 
 def test_touch_is_content_with_what_exists(topic: Path) -> None:
-    """`touch` on what exists succeeds."""
+    """`touch` on an existing partition succeeds."""
     append(topic / "0", b"line\n")
     output("touch", "0", "0.tsv", "0.jsonl", ".", "-d", "2020-01-01", cwd=topic)
     output("touch", "-c", "nosuch", cwd=topic)
@@ -250,7 +252,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk(small_disk: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No room is ENOSPC, and leaves the log as it was."""
+    """A full disk is ENOSPC, and leaves the log as it was."""
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * 1_000_000)
     with Mount(small_disk / "data", tmp_path_factory.mktemp("mnt")) as mount:
@@ -293,7 +295,7 @@ def test_find_delete_destroys_nothing(topic: Path) -> None:
 
 
 def test_a_deleted_topic(topic: Path) -> None:
-    """After a topic was deleted open files finish reading; their appends are ESTALE."""
+    """After a topic was deleted, open files can still be read; their appends are ESTALE."""
     text = b"".join(numbered(0, 30_000))
     append_all(topic / "0", text)
     names = ["0", "0.tsv", "0@offset=5", "0@earliest..latest"]
@@ -334,8 +336,7 @@ def test_settings_that_are_wrong(topic: Path) -> None:
 
 def test_ls_shows_every_record_once(topic: Path) -> None:
     """`ls` and `grep -r` meet every record once: selectors, views, `.segments` and topics that
-    begin with `__` answer when they are named, and are not listed.
-    """
+    begin with `__` work when they are named, and are not listed."""
     inner = topic / "1"
     inner.touch()
     for number in range(10):
