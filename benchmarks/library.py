@@ -22,7 +22,7 @@ from benchmarks.data import (
     keyed_lines,
     numbered_lines,
 )
-from logfs.cli.verifying import verify_data
+from logfs.cli.verify_data import verify_data
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.disk.posixfile import PosixFile

@@ -14,7 +14,7 @@ import time
 from functools import partial
 
 from benchmarks.runner import alternate
-from logfs.cli.verifying import verify_with
+from logfs.cli.verify_data import verify_with
 from logfs.spark.jobs.session import session
 from logfs.spark.jobs.verify import SparkVerifier
 

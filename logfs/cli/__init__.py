@@ -1,19 +1,20 @@
-"""The command line: what a shell, a script or fstab calls.
+"""The command line: what a shell, a script or fstab runs.
 
-    main         the entry point: commands are loaded when they are called, errors end here
-    helper       mount.logfs, as mount(8) calls it
-    commands     one module a command
-    terminal     streams, tables, the log, signals
-    topics       topics by whoever has them: the files, the daemon, the mount
-    sparking     --spark and --master              submit       the file for spark-submit
-    failures     from any error to one line on stderr and an exit status
-    parameters   what several commands take
-    configfile   /etc/logfs/NAME.toml      meanings     a sentence of each command
-    completion   what the Tab key offers   manual       the man pages, from the same source
+    main           the entry point: loads a command when it is called, and reports its error
+    command_index  the first sentence of each command's help
+    mount_helper   mount.logfs, which mount(8) runs
+    commands       one module for each command
+    terminal       streams, tables, the log, signals
+    failures       from any error to one line on stderr and an exit status
+    parameters     options of several commands
+    spark_options  --spark and --master           submit      the file for spark-submit
+    mount_file     /etc/logfs/NAME.toml           completion  what the Tab key offers
+    manual         the man pages, made from the help texts
 
-and the work after one command: append (appending, lines, targets), cat (reading, copying), tail
-(tailing, printing), status (overviews, activity), offsets (asking), du (diskuse), plan (planning),
-verify (verifying), reindex (reindexing), export (exporting).
+Work that is too large for a command's module: append (append_target, append_files, store_target,
+mount_target), cat (address_output), tail (tail_records), status (directory_status, activity),
+offsets (offset_queries), du (disk_use), plan (disk_forecast), verify (verify_data), reindex
+(reindex_data), export (parquet_export).
 
 Nothing heavy is imported at the top of a module: ``logfs --help`` is as quick as Python and click.
 """

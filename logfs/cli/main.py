@@ -14,7 +14,7 @@ import click
 
 from logfs import __version__
 from logfs.cli import failures
-from logfs.cli.meanings import MEANINGS
+from logfs.cli.command_index import COMMAND_INDEX
 from logfs.cli.terminal import logs, streams
 
 _GC_THRESHOLD = 10_000
@@ -104,14 +104,14 @@ class _Commands(click.Group):
             raise click.exceptions.Exit(failures.FAILED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands; those with a sentence in ``MEANINGS`` are not loaded for it."""
+        """List the commands; those with a sentence in ``COMMAND_INDEX`` are not loaded for it."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _meaning(ctx, name)) for name in _COMMANDS])
 
 
 def _meaning(context: click.Context, name: str) -> str:
-    command = None if name in MEANINGS else cli.get_command(context, name)
-    return MEANINGS[name] if command is None else command.get_short_help_str(_WHOLE_SENTENCE)
+    command = None if name in COMMAND_INDEX else cli.get_command(context, name)
+    return COMMAND_INDEX[name] if command is None else command.get_short_help_str(_WHOLE_SENTENCE)
 
 
 @click.group(

@@ -15,7 +15,7 @@ from pathlib import Path
 import click
 
 from logfs import __version__
-from logfs.cli import configfile, helper
+from logfs.cli import mount_file, mount_helper
 from logfs.cli.main import cli
 
 _WIDTH = 78
@@ -50,9 +50,9 @@ def pages() -> dict[str, str]:
     more = {"commands": "\n".join(commands), "exit status": _STATUS, "files": _FILES}
     found["man1/logfs.1"] = _page(cli, context, 1, more)
     context = click.Context(
-        helper.mount, info_name="mount.logfs", help_option_names=["-h", "--help"]
+        mount_helper.mount, info_name="mount.logfs", help_option_names=["-h", "--help"]
     )
-    found["man8/mount.logfs.8"] = _page(helper.mount, context, 8)
+    found["man8/mount.logfs.8"] = _page(mount_helper.mount, context, 8)
     found["man5/logfs.toml.5"] = _file_page()
     return found
 
@@ -116,7 +116,7 @@ def _options(
 
 
 def _file_page() -> str:
-    text = (configfile.__doc__ or "").replace("``", "")
+    text = (mount_file.__doc__ or "").replace("``", "")
     title, _, rest = text.partition("\n\n")
     lines = _head("logfs.toml", 5, title.partition(":")[0].removeprefix("The "))
     lines += [".SH DESCRIPTION", _escape(title)]

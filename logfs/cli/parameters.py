@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from logfs.cli.terminal import quantities
-from logfs.types import IsolationLevel
+from logfs.types import IsolationLevel, View
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -27,6 +27,14 @@ class _Directory(click.Path):
 
 
 DIRECTORY = _Directory(file_okay=False)
+
+VIEWS = {"text": View.TEXT, "tsv": View.TSV, "jsonl": View.JSONL}
+"""The views by their names on the command line."""
+
+
+def view_of_suffix(suffix: str) -> View | None:
+    """Return the view of a suffix: "" or ".tsv", say; None if it does not render records."""
+    return VIEWS["text"] if not suffix else VIEWS.get(suffix.removeprefix("."))
 
 
 def settings_option(meaning: str) -> Callable[[Command], Command]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli.verifying import verify_data
+from logfs.cli.verify_data import verify_data
 from logfs.library.backup import restore_backup, take_backup
 from logfs.log.store import LogStore
 from logfs.types import View

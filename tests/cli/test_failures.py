@@ -109,12 +109,12 @@ def test_help_tells_what_there_is_to_know(logfs: Call) -> None:
 
 
 def test_help_says_of_commands_what_their_own_help_begins_with() -> None:
+    from logfs.cli.command_index import COMMAND_INDEX
     from logfs.cli.main import cli
-    from logfs.cli.meanings import MEANINGS
 
     context = click.Context(cli)
-    assert set(MEANINGS) <= set(cli.list_commands(context))
-    for name, meaning in MEANINGS.items():
+    assert set(COMMAND_INDEX) <= set(cli.list_commands(context))
+    for name, meaning in COMMAND_INDEX.items():
         command = cli.get_command(context, name)
         assert command is not None
         assert command.get_short_help_str(1000) == meaning

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from logfs.cli.configfile import read_mount_file
+from logfs.cli.mount_file import read_mount_file
 from logfs.config import StoreConfig, TopicConfig
 from logfs.config.properties import format_properties, parse_properties
 from logfs.errors import LogfsError

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from logfs.cli.configfile import read_mount_file
+from logfs.cli.mount_file import read_mount_file
 from tests.programs.documents import GUIDE, block_with, rows
 
 NOT_RUN = "Fluent Bit, Fluentd, Filebeat, Vector"

@@ -62,7 +62,7 @@ program() {
     chmod +x "$1"
 }
 program "$root/opt/logfs/current/bin/logfs" "$command"
-program "$root/usr/sbin/mount.logfs" "$command.cli.helper"
+program "$root/usr/sbin/mount.logfs" "$command.cli.mount_helper"
 cp "$tree"/systemd/examples/*.mount "$units"
 
 mount -t proc proc "$root/proc"

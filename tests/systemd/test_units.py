@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli.commands.mount import make_wish
-from logfs.cli.configfile import read_mount_file
+from logfs.cli.commands.mount import make_mount_request
+from logfs.cli.mount_file import read_mount_file
 from tests.mounting import ROOT
 
 UNITS = ROOT / "systemd"
@@ -90,6 +90,6 @@ def test_the_mount_is_not_made_where_nobody_sees_it() -> None:
 def test_the_examples_of_a_configuration_are_read(name: str) -> None:
     path = str(ROOT / name)
     found = read_mount_file(path)
-    wish = make_wish(None, None, (), config_file=path)
-    assert (wish.data, wish.point) == (found.data, found.mountpoint)
-    assert wish.options.allow_other
+    request = make_mount_request(None, None, (), config_file=path)
+    assert (request.data, request.point) == (found.data, found.mountpoint)
+    assert request.options.allow_other

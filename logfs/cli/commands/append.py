@@ -10,19 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import header_option
+from logfs.cli.parameters import VIEWS, header_option
 from logfs.cli.terminal import tables
 from logfs.errors import RecordTooLargeError
 from logfs.library.places import Place, locate
 
 if TYPE_CHECKING:
-    from logfs.cli.appending import Summary
-    from logfs.cli.lines import Target
-    from logfs.cli.targets import LineTarget
+    from logfs.cli.append_files import Summary, Target
+    from logfs.cli.append_target import LineTarget
     from logfs.log.store import LogStore
     from logfs.records.record import Header
-
-FORMATS = ("text", "tsv", "jsonl")
 
 
 @click.command()
@@ -31,7 +28,7 @@ FORMATS = ("text", "tsv", "jsonl")
 @click.option(
     "--format",
     "form",
-    type=click.Choice(FORMATS),
+    type=click.Choice([*VIEWS]),
     help="What the lines are; without it what PATH says, as orders/0.tsv, else text.",
 )
 @click.option(
@@ -86,10 +83,9 @@ def append(  # noqa: PLR0913 - options
         logfs append /mnt/logs/users --key-delimiter : /etc/passwd
         logfs cat /mnt/logs/orders/0@-1d.jsonl | logfs append /srv/copy/orders/0.jsonl --create
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.cli import appending
-    from logfs.cli.appending import AT_THE_END
-    from logfs.cli.lines import STDIN, check_files
-    from logfs.cli.targets import parse_target
+    from logfs.cli import append_files
+    from logfs.cli.append_files import AT_THE_END, STDIN, check_files
+    from logfs.cli.append_target import parse_target
 
     with failures.about(path):
         place = locate(path, may_begin=create)
@@ -100,7 +96,7 @@ def append(  # noqa: PLR0913 - options
     # Not over what is typed: the lines may come from the same terminal.
     is_typed = STDIN in names and sys.stdin is not None and sys.stdin.isatty()
     options = _Options(create, flush_every, total, sys.stderr.isatty() and not is_typed)
-    summary = appending.Summary()
+    summary = append_files.Summary()
     try:
         _append(path, place, target, names, options, summary)
     except failures.AboutError as error:
@@ -143,7 +139,7 @@ def _append(
     options: _Options,
     summary: "Summary",
 ) -> None:
-    from logfs.cli import appending, targets
+    from logfs.cli import append_files, append_target
     from logfs.cli.terminal.interrupts import Interrupts
     from logfs.client import Daemon
     from logfs.library import owner
@@ -153,22 +149,22 @@ def _append(
 
     def run(to: "Target") -> None:
         with _progress(options.total, is_shown=options.is_shown) as told:
-            appending.append_files(names, to, summary, interrupts, told, options.flush_every)
+            append_files.append_files(names, to, summary, interrupts, told, options.flush_every)
 
     def do(store: "LogStore") -> None:
-        targets.prepare(StoredTopics(place.root, store), target, create=options.create)
-        with targets.of_store(store, target, is_durable=is_durable) as to:
+        append_target.prepare(StoredTopics(place.root, store), target, create=options.create)
+        with append_target.of_store(store, target, is_durable=is_durable) as to:
             run(to)
-        _warn(path, targets.expired_in_store(store, target))
+        _warn(path, append_target.expired_in_store(store, target))
 
     def ask(daemon: Daemon) -> None:
-        targets.prepare(daemon, target, create=options.create)
-        run(appending.DaemonTarget(daemon, target.topic, target.partition, target.form))
-        _warn(path, targets.expired_by_daemon(daemon, target))
+        append_target.prepare(daemon, target, create=options.create)
+        run(append_files.DaemonTarget(daemon, target.topic, target.partition, target.form))
+        _warn(path, append_target.expired_by_daemon(daemon, target))
 
     def through(point: str) -> None:
-        targets.prepare(MountedTopics(point), target, create=options.create)
-        with targets.of_mount(point, target) as to:
+        append_target.prepare(MountedTopics(point), target, create=options.create)
+        with append_target.of_mount(point, target) as to:
             run(to)
 
     with Interrupts() as interrupts:

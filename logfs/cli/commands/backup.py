@@ -135,7 +135,7 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
 
 def _damages(destination: str, progress: "_Progress") -> list[str]:
     """Read a backup as 'logfs verify' does; returns what is damaged."""
-    from logfs.cli.verifying import verify_data
+    from logfs.cli.verify_data import verify_data
 
     def show(done: int, total: int) -> None:
         sizes = " of ".join(map(tables.format_bytes, (done, total)))

@@ -49,7 +49,7 @@ def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None")
         logfs cat --isolation-level read_committed /var/lib/logfs/payments/0
         logfs cat /var/lib/logfs/.segments/orders-0/00000000000000000000.log | xxd | less
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.cli.reading import copy
+    from logfs.cli.address_output import copy
 
     out = sys.stdout.buffer
     is_debug = bool(getattr(session, "debug", False))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.sparking import SparkWish, chosen_session, spark_options
+from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
 @spark_options
-def compact(path: str, *, spark: SparkWish, roll: bool, as_json: bool) -> None:
+def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> None:
     """Keep only the last record of each key.
 
     PATH is DATA/TOPIC/PARTITION, or DATA/TOPIC for every partition of the topic, with the data
@@ -106,7 +106,7 @@ def _parse(names: Sequence[str]) -> tuple[str, int | None]:
 
 
 @contextmanager
-def _finding(spark: SparkWish, data: str) -> "Iterator[FindKeys]":
+def _finding(spark: SparkRequest, data: str) -> "Iterator[FindKeys]":
     """Give what finds the last records of keys: this process, or a Spark job."""
     from logfs.log.compaction.offsetmap import find_keys
 

@@ -7,13 +7,13 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.parameters import DIRECTORY
-from logfs.cli.sparking import SparkWish, chosen_session, spark_options
+from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
-    from logfs.cli.exporting import Exported
+    from logfs.cli.parquet_export import Exported
 
 
 @click.command()
@@ -39,7 +39,7 @@ def export(
     iceberg: str | None,
     jobs: int | None,
     *,
-    spark: SparkWish,
+    spark: SparkRequest,
     as_json: bool,
 ) -> None:
     """Export records to Parquet files in the directory DESTINATION, and go on with it next time.
@@ -73,7 +73,7 @@ def export(
     """  # noqa: D301 - click's mark for text it does not fill
     if jobs is not None and spark.is_wanted:
         raise click.UsageError("--jobs is of this machine; with --spark the master says how many")
-    from logfs.cli.exporting import export_to
+    from logfs.cli.parquet_export import export_to
     from logfs.library.directory import data_and_partitions
 
     with failures.about(path):

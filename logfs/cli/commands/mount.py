@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from logfs.cli import failures
-from logfs.cli.configfile import MountFile, read_mount_file
+from logfs.cli.mount_file import MountFile, read_mount_file
 from logfs.cli.parameters import DIRECTORY, config_file_option, settings_option
 from logfs.cli.terminal import logs
 from logfs.cli.terminal.background import leave_terminal
@@ -40,7 +40,7 @@ class _MountCommand(click.Command):
         formatter.write_text(" ".join(rest.split()).replace("``", ""))
 
 
-class Wish(NamedTuple):
+class MountRequest(NamedTuple):
     """What is to be mounted where.
 
     Attributes:
@@ -119,10 +119,10 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
         mount -t logfs -o allow_other /var/lib/logfs /mnt/logs     # where logfs is installed
     """  # noqa: D301 - click's mark for text it does not fill
     texts = (*options, "ro") if read_only else options
-    wish = make_wish(data, mountpoint, texts, settings, config_file)
-    become(wish.options.run_as)
+    request = make_mount_request(data, mountpoint, texts, settings, config_file)
+    become(request.options.run_as)
     log = logs.Log(log_file, log_format, log_level)
-    serve(wish, background=background, log=log)
+    serve(request, background=background, log=log)
 
 
 @click.command()
@@ -159,7 +159,7 @@ def umount(mountpoint: str | None, *, config_file: str | None, lazy: bool, dead:
         unmounting.unmount(point, lazy=lazy)
 
 
-def make_wish(
+def make_mount_request(
     data: str | None,
     mountpoint: str | None,
     texts: "Sequence[str]",
@@ -167,7 +167,7 @@ def make_wish(
     config_file: str | None = None,
     *,
     is_sloppy: bool = False,
-) -> Wish:
+) -> MountRequest:
     """Put together what the command line and a file say.
 
     Args:
@@ -200,7 +200,7 @@ def make_wish(
     # What is after -o or --config takes precedence than [kafka], wherever it is.
     overrides = {**found.settings, **given.store.overrides(), **dict(settings)}
     options = replace(given, store=StoreConfig.from_properties(overrides))
-    return Wish(os.path.realpath(data), os.path.realpath(mountpoint), options)
+    return MountRequest(os.path.realpath(data), os.path.realpath(mountpoint), options)
 
 
 def become(user: str | None) -> None:
@@ -230,7 +230,7 @@ def become(user: str | None) -> None:
     os.environ.update(HOME=entry.pw_dir, USER=entry.pw_name, LOGNAME=entry.pw_name)
 
 
-def check(wish: Wish) -> None:
+def check(request: MountRequest) -> None:
     """Refuse what was probably not meant.
 
     Raises:
@@ -240,7 +240,7 @@ def check(wish: Wish) -> None:
     from logfs.library import places
     from logfs.machine import mountpoints
 
-    data, point, _ = wish
+    data, point, _ = request
     if places.kind_of(data) is places.Kind.OTHER:
         raise NoDataDirectoryError(
             f"{data}: holds files but no logs; expected a data directory or an empty directory"
@@ -253,16 +253,16 @@ def check(wish: Wish) -> None:
         )
 
 
-def serve(wish: Wish, *, background: bool, log: logs.Log = logs.STDERR) -> None:
+def serve(request: MountRequest, *, background: bool, log: logs.Log = logs.STDERR) -> None:
     """Mount and serve; the status of the command says how it ended.
 
     Args:
-        wish: What, where and how.
+        request: What, where and how.
         background: Return, in the process that called, once the mount answers.
         log: Where to log, what and how; by default to stderr, or syslog in the background.
     """
-    check(wish)
-    _check_data(wish)
+    check(request)
+    _check_data(request)
     log_file = None if log.file is None else os.path.realpath(log.file)
     ready = leave_terminal() if background else None
     logs.set_level(log.level)
@@ -272,18 +272,19 @@ def serve(wish: Wish, *, background: bool, log: logs.Log = logs.STDERR) -> None:
         logs.log_to_syslog(log.form)
     else:
         logs.log_to_stderr(log.form)
-    failures.give_up(_serve(wish, ready))
+    failures.give_up(_serve(request, ready))
 
 
-def _check_data(wish: Wish) -> None:
+def _check_data(request: MountRequest) -> None:
     # A mistyped name must not be mounted as an empty directory.
-    if not Path(wish.data).exists():
+    if not Path(request.data).exists():
         raise NoDataDirectoryError(
-            f"{wish.data}: no such directory; 'mkdir {shlex.quote(wish.data)}' makes an empty one"
+            f"{request.data}: no such directory; 'mkdir {shlex.quote(request.data)}' makes an "
+            "empty one"
         )
 
 
-def _serve(wish: Wish, ready: "Callable[[], None] | None") -> int:
+def _serve(request: MountRequest, ready: "Callable[[], None] | None") -> int:
     from logfs.fs import hooks
 
     hooks.load()
@@ -298,9 +299,9 @@ def _serve(wish: Wish, ready: "Callable[[], None] | None") -> int:
     supervisor = Supervisor.from_environment(os.environ)
     try:
         try:
-            return run_mount(*wish, ready=ready, progress=progress, supervisor=supervisor)
+            return run_mount(*request, ready=ready, progress=progress, supervisor=supervisor)
         except BackupError as error:
-            raise failures.AboutError(wish.data, error) from error
+            raise failures.AboutError(request.data, error) from error
     except Exception as error:
         if ready is not None:  # the terminal may be gone
             text = failures.explain(error)

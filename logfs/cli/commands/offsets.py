@@ -11,7 +11,7 @@ from logfs.cli.terminal import tables
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
-    from logfs.cli.asking import Answer
+    from logfs.cli.offset_queries import Answer
     from logfs.types import IsolationLevel
 
 
@@ -59,7 +59,7 @@ def offsets(
         logfs offsets /mnt/logs/payments --isolation-level read_committed --json
         logfs offsets /var/lib/kafka/payments/3 --time 1700000000000 --as-kafka
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.cli.asking import ask
+    from logfs.cli.offset_queries import ask
 
     with failures.about(path):
         place = locate(path)

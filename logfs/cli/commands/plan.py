@@ -14,7 +14,7 @@ from logfs.cli.terminal.quantities import format_duration, format_number
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
-    from logfs.cli.planning import Forecast, Needs
+    from logfs.cli.disk_forecast import Forecast, Needs
 
 _NUMBERS = ("RECORDS/S", "BYTES/S", "RECORD", "NOW", "AT MOST")
 _ZERO_TO_ONE = click.FloatRange(0, 1, min_open=True)
@@ -104,13 +104,13 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each thing that counts
         logfs plan --rate 1000 --key 16 --keys 5M --config cleanup.policy=compact
         logfs plan /var/lib/logfs
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.cli import planning
+    from logfs.cli import disk_forecast
 
     if (path is None) == (rate is None):
         raise click.UsageError("expected either --rate, or the PATH of a data directory")
     if path is not None:
         with failures.about(path):
-            forecast = planning.forecast(locate(path))
+            forecast = disk_forecast.forecast(locate(path))
         if as_json:
             click.echo(json.dumps(forecast.as_json(), indent=2))
         else:
@@ -118,9 +118,11 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each thing that counts
         return
     if rate is None or rate[0] <= 0:
         raise click.UsageError("--rate: expected more than nothing")
-    needs = planning.needs(
+    needs = disk_forecast.needs(
         rate,
-        planning.Records(int(record), None if key is None else int(key), int(batch), compression),
+        disk_forecast.Records(
+            int(record), None if key is None else int(key), int(batch), compression
+        ),
         partitions,
         None if keys is None else int(keys),
         dict(settings),

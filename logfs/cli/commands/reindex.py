@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.sparking import SparkWish, chosen_session, spark_options
+from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @spark_options
-def reindex(path: str, jobs: int | None, *, spark: SparkWish, as_json: bool) -> int:
+def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) -> int:
     """Make the indexes of a stopped data directory again, from what its logs hold.
 
     PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION. Every segment is read; its offset
@@ -50,7 +50,7 @@ def reindex(path: str, jobs: int | None, *, spark: SparkWish, as_json: bool) -> 
         logfs reindex /var/lib/logfs
         logfs reindex --json /var/lib/logfs/orders/0
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.cli.reindexing import reindex_data
+    from logfs.cli.reindex_data import reindex_data
 
     if jobs is not None and spark.is_wanted:
         raise click.UsageError("--jobs is of this machine; with --spark the master says how many")

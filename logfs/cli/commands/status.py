@@ -17,7 +17,7 @@ from logfs.errors import BadSelectorError
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
-    from logfs.cli.overviews import Status
+    from logfs.cli.directory_status import Status
     from logfs.library.places import Place
     from logfs.log.overview import PartitionOverview
 
@@ -110,7 +110,7 @@ def _names_partition(path: str) -> bool:
 
 
 def _look(path: str, since: str | None) -> "Status":
-    from logfs.cli.overviews import look
+    from logfs.cli.directory_status import look
 
     with failures.about(path):
         place = locate(path)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import isolation_option
+from logfs.cli.parameters import VIEWS, isolation_option
 from logfs.cli.terminal import streams
 from logfs.types import MAX_OFFSET
 
@@ -50,7 +50,7 @@ class _TailCommand(click.Command):
 @click.option("-f", "--follow", is_flag=True, help="Then print records as they come.")
 @click.option(
     "--view",
-    type=click.Choice(["text", "tsv", "jsonl"]),
+    type=click.Choice([*VIEWS]),
     default="text",
     help="How records are printed where PATH does not end in .tsv or .jsonl.",
 )
@@ -96,7 +96,7 @@ def tail(  # noqa: PLR0913 - an argument for each option
     """  # noqa: D301 - click's mark for text it does not fill
     if count is not None and start is not None:
         raise click.UsageError("--from and -n both say where to begin; give one of them")
-    from logfs.cli.tailing import Tail
+    from logfs.cli.tail_records import Tail
 
     is_debug = bool(getattr(session, "debug", False))
     status = 0

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.configfile import read_mount_file
+from logfs.cli.mount_file import read_mount_file
 from logfs.cli.parameters import config_file_option
-from logfs.cli.sparking import SparkWish, chosen_session, spark_options
+from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.escapes import printable
 from logfs.cli.terminal.progress import ProgressLine
@@ -40,7 +40,7 @@ def verify(
     paths: tuple[str, ...],
     jobs: int | None,
     *,
-    spark: SparkWish,
+    spark: SparkRequest,
     config_file: str | None,
     quiet: bool,
     as_json: bool,
@@ -99,11 +99,11 @@ def verify(
 def _verify(
     wanted: "dict[str, list[TopicPartition] | None]",
     jobs: int,
-    spark: SparkWish,
+    spark: SparkRequest,
     shown: ProgressLine,
 ) -> "list[tuple[str, Verified]]":
     """Check what is wanted of each data directory."""
-    from logfs.cli.verifying import verify_data, verify_with
+    from logfs.cli.verify_data import verify_data, verify_with
 
     found = []
     with chosen_session(spark, "logfs verify") as session:

@@ -66,18 +66,18 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
         /var/lib/logfs /mnt/logs logfs noauto,x-systemd.automount,setuid=logfs,allow_other 0 0
     """  # noqa: D301 - click's mark for text it does not fill
     del is_unnoted, is_writable, kind
-    from logfs.cli.commands.mount import become, check, make_wish, serve
+    from logfs.cli.commands.mount import become, check, make_mount_request, serve
 
     texts = (*options, "ro") if is_read_only else options
-    wish = make_wish(source, target, texts, is_sloppy=is_sloppy)
-    become(wish.options.run_as)
+    request = make_mount_request(source, target, texts, is_sloppy=is_sloppy)
+    become(request.options.run_as)
     if is_fake:
-        check(wish)
+        check(request)
     if is_verbose:
         would = "would be" if is_fake else "is to be"
-        failures.warn(f"{wish.data} {would} mounted at {wish.point}")
+        failures.warn(f"{request.data} {would} mounted at {request.point}")
     if not is_fake:
-        serve(wish, background=True)
+        serve(request, background=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

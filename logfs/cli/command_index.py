@@ -4,7 +4,7 @@ It is here as well so that ``logfs --help`` can say it without loading every com
 holds both together. A command that is missing here is loaded.
 """
 
-MEANINGS = {
+COMMAND_INDEX = {
     "mount": "Mount the data directory DATA at MOUNTPOINT and serve it.",
     "umount": "Unmount what logfs has mounted at MOUNTPOINT.",
     "topic": "Create, list, describe, alter, delete and restore topics.",

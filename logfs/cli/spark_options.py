@@ -9,7 +9,7 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class SparkWish(NamedTuple):
+class SparkRequest(NamedTuple):
     """Whether a command is to be a Spark job, and where.
 
     Attributes:
@@ -22,7 +22,7 @@ class SparkWish(NamedTuple):
 
 
 def spark_options(command: Command) -> Command:
-    """Add ``--spark`` and ``--master``; the command gets ``spark``, a ``SparkWish``."""
+    """Add ``--spark`` and ``--master``; the command gets ``spark``, a ``SparkRequest``."""
     master = click.option(
         "--master",
         metavar="MASTER",
@@ -42,27 +42,27 @@ def spark_options(command: Command) -> Command:
     return spark(master(command))
 
 
-def _take_spark(context: click.Context, _option: click.Parameter, value: bool) -> SparkWish:
-    return SparkWish(value)
+def _take_spark(context: click.Context, _option: click.Parameter, value: bool) -> SparkRequest:
+    return SparkRequest(value)
 
 
 def _take_master(context: click.Context, _option: click.Parameter, value: str | None) -> None:
     if value is not None:
-        context.params["spark"] = SparkWish(True, value)
+        context.params["spark"] = SparkRequest(True, value)
 
 
 @contextmanager
-def chosen_session(wish: SparkWish, name: str) -> Iterator[Any]:
+def chosen_session(request: SparkRequest, name: str) -> Iterator[Any]:
     """Give the Spark session of a job; None if there is to be none.
 
     Raises:
         SparkJobError: Spark does not start.
     """
-    if not wish.is_wanted:
+    if not request.is_wanted:
         yield None
         return
     from logfs.spark.jobs.session import session
 
     debug = bool(getattr(click.get_current_context().obj, "debug", False))
-    with session(wish.master, name, is_loud=debug) as spark:
+    with session(request.master, name, is_loud=debug) as spark:
         yield spark

@@ -15,10 +15,10 @@ from datetime import UTC
 from itertools import chain, takewhile
 from operator import attrgetter
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 
 from logfs.cli import failures
-from logfs.cli.printing import Followed, Printed
+from logfs.cli.parameters import VIEWS, view_of_suffix
 from logfs.disk.watching import Watch
 from logfs.errors import (
     DeletedError,
@@ -34,6 +34,7 @@ from logfs.library.owner import shown_level
 from logfs.library.places import Place, locate
 from logfs.library.points import point_of
 from logfs.library.reading import LOOK_S, Cursor
+from logfs.library.rendering import rendered
 from logfs.library.source import SETTLING_S, Source
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
@@ -42,19 +43,58 @@ from logfs.log.reading.address import (
     Earliest,
     Latest,
     Point,
-    Suffix,
     parse_partition_name,
 )
 from logfs.log.reading.readable import ReadableLog
+from logfs.records.record import Record
 from logfs.types import IsolationLevel, TopicPartition, View
 
-_VIEWS = {
-    "text": View.TEXT,
-    "tsv": View.TSV,
-    "jsonl": View.JSONL,
-    Suffix.TSV: View.TSV,
-    Suffix.JSONL: View.JSONL,
-}
+_RENDERED_RECORDS = 4096
+
+
+class Printed(NamedTuple):
+    """A record, rendered, and the time by which it is merged."""
+
+    time_ms: int
+    text: bytes
+
+
+@dataclass
+class Followed:
+    """One partition.
+
+    Attributes:
+        cursor: Everything before it was printed.
+        end: Where what was there at the start ends.
+        highest_ms: The largest timestamp so far.
+    """
+
+    name: TopicPartition
+    cursor: Cursor
+    end: int
+    view: View
+    highest_ms: int = -1
+
+    def render(self, records: list[Record], *, has_prefix: bool) -> Iterator[Printed]:
+        """Render records, the next ones of the partition."""
+        for begin in range(0, len(records), _RENDERED_RECORDS):
+            some = records[begin : begin + _RENDERED_RECORDS]
+            lines = rendered(some, self.view)
+            if has_prefix:
+                lines = self._prefixed(lines)
+            for record, line in zip(some, lines, strict=True):
+                self.highest_ms = max(self.highest_ms, record.timestamp)
+                yield Printed(self.highest_ms, line)
+
+    def _prefixed(self, lines: list[bytes]) -> list[bytes]:
+        topic, number = self.name
+        if self.view is View.JSONL:
+            begin = f'{{"topic":"{topic}","partition":{number},'.encode()
+            return [begin + line[1:] for line in lines]
+        prefix = f"{self.name}: ".encode()
+        return [prefix + line for line in lines]
+
+
 _FEW_TIMES = 4
 _HIDDEN = "__"
 """Topics whose names begin so are not meant by a PATH that names no topic, as in a listing."""
@@ -83,7 +123,7 @@ class _Root:
 
 
 @dataclass
-class _Wish:
+class _Selection:
     """What a PATH names.
 
     Attributes:
@@ -130,12 +170,12 @@ class Tail:
     ) -> None:
         self._out = out
         self._report = report
-        self._view = _VIEWS[view]
+        self._view = VIEWS[view]
         self._level = level
         self._has_prefix = has_prefix
         self._roots: dict[str, _Root] = {}
-        self._wishes: list[_Wish] = []
-        self._sources: list[tuple[Source, list[_Wish]]] = []
+        self._selections: list[_Selection] = []
+        self._sources: list[tuple[Source, list[_Selection]]] = []
         self._followed: list[Followed] = []
         self._known: set[tuple[Source, TopicPartition]] = set()
         self._has_more = False
@@ -157,7 +197,7 @@ class Tail:
         root = self._roots.get(place.root)
         if root is None:
             root = self._roots[place.root] = _Root.look(place)
-        self._wishes.append(self._wish(path, root, place.address, point))
+        self._selections.append(self._select(path, root, place.address, point))
 
     def open(self, count: int) -> None:
         """Open what was added; each directory is listed once, however many PATHs lie in it.
@@ -166,10 +206,10 @@ class Tail:
             count: Begin with so many records of each partition, if no point was given.
         """
         for root in self._roots.values():
-            wishes = [wish for wish in self._wishes if wish.root is root]
-            if wishes:
-                with self._reported(wishes[0].path):
-                    self._open(root, wishes, count)
+            selections = [selection for selection in self._selections if selection.root is root]
+            if selections:
+                with self._reported(selections[0].path):
+                    self._open(root, selections, count)
 
     def print_present(self) -> None:
         """Print what there is, merged by time."""
@@ -213,38 +253,40 @@ class Tail:
 
     # Partitions
 
-    def _wish(self, path: str, root: _Root, address: Sequence[str], point: Point | None) -> _Wish:
+    def _select(
+        self, path: str, root: _Root, address: Sequence[str], point: Point | None
+    ) -> _Selection:
         topic, name, *more = *address, "", ""
         if topic == SEGMENTS_NAME or any(more):
             raise UnknownNameError("expected TOPIC or TOPIC/PARTITION after the data directory")
         if topic and topic not in root.present:
             raise NoSuchTopicError(f"no topic {topic}")
         if not name:
-            return _Wish(path, root, topic or None, None, self._view, point)
+            return _Selection(path, root, topic or None, None, self._view, point)
         parsed = parse_partition_name(name, UTC)
-        if parsed.has_selector or parsed.view in (Suffix.META, Suffix.FOLLOW):
+        view = view_of_suffix(parsed.view) if parsed.view else self._view
+        if parsed.has_selector or view is None:
             raise UnknownNameError(
                 f"{name!r}: expected the number of a partition, maybe with .tsv or .jsonl; "
                 "points go into --from"
             )
         if parsed.partition not in root.present[topic]:
             raise NoSuchPartitionError(f"topic {topic} has no partition {parsed.partition}")
-        view = _VIEWS.get(parsed.view, self._view)
-        return _Wish(path, root, topic, parsed.partition, view, point)
+        return _Selection(path, root, topic, parsed.partition, view, point)
 
-    def _open(self, root: _Root, wishes: list[_Wish], count: int) -> None:
-        topics = {wish.topic for wish in wishes if wish.topic is not None}
-        is_all = any(wish.topic is None for wish in wishes)
+    def _open(self, root: _Root, selections: list[_Selection], count: int) -> None:
+        topics = {selection.topic for selection in selections if selection.topic is not None}
+        is_all = any(selection.topic is None for selection in selections)
         disk = reading_disk(root.place, None if is_all else topics)
-        source = Source(disk, _wanted(wishes))
+        source = Source(disk, _wanted(selections))
         self._opened.callback(source.close)
         self._watch.add([source.data])
-        self._sources.append((source, wishes))
+        self._sources.append((source, selections))
         logs = source.logs()
-        for wish in wishes:
-            for log in _of(wish, logs):
-                with self._reported(wish.path):
-                    self._begin(source, wish, log, wish.point, count)
+        for selection in selections:
+            for log in _of(selection, logs):
+                with self._reported(selection.path):
+                    self._begin(source, selection, log, selection.point, count)
 
     @contextmanager
     def _reported(self, path: str) -> Iterator[None]:
@@ -256,9 +298,14 @@ class Tail:
             self._report(error)
 
     def _begin(
-        self, source: Source, wish: _Wish, log: ReadableLog, point: Point | None, count: int
+        self,
+        source: Source,
+        selection: _Selection,
+        log: ReadableLog,
+        point: Point | None,
+        count: int,
     ) -> None:
-        name, level = log.topic_partition, self._level or wish.root.level
+        name, level = log.topic_partition, self._level or selection.root.level
         if log.is_unreadable:
             raise LogOfflineError(f"{name}: {log.offline}")
         # Watched first: what comes from now on wakes.
@@ -269,17 +316,17 @@ class Tail:
             point = AtOffset(_last(source, log, level, count, end))
         log, offset = source.locate(log, point, level)
         cursor = Cursor(source, log, offset, level)
-        self._followed.append(Followed(name, cursor, end, wish.view))
+        self._followed.append(Followed(name, cursor, end, selection.view))
 
     def _find_new(self) -> None:
         """Follow partitions that were added, from their first record on."""
-        for source, wishes in self._sources:
+        for source, selections in self._sources:
             present = source.partitions()
             new = [name for name in present if (source, name) not in self._known]
             logs = [source.log(name) for name in new]
-            for wish in wishes:
-                for log in _of(wish, logs):
-                    self._begin(source, wish, log, Earliest(), 0)
+            for selection in selections:
+                for log in _of(selection, logs):
+                    self._begin(source, selection, log, Earliest(), 0)
 
     # Records
 
@@ -321,9 +368,9 @@ class Tail:
         return not any(events & select.POLLERR for _, events in poll.poll(0))
 
 
-def _wanted(wishes: Sequence[_Wish]) -> Callable[[TopicPartition], bool]:
-    names = {(wish.topic, wish.number) for wish in wishes}
-    is_all = any(wish.topic is None for wish in wishes)
+def _wanted(selections: Sequence[_Selection]) -> Callable[[TopicPartition], bool]:
+    names = {(selection.topic, selection.number) for selection in selections}
+    is_all = any(selection.topic is None for selection in selections)
 
     def is_wanted(name: TopicPartition) -> bool:
         if is_all and not name.topic.startswith(_HIDDEN):
@@ -333,13 +380,15 @@ def _wanted(wishes: Sequence[_Wish]) -> Callable[[TopicPartition], bool]:
     return is_wanted
 
 
-def _of(wish: _Wish, logs: Sequence[ReadableLog]) -> list[ReadableLog]:
+def _of(selection: _Selection, logs: Sequence[ReadableLog]) -> list[ReadableLog]:
     """Return those of a topic's logs, which are sorted, that a PATH names."""
-    if wish.topic is not None:
+    if selection.topic is not None:
         key = attrgetter("topic_partition")
-        first = bisect_left(logs, TopicPartition(wish.topic, 0), key=key)
-        logs = list(takewhile(lambda log: log.topic_partition.topic == wish.topic, logs[first:]))
-    return [log for log in logs if wish.has(log.topic_partition)]
+        first = bisect_left(logs, TopicPartition(selection.topic, 0), key=key)
+        logs = list(
+            takewhile(lambda log: log.topic_partition.topic == selection.topic, logs[first:])
+        )
+    return [log for log in logs if selection.has(log.topic_partition)]
 
 
 def _last(source: Source, log: ReadableLog, level: IsolationLevel, count: int, end: int) -> int:

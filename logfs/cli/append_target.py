@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
+from logfs.cli.parameters import VIEWS, view_of_suffix
 from logfs.client import Daemon
 from logfs.errors import (
     InvalidConfigError,
@@ -19,12 +20,11 @@ from logfs.records.record import Header
 from logfs.types import MAX_PARTITIONS, View
 
 if TYPE_CHECKING:
-    from logfs.cli.storing import StoreTarget
-    from logfs.cli.throughmount import MountTarget
+    from logfs.cli.mount_target import MountTarget
+    from logfs.cli.store_target import StoreTarget
     from logfs.library.topics import Topics
     from logfs.log.store import LogStore
 
-_VIEWS = {"": View.TEXT, ".tsv": View.TSV, ".jsonl": View.JSONL}
 _TAB = "\\t"
 
 
@@ -63,17 +63,17 @@ def parse_target(
             "expected TOPIC/PARTITION, or TOPIC, after the data directory or mount point"
         )
     parse_topic_name(topic)
-    partition, suffix = None, ""
+    partition, named = None, None
     if name:
         address = parse_partition_name(name, LOCAL_ZONE)
-        partition, suffix = address.partition, str(address.view)
-        if address.has_selector or suffix not in _VIEWS:
+        partition, named = address.partition, view_of_suffix(address.view)
+        if address.has_selector or named is None:
             raise UnknownNameError(
                 f"{name!r} cannot be written to; append to {topic}/{partition}, or to "
                 f"{partition}.tsv or {partition}.jsonl there"
             )
-    view = _VIEWS[suffix] if form is None else _VIEWS["" if form == "text" else f".{form}"]
-    if suffix and view is not _VIEWS[suffix]:
+    view = VIEWS[form] if form is not None else named or View.TEXT
+    if named not in (None, View.TEXT, view):
         raise UnknownNameError(f"{name!r} and --format {form} contradict each other")
     delimiter = (key_delimiter or "").replace(_TAB, "\t").encode(errors="surrogateescape")
     if key_delimiter is not None and not delimiter:
@@ -104,7 +104,7 @@ def prepare(topics: "Topics", target: LineTarget, *, create: bool) -> None:
 @contextmanager
 def of_mount(point: str, target: LineTarget) -> "Iterator[MountTarget]":
     """Append through a mount while this is entered."""
-    from logfs.cli.throughmount import MountTarget
+    from logfs.cli.mount_target import MountTarget
 
     found = MountTarget(point, target.topic, target.partition, target.form)
     try:
@@ -116,7 +116,7 @@ def of_mount(point: str, target: LineTarget) -> "Iterator[MountTarget]":
 @contextmanager
 def of_store(store: "LogStore", target: LineTarget, *, is_durable: bool) -> "Iterator[StoreTarget]":
     """Append to a store while this is entered; ``is_durable``: it is flushed at the end."""
-    from logfs.cli.storing import StoreTarget
+    from logfs.cli.store_target import StoreTarget
 
     found = StoreTarget(store, target.topic, target.partition, target.form, is_durable=is_durable)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli import helper
+from logfs.cli import mount_helper
 from tests.cli.conftest import ROOT, Outcome, run
 
 ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
@@ -18,7 +18,7 @@ ENVIRONMENT = {"PYTHONPATH": str(ROOT)}
 
 def call(*arguments: str | Path) -> Outcome:
     """Call the helper as libmount does."""
-    command = [sys.executable, "-m", "logfs.cli.helper", *map(str, arguments)]
+    command = [sys.executable, "-m", "logfs.cli.mount_helper", *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, env=ENVIRONMENT, timeout=60)
     errors = [line for line in done.stderr.decode().splitlines() if "no syslog" not in line]
     return Outcome(done.returncode, done.stdout, errors)
@@ -86,7 +86,7 @@ def test_refusals_have_the_status_of_mount(
 ) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "letter").touch()
-    assert helper.main([text.format(tmp_path) for text in arguments]) == status
+    assert mount_helper.main([text.format(tmp_path) for text in arguments]) == status
     assert reason in capsys.readouterr().err
     assert os.listdir(point) == []
 
@@ -121,7 +121,7 @@ def test_as_mount_calls_it(tmp_path: Path, point: Path) -> None:
     program = tmp_path / "mount.logfs"
     program.write_text(
         f"#!/bin/sh\nexport PYTHONPATH={ROOT}\n"
-        f'exec {shlex.quote(sys.executable)} -m logfs.cli.helper "$@" 2>/dev/null\n'
+        f'exec {shlex.quote(sys.executable)} -m logfs.cli.mount_helper "$@" 2>/dev/null\n'
     )
     program.chmod(0o755)
     line = f"{data} {point} logfs noauto,nofail,_netdev,user,defaults,noatime,num.partitions=2 0 0"

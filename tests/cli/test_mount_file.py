@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli.configfile import MountFile, read_mount_file
+from logfs.cli.mount_file import MountFile, read_mount_file
 from logfs.errors import InvalidConfigError
 
 
