@@ -80,7 +80,7 @@ LOG_FLOORS = (
     {"loading"},
     {"catalog"},
     {"compaction", "retention", "trimming", "publishing", "closing"},
-    {"topicdeletion", "store"},
+    {"topiccreation", "topicdeletion", "store"},
     {"backup", "verifying", "following", "dumping", "planning", "overview", "administration"},
     {"reindexing", "scanning"},
 )

@@ -146,7 +146,7 @@ class Catalog(Generic[LogT]):
         logs = list(self._partitions(topic).values())
         return next((log for log in logs if not log.is_unreadable), logs[0])
 
-    def _loading(self, now_ms: int, *, is_clean: bool) -> LoadContext:
+    def _load_context(self, now_ms: int, *, is_clean: bool) -> LoadContext:
         recovery_points = read_checkpoint(self.disk, names.RECOVERY_POINT_CHECKPOINT)
         start_offsets = read_checkpoint(self.disk, names.LOG_START_OFFSET_CHECKPOINT)
         compacted = read_checkpoint(self.disk, names.CLEANER_OFFSET_CHECKPOINT)

@@ -1,59 +1,57 @@
 """A data directory: its lock, its topics and partitions, its checkpoints, its clean stop.
 
-Files in the root are Kafka's, where and how Kafka writes them, beside logfs's own plain files:
+The root contains Kafka's files, in Kafka's format, and plain files of logfs:
 
     .lock                                  held while a daemon or a writer owns the directory
-    .kafka_cleanshutdown                   there only after a clean stop; removed before loading
+    .kafka_cleanshutdown                   only after a clean stop; removed before loading
     recovery-point-offset-checkpoint       first offset of each partition that may not be durable
     log-start-offset-checkpoint            log start offsets above the first segment's base
     replication-offset-checkpoint          high watermarks
     logfs.attributes                       remembered owners and modes
-    logfs.closed                           after a close that flushed nothing, until the next start
+    logfs.closed                           after a close without a flush, until the next start
 
 Source: Kafka LogManager.
 """
 
 import contextlib
-import errno
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
-from logfs.disk.vfs import DISK_FULL, Disk, Lock
+from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LogfsError, ReadOnlyError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Ownership
 from logfs.log.catalog import Catalog
-from logfs.log.checkpointing import forget_partitions, write_checkpoints
+from logfs.log.checkpointing import write_checkpoints
 from logfs.log.cleanercheckpoint import forget_cleaner_offsets
 from logfs.log.closing import last_stop, leave, remove_note
 from logfs.log.host import Host
-from logfs.log.loading.context import LoadContext
-from logfs.log.loading.loader import (
-    list_partitions,
-    load_partition,
-    log_recovery,
-    offline_partition,
-)
+from logfs.log.loading.loader import list_partitions, load_or_take_offline
 from logfs.log.manifest import check_may_write, check_whole
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, tidy
 from logfs.log.reading.address import parse_topic_name
 from logfs.log.segments.segment import OpenSegments
-from logfs.log.topicdeletion import DeletedPartitions, check_empty, forget_note, remembered
-from logfs.log.writing.lines import adopt_unfinished
+from logfs.log.topiccreation import create_partitions, new_topic_id
+from logfs.log.topicdeletion import (
+    DeletedPartitions,
+    check_empty,
+    deleted_name_of,
+    forget_note,
+    remembered,
+)
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[str], None]
 
-_FAILURES_OF_DISK = DISK_FULL | {errno.EIO}
 _POLICY_KEYS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes"})
-"""Whoever sets one of them says what is to become of old records."""
+"""Settings that determine what happens to old records."""
 
 
 class LogStore(Catalog[PartitionLog]):
@@ -81,14 +79,14 @@ class LogStore(Catalog[PartitionLog]):
     ) -> "LogStore":
         """Take the lock, load every partition (or ``only`` some), recover those that need it.
 
-        A partition that cannot be loaded is offline; it never keeps the others from being served.
+        A partition that cannot be loaded is offline; the others are served all the same.
 
         Raises:
-            ValueError: ``only`` without ``read_only``: what is not loaded would not be recovered.
+            ValueError: ``only`` without ``read_only``: the other partitions would not be recovered.
             LockedError: Another process owns the directory.
-            BackupError: A backup or a restore was interrupted in it; or it is a backup, and not to
-                be opened read-only.
-            OSError: The directory cannot be read, or not written.
+            BackupError: A backup or a restore was interrupted in it; or it is a backup, and
+                ``read_only`` is False.
+            OSError: The directory cannot be read or written.
         """
         if only is not None and not read_only:
             raise ValueError("only some partitions can be loaded of a store that is read-only")
@@ -99,7 +97,7 @@ class LogStore(Catalog[PartitionLog]):
         try:
             store._load(now_ms, progress or (lambda _: None), only)
         except BaseException:
-            store._unlock()
+            store.unlock()
             raise
         return store
 
@@ -118,15 +116,15 @@ class LogStore(Catalog[PartitionLog]):
         now_ms: int,
         ownerships: Mapping[int | None, Ownership] | None = None,
     ) -> None:
-        """Make a topic; its partitions are on the disk when this returns.
+        """Create a topic; its partitions are durable when this returns.
 
         Args:
             name: The topic.
             partitions: How many.
             properties: Its configuration.
             now_ms: The clock.
-            ownerships: What is remembered of its partitions and, as None, of the topic itself. The
-                topic is never seen without.
+            ownerships: Owners and modes of its partitions and, under None, of the topic. They are
+                set before the topic becomes visible.
 
         Raises:
             IllegalTopicNameError, TopicExistsError, InvalidConfigError, ReadOnlyError, OSError.
@@ -138,12 +136,13 @@ class LogStore(Catalog[PartitionLog]):
         with self._changes:
             if name in self._topics:
                 raise TopicExistsError(f"topic {name} exists already")
-            # Of an older topic, deleted when the disk was full or not made to the end.
+            # Left by an older topic, which was deleted on a full disk or not completely created.
             self.attributes.forget(name)
             self.attributes.save()
             self.attributes.put(name, ownerships or {})
             try:
-                self._add_partitions(name, range(partitions), self._new_topic_id(), config, now_ms)
+                topic_id = new_topic_id(self._host)
+                self._add_partitions(name, range(partitions), topic_id, config, now_ms)
             except OSError:
                 with contextlib.suppress(OSError):
                     self.attributes.forget(name)
@@ -152,13 +151,13 @@ class LogStore(Catalog[PartitionLog]):
     def grow_topic(
         self, name: str, partitions: int, now_ms: int, ownership: Ownership = NOTHING_SET
     ) -> None:
-        """Give a topic more partitions; one that has as many is left as it is.
+        """Add partitions to a topic, up to a number; nothing changes if it has as many.
 
         Args:
             name: The topic.
-            partitions: How many it is to have.
+            partitions: The new number of partitions.
             now_ms: The clock.
-            ownership: What is remembered of each new partition, which is never seen without.
+            ownership: Owner and mode of each new partition, set before it becomes visible.
 
         Raises:
             NoSuchTopicError, LogOfflineError (it could not be loaded), InvalidConfigError,
@@ -173,15 +172,15 @@ class LogStore(Catalog[PartitionLog]):
             if not missing:
                 return
             topic_id = self.topic_id(name)
-            identity = names.parse_topic_id(topic_id) if topic_id else self._new_topic_id()
+            identity = names.parse_topic_id(topic_id) if topic_id else new_topic_id(self._host)
             self.attributes.put(name, dict.fromkeys(missing, ownership))
             self._add_partitions(name, missing, identity, self.topic_config(name), now_ms)
 
     def delete_topic(self, name: str, now_ms: int) -> None:
         """Delete a topic as Kafka does: renamed now, removed after ``file.delete.delay.ms``.
 
-        Open readers finish; appends of open writers are refused with DeletedError. Needs no room on
-        the disk: what the small files of the root still say of the topic is removed later.
+        Open readers finish; appends of open writers are refused with DeletedError. This needs no
+        room on the disk: rows of the topic in the small files of the root may be removed later.
 
         Raises:
             NoSuchTopicError, ReadOnlyError.
@@ -193,7 +192,7 @@ class LogStore(Catalog[PartitionLog]):
         with self._changes:
             logs = list(self._partitions(name).values())
             gone = {log.topic_partition for log in logs}
-            rows = [(log, self._delete_directory_of(log)) for log in logs]
+            rows = [(log, deleted_name_of(self.disk, log, self._host)) for log in logs]
             delay_ms = self.config.log_segment_delete_delay_ms
             self._deleted.delete(rows, self.attributes, now_ms, delay_ms)
             for log in logs:
@@ -237,15 +236,16 @@ class LogStore(Catalog[PartitionLog]):
             # First, for a private topic must not be seen with the default mode.
             self.attributes.put(name, remembered(rows))
             self._deleted.restore(rows)
-            loading = replace(
-                self._loading(now_ms, is_clean=False),
+            context = replace(
+                self._load_context(now_ms, is_clean=False),
                 recovery_points={r.topic_partition: r.note.recovery_point for r in rows if r.note},
                 start_offsets={r.topic_partition: r.note.start_offset for r in rows if r.note},
                 compacted=frozenset(row.topic_partition for row in rows),
                 has_failed=any(row.log is not None and row.log.offline is not None for row in rows),
             )
             restored = [row.topic_partition for row in rows]
-            self._topics[name] = {tp.partition: self._load_one(loading, tp) for tp in restored}
+            logs = [load_or_take_offline(context, topic_partition) for topic_partition in restored]
+            self._topics[name] = {log.topic_partition.partition: log for log in logs}
             self.checkpoint()
             for topic_partition in restored:
                 forget_note(self.disk, topic_partition.directory)
@@ -272,7 +272,7 @@ class LogStore(Catalog[PartitionLog]):
     # Upkeep
 
     def reload(self, topic_partition: TopicPartition, now_ms: int) -> PartitionLog:
-        """Load a partition again that went offline, recovering it as after an unclean stop.
+        """Reload a partition that went offline, and recover it as after an unclean stop.
 
         Raises:
             NoSuchTopicError, NoSuchPartitionError: It does not exist.
@@ -280,11 +280,11 @@ class LogStore(Catalog[PartitionLog]):
         with self._changes:
             old = self.partition(*topic_partition)
             old.close_files()
-            loading = replace(self._loading(now_ms, is_clean=False), has_failed=True)
+            context = replace(self._load_context(now_ms, is_clean=False), has_failed=True)
             if not old.is_unreadable:
-                loading.recovery_points[topic_partition] = old.recovery_point
-                loading.start_offsets[topic_partition] = old.log_start_offset
-            log = self._load_one(loading, topic_partition)
+                context.recovery_points[topic_partition] = old.recovery_point
+                context.start_offsets[topic_partition] = old.log_start_offset
+            log = load_or_take_offline(context, topic_partition)
             log.counters.add(old.counters)
             self._topics[topic_partition.topic][topic_partition.partition] = log
             return log
@@ -306,18 +306,18 @@ class LogStore(Catalog[PartitionLog]):
         ]
 
     def maintenance_due(self) -> list[PartitionLog]:
-        """Return the partitions for which ``maintain`` has something to do."""
+        """Return the partitions that need ``maintain``."""
         return [log for log in self.all_partitions() if log.offline is None and log.maintenance_due]
 
     def remove_due_files(self, now_ms: int) -> None:
-        """Remove what was deleted long enough ago and is not read any more."""
+        """Remove the files that were deleted long enough ago and that no reader uses."""
         for log in self.all_partitions():
             log.remove_due_files(now_ms)
         with self._changes:
             self._deleted.remove_due(now_ms)
 
     def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that have been idle for long; to be called often, it looks rarely.
+        """Forget producers that have been idle for long. May be called often, it runs rarely.
 
         Source: Kafka ``producer.id.expiration.check.interval.ms``.
         """
@@ -327,16 +327,16 @@ class LogStore(Catalog[PartitionLog]):
                 log.expire_producers(now_ms)
 
     def tidy(self, now_ms: int) -> None:
-        """Remove what jobs have left; to be called often, it looks rarely."""
+        """Remove files that jobs have left behind. May be called often, it runs rarely."""
         if now_ms >= self._tidy_due_ms and tidy(self, now_ms):
             self._tidy_due_ms = now_ms + LOOK_INTERVAL_MS
 
     def close(self, now_ms: int, *, is_durable: bool = True) -> None:
         """Clean stop: flush everything, trim indexes, write checkpoints and the marker, unlock.
 
-        A partition that is offline keeps the marker from being written. If it need not be durable,
-        nothing is flushed: what was appended is as safe as before, from a kill but not from a power
-        cut, and a note in place of the marker spares the next start a recovery on this boot.
+        The marker is not written if a partition is offline. Without ``is_durable`` nothing is
+        flushed: records stay safe from a kill, but not from a power cut. A note instead of the
+        marker spares the next start a recovery, as long as the machine runs.
 
         Source: Kafka LogManager.shutdown.
         """
@@ -346,7 +346,7 @@ class LogStore(Catalog[PartitionLog]):
             try:
                 leave(self.disk, self._host.boot_id, list(self.all_partitions()))
             finally:
-                self._unlock()
+                self.unlock()
             return
         is_clean = True
         for log in self.all_partitions():
@@ -361,10 +361,16 @@ class LogStore(Catalog[PartitionLog]):
             if is_clean:
                 checkpoints.write_clean_shutdown(self.disk)
         except OSError as error:
-            # No record is lost by that: the next start does what is done after a kill.
+            # No record is lost: the next start recovers as after a kill.
             logger.warning("no clean stop, the next start recovers the logs: %s", error)
         finally:
-            self._unlock()
+            self.unlock()
+
+    def unlock(self) -> None:
+        """Release the lock without a clean stop; ``close`` does it as well."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     # Inside
 
@@ -378,14 +384,14 @@ class LogStore(Catalog[PartitionLog]):
             checkpoints.remove_clean_shutdown(self.disk)
             remove_note(self.disk)
             self._deleted.remove_due(now_ms)
-        loading = replace(self._loading(now_ms, is_clean=is_clean), unflushed=left)
+        context = replace(self._load_context(now_ms, is_clean=is_clean), unflushed=left)
         found = found if only is None else [tp for tp in found if tp in only]
         self.was_clean = is_clean or not found
         if not self.was_clean:
             say(f"no clean shutdown: recovering {len(found)} partitions")
         workers = self.config.num_recovery_threads_per_data_dir
         with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
-            logs = pool.map(lambda tp: self._load_one(loading, tp), found)
+            logs = pool.map(lambda tp: load_or_take_offline(context, tp), found)
             for done, log in enumerate(logs, start=1):
                 topic, number = log.topic_partition
                 self._topics.setdefault(topic, {})[number] = log
@@ -399,7 +405,7 @@ class LogStore(Catalog[PartitionLog]):
     def _unify_configs(self) -> None:
         """Complete a change of a topic's configuration that a stop has interrupted.
 
-        It is written to the first partition first.
+        The first partition always has the new configuration.
         """
         for name, partitions in self._topics.items():
             first, *others = (log for _, log in sorted(partitions.items()))
@@ -415,89 +421,24 @@ class LogStore(Catalog[PartitionLog]):
             for log in others:
                 log.config = first.config
 
-    def _load_one(self, loading: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
-        started_s = self._host.clock_s()
-        try:
-            log = self._load_or_salvage(loading, topic_partition)
-        except (LogfsError, OSError) as error:
-            return offline_partition(loading, topic_partition, error)
-        if not loading.is_clean:
-            log.counters.recoveries += 1
-            log.counters.recovery_s += self._host.clock_s() - started_s
-            log_recovery(log)
-        if not self.read_only and log.offline is None:
-            try:
-                adopt_unfinished(log, loading.now_ms)
-            except (LogfsError, OSError) as error:
-                logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
-        return log
-
-    def _load_or_salvage(
-        self, loading: LoadContext, topic_partition: TopicPartition
-    ) -> PartitionLog:
-        """Load a partition; if the disk fails, or has no room to recover it, for reading alone.
-
-        Nothing is written then, so once the disk does better the next attempt finds what was there.
-        """
-        try:
-            return load_partition(loading, topic_partition)
-        except OSError as error:
-            if error.errno not in _FAILURES_OF_DISK:
-                raise
-            salvaging = replace(loading, read_only=True, salvages=True)
-            try:
-                log = load_partition(salvaging, topic_partition)
-            except (LogfsError, OSError):
-                raise error from None
-            log.state.read_only = self.read_only
-            log.state.offline = f"it could not be loaded as a whole: {error}"
-            logger.warning("%s can be read, but not written: %s", topic_partition, log.offline)
-            return log
-
     def _add_partitions(
         self,
         name: str,
-        numbers: "range | list[int]",
+        numbers: Iterable[int],
         topic_id: UUID,
         config: TopicConfig,
         now_ms: int,
     ) -> None:
-        """Make partitions; they are seen together, once all of them are there.
-
-        Each directory is filled under the name of a deleted one and then renamed. After a stop the
-        next start finds all of them, or a part that it completes, or it removes what it finds.
-        """
-        loading = self._loading(now_ms, is_clean=True)
-        wanted = [TopicPartition(name, n) for n in numbers]
-        loading = self._without_old_rows(loading, wanted)
-        logs: dict[int, PartitionLog] = {}
-        made: dict[TopicPartition, str] = {}
-        try:
-            for topic_partition in wanted:
-                made[topic_partition] = self._delete_directory(topic_partition, topic_id)
-                self.disk.make_directory(made[topic_partition])
-                topics.fill_partition(
-                    self.disk, made[topic_partition], topic_id, config.overrides()
-                )
-            self.disk.sync_directory("")
-            for topic_partition in wanted:
-                self.disk.rename(made[topic_partition], topic_partition.directory)
-                made[topic_partition] = topic_partition.directory
-            self.disk.sync_directory("")
-            for topic_partition in wanted:
-                logs[topic_partition.partition] = load_partition(loading, topic_partition)
-        except OSError:
-            for directory in made.values():
-                with contextlib.suppress(OSError):
-                    self.disk.remove_tree(directory)
-            raise
+        context = self._load_context(now_ms, is_clean=True)
+        wanted = [TopicPartition(name, number) for number in numbers]
+        logs = create_partitions(context, wanted, topic_id, config)
         self._topics.setdefault(name, {}).update(logs)
 
     def _tidy_after_deletion(self, name: str, gone: Collection[TopicPartition]) -> None:
         """Make the deletion durable and remove the topic from the small files of the root.
 
-        The topic is gone by now, so no failure is the caller's. Rows that stay are no harm: a new
-        topic begins without them, see ``_without_old_rows``.
+        The topic is deleted already, so failures are only logged. Rows that remain do no harm:
+        ``create_partitions`` removes them for a new topic of that name.
         """
         steps: tuple[Callable[[], None], ...] = (
             lambda: self.disk.sync_directory(""),
@@ -511,48 +452,8 @@ class LogStore(Catalog[PartitionLog]):
             except (LogfsError, OSError) as error:
                 logger.warning("topic %s is deleted; to be done later: %s", name, error)
 
-    def _without_old_rows(
-        self, loading: LoadContext, topic_partitions: Collection[TopicPartition]
-    ) -> LoadContext:
-        """Remove what the checkpoint files say of partitions that are about to be made.
-
-        Rows are left when the disk was full as a topic of that name was deleted. They must not say
-        where the new partitions start, or up to where they are durable.
-
-        Raises:
-            OSError: A file could not be written.
-        """
-        rows = loading.recovery_points.keys() | loading.start_offsets.keys() | loading.compacted
-        if rows.isdisjoint(topic_partitions):
-            return loading
-        forget_partitions(self.disk, topic_partitions)
-        forget_cleaner_offsets(self.disk, topic_partitions)
-        return self._loading(loading.now_ms, is_clean=loading.is_clean)
-
-    def _delete_directory_of(self, log: PartitionLog) -> str:
-        topic_id = None if log.topic_id is None else names.parse_topic_id(log.topic_id)
-        return self._delete_directory(log.topic_partition, topic_id)
-
-    def _delete_directory(self, topic_partition: TopicPartition, topic_id: UUID | None) -> str:
-        """Return the directory name of a deleted partition, with the topic id if it is free."""
-        if topic_id is not None:
-            name = names.format_delete_directory(topic_partition, topic_id)
-            if not self.disk.exists(name):
-                return name
-        return names.format_delete_directory(topic_partition, UUID(bytes=self._host.new_id()))
-
     def _check_writable(self, topic: str | None = None) -> None:
         if self.read_only:
             raise ReadOnlyError("the data directory is open read-only")
         if topic is not None and (log := self._representative(topic)).is_unreadable:
             log.check_writable()
-
-    def _new_topic_id(self) -> UUID:
-        while not names.is_usable_topic_id(topic_id := UUID(bytes=self._host.new_id())):
-            pass
-        return topic_id
-
-    def _unlock(self) -> None:
-        if self._lock is not None:
-            self._lock.close()
-            self._lock = None

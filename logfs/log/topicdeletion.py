@@ -34,6 +34,7 @@ from logfs.errors import LogfsError, NoSuchTopicError, TopicNotEmptyError
 from logfs.log import names
 from logfs.log.attributes import Attributes, Ownership, ownership_of, set_fields
 from logfs.log.checkpoints import read_partition_metadata
+from logfs.log.host import Host
 from logfs.log.names import DirectoryState
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.lines import has_unfinished
@@ -263,6 +264,23 @@ class DeletedPartitions:
             if row.log is not None:
                 row.log.move(row.topic_partition.directory)
                 self._restored.append(row.log)
+
+
+def deleted_name_of(disk: Disk, log: PartitionLog, host: Host) -> str:
+    """Return the name of the directory of a partition that is about to be deleted."""
+    topic_id = None if log.topic_id is None else names.parse_topic_id(log.topic_id)
+    return free_deleted_name(disk, log.topic_partition, topic_id, host)
+
+
+def free_deleted_name(
+    disk: Disk, topic_partition: TopicPartition, topic_id: UUID | None, host: Host
+) -> str:
+    """Return an unused name for a deleted partition, with the topic id unless that is used."""
+    if topic_id is not None:
+        name = names.format_delete_directory(topic_partition, topic_id)
+        if not disk.exists(name):
+            return name
+    return names.format_delete_directory(topic_partition, UUID(bytes=host.new_id()))
 
 
 def remembered(rows: Iterable[DeletedPartition]) -> dict[int | None, Ownership]:

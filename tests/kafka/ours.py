@@ -29,7 +29,7 @@ def opened(data: Path, *, clean: bool = True, durable: bool = True) -> Iterator[
         if clean:
             store.close(now_ms(), is_durable=durable)
         else:
-            store._unlock()
+            store.unlock()
 
 
 def seen(data: Path, topic: str, partition: int = 0) -> PartitionLog:

@@ -118,4 +118,4 @@ def stop_compactions(data: Path, names: Mapping[str, int], config: Mapping[str, 
             compact_now(store.partition(topic, 0), clock.now_ms(), tools)
         except (OSError, LogfsError):
             continue
-    store._unlock()
+    store.unlock()

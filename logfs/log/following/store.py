@@ -227,10 +227,10 @@ class FollowedStore(Catalog[AnyLog]):
         """
         is_live = self.disk.is_locked(names.LOCK_FILE)
         if is_live:
-            return replace(self._loading(now_ms, is_clean=True), is_live=True)
+            return replace(self._load_context(now_ms, is_clean=True), is_live=True)
         found = list_partitions(self.disk)
         is_clean, left = last_stop(self.disk, self._host.boot_id, found)
-        return replace(self._loading(now_ms, is_clean=is_clean), unflushed=left)
+        return replace(self._load_context(now_ms, is_clean=is_clean), unflushed=left)
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         """A partition was deleted, or its name belongs to another one by now."""

@@ -3,12 +3,14 @@
 Source: Kafka LogLoader.load, UnifiedLog.recover.
 """
 
+import errno
 import logging
+from dataclasses import replace
 from uuid import UUID
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL, Disk
-from logfs.errors import CorruptIndexError, CorruptRecordError
+from logfs.errors import CorruptIndexError, CorruptRecordError, LogfsError
 from logfs.log import names
 from logfs.log.checkpoints import (
     EpochEntry,
@@ -33,11 +35,13 @@ from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.state import PartitionState
 from logfs.log.topics import effective_config, read_properties
 from logfs.log.writing.active import remove_segment_files
+from logfs.log.writing.lines import adopt_unfinished
 from logfs.types import Positions, TopicPartition
 
 logger = logging.getLogger(__name__)
 
 _NO_GENERATION = bytes(16)
+_DISK_FAILURES = DISK_FULL | {errno.EIO}
 
 
 def list_partitions(disk: Disk) -> list[TopicPartition]:
@@ -332,7 +336,47 @@ def _last_modified_ms(disk: Disk, active: Segment) -> int:
     return disk.stat(name).mtime_ms
 
 
-def log_recovery(log: PartitionLog) -> None:
+def load_or_take_offline(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
+    """Load a partition and its unfinished lines; return an offline log if it cannot be loaded."""
+    started_s = context.host.clock_s()
+    try:
+        log = _load_or_salvage(context, topic_partition)
+    except (LogfsError, OSError) as error:
+        return offline_partition(context, topic_partition, error)
+    if not context.is_clean:
+        log.counters.recoveries += 1
+        log.counters.recovery_s += context.host.clock_s() - started_s
+        _log_recovery(log)
+    if not context.read_only and log.offline is None:
+        try:
+            adopt_unfinished(log, context.now_ms)
+        except (LogfsError, OSError) as error:
+            logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
+    return log
+
+
+def _load_or_salvage(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
+    """Load a partition; if the disk fails or has no room to recover it, only for reading.
+
+    Nothing is written then. A later attempt finds the same files.
+    """
+    try:
+        return load_partition(context, topic_partition)
+    except OSError as error:
+        if error.errno not in _DISK_FAILURES:
+            raise
+        salvaging = replace(context, read_only=True, salvages=True)
+        try:
+            log = load_partition(salvaging, topic_partition)
+        except (LogfsError, OSError):
+            raise error from None
+        log.state.read_only = context.read_only
+        log.state.offline = f"it could not be loaded as a whole: {error}"
+        logger.warning("%s can be read, but not written: %s", topic_partition, log.offline)
+        return log
+
+
+def _log_recovery(log: PartitionLog) -> None:
     """Log how much the recovery of a partition scanned, and how long it took."""
     found = log.counters
     logger.info(

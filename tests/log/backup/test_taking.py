@@ -307,7 +307,7 @@ def test_a_store_that_crashed_is_backed_up_as_it_is(
 ) -> None:
     LineWriter(store.partition("lines", 0), View.TEXT).write(b"half a li", now_ms())
     store.partition("keys", 0).flush()
-    store._unlock()  # nothing is closed
+    store.unlock()  # nothing is closed
     back_up(job(data, tmp_path / "backup"), "data", None)
     assert seen_in(tmp_path / "backup") == seen_in(data)
     assert not (tmp_path / "backup" / names.CLEAN_SHUTDOWN).exists()

@@ -1,0 +1,83 @@
+"""Creating the partitions of a topic: all of them become visible together.
+
+Each directory is filled under the name of a deleted partition, and then renamed. After a stop the
+next start finds all partitions, or completes the rest, or removes what it finds.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from logfs.config import TopicConfig
+from logfs.log import names
+from logfs.log.checkpointing import forget_partitions
+from logfs.log.cleanercheckpoint import forget_cleaner_offsets
+from logfs.log.host import Host
+from logfs.log.loading.context import LoadContext
+from logfs.log.loading.loader import load_partition
+from logfs.log.partition import PartitionLog
+from logfs.log.topicdeletion import free_deleted_name
+from logfs.log.topics import fill_partition
+from logfs.types import TopicPartition
+
+
+def new_topic_id(host: Host) -> UUID:
+    """Return a random topic id that Kafka allows."""
+    while not names.is_usable_topic_id(topic_id := UUID(bytes=host.new_id())):
+        pass
+    return topic_id
+
+
+def create_partitions(
+    context: LoadContext, wanted: Sequence[TopicPartition], topic_id: UUID, config: TopicConfig
+) -> dict[int, PartitionLog]:
+    """Create partitions of a topic, durable when this returns.
+
+    Returns:
+        The logs by partition number.
+
+    Raises:
+        OSError: The disk failed or is full; no partition exists.
+    """
+    disk, context = context.disk, _without_old_rows(context, wanted)
+    made: dict[TopicPartition, str] = {}
+    try:
+        for topic_partition in wanted:
+            directory = free_deleted_name(disk, topic_partition, topic_id, context.host)
+            made[topic_partition] = directory
+            disk.make_directory(directory)
+            fill_partition(disk, directory, topic_id, config.overrides())
+        disk.sync_directory("")
+        for topic_partition in wanted:
+            disk.rename(made[topic_partition], topic_partition.directory)
+            made[topic_partition] = topic_partition.directory
+        disk.sync_directory("")
+        return {one.partition: load_partition(context, one) for one in wanted}
+    except OSError:
+        for directory in made.values():
+            with contextlib.suppress(OSError):
+                disk.remove_tree(directory)
+        raise
+
+
+def _without_old_rows(context: LoadContext, wanted: Sequence[TopicPartition]) -> LoadContext:
+    """Remove the rows of new partitions from the checkpoint files.
+
+    Such rows remain when a topic of that name was deleted on a full disk. They must not determine
+    where the new partitions start, or up to where they are durable.
+
+    Raises:
+        OSError: A file could not be written.
+    """
+    points, starts = context.recovery_points, context.start_offsets
+    if (points.keys() | starts.keys() | context.compacted).isdisjoint(wanted):
+        return context
+    forget_partitions(context.disk, wanted)
+    forget_cleaner_offsets(context.disk, wanted)
+    return replace(
+        context,
+        recovery_points={one: at for one, at in points.items() if one not in wanted},
+        start_offsets={one: at for one, at in starts.items() if one not in wanted},
+        compacted=context.compacted.difference(wanted),
+    )
