@@ -72,7 +72,7 @@ class StoreTarget:
         if self._upkeep is None or self._upkeep.done():
             is_due = self._unflushed >= self._flush_ahead_bytes
             self._unflushed = 0 if is_due else self._unflushed
-            self._upkeep = self._pool.submit(_flush if is_due else _move_leases, self._logs)
+            self._upkeep = self._pool.submit(_flush if is_due else _extend_reservations, self._logs)
         return done
 
     def flush(self) -> None:
@@ -89,6 +89,6 @@ def _flush(logs: Sequence[PartitionLog]) -> None:
         log.flush()
 
 
-def _move_leases(logs: Sequence[PartitionLog]) -> None:
+def _extend_reservations(logs: Sequence[PartitionLog]) -> None:
     for log in logs:
-        log.move_lease()
+        log.extend_reservation()

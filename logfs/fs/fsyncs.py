@@ -22,7 +22,7 @@ from logfs.fs.handles import FileHandle
 from logfs.fs.partitions import MountedPartition
 from logfs.log.following.followed import AnyLog
 from logfs.log.partition import PartitionLog
-from logfs.log.writing.flushing import Flush
+from logfs.log.writing.flusher import Flush
 from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,6 @@ from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log import checkpoints, names
 from logfs.log.partition import PartitionLog
-from logfs.log.recoverypoint import WRITING
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -61,7 +60,7 @@ def forget_partitions(disk: Disk, gone: Collection[TopicPartition]) -> None:
     Raises:
         OSError: A file could not be written; some may have been.
     """
-    with WRITING:
+    with checkpoints.WRITING:
         for name in _FILES:
             offsets = read_checkpoint(disk, name)
             if not offsets.keys().isdisjoint(gone):
@@ -71,7 +70,7 @@ def forget_partitions(disk: Disk, gone: Collection[TopicPartition]) -> None:
 
 def write_checkpoints(disk: Disk, logs: Iterable[PartitionLog]) -> None:
     """Write the files; a partition that could not be loaded keeps the rows it has."""
-    with WRITING:
+    with checkpoints.WRITING:
         _write_checkpoints(disk, list(logs))
 
 

@@ -14,9 +14,11 @@ Sources: Kafka CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
 PartitionMetadataFile, CleanShutdownFileHandler.
 """
 
+import contextlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -32,6 +34,8 @@ _NO_BROKER_EPOCH = -1
 _DIGITS = re.compile(r"[0-9]+")
 _SPACES = re.compile(r"[ \t]+")
 _METADATA_FIELD = re.compile(r"([a-z_]+):[ \t]+(\S+)")
+WRITING = threading.Lock()
+"""Held while offset checkpoints are written, and their rows gathered."""
 
 
 class EpochEntry(NamedTuple):
@@ -82,6 +86,44 @@ def read_offsets(disk: Disk, name: str) -> dict[TopicPartition, int]:
 def write_offsets(disk: Disk, name: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Put an offset checkpoint in place, durable on return."""
     disk.replace(name, format_offsets(offsets))
+
+
+def lower_recovery_point(disk: Disk, topic_partition: TopicPartition, offset: int) -> None:
+    """Note, durably, that nothing from an offset on is known to be durable.
+
+    Raises:
+        CorruptCheckpointError: The file does not parse.
+        OSError: It could not be written.
+
+    Source: Kafka LogManager.truncateTo.
+    """
+    with WRITING:
+        offsets = dict(read_offsets(disk, names.RECOVERY_POINT_CHECKPOINT))
+        if offsets.get(topic_partition, 0) > offset:
+            offsets[topic_partition] = offset
+            write_offsets(disk, names.RECOVERY_POINT_CHECKPOINT, offsets)
+
+
+@contextlib.contextmanager
+def checkpoint_start_offset(
+    disk: Disk, topic_partition: TopicPartition, offset: int
+) -> Iterator[None]:
+    """Note, durably, that a log starts at an offset; it has to start there when the block ends.
+
+    Kafka writes log start offsets once a minute, so that removed records may come back after a
+    crash. Here they stay removed. Only a start inside a segment is noted: any other follows from
+    the segments that are there. Nothing else writes the checkpoint files meanwhile, or it would
+    write the offset at which the log started before.
+
+    Raises:
+        CorruptCheckpointError: The file does not parse.
+        OSError: It could not be written; nothing has changed.
+    """
+    with WRITING:
+        offsets = dict(read_offsets(disk, names.LOG_START_OFFSET_CHECKPOINT))
+        offsets[topic_partition] = offset
+        write_offsets(disk, names.LOG_START_OFFSET_CHECKPOINT, offsets)
+        yield
 
 
 def parse_leader_epochs(data: bytes, name: str) -> list[EpochEntry]:

@@ -1,32 +1,146 @@
 """One partition: a log of segments, appended to at its end and read anywhere.
 
-``PartitionLog`` owns the writing side: the active segment, rolls, truncation, the lease of
-positions. Readers work on ``snapshot``, which every change replaces as a whole.
+``PartitionLog`` is composed of parts that share a ``PartitionState``: they append, flush, remove
+and replace segments. Readers work on ``snapshot``, which every change replaces as a whole.
 
 Threads. Changes take the lock of the partition (``exclusive``); ``flush`` and ``maintain`` run
 beside appends, in threads of their own.
 """
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
+from logfs.config import TopicConfig
 from logfs.errors import OffsetOutOfRangeError
 from logfs.log import names
-from logfs.log.checkpoints import write_leader_epochs
-from logfs.log.cleanercheckpoint import lower_cleaner_offset
 from logfs.log.losses import Loss, log_loss
-from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
-from logfs.log.producers.state import ProducerState
-from logfs.log.recoverypoint import lower_recovery_point
+from logfs.log.producers.state import LastRecord, ProducerState
+from logfs.log.reading.readable import ReadableLog
+from logfs.log.segments.deletion import unpin
 from logfs.log.segments.segment import Segment
-from logfs.log.segments.snapshot import LogEnd, LogPoint
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.log.writing.active import ActiveSegment, trim_padding
-from logfs.log.writing.appending import AppendableLog
-from logfs.log.writing.truncation import cut_segments
+from logfs.log.writing.active import trim_padding
+from logfs.log.writing.appender import Appender
+from logfs.log.writing.flusher import Flusher
+from logfs.log.writing.segmentremoval import SegmentRemoval
+from logfs.log.writing.segmentreplacement import SegmentReplacement
+from logfs.log.writing.state import PartitionState
+from logfs.log.writing.truncation import truncate
+from logfs.records.encoded import EncodeOptions
 
 
-class PartitionLog(AppendableLog):
-    """One partition of a store."""
+class PartitionLog(ReadableLog):
+    """One partition of a store.
+
+    Attributes:
+        line_files: The files of unfinished lines.
+        flusher: Makes the log durable.
+        append, append_records, append_encoded, append_produced, end_transaction, roll: See
+            ``Appender``.
+        begin_flush, end_flush: See ``Flusher.begin`` and ``Flusher.end``.
+        advance_log_start_offset, hasten_removal, remove_due_files: See
+            ``SegmentRemoval``.
+        replace_segments: See ``SegmentReplacement.replace``.
+        check_writable, take_offline, offline_on_failure, adopt_waiting: See ``PartitionState``.
+    """
+
+    state: PartitionState  # type: ignore[mutable-override] # never replaced
+
+    def __init__(self, state: PartitionState) -> None:
+        super().__init__(state)
+        self.line_files = state.line_files
+        self.flusher = flusher = Flusher(state)
+        self._removal = removal = SegmentRemoval(state)
+        self._appender = appender = Appender(state, flusher)
+        # Bound methods, so that a call costs no frame more than in the part itself.
+        self.append = appender.append
+        self.append_records = appender.append_records
+        self.append_encoded = appender.append_encoded
+        self.append_produced = appender.append_produced
+        self.end_transaction = appender.end_transaction
+        self.roll = appender.roll
+        self.begin_flush = flusher.begin
+        self.end_flush = flusher.end
+        self.advance_log_start_offset = removal.advance_log_start_offset
+        self.hasten_removal = removal.hasten_removal
+        self.remove_due_files = removal.remove_due_files
+        self.replace_segments = SegmentReplacement(state, removal).replace
+        self.check_writable = state.check_writable
+        self.take_offline = state.take_offline
+        self.offline_on_failure = state.offline_on_failure
+        self.adopt_waiting = state.adopt_waiting
+
+    def flush(self) -> None:
+        """Return once everything appended before the call is durable; see ``Flusher.flush``."""
+        self.flusher.flush()
+
+    def is_durable(self, offset: int) -> bool:
+        """Whether a ``flush`` that is to cover every record below an offset would do nothing."""
+        return self.flusher.is_durable(offset)
+
+    def pin(self, segments: Sequence[Segment]) -> None:
+        """Keep the files of segments until ``unpin``; see ``SegmentRemoval.pin``."""
+        self._removal.pin(segments)
+
+    def unpin(self, segments: Sequence[Segment]) -> None:
+        """Undo ``pin``."""
+        unpin(segments)
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether an open file will still read a segment of it, deleted or not."""
+        return self._removal.is_pinned
+
+    @property
+    def adopt_later(self) -> Callable[[], None] | None:
+        """Makes records of lines that a crash left and that wait for room; None: none do."""
+        return self.state.adopt_later
+
+    @adopt_later.setter
+    def adopt_later(self, adopt: Callable[[], None]) -> None:
+        self.state.adopt_later = adopt
+
+    def exclusive(self) -> threading.RLock:
+        """Return the lock that every change takes; hold it to make several changes one."""
+        return self.state.lock
+
+    @property
+    def writable(self) -> "PartitionLog":
+        """The log to write to, which is this one; a followed log has none."""
+        return self
+
+    @property
+    def config(self) -> TopicConfig:
+        """The topic's configuration."""
+        return self.state.config
+
+    @config.setter
+    def config(self, config: TopicConfig) -> None:
+        self.state.set_config(config)
+
+    @property
+    def producers(self) -> ProducerState:
+        """What is known of the producers at the log end."""
+        return self.state.producers
+
+    def encode_options(self) -> EncodeOptions:
+        """Return how records for this topic become batches."""
+        return self.state.options
+
+    def last_records_of_producers(self) -> dict[int, LastRecord]:
+        """Return what each producer that is not forgotten wrote last, by producer id.
+
+        Compaction keeps these batches: their headers hold the sequence numbers.
+
+        Source: Kafka UnifiedLog.lastRecordsOfActiveProducers.
+        """
+        with self.state.lock:
+            return self.state.producers.last_records()
+
+    def next_sequence(self, producer_id: int) -> int:
+        """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
+        with self.state.lock:
+            return self.state.producers.next_sequence(producer_id)
 
     # Durability
 
@@ -34,16 +148,16 @@ class PartitionLog(AppendableLog):
     def maintenance_due(self) -> bool:
         """Whether ``maintain`` has something to do."""
         return (  # asked by every append
-            self._is_lease_low
-            or self._flusher.has_sealed
-            or self._state.losses.is_dirty
-            or self._has_new_epochs
-            or self.has_unnoted
-            or self.adopt_later is not None
+            self._appender.is_reservation_low
+            or self.flusher.has_sealed
+            or self.state.losses.is_dirty
+            or self.state.has_new_epochs
+            or self._removal.has_unnoted
+            or self.state.adopt_later is not None
         )
 
     def maintain(self) -> None:
-        """Do what others leave for later: sync sealed segments, move the lease on, save losses.
+        """Do what others leave for later: sync sealed segments, reserve positions, save losses.
 
         Raises:
             OSError: An fsync failed; the log is offline from now on. With ENOSPC the log is as
@@ -52,33 +166,35 @@ class PartitionLog(AppendableLog):
         if self.is_deleted:
             return
         if self.offline is None:
-            if self.adopt_later is not None:
-                self.adopt_waiting()
-            with self.offline_on_failure("fsync"):
-                if self._flusher.has_sealed:
-                    self.line_files.sync()
-                    self._flusher.flush_sealed()
-                    self._remove_durable_lines()
-                    with self._lock:
-                        self.table.shrink()
-            self.move_lease()
-            if self._has_new_epochs:
-                with self._lock, self.offline_on_failure("fsync", but_not_full=True):
-                    self._save_epochs()
-            if self.has_unnoted:
-                self.note_dropped()
-        self._state.losses.save()
+            if self.state.adopt_later is not None:
+                self.state.adopt_waiting()
+            with self.state.offline_on_failure("fsync"):
+                if self.flusher.has_sealed:
+                    self.state.line_files.sync()
+                    self.flusher.flush_sealed()
+                    self.flusher.remove_durable_lines()
+                    with self.state.lock:
+                        self.state.table.shrink()
+            self.extend_reservation()
+            if self.state.has_new_epochs:
+                with self.state.lock, self.state.offline_on_failure("fsync", but_not_full=True):
+                    self.state.save_epochs()
+            if self._removal.has_unnoted:
+                self._removal.note_dropped()
+        self.state.losses.save()
 
-    def move_lease(self) -> None:
-        """Move the lease on if that will be due soon, so that no append has to wait for it.
+    def extend_reservation(self) -> None:
+        """Reserve more positions if that will be due soon, so that no append waits for it.
 
         Raises:
             OSError: An fsync failed; the log is offline from now on.
         """
-        if self._is_lease_low:
-            with self._lock:
-                noted = self._note_lease(self.snapshot.active, self.snapshot.end.positions)
-            self._sync_lease(noted)
+        if self._appender.is_reservation_low:
+            with self.state.lock:
+                noted = self.state.note_reservation(
+                    self.snapshot.active, self.snapshot.end.positions
+                )
+            self.state.sync_reservation(noted)
 
     # Removing
 
@@ -92,18 +208,18 @@ class PartitionLog(AppendableLog):
 
         Source: Kafka UnifiedLog.truncateTo.
         """
-        with self._lock:
+        with self.state.lock:
             self.check_writable()
             if not self.log_start_offset <= offset <= self.log_end_offset:
                 raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
             if offset == self.log_end_offset:
                 return
-            self.finish_loading()
+            self.state.finish_loading()
             self.flush()
-            self._settle_lines(self.log_end_offset)
-            self._leave_active()
-            with self.offline_on_failure("truncation"), self._flusher.paused():
-                self._truncate(offset, now_ms)
+            self.state.settle_lines(self.log_end_offset)
+            self._appender.leave_active()
+            with self.state.offline_on_failure("truncation"), self.flusher.paused():
+                truncate(self.state, self.flusher, offset, now_ms)
 
     # The rest
 
@@ -112,37 +228,37 @@ class PartitionLog(AppendableLog):
         if self.read_only or self.is_deleted or self.offline is not None:
             self.close_files()
             return
-        with self._lock:
-            self.finish_loading()
+        with self.state.lock:
+            self.state.finish_loading()
             self._close_active()
             entry = self.snapshot.active.entry(SegmentState.CLOSED)
-            with self.offline_on_failure("closing", but_not_full=True):
-                self._save_producers()
-                self._save_epochs()
-                if self.table.entries.get(entry.base_offset) != entry:
-                    self.table.put(entry)
-            with self.offline_on_failure("closing"):
-                self.table.sync()
+            with self.state.offline_on_failure("closing", but_not_full=True):
+                self._appender.save_producers()
+                self.state.save_epochs()
+                if self.state.table.entries.get(entry.base_offset) != entry:
+                    self.state.table.put(entry)
+            with self.state.offline_on_failure("closing"):
+                self.state.table.sync()
             self.close_files()
 
     def leave(self) -> TableEntry:
         """Close it without an fsync; returns the entry of its last segment, closed.
 
-        The table keeps the open entry, with the lease, and the recovery point stays. Only for a
-        partition that is writable.
+        The table keeps the open entry, with the reservation, and the recovery point stays. Only
+        for a partition that is writable.
 
         Raises:
             OSError: Not everything could be written.
         """
-        with self._lock, self.offline_on_failure("closing", but_not_full=True):
-            self.finish_loading()
+        with self.state.lock, self.state.offline_on_failure("closing", but_not_full=True):
+            self.state.finish_loading()
             segment = self.snapshot.active
-            if self._active is not None:
-                self._active.seal()
+            if self._appender.active is not None:
+                self._appender.active.seal()
             if segment.is_padded:
                 trim_padding(self.disk, segment, self.snapshot.end.file_size)
-            self._save_producers(is_durable=False)
-            self._save_epochs()
+            self._appender.save_producers(is_durable=False)
+            self.state.save_epochs()
             self.close_files()
             return segment.entry(SegmentState.CLOSED)
 
@@ -151,16 +267,16 @@ class PartitionLog(AppendableLog):
 
         Source: Kafka ProducerStateManager.removeExpiredProducers.
         """
-        with self._lock:
-            self._state.producers.expire(now_ms, self._state.producer_expiration_ms)
+        with self.state.lock:
+            self.state.producers.expire(now_ms, self.state.producer_expiration_ms)
 
     def close_files(self) -> None:
         """Let go of every file without writing anything."""
-        with self._lock:
-            self._active = None
+        with self.state.lock:
+            self._appender.active = None
             for segment in self.snapshot.segments:
                 segment.close_files()
-            self.table.close()
+            self.state.table.close()
 
     def delete(self, directory: str) -> None:
         """Rename the partition's directory, because its topic is being deleted; readers go on.
@@ -168,12 +284,12 @@ class PartitionLog(AppendableLog):
         Raises:
             OSError: It is as it was.
         """
-        with self._lock:
-            self._state.is_deleted = True
+        with self.state.lock:
+            self.state.is_deleted = True
             try:
                 self.disk.rename(self.directory, directory)
             except OSError:
-                self._state.is_deleted = False
+                self.state.is_deleted = False
                 raise
             self.move(directory)
 
@@ -183,17 +299,17 @@ class PartitionLog(AppendableLog):
         Raises:
             OSError: It stays deleted.
         """
-        with self._lock:
-            self.disk.rename(self._state.directory, self.topic_partition.directory)
+        with self.state.lock:
+            self.disk.rename(self.state.directory, self.topic_partition.directory)
             self.move(self.topic_partition.directory)
-            self._state.is_deleted = False
+            self.state.is_deleted = False
 
     def move(self, directory: str) -> None:
         """Follow the partition's directory, which was renamed."""
-        with self._lock:
-            self._state.directory = directory
-            self.table.moved_to(directory)
-            for segment in (*self.snapshot.segments, *self._deleted.segments):
+        with self.state.lock:
+            self.state.directory = directory
+            self.state.table.moved_to(directory)
+            for segment in (*self.snapshot.segments, *self._removal.deleted.segments):
                 segment.directory = directory
 
     def add_loss(
@@ -202,88 +318,24 @@ class PartitionLog(AppendableLog):
         """Note a loss: in the log of the daemon, in the losses file, in ``.meta``."""
         loss = Loss(now_ms, kind, file, position, size, self.log_end_offset, detail)
         log_loss(self.topic_partition, loss)
-        self._state.losses.add(loss)
-
-    @property
-    def producers(self) -> ProducerState:
-        """What is known of the producers at the log end."""
-        return self._state.producers
-
-    @property
-    def writable(self) -> "PartitionLog":
-        """The log to write to, which is this one; a followed log has none."""
-        return self
+        self.state.losses.add(loss)
 
     def new_unfinished_name(self) -> str:
         """Return a name for the file of an unfinished line that no other file has."""
-        return names.format_unfinished_file(self._host.new_id().hex())
+        return names.format_unfinished_file(self.state.host.new_id().hex())
 
     def _close_active(self) -> None:
         """Make the records and the indexes durable, and cut the files to what they hold."""
-        with self.offline_on_failure("closing"):
+        with self.state.offline_on_failure("closing"):
             self.flush()
-            self._flusher.flush_sealed()
+            self.flusher.flush_sealed()
             segment = self.snapshot.active
             was_padded = segment.is_padded
-            if self._active is not None:
-                self._active.seal()
+            if self._appender.active is not None:
+                self._appender.active.seal()
                 for index in segment.files().indexes.all():
                     index.sync()
-                if self._active.txn_index is not None:
-                    self._active.txn_index.sync()
+                if self._appender.active.txn_index is not None:
+                    self._appender.active.txn_index.sync()
             if was_padded:
                 trim_padding(self.disk, segment, self.snapshot.end.file_size)
-
-    def _truncate(self, offset: int, now_ms: int) -> None:
-        old = self.snapshot
-        # First: what is appended at these offsets is not what the recovery point speaks of.
-        self._flusher.lower(offset)
-        lower_recovery_point(self.disk, self.topic_partition, offset)
-        lower_cleaner_offset(self.disk, self.topic_partition, offset)
-        self.cleaning.unsaved_offset = None
-        # Until the entry of the new segment is there: a stop must not give a position twice.
-        self.lease.distrust(old.active)
-        kept = cut_segments(self.disk, self.config, old, offset)
-        segment = self.new_segment(offset, old.end.positions)
-        sealed = [s.entry(SegmentState.SEALED) for s in kept]
-        self.table.rewrite([*sealed, self.lease.open_entry(segment)])
-        ActiveSegment.create(self.disk, segment, self.config, now_ms).close_empty()
-        self.disk.sync_directory(self.directory)
-        end = LogEnd(offset, segment.bases, 0, -1)
-        start = old.start if kept else LogPoint(offset, segment.bases)
-        self._state.producers, self._snapshot_offset = rewind_producers(
-            self._replay((*kept, segment), now_ms), offset, self._state.producers
-        )
-        snapshot = old.changed((*kept, segment), start, end, old.cuts + 1)
-        locate_transactions(self._state.producers, snapshot)
-        aborted = tuple(entry for entry in old.aborted if entry.last_offset < offset)
-        self._state.snapshot = snapshot.with_transactions(aborted, self._state.producers.unstable)
-        self._fit_epochs()
-        self._flusher.truncated(offset)
-
-    def _replay(self, segments: Sequence[Segment], now_ms: int) -> Replay:
-        rows = [(segment, segment.size_bytes) for segment in segments]
-        start, expiration_ms = self.log_start_offset, self._state.producer_expiration_ms
-        return Replay(self.disk, self.directory, rows, start, now_ms, expiration_ms)
-
-    def _save_producers(self, *, is_durable: bool = True) -> None:
-        """Write a snapshot where the log ends, unless there is one."""
-        if self.log_end_offset <= self._snapshot_offset:
-            return
-        file = self._write_snapshot(self.log_end_offset)
-        if file is not None:
-            if is_durable:
-                file.sync()
-                self.disk.sync_directory(self.directory)
-            file.close()
-            self._snapshot_offset = self.log_end_offset
-
-    def _fit_epochs(self) -> None:
-        if self._epochs.fit(self.log_start_offset, self.log_end_offset):
-            self._has_new_epochs = True
-            self._save_epochs()
-
-    def _save_epochs(self) -> None:
-        if self._has_new_epochs:
-            write_leader_epochs(self.disk, self._state.directory, self._epochs.entries)
-            self._has_new_epochs = False

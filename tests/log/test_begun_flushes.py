@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from logfs.errors import DeletedError, LogOfflineError
-from logfs.log.writing.flushing import Flush
+from logfs.log.writing.flusher import Flush
 from tests.fakesyncs import BeginsSyncs, FakeSyncs
 from tests.log.durability import OFFLINE, SMALL, Syncs, fail_sync, in_threads
 from tests.log.support import Bench, lines_of

@@ -121,14 +121,15 @@ def maintain(bench: Bench) -> None:
     bench.log.maintain()
 
 
-def move_lease(bench: Bench) -> None:
+def extend_reservation(bench: Bench) -> None:
     for _ in range(20):
-        bench.log.move_lease()
+        bench.log.extend_reservation()
         bench.write(b"own 0001 " + PADDING[:7])
 
 
 CHANGES: dict[str, Callable[[Bench], None]] = {
-    f.__name__: f for f in (retention, trim_now, compaction, roll, flush, maintain, move_lease)
+    f.__name__: f
+    for f in (retention, trim_now, compaction, roll, flush, maintain, extend_reservation)
 }
 REMOVING = {"retention", "trim_now", "compaction"}
 

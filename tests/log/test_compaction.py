@@ -102,7 +102,7 @@ def test_segments_are_merged() -> None:
     assert done.segments == (len(before) - 1, 1)
     assert [s.base_offset for s in after] == [0, before[-1].base_offset]
     check(log)
-    assert log.log.table.entries.keys() == {s.base_offset for s in after}
+    assert log.log.state.table.entries.keys() == {s.base_offset for s in after}
     log.bench.now_ms += log.log.config.file_delete_delay_ms
     log.log.remove_due_files(log.bench.now_ms)
     assert leftovers(log.bench.disk) == []

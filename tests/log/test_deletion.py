@@ -281,8 +281,8 @@ def test_what_a_deleted_partition_still_notes_never_goes_to_a_new_one_of_its_nam
     bench.store.delete_topic("t", bench.now_ms)
     bench.store.create_topic("t", 1, {}, bench.now_ms)
     table = bench.file(SEGMENT_TABLE)
-    old.table.close()
-    old.lease.distrust(old.snapshot.active)
+    old.state.table.close()
+    old.state.reservation.distrust(old.snapshot.active)
     assert bench.file(SEGMENT_TABLE) == table
 
 

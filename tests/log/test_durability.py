@@ -55,7 +55,7 @@ def test_a_flush_that_is_covered_returns_while_another_one_is_under_way() -> Non
     syncs.go.clear()
     with in_threads(1, bench.log.flush):
         assert syncs.begun.wait(10)
-        bench.log._flusher.flush(lambda: bench.log.snapshot, covered)
+        bench.log.flusher.flush_to(covered)
         bench.write(b"c")
         assert lines_of(bench.log) == [b"a", b"b", b"c"], "appends and reads go on"
         syncs.go.set()

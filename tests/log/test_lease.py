@@ -7,7 +7,7 @@ import pytest
 
 from logfs.log.names import SEGMENT_TABLE
 from logfs.log.segments.table import SegmentTable
-from logfs.log.writing import lease
+from logfs.log.writing import reservation
 from logfs.types import Positions, View
 from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, end_of, lines_of, text_of
@@ -19,7 +19,7 @@ SMALL = {"internal.segment.bytes": "250", "index.interval.bytes": "0"}
 @pytest.fixture
 def small_lease(monkeypatch: pytest.MonkeyPatch) -> int:
     """Let a lease reach 100 bytes ahead."""
-    monkeypatch.setattr(lease, "LEASE_BYTES", 100)
+    monkeypatch.setattr(reservation, "RESERVED_BYTES", 100)
     return 100
 
 
@@ -61,7 +61,7 @@ def test_an_append_that_the_lease_covers_waits_for_no_fsync() -> None:
 def test_maintain_moves_the_lease_on_before_an_append_has_to_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lease, "LEASE_BYTES", 1000)
+    monkeypatch.setattr(reservation, "RESERVED_BYTES", 1000)
     bench = Bench()
     due = []
     for size in (1, 600):

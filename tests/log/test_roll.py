@@ -6,7 +6,7 @@ import pytest
 
 from logfs.config import TopicConfig
 from logfs.log.segments.snapshot import Snapshot
-from logfs.log.writing.roll import SegmentFill, should_roll
+from logfs.log.writing.active import SegmentFill, draw_jitter_ms, should_roll
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.layout import MAX_RELATIVE_OFFSET
@@ -186,13 +186,13 @@ def test_a_partition_rolls_before_an_offset_overflows() -> None:
 @pytest.mark.parametrize(("jitter_ms", "segment_ms"), [(1000, 5000), (9000, 5000), (1, 5000)])
 def test_jitter_stays_below_both_limits_and_differs(jitter_ms: int, segment_ms: int) -> None:
     bench = Bench({"segment.jitter.ms": str(jitter_ms), "segment.ms": str(segment_ms)})
-    drawn = {bench.log._draw_jitter() for _ in range(200)}
+    drawn = {draw_jitter_ms(bench.log.config, bench.log.state.host.new_id) for _ in range(200)}
     assert 0 <= min(drawn) <= max(drawn) < min(jitter_ms, segment_ms)
     assert len(drawn) > 50 or jitter_ms == 1
 
 
 def test_no_jitter_is_drawn_by_default() -> None:
-    assert Bench().log._draw_jitter() == 0
+    assert draw_jitter_ms(config(), bytes) == 0
 
 
 def test_with_jitter_a_partition_rolls_earlier_and_never_later() -> None:

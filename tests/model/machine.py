@@ -18,7 +18,7 @@ from logfs.log.host import Host
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
-from logfs.log.writing import lease
+from logfs.log.writing import reservation
 from logfs.log.writing.lines import LineWriter
 from logfs.records.checksum import crc32c
 from logfs.types import TopicPartition, View
@@ -36,11 +36,11 @@ _READ_BYTES = 1 << 16
 @contextlib.contextmanager
 def short_leases() -> Iterator[None]:
     """Have leases end soon, so that they are moved all the time."""
-    usual, lease.LEASE_BYTES = lease.LEASE_BYTES, LEASE_BYTES
+    usual, reservation.RESERVED_BYTES = reservation.RESERVED_BYTES, LEASE_BYTES
     try:
         yield
     finally:
-        lease.LEASE_BYTES = usual
+        reservation.RESERVED_BYTES = usual
 
 
 class Writer:

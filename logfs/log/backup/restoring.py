@@ -29,7 +29,6 @@ from logfs.log.backup.taking import (
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.loading.loader import list_partitions
 from logfs.log.manifest import UNFINISHED, Manifest, check_whole
-from logfs.log.recoverypoint import WRITING
 from logfs.types import TopicPartition
 
 KIND = "restore"
@@ -135,7 +134,7 @@ def _is_restored(job: Job, topic_partition: TopicPartition) -> bool:
 
 def _take_over_rows(job: Job, found: Collection[TopicPartition]) -> None:
     """Have the checkpoints say of what was restored what they say in the backup."""
-    with WRITING:
+    with checkpoints.WRITING:
         for name in CHECKPOINTS:
             ours, theirs = read_checkpoint(job.target, name), read_checkpoint(job.source, name)
             rows = {tp: offset for tp, offset in ours.items() if tp not in found}

@@ -30,7 +30,7 @@ from logfs.log.losses import LossFile
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
-from logfs.log.writing.lease import Lease
+from logfs.log.writing.reservation import PositionReservation
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
@@ -161,7 +161,7 @@ class KeptInCache(KeptInMemory):
         self._file: File | None = None
         self._file_end = 0
         self._note_file: File | None = None
-        self._lease = Lease(table, cache_mark(host, disk), Positions())
+        self._lease = PositionReservation(table, cache_mark(host, disk), Positions())
         self._is_new = True
         self._has_failed = False
         self._rewritten: set[int] = set()
@@ -343,7 +343,7 @@ class KeptInCache(KeptInMemory):
         self.shown = state.lease
         mark = cache_mark(self._host, self._disk)
         self.may_have_lost = bool(state.boots - {mark})
-        self._lease = Lease(self.table, mark, state.lease)
+        self._lease = PositionReservation(self.table, mark, state.lease)
         try:
             self.tail = decode_note(self._disk.read(f"{self._directory}/{TAIL_NOTE}"))
         except FileNotFoundError:

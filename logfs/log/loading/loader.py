@@ -32,10 +32,10 @@ from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
-from logfs.log.state import PartitionState
 from logfs.log.topics import effective_config, read_properties
 from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.lines import adopt_unfinished
+from logfs.log.writing.state import PartitionState
 from logfs.types import Positions, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -117,7 +117,7 @@ def _load(
         epochs=epochs,
         table=table,
         snapshot=snapshot,
-        lease=lease,
+        reserved=lease,
         losses=loader.losses,
         recovery_point=loader.recovery_point(snapshot.end.offset),
         last_modified_ms=_last_modified_ms(disk, snapshot.active),
@@ -412,7 +412,7 @@ def offline_partition(
             epochs=LeaderEpochs([]),
             table=SegmentTable(context.disk, directory, bytes(16)),
             snapshot=snapshot,
-            lease=nothing,
+            reserved=nothing,
             losses=LossFile(context.disk, directory, read_only=True),
             recovery_point=context.recovery_points.get(topic_partition, 0),
             read_only=context.read_only,

@@ -34,7 +34,7 @@ from logfs.log.segments.scan import (
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import remove_segment_files
-from logfs.log.writing.lease import ALL_SHOWN, NO_BOOT
+from logfs.log.writing.reservation import ALL_SHOWN, NO_BOOT
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)

@@ -27,7 +27,7 @@ from logfs.log.loading.context import Loader
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName
 from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.table import SegmentState
-from logfs.log.writing.lease import NO_BOOT
+from logfs.log.writing.reservation import NO_BOOT
 from logfs.records._native import header_ok, last_offset
 from logfs.records.layout import HEADER_BYTES
 

@@ -8,6 +8,8 @@ the segment is sealed.
 """
 
 import logging
+from collections.abc import Callable
+from typing import NamedTuple
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
@@ -25,9 +27,9 @@ from logfs.log.segments.segment import (
 )
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.log.writing.roll import should_roll
 from logfs.records._native import IndexBuilder
 from logfs.records.encoded import EncodedBatch
+from logfs.records.layout import MAX_RELATIVE_OFFSET
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,16 @@ _MOST_ROOM_BYTES = 16 * 1024 * 1024
 _PART_FOR_ROOM = 4
 """Of a segment of 4 MiB and more: no more room than a quarter of what is in it."""
 _WITHOUT_END = 1 << 62
+
+
+class SegmentFill(NamedTuple):
+    """What the active segment holds, as far as rolling is concerned."""
+
+    base_offset: int
+    size_bytes: int
+    first_timestamp: int
+    created_ms: int
+    is_index_full: bool
 
 
 class ActiveSegment:
@@ -258,6 +270,45 @@ class ActiveSegment:
             index.append(entries)
         except (OSError, ValueError) as error:
             logger.warning("%s: an index entry is left out: %s", self.segment.name, error)
+
+
+def should_roll(
+    fill: SegmentFill | tuple[int, int, int, int, bool],
+    config: TopicConfig,
+    jitter_ms: int,
+    batch: tuple[int, int, int],
+    now_ms: int,
+) -> bool:
+    """Decide whether a batch begins a new segment: Kafka's five conditions.
+
+    An empty segment always takes it (KAFKA-6388). The first timestamp is the first batch's maximum.
+
+    Args:
+        fill: The active segment; every append asks, and a plain tuple is made in no time.
+        config: The topic's configuration.
+        jitter_ms: Taken off ``segment.ms``, so that the segments of many partitions do not roll at
+            the same moment; drawn once per segment.
+        batch: Its size in bytes, its last offset and its max timestamp.
+        now_ms: The clock, for segments whose records have no timestamps.
+
+    Source: Kafka LogSegment.shouldRoll, RollParams.
+    """
+    size_bytes, last_offset, max_timestamp = batch
+    base_offset, filled_bytes, first_timestamp, created_ms, is_index_full = fill
+    if filled_bytes == 0:
+        return False
+    if filled_bytes > config.effective_segment_bytes - size_bytes:
+        return True
+    waited_ms = max_timestamp - first_timestamp if first_timestamp >= 0 else now_ms - created_ms
+    if waited_ms > config.max_segment_ms - jitter_ms:
+        return True
+    return is_index_full or not 0 <= last_offset - base_offset <= MAX_RELATIVE_OFFSET
+
+
+def draw_jitter_ms(config: TopicConfig, new_id: Callable[[], bytes]) -> int:
+    """Return what is taken off ``segment.ms``, at random up to ``segment.jitter.ms``."""
+    limit = min(config.segment_jitter_ms, config.max_segment_ms)
+    return int.from_bytes(new_id()[:4], "big") % limit if limit else 0
 
 
 def _usable_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> SegmentIndexes:

@@ -8,18 +8,62 @@ Source: Kafka UnifiedLog.truncateTo, LocalLog.truncateTo.
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
+from logfs.log.checkpoints import lower_recovery_point
+from logfs.log.cleanercheckpoint import lower_cleaner_offset
 from logfs.log.indexes import textindex
 from logfs.log.indexes.txnindex import write_txn_index
 from logfs.log.names import FileKind
+from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
 from logfs.log.reading.window import LOOKUP_BYTES, Window
 from logfs.log.segments.scan import rebuild_indexes, scan_segment
 from logfs.log.segments.segment import Segment
-from logfs.log.segments.snapshot import Snapshot
-from logfs.log.writing.active import remove_segment_files
+from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
+from logfs.log.segments.table import SegmentState
+from logfs.log.writing.active import ActiveSegment, remove_segment_files
+from logfs.log.writing.flusher import Flusher
+from logfs.log.writing.state import PartitionState
 from logfs.records._native import find_offset, measure
 from logfs.records.compression import decompress
 from logfs.records.layout import NO_OFFSET
 from logfs.types import Positions
+
+
+def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) -> None:
+    """Remove every batch that reaches an offset, and begin a segment there.
+
+    The caller holds the lock, has let go of the active segment, flushed the log and paused the
+    flusher.
+
+    Raises:
+        CorruptRecordError: The place of the cut cannot be found; nothing was removed.
+        OSError: It was not truncated, or not as a whole; recovery completes it.
+    """
+    old = state.snapshot
+    # First: what is appended at these offsets is not what the recovery point speaks of.
+    flusher.lower(offset)
+    lower_recovery_point(state.disk, state.topic_partition, offset)
+    lower_cleaner_offset(state.disk, state.topic_partition, offset)
+    state.cleaning.unsaved_offset = None
+    # Until the entry of the new segment is there: a stop must not give a position twice.
+    state.reservation.distrust(old.active)
+    kept = cut_segments(state.disk, state.config, old, offset)
+    segment = state.new_segment(offset, old.end.positions)
+    sealed = [s.entry(SegmentState.SEALED) for s in kept]
+    state.table.rewrite([*sealed, state.reservation.open_entry(segment)])
+    ActiveSegment.create(state.disk, segment, state.config, now_ms).close_empty()
+    state.disk.sync_directory(state.directory)
+    end = LogEnd(offset, segment.bases, 0, -1)
+    start = old.start if kept else LogPoint(offset, segment.bases)
+    rows = [(part, part.size_bytes) for part in (*kept, segment)]
+    log_start, expiration_ms = state.snapshot.start.offset, state.producer_expiration_ms
+    replay = Replay(state.disk, state.directory, rows, log_start, now_ms, expiration_ms)
+    state.producers, state.snapshot_offset = rewind_producers(replay, offset, state.producers)
+    snapshot = old.changed((*kept, segment), start, end, old.cuts + 1)
+    locate_transactions(state.producers, snapshot)
+    aborted = tuple(entry for entry in old.aborted if entry.last_offset < offset)
+    state.snapshot = snapshot.with_transactions(aborted, state.producers.unstable)
+    state.fit_epochs()
+    flusher.truncated(offset)
 
 
 def cut_segments(

@@ -21,18 +21,23 @@ from logfs.disk.vfs import DISK_FULL
 from logfs.errors import CleaningAbortedError
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
-from logfs.log.removing import RemovableLog
 from logfs.log.segments.segment import KAFKA_FILE_KINDS, SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.writing.segmentremoval import SegmentRemoval
+from logfs.log.writing.state import PartitionState
 
 logger = logging.getLogger(__name__)
 
 
-class ReplaceableLog(RemovableLog):
-    """A partition whose segments can be replaced by what compaction leaves of them."""
+class SegmentReplacement:
+    """Replaces segments of a partition by what compaction leaves of them."""
 
-    def replace_segments(
+    def __init__(self, state: PartitionState, removal: SegmentRemoval) -> None:
+        self._state = state
+        self._removal = removal
+
+    def replace(
         self,
         snapshot: Snapshot,
         old: Sequence[Segment],
@@ -58,27 +63,28 @@ class ReplaceableLog(RemovableLog):
             LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
             OSError: Nothing was replaced, or the log is offline; loading it says which.
         """
-        with self._lock:
-            self.check_writable()
-            self.finish_loading()
+        state = self._state
+        with state.lock:
+            state.check_writable()
+            state.finish_loading()
             first = self._place_of(snapshot, old)
-            self._settle_lines(old[-1].next_offset)
-            with self.offline_on_failure("write", but_not_full=True):
-                self.table.put(entry._replace(state=SegmentState.PENDING))
-            with self.offline_on_failure("fsync"):
-                self.table.sync()
-                self.disk.sync_directory(self.directory)
+            state.settle_lines(old[-1].next_offset)
+            with state.offline_on_failure("write", but_not_full=True):
+                state.table.put(entry._replace(state=SegmentState.PENDING))
+            with state.offline_on_failure("fsync"):
+                state.table.sync()
+                state.disk.sync_directory(state.directory)
             base_offset = entry.base_offset
             self._take_up(base_offset)
-            with self.offline_on_failure("compaction"):
-                self.disk.sync_directory(self.directory)
-                due_ms = now_ms + self.config.file_delete_delay_ms
+            with state.offline_on_failure("compaction"):
+                state.disk.sync_directory(state.directory)
+                due_ms = now_ms + state.config.file_delete_delay_ms
                 for segment in old:
-                    self._deleted.add(segment, due_ms, is_replaced=segment is old[0])
-                self.disk.sync_directory(self.directory)
+                    self._removal.deleted.add(segment, due_ms, is_replaced=segment is old[0])
+                state.disk.sync_directory(state.directory)
                 for kinds in (KAFKA_FILE_KINDS, [FileKind.TEXT_INDEX]):
                     self._put_in_place(base_offset, kinds, old)
-                    self.disk.sync_directory(self.directory)
+                    state.disk.sync_directory(state.directory)
                 self._note_replaced(entry, old)
             new = old[0].successor(entry)
             self._show(first, len(old), new, aborted)
@@ -86,21 +92,23 @@ class ReplaceableLog(RemovableLog):
 
     def _place_of(self, snapshot: Snapshot, old: Sequence[Segment]) -> int:
         """Return the index of the first segment, if all of them are as they were."""
-        segments = self.snapshot.segments
-        first = self.snapshot.index_of_offset(old[0].base_offset)
+        state = self._state
+        segments = state.snapshot.segments
+        first = state.snapshot.index_of_offset(old[0].base_offset)
         is_same = first >= 0 and all(
             a is b for a, b in zip(segments[first : first + len(old)], old, strict=False)
         )
-        if self.snapshot.cuts != snapshot.cuts or not is_same or len(segments) <= first + len(old):
+        if state.snapshot.cuts != snapshot.cuts or not is_same or len(segments) <= first + len(old):
             raise CleaningAbortedError(
-                f"{self.topic_partition}: its segments from offset {old[0].base_offset} on have "
+                f"{state.topic_partition}: its segments from offset {old[0].base_offset} on have "
                 "changed while they were compacted; that starts again"
             )
         return first
 
     def _take_up(self, base_offset: int) -> None:
         """Rename the ``.cleaned`` files to ``.swap``, or none of them if that needs room."""
-        with self.offline_on_failure("compaction", but_not_full=True):
+        state = self._state
+        with state.offline_on_failure("compaction", but_not_full=True):
             try:
                 self._rename(base_offset, SEGMENT_FILE_KINDS, FileSuffix.CLEANED, FileSuffix.SWAP)
             except OSError as error:
@@ -108,8 +116,8 @@ class ReplaceableLog(RemovableLog):
                     # One is still called .cleaned, so a stop in between undoes it as well.
                     for kind in SEGMENT_FILE_KINDS:
                         name = self._name(base_offset, kind, FileSuffix.SWAP)
-                        if self.disk.exists(name):
-                            self.disk.remove(name)
+                        if state.disk.exists(name):
+                            state.disk.remove(name)
                 raise
 
     def _put_in_place(
@@ -121,11 +129,11 @@ class ReplaceableLog(RemovableLog):
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
-            self._deleted.remove_at_once(old)
+            self._removal.deleted.remove_at_once(old)
             self._rename(base_offset, kinds, FileSuffix.SWAP, FileSuffix.NONE)
 
     def _name(self, base_offset: int, kind: FileKind, suffix: FileSuffix) -> str:
-        return f"{self.directory}/{format_segment_file(base_offset, kind, suffix)}"
+        return f"{self._state.directory}/{format_segment_file(base_offset, kind, suffix)}"
 
     def _rename(
         self, base_offset: int, kinds: Sequence[FileKind], old: FileSuffix, new: FileSuffix
@@ -133,24 +141,24 @@ class ReplaceableLog(RemovableLog):
         """Change the suffix of files of a segment."""
         for kind in kinds:
             name = self._name(base_offset, kind, old)
-            if self.disk.exists(name):
-                self.disk.rename(name, self._name(base_offset, kind, new))
+            if self._state.disk.exists(name):
+                self._state.disk.rename(name, self._name(base_offset, kind, new))
 
     def _note_replaced(self, entry: TableEntry, old: Sequence[Segment]) -> None:
         entries = [entry._replace(boot=bytes(8))]
         entries += [segment.entry(SegmentState.MERGED) for segment in old[1:]]
         try:
-            self.table.put(*entries)
+            self._state.table.put(*entries)
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
             # The pending entry says the same, together with the mark.
-            logger.warning("%s: the segment table: %s", self.topic_partition, error)
+            logger.warning("%s: the segment table: %s", self._state.topic_partition, error)
 
     def _show(
         self, first: int, count: int, new: Segment, aborted: Sequence[AbortedTransaction]
     ) -> None:
-        snapshot = self.snapshot
+        snapshot = self._state.snapshot
         segments = snapshot.segments
         stop = segments[first + count].base_offset
         left = (

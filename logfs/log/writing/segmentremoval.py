@@ -1,4 +1,7 @@
-"""The records a partition gives up at its start, and the files that go with them."""
+"""Removing the oldest records of a partition, and the files that go with them.
+
+Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, LocalLog.deleteSegmentFiles.
+"""
 
 import contextlib
 import logging
@@ -6,25 +9,29 @@ from collections.abc import Sequence
 
 from logfs.disk.vfs import DISK_FULL
 from logfs.errors import OffsetOutOfRangeError
+from logfs.log.checkpoints import checkpoint_start_offset
 from logfs.log.names import FileKind
 from logfs.log.reading import lookup
-from logfs.log.segments.deletion import DeletedSegments, remove_files, unpin
+from logfs.log.segments.deletion import DeletedSegments, remove_files
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint
 from logfs.log.segments.table import SegmentState, TableEntry
-from logfs.log.standing import LogStanding
-from logfs.log.startoffset import noted_start_offset
-from logfs.log.state import PartitionState
+from logfs.log.writing.state import PartitionState
+from logfs.types import IsolationLevel
 
 logger = logging.getLogger(__name__)
 
 
-class RemovableLog(LogStanding):
-    """A partition whose oldest records can go; their positions become a hole."""
+class SegmentRemoval:
+    """Removes the oldest records of a partition; their positions become a hole.
+
+    Attributes:
+        deleted: The deleted segments whose files are still there. Under the lock.
+    """
 
     def __init__(self, state: PartitionState) -> None:
-        super().__init__(state)
-        self._deleted = DeletedSegments(state.disk)
+        self._state = state
+        self.deleted = DeletedSegments(state.disk)
         self._unnoted: list[TableEntry] = []
 
     def advance_log_start_offset(self, offset: int, now_ms: int) -> None:
@@ -42,11 +49,14 @@ class RemovableLog(LogStanding):
 
         Source: Kafka UnifiedLog.maybeIncrementLogPointOffset, deleteLogPointOffsetBreachedSegments.
         """
-        with self._lock:
-            self.check_writable()
-            if offset > self.high_watermark:
-                raise OffsetOutOfRangeError(offset, self.log_start_offset, self.log_end_offset)
-            snapshot = self.snapshot
+        state = self._state
+        with state.lock:
+            state.check_writable()
+            if offset > state.snapshot.visible_end(IsolationLevel.HIGH_WATERMARK).offset:
+                raise OffsetOutOfRangeError(
+                    offset, state.snapshot.start.offset, state.snapshot.end.offset
+                )
+            snapshot = state.snapshot
             start = snapshot.start
             if offset > start.offset:
                 start = LogPoint(offset, lookup.positions_of_offset(snapshot, offset))
@@ -55,23 +65,26 @@ class RemovableLog(LogStanding):
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
             if gone:
                 self._sync_producers(kept[0])
-            self._settle_lines(start.offset)
-            with self._noted(start, kept[0]):
+            state.settle_lines(start.offset)
+            with self._start_noted(start, kept[0]):
                 is_noted = self._drop(gone)
-                self._state.snapshot = snapshot.changed(kept, start, snapshot.end)
-            self._has_new_epochs |= self._epochs.truncate_from_start(start.offset)
-            due_ms = now_ms + self.config.file_delete_delay_ms
+                state.snapshot = snapshot.changed(kept, start, snapshot.end)
+            state.has_new_epochs |= state.epochs.truncate_from_start(start.offset)
+            due_ms = now_ms + state.config.file_delete_delay_ms
             for segment in gone:
-                self._deleted.add(segment, due_ms)
+                self.deleted.add(segment, due_ms)
             if not is_noted:
                 # Without the note, the names that are gone say where the log starts.
-                with self.offline_on_failure("fsync"):
-                    self.disk.sync_directory(self.directory)
+                with state.offline_on_failure("fsync"):
+                    state.disk.sync_directory(state.directory)
 
-    def _noted(self, start: LogPoint, first: Segment) -> contextlib.AbstractContextManager[None]:
-        if start.offset in (first.base_offset, self.log_start_offset):
+    def _start_noted(
+        self, start: LogPoint, first: Segment
+    ) -> contextlib.AbstractContextManager[None]:
+        state = self._state
+        if start.offset in (first.base_offset, state.snapshot.start.offset):
             return contextlib.nullcontext()
-        return noted_start_offset(self.disk, self.topic_partition, start.offset)
+        return checkpoint_start_offset(state.disk, state.topic_partition, start.offset)
 
     def _sync_producers(self, first: Segment) -> None:
         """Make durable what the snapshot at a segment says of the producers before it.
@@ -79,9 +92,10 @@ class RemovableLog(LogStanding):
         Without their batches nothing else has their sequence numbers, and a job may be half-way
         through publishing a batch.
         """
-        with self.offline_on_failure("fsync"), contextlib.suppress(FileNotFoundError):
-            self.disk.open(first.file_name(FileKind.SNAPSHOT)).sync()
-            self.disk.sync_directory(self.directory)
+        state = self._state
+        with state.offline_on_failure("fsync"), contextlib.suppress(FileNotFoundError):
+            state.disk.open(first.file_name(FileKind.SNAPSHOT)).sync()
+            state.disk.sync_directory(state.directory)
 
     def _drop(self, segments: Sequence[Segment]) -> bool:
         """Note in the table that segments are gone; durable: a power cut must bring none back.
@@ -89,6 +103,7 @@ class RemovableLog(LogStanding):
         Returns:
             False if the disk is too full for that. ``maintain`` notes it when there is room.
         """
+        state = self._state
         if not segments:
             return True
         self._unnoted += [segment.entry(SegmentState.DROPPED) for segment in segments]
@@ -97,10 +112,10 @@ class RemovableLog(LogStanding):
         except OSError as error:
             if error.errno not in DISK_FULL:
                 raise
-            logger.warning("%s: %s; its segments go without a note", self.topic_partition, error)
+            logger.warning("%s: %s; its segments go without a note", state.topic_partition, error)
             # Once they are gone only the table says at which positions the next one begins.
-            with self.offline_on_failure("fsync"):
-                self.table.sync()
+            with state.offline_on_failure("fsync"):
+                state.table.sync()
             return False
         return True
 
@@ -115,12 +130,13 @@ class RemovableLog(LogStanding):
         Raises:
             OSError: With ENOSPC it is still due; anything else takes the log offline.
         """
-        with self._lock:
-            with self.offline_on_failure("write", but_not_full=True):
-                self.table.put(*self._unnoted)
+        state = self._state
+        with state.lock:
+            with state.offline_on_failure("write", but_not_full=True):
+                state.table.put(*self._unnoted)
             self._unnoted.clear()
-            with self.offline_on_failure("fsync"):
-                self.table.sync()
+            with state.offline_on_failure("fsync"):
+                state.table.sync()
 
     def hasten_removal(self, now_ms: int) -> tuple[int, int]:
         """Let the time of all deleted segments have come; see ``remove_due_files``.
@@ -128,15 +144,15 @@ class RemovableLog(LogStanding):
         Returns:
             Bytes of the ``.log`` files that can go now, and of those that open fixed names read.
         """
-        with self._lock:
-            return self._deleted.hasten(now_ms)
+        with self._state.lock:
+            return self.deleted.hasten(now_ms)
 
     def remove_due_files(self, now_ms: int) -> None:
         """Remove the files of deleted segments whose time has come and that nobody reads."""
-        with self._lock:
-            due = self._deleted.take_due(now_ms)
+        with self._state.lock:
+            due = self.deleted.take_due(now_ms)
         for segment in due:
-            remove_files(self.disk, segment)
+            remove_files(self._state.disk, segment)
 
     def pin(self, segments: Sequence[Segment]) -> None:
         """Keep the files of segments until ``unpin``, deleted or not.
@@ -144,15 +160,10 @@ class RemovableLog(LogStanding):
         Raises:
             DeletedError: The files of one are gone already.
         """
-        with self._lock:
-            self._deleted.pin(segments, self.snapshot.segments)
-
-    def unpin(self, segments: Sequence[Segment]) -> None:
-        """Undo ``pin``."""
-        with self._lock:
-            unpin(segments)
+        with self._state.lock:
+            self.deleted.pin(segments, self._state.snapshot.segments)
 
     @property
     def is_pinned(self) -> bool:
         """Whether an open file will still read a segment of it, deleted or not."""
-        return any(s.pins for s in (*self.snapshot.segments, *self._deleted.segments))
+        return any(s.pins for s in (*self._state.snapshot.segments, *self.deleted.segments))

@@ -12,17 +12,16 @@ from logfs.disk.vfs import DISK_FULL, File
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
-from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
-from logfs.log.state import PartitionState
-from logfs.log.writing.active import ActiveSegment, remove_segment_files
-from logfs.log.writing.flushable import FlushableLog
+from logfs.log.writing.active import ActiveSegment, draw_jitter_ms, remove_segment_files
+from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.produced import (
     Appended,
     encode_marker,
     encode_produced,
     rebase_encoded,
 )
+from logfs.log.writing.state import PartitionState
 from logfs.records._native import encode_records
 from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodedBatch, ProducerBatch
@@ -33,15 +32,18 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 
-class AppendableLog(FlushableLog):
-    """A partition that is appended to at its end."""
+class Appender:
+    """Appends to the end of a partition.
 
-    def __init__(self, state: PartitionState) -> None:
-        super().__init__(state)
-        self._host = state.host
-        self._opened = state.opened
+    Attributes:
+        active: The segment that is appended to; None until the first append.
+    """
+
+    def __init__(self, state: PartitionState, flusher: Flusher) -> None:
+        self._state = state
+        self._flusher = flusher
         self._clock_s = state.host.clock_s
-        self._active: ActiveSegment | None = None
+        self.active: ActiveSegment | None = None
         self._jitter_ms = 0
         self._missing_snapshot: int | None = None
 
@@ -60,16 +62,17 @@ class AppendableLog(FlushableLog):
 
         Source: Kafka UnifiedLog.append.
         """
-        with self._lock:
+        state = self._state
+        with state.lock:
             started_s = self._clock_s()
             active = self._writable_active(now_ms)
             self._reserve(active, batches)
             done = 0
             try:
                 for batch in batches:
-                    if active.should_roll(batch, self.config, self._jitter_ms, now_ms):
+                    if active.should_roll(batch, state.config, self._jitter_ms, now_ms):
                         active = self._roll(batch.base_offset, active.ends, now_ms)
-                    active.append(batch, self._epochs.latest)
+                    active.append(batch, state.epochs.latest)
                     done += 1
             except OSError as error:
                 self._write_failed(active, error)
@@ -105,13 +108,14 @@ class AppendableLog(FlushableLog):
 
         Source: Kafka UnifiedLog.appendAsLeader.
         """
-        with self._lock:
-            self.adopt_waiting()
-            base_offset = self.log_end_offset
+        state = self._state
+        with state.lock:
+            state.adopt_waiting()
+            base_offset = state.snapshot.end.offset
             if producer is not None:
-                encoded = encode_produced(records, base_offset, now_ms, self._options, producer)
+                encoded = encode_produced(records, base_offset, now_ms, state.options, producer)
                 return self.append_produced(*encoded, now_ms)
-            whole = encode_records(records, base_offset, now_ms, self._options)
+            whole = encode_records(records, base_offset, now_ms, state.options)
             if whole.refusal is not None:
                 raise whole.refusal
             if not whole.batches:
@@ -134,11 +138,12 @@ class AppendableLog(FlushableLog):
             CorruptRecordError: The payload does not decode.
             ValueError, LogfsError, OSError: See ``append_records``.
         """
-        with self._lock:
-            self.adopt_waiting()
-            base_offset = self.log_end_offset
+        state = self._state
+        with state.lock:
+            state.adopt_waiting()
+            base_offset = state.snapshot.end.offset
             batches, produced = rebase_encoded(
-                payload, base_offset, now_ms, self._options, producer
+                payload, base_offset, now_ms, state.options, producer
             )
             if produced is not None:
                 return self.append_produced(batches[0], produced, now_ms)
@@ -174,11 +179,17 @@ class AppendableLog(FlushableLog):
 
         Source: Kafka KafkaApis.handleWriteTxnMarkersRequest.
         """
-        with self._lock:
-            self.adopt_waiting()
+        state = self._state
+        with state.lock:
+            state.adopt_waiting()
             marker = ProducerBatch(producer_id, epoch, 0)
             encoded = encode_marker(
-                self.log_end_offset, now_ms, self._options, marker, commit, coordinator_epoch
+                state.snapshot.end.offset,
+                now_ms,
+                state.options,
+                marker,
+                commit,
+                coordinator_epoch,
             )
             return self.append_produced(*encoded, now_ms).base_offset
 
@@ -198,27 +209,28 @@ class AppendableLog(FlushableLog):
         Raises:
             LogfsError, OSError: See ``append_records``, ``end_transaction``.
         """
-        with self._lock:
+        state = self._state
+        with state.lock:
             started_s = self._clock_s()
             active = self._writable_active(now_ms)
             self._reserve(active, [batch])
-            if active.should_roll(batch, self.config, self._jitter_ms, now_ms):
+            if active.should_roll(batch, state.config, self._jitter_ms, now_ms):
                 active = self._roll(batch.base_offset, active.ends, now_ms)
             if produced.control == DATA:
-                written = self._state.producers.find_duplicate(produced)
+                written = state.producers.find_duplicate(produced)
                 if written is not None:
                     return Appended(written.first_offset, written.last_offset, True)
-            self._state.producers.check(produced)
+            state.producers.check(produced)
             begin = active.ends
             try:
-                active.append(batch, self._epochs.latest)
+                active.append(batch, state.epochs.latest)
             except OSError as error:
                 self._write_failed(active, error)
                 raise
-            aborted = self._state.producers.apply(produced, begin)
+            aborted = state.producers.apply(produced, begin)
             if aborted is not None:
                 # The marker is in the log: only recovery can make the index fit again.
-                with self.offline_on_failure("write of the transaction index"):
+                with state.offline_on_failure("write of the transaction index"):
                     active.append_aborted(aborted)
             self._publish(active, now_ms, aborted)
             self._count((batch,), 1, started_s)
@@ -232,12 +244,12 @@ class AppendableLog(FlushableLog):
 
         Source: Kafka UnifiedLog.lastRecordsOfActiveProducers.
         """
-        with self._lock:
+        with self._state.lock:
             return self._state.producers.last_records()
 
     def next_sequence(self, producer_id: int) -> int:
         """Return the sequence number that continues what a producer wrote; 0 if it is not known."""
-        with self._lock:
+        with self._state.lock:
             return self._state.producers.next_sequence(producer_id)
 
     def roll(self, now_ms: int) -> None:
@@ -245,80 +257,105 @@ class AppendableLog(FlushableLog):
 
         Source: Kafka LocalLog.roll.
         """
-        with self._lock:
+        with self._state.lock:
             active = self._writable_active(now_ms)
             if active.size_bytes:
-                active = self._roll(self.log_end_offset, active.ends, now_ms)
+                active = self._roll(self._state.snapshot.end.offset, active.ends, now_ms)
                 self._publish(active, now_ms)
 
-    def new_segment(self, base_offset: int, bases: Positions) -> Segment:
-        """Describe a segment of this partition that has no files yet."""
-        return Segment(self._opened, self.directory, base_offset, bases)
+    def save_producers(self, *, is_durable: bool = True) -> None:
+        """Write a snapshot where the log ends, unless there is one."""
+        state = self._state
+        if state.snapshot.end.offset <= state.snapshot_offset:
+            return
+        file = self._write_snapshot(state.snapshot.end.offset)
+        if file is not None:
+            if is_durable:
+                file.sync()
+                state.disk.sync_directory(state.directory)
+            file.close()
+            state.snapshot_offset = state.snapshot.end.offset
 
     # Inside
 
     def _flush_if_due(self) -> None:
-        if self.log_end_offset - self.recovery_point >= self.config.flush_messages:
-            self.flush()
+        state = self._state
+        if state.snapshot.end.offset - state.recovery_point >= state.config.flush_messages:
+            self._flusher.flush()
 
     def _writable_active(self, now_ms: int) -> ActiveSegment:
-        if self.offline is not None or self.is_deleted or self.read_only:
-            self.check_writable()
-        if self.adopt_later is not None:
+        state = self._state
+        if state.offline is not None or state.is_deleted or state.read_only:
+            state.check_writable()
+        if state.adopt_later is not None:
             raise OSError(
-                errno.ENOSPC, "unfinished lines of before a crash wait for room", self.directory
+                errno.ENOSPC,
+                "unfinished lines of before a crash wait for room",
+                state.directory,
             )
-        if self.line_files.void:
-            with self.offline_on_failure("write", but_not_full=True):
-                self.line_files.cut_void()
-        if self._active is None:
-            self.finish_loading()
-            self._active = ActiveSegment.resume(
-                self.disk, self.snapshot.active, self.snapshot.end, self.config, now_ms
+        if state.line_files.void:
+            with state.offline_on_failure("write", but_not_full=True):
+                state.line_files.cut_void()
+        if self.active is None:
+            state.finish_loading()
+            self.active = ActiveSegment.resume(
+                state.disk,
+                state.snapshot.active,
+                state.snapshot.end,
+                state.config,
+                now_ms,
             )
-            self._jitter_ms = self._draw_jitter()
-        return self._active
+            self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
+        return self.active
 
-    def _leave_active(self) -> None:
-        active, self._active = self._active, None
+    def leave_active(self) -> None:
+        """Seal the active segment and close its files, because it is about to be cut."""
+        active, self.active = self.active, None
         if active is not None:
             active.seal()
             active.segment.close_files()
 
     def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
         """Make sure that the lease covers what is about to be shown."""
-        text, tsv, jsonl = self.snapshot.end.positions
+        state = self._state
+        text, tsv, jsonl = state.snapshot.end.positions
         for *_, text_bytes, tsv_bytes, jsonl_bytes in batches:
             text += text_bytes
             tsv += tsv_bytes
             jsonl += jsonl_bytes
-        if not self.lease.covers((text, tsv, jsonl)):
-            self._sync_lease(self._note_lease(active.segment, Positions(text, tsv, jsonl)))
+        if not state.reservation.covers((text, tsv, jsonl)):
+            state.sync_reservation(
+                state.note_reservation(active.segment, Positions(text, tsv, jsonl))
+            )
 
     @property
-    def _is_lease_low(self) -> bool:
-        return self._active is not None and self.lease.is_low(self.snapshot.end.positions)
+    def is_reservation_low(self) -> bool:
+        """Whether the reservation is to be extended soon."""
+        return self.active is not None and self._state.reservation.is_low(
+            self._state.snapshot.end.positions
+        )
 
     def _publish(
         self, active: ActiveSegment, now_ms: int, aborted: AbortedTransaction | None = None
     ) -> None:
-        old = self.snapshot
+        state = self._state
+        old = state.snapshot
         end = active.log_end
-        unstable = self._state.producers.unstable
+        unstable = state.producers.unstable
         if aborted is None and unstable == old.unstable:
-            self._state.snapshot = old.moved(end)
+            state.snapshot = old.moved(end)
         else:
             known = old.aborted if aborted is None else (*old.aborted, aborted)
-            self._state.snapshot = old.moved(end).with_transactions(known, unstable)
-        self._state.last_modified_ms = now_ms
-        if self.unflushed_since_ms is None:
-            self._state.unflushed_since_ms = now_ms
+            state.snapshot = old.moved(end).with_transactions(known, unstable)
+        state.last_modified_ms = now_ms
+        if state.unflushed_since_ms is None:
+            state.unflushed_since_ms = now_ms
 
     def _count(self, batches: Sequence[EncodedBatch], done: int, started_s: float) -> None:
         """Count what was appended; on the path of every append."""
         if not done:
             return  # there was nothing to append
-        counters = self.counters
+        counters = self._state.counters
         counters.appends += 1
         counters.records += batches[done - 1].last_offset - batches[0].base_offset + 1
         for batch in batches if done == len(batches) else batches[:done]:
@@ -326,36 +363,38 @@ class AppendableLog(FlushableLog):
         counters.append_s.observe(self._clock_s() - started_s)
 
     def _write_failed(self, active: ActiveSegment, error: OSError) -> None:
-        self.counters.failed_appends += 1
+        state = self._state
+        state.counters.failed_appends += 1
         if error.errno in DISK_FULL:
             try:
                 active.cut_failed_write()
             except OSError as second:
-                self.take_offline(f"write failed: {error}; then truncate failed: {second}")
+                state.take_offline(f"write failed: {error}; then truncate failed: {second}")
             return
-        self.take_offline(f"write failed: {error}")
+        state.take_offline(f"write failed: {error}")
 
     def _roll(self, base_offset: int, bases: Positions, now_ms: int) -> ActiveSegment:
         """Seal the active segment and begin one at an offset and positions."""
+        state = self._state
         old = self._writable_active(now_ms)
-        segment = self.new_segment(base_offset, bases)
+        segment = state.new_segment(base_offset, bases)
         try:
-            new = ActiveSegment.create(self.disk, segment, self.config, now_ms)
+            new = ActiveSegment.create(state.disk, segment, state.config, now_ms)
             # In this order: of a torn write, the open entry with the lease is what is kept.
-            self.table.put(self.lease.open_entry(segment), old.sealed_entry())
+            state.table.put(state.reservation.open_entry(segment), old.sealed_entry())
         except OSError:
-            with self.offline_on_failure("roll", but_not_full=True):
-                remove_segment_files(self.disk, segment)
+            with state.offline_on_failure("roll", but_not_full=True):
+                remove_segment_files(state.disk, segment)
                 # If a power cut brought the empty segment back, recovery would take the records
                 # that the segment before it gets from now on for durable ones.
-                self.disk.sync_directory(self.directory)
+                state.disk.sync_directory(state.directory)
             raise
         old.seal()
         self._flusher.add_sealed(old.segment, old.segment.files(), self._helpers_of(old, new))
-        self._active = new
-        self._jitter_ms = self._draw_jitter()
-        snapshot = self.snapshot
-        self._state.snapshot = snapshot.changed(
+        self.active = new
+        self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
+        snapshot = state.snapshot
+        state.snapshot = snapshot.changed(
             (*snapshot.segments, segment), snapshot.start, LogEnd(base_offset, bases, 0, -1)
         )
         return new
@@ -363,21 +402,16 @@ class AppendableLog(FlushableLog):
     def _helpers_of(self, old: ActiveSegment, new: ActiveSegment) -> list[File]:
         """Return the files that have to be durable before recovery passes a segment over."""
         offset, snapshot = new.segment.base_offset, None
-        if offset > self._snapshot_offset:
+        if offset > self._state.snapshot_offset:
             snapshot = self._write_snapshot(offset)
         if snapshot is not None:
-            self._snapshot_offset = offset
+            self._state.snapshot_offset = offset
         return [file for file in (old.txn_index, snapshot) if file is not None]
 
     def _write_snapshot(self, offset: int) -> File | None:
         """Write a snapshot of the producers; of each that fails the log tells once."""
+        state = self._state
         is_told = offset == self._missing_snapshot
-        file = write_snapshot(
-            self.disk, self.directory, offset, self._state.producers, is_told=is_told
-        )
+        file = write_snapshot(state.disk, state.directory, offset, state.producers, is_told=is_told)
         self._missing_snapshot = offset if file is None else None
         return file
-
-    def _draw_jitter(self) -> int:
-        limit = min(self.config.segment_jitter_ms, self.config.max_segment_ms)
-        return int.from_bytes(self._host.new_id()[:4], "big") % limit if limit else 0

@@ -1,24 +1,24 @@
-"""The lease of positions: a durable bound that no size ever shown exceeds.
+"""Reserved positions: a durable bound that no size ever shown exceeds.
 
 A machine that stops without warning may lose bytes that readers have seen. Their positions must not
-be given to other records, so the log goes on at the lease after such a stop. The lease is the
-``ends`` of the open segment's entry in the segment table; it is taken far ahead, because moving it
-costs an fsync.
+be given to other records, so the log continues after the reserved ones then. The bound is the
+``ends`` of the open segment's entry in the segment table; it is far ahead, because moving it costs
+an fsync.
 """
 
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.types import Positions
 
-LEASE_BYTES = 256 * 1024 * 1024
+RESERVED_BYTES = 256 * 1024 * 1024
 NO_BOOT = bytes(8)
 """In place of a boot id: whatever the machine did since, bytes that were shown may be lost."""
 ALL_SHOWN = b"\xff" * 8
-"""In place of a boot id: nothing is lost, but a size up to the lease may have been shown."""
+"""In place of a boot id: nothing is lost, but a size up to the bound may have been shown."""
 
 
-class Lease:
-    """The lease of one partition. ``note`` under the partition's lock, ``sync`` anywhere.
+class PositionReservation:
+    """The reservation of one partition. ``note`` under the partition's lock, ``sync`` anywhere.
 
     Attributes:
         bound: No position beyond it may be shown yet.
@@ -53,7 +53,7 @@ class Lease:
 
     def note(self, segment: Segment, ends: Positions) -> Positions:
         """Write a bound well beyond ``ends`` to the table; it counts after ``sync``."""
-        self._noted = _moved(ends, LEASE_BYTES).at_least(self._noted)
+        self._noted = _moved(ends, RESERVED_BYTES).at_least(self._noted)
         self._table.put(self.open_entry(segment))
         return self._noted
 
@@ -61,8 +61,8 @@ class Lease:
         """Note that the log may lose what was shown without the machine stopping.
 
         After a failed write or fsync, or while the log is being cut: the page cache is no proof of
-        what the disk has. The next owner of the partition begins after the lease, as after a power
-        cut. Needs no ``sync``: a power cut says the same.
+        what the disk has. The next owner of the partition continues after the bound, as after a
+        power cut. Needs no ``sync``: a power cut says the same.
         """
         self._table.put(self.open_entry(segment)._replace(boot=NO_BOOT))
 
@@ -73,7 +73,7 @@ class Lease:
 
     def _set_bound(self, bound: Positions) -> None:
         self.bound = bound
-        self._low = _moved(bound, -LEASE_BYTES // 2)  # every append asks whether it is there
+        self._low = _moved(bound, -RESERVED_BYTES // 2)  # every append asks whether it is there
 
 
 def _moved(ends: Positions, length: int) -> Positions:

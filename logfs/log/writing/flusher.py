@@ -1,0 +1,253 @@
+"""Making a partition durable, once for everybody who asks at the same time.
+
+A flush costs milliseconds and covers everything appended before it began. Whoever asks while one
+is under way waits for it, and returns without an fsync of his own if it covered him.
+
+The active segment's ``.log`` alone is synced by a flush: its indexes are rebuilt after a power cut,
+since recovery scans the segment that holds the recovery point. Those of a sealed segment are synced
+before the recovery point moves past it.
+
+A flush can be begun without waiting for it (``begin``), if it takes no more than that one fsync. It
+is treated as one that is under way until somebody has taken note of how it ended: whoever began it
+(``end``), or whoever comes in between and has to wait for it.
+"""
+
+import contextlib
+import threading
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from logfs.disk.vfs import File, Sync, Syncs
+from logfs.log.segments.segment import Segment, SegmentFiles
+from logfs.log.writing.state import PartitionState
+
+
+class Flush(NamedTuple):
+    """A flush whose fsync goes on by itself.
+
+    ``end_offset`` is the first offset that it does not cover, ``started_s`` when it began.
+    """
+
+    sync: Sync
+    end_offset: int
+    started_s: float
+
+
+class Flusher:
+    """Makes a partition durable; any thread may call, beside appends."""
+
+    def __init__(self, state: PartitionState) -> None:
+        self._state = state
+        self._lock = threading.Lock()
+        self._sealed: list[tuple[Segment, SegmentFiles, Sequence[File]]] = []
+        self._has_new_names = False
+        self._failure: OSError | None = None
+        self._begun: Flush | None = None
+
+    def flush(self) -> None:
+        """Return once everything appended before the call is durable.
+
+        Raises:
+            LogOfflineError: An earlier write or fsync failed, so nothing can be promised.
+            DeletedError: The topic was deleted.
+            OSError: This fsync failed; the log is offline from now on. With ENOSPC the log is as
+                before: it was loaded from a full disk, and there is still no room.
+        """
+        state = self._state
+        if state.offline is not None or state.is_deleted:
+            state.check_writable()
+        if state.deferred is not None and not self.is_durable(state.snapshot.end.offset):
+            self._finish_before_flush()
+        # First: what is appended from now on is noted again, and may not be covered.
+        state.unflushed_since_ms = None
+        with state.offline_on_failure("fsync"):
+            state.line_files.sync()
+            self.flush_to(state.snapshot.end.offset)
+        self.remove_durable_lines()
+
+    def is_durable(self, offset: int) -> bool:
+        """Whether a ``flush`` that is to cover every record below an offset would do nothing."""
+        state = self._state
+        return (
+            state.recovery_point >= offset
+            and state.offline is None
+            and not state.is_deleted
+            and state.line_files.are_settled
+        )
+
+    def begin(self, syncs: Syncs) -> Flush | None:
+        """Begin what ``flush`` does, to go on by itself, if it is a single fsync. Never waits.
+
+        Whoever began it calls ``end`` when its sync comes out of ``syncs``. Meanwhile anybody
+        may call anything else.
+
+        Returns:
+            None: it takes more than that, or another flush is under way; ``flush`` does it all.
+        """
+        state = self._state
+        if state.offline is not None or state.is_deleted or not state.line_files.are_settled:
+            return None
+        if state.deferred is not None:
+            return None
+        # First, as in ``flush``.
+        since_ms, state.unflushed_since_ms = state.unflushed_since_ms, None
+        begun = self._begin(syncs)
+        if begun is None and state.unflushed_since_ms is None:
+            state.unflushed_since_ms = since_ms
+        return begun
+
+    def end(self, flush: Flush) -> bool:
+        """Take note of a flush that was begun and whose sync is done. Never waits.
+
+        Returns:
+            Whether what it covers is durable. If not, it has failed, or another thread is about to
+            take note of it: ``flush`` waits for that, and knows.
+        """
+        if self._begun is flush:
+            if flush.sync.has_failed or not self._lock.acquire(blocking=False):
+                return False
+            try:
+                self._finish()
+            finally:
+                self._lock.release()
+        return self._failure is None
+
+    @property
+    def has_sealed(self) -> bool:
+        """Whether a sealed segment waits to be made durable."""
+        return bool(self._sealed)
+
+    def add_sealed(self, segment: Segment, files: SegmentFiles, others: Sequence[File]) -> None:
+        """Note a segment that was sealed, and that its successor has new names.
+
+        ``others`` go with its indexes: what recovery does not make again once it is durable.
+        """
+        self._sealed.append((segment, files, others))
+        self._has_new_names = True
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """Keep flushes out while the log is being cut.
+
+        Raises:
+            OSError: The flush that was under way has failed.
+        """
+        with self._lock:
+            with self._final_failure():
+                self._finish()
+            yield
+
+    def lower(self, offset: int) -> None:
+        """Nothing from an offset on is treated as durable any more. While paused."""
+        self._state.recovery_point = min(self._state.recovery_point, offset)
+
+    def truncated(self, offset: int) -> None:
+        """The log was cut to an offset, what is left of it made durable. While paused."""
+        self._sealed = [row for row in self._sealed if row[0].next_offset <= offset]
+        self._state.recovery_point = min(self._state.recovery_point, offset)
+        self._has_new_names = True
+
+    def flush_to(self, wanted: int) -> None:
+        """Return once every record below the offset ``wanted`` is durable.
+
+        Raises:
+            OSError: It is not; see ``vfs.File.sync``: final, so every later call raises it too.
+        """
+        state = self._state
+        if state.recovery_point >= wanted:
+            return
+        with self._lock, self._final_failure():
+            self._finish()
+            if state.recovery_point >= wanted:
+                return
+            started_s = state.host.clock_s()
+            now = state.snapshot
+            self._flush_sealed()
+            now.active.files().log.sync()
+            state.counters.flush_s.observe(state.host.clock_s() - started_s)
+            state.recovery_point = max(state.recovery_point, now.end.offset)
+
+    def flush_sealed(self) -> None:
+        """Make the segments durable that were sealed, and move the recovery point after them."""
+        with self._lock, self._final_failure():
+            self._finish()
+            self._flush_sealed()
+
+    # Inside
+
+    def _begin(self, syncs: Syncs) -> Flush | None:
+        """Begin the fsync of the active segment; None if that is not enough, or not possible."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            if self._begun is not None or self._failure is not None:
+                return None
+            started_s = self._state.host.clock_s()
+            now = self._state.snapshot
+            # Only now: what was sealed before is known.
+            if self._sealed or self._has_new_names:
+                return None
+            sync = now.active.files().log.begin_sync(syncs)
+            if sync is not None:
+                self._begun = Flush(sync, now.end.offset, started_s)
+            return self._begun
+        finally:
+            self._lock.release()
+
+    def _finish(self) -> None:
+        """Wait for the flush that was begun, if any, and take note of it. With the lock."""
+        state = self._state
+        flush = self._begun
+        if flush is None:
+            return
+        try:
+            flush.sync.wait()
+        finally:
+            self._begun = None
+        state.counters.flush_s.observe(state.host.clock_s() - flush.started_s)
+        state.recovery_point = max(state.recovery_point, flush.end_offset)
+
+    @contextlib.contextmanager
+    def _final_failure(self) -> Iterator[None]:
+        """Keep whoever waited for a flush that failed from trusting one of his own."""
+        if self._failure is not None:
+            raise self._failure
+        try:
+            yield
+        except OSError as error:
+            self._state.counters.failed_flushes += 1
+            self._failure = error
+            raise
+
+    def _flush_sealed(self) -> None:
+        state = self._state
+        sealed = list(self._sealed)
+        for _, files, others in sealed:
+            files.log.sync()
+            for index in files.indexes.all():
+                index.sync()
+            for file in others:
+                file.sync()
+        if self._has_new_names:
+            self._has_new_names = False
+            state.disk.sync_directory(state.directory)
+        if sealed:
+            state.table.sync()
+        for segment, _, _ in sealed:
+            segment.close_files()
+            state.recovery_point = max(state.recovery_point, segment.next_offset)
+        del self._sealed[: len(sealed)]
+
+    def _finish_before_flush(self) -> None:
+        """Make the file of the active segment if it has none: records may be unsynced before it."""
+        state = self._state
+        with state.lock:
+            if not state.disk.exists(state.snapshot.active.name):
+                state.finish_loading()
+
+    def remove_durable_lines(self) -> None:
+        """Remove the files of lines whose records are durable."""
+        state = self._state
+        if not state.line_files.are_settled:
+            with state.lock:
+                state.line_files.remove_durable(state.recovery_point)

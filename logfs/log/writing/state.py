@@ -1,0 +1,205 @@
+"""The state of a partition that is written here, and whether it takes appends.
+
+It may be read-only, deleted, or offline. After a failed write or fsync a log is *offline*: the
+kernel may have dropped the bytes, so only loading it again can tell what is on the disk.
+"""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from logfs.config import TopicConfig
+from logfs.disk.vfs import DISK_FULL
+from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
+from logfs.log.checkpoints import write_leader_epochs
+from logfs.log.epochs import LeaderEpochs
+from logfs.log.host import Host, cache_mark
+from logfs.log.options import encode_options
+from logfs.log.producers.state import ProducerState
+from logfs.log.reading.readable import ReadableState
+from logfs.log.segments.segment import OpenSegments, Segment
+from logfs.log.segments.table import SegmentState
+from logfs.log.writing.active import create_files
+from logfs.log.writing.linefiles import LineFiles
+from logfs.log.writing.reservation import PositionReservation
+from logfs.records.encoded import EncodeOptions
+from logfs.types import Positions
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class PartitionState(ReadableState):
+    """The state of one partition: loading finds it out, the parts of a ``PartitionLog`` share it.
+
+    Attributes:
+        host: The machine.
+        opened: The open segments of the whole store.
+        epochs: Its leader epochs; the latest goes into the batches that are appended.
+        reserved: No position beyond it was ever shown when the partition was loaded.
+        producers: What is known of the producers at the log end.
+        producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
+        snapshot_offset: Of the newest producer snapshot.
+        has_new_epochs: The file does not have all of ``epochs``.
+        deferred: What loading could not do since the disk was full; see ``finish_loading``. None:
+            it has done everything.
+        adopt_later: Makes records of lines that a crash left and that wait for room; None: none do.
+        lock: Every change takes it.
+        options: How records for this topic become batches.
+        reservation: The positions that may be shown.
+        line_files: The files of unfinished lines.
+    """
+
+    host: Host
+    opened: OpenSegments
+    epochs: LeaderEpochs
+    reserved: Positions
+    producers: ProducerState = field(default_factory=ProducerState)
+    producer_expiration_ms: int = 86_400_000
+    snapshot_offset: int = 0
+    has_new_epochs: bool = False
+    deferred: list[Callable[[], None]] | None = None
+    adopt_later: Callable[[], None] | None = None
+    lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    options: EncodeOptions = field(init=False)
+    reservation: PositionReservation = field(init=False)
+    line_files: LineFiles = field(init=False)
+
+    def __post_init__(self) -> None:
+        ReadableState.__post_init__(self)
+        self.set_config(self.config)
+        mark = cache_mark(self.host, self.disk)
+        self.reservation = PositionReservation(self.table, mark, self.reserved)
+        self.line_files = LineFiles(self.disk, self.directory, self.lock)
+
+    def set_config(self, config: TopicConfig) -> None:
+        """Follow a change of the topic's configuration."""
+        self.config = config
+        self.options = encode_options(config, self.epochs.latest)
+
+    def check_writable(self) -> None:
+        """Raise the error that an append would meet before it touches the disk.
+
+        Raises:
+            ReadOnlyError: The store was opened read-only.
+            DeletedError: The topic was deleted.
+            LogOfflineError: An earlier write or fsync failed.
+        """
+        if self.read_only:
+            raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
+        if self.is_deleted:
+            raise DeletedError(f"{self.topic_partition}: the topic has been deleted")
+        if self.offline is not None:
+            raise LogOfflineError(
+                f"{self.topic_partition} is offline: {self.offline}; it is reloaded once nobody "
+                "has it open, or at the next mount"
+            )
+
+    def finish_loading(self) -> None:
+        """Do what loading could not do because the disk was full, before anything is appended.
+
+        Until then the directory is as the last owner left it, so a kill changes nothing. With the
+        lock.
+
+        Raises:
+            OSError: With ENOSPC there is still no room, and the log is as before; anything else
+                takes it offline.
+        """
+        if self.deferred is None:
+            return
+        with self.offline_on_failure("write", but_not_full=True):
+            while self.deferred:
+                self.deferred[0]()
+                del self.deferred[0]
+            *sealed, active = self.snapshot.segments
+            if not self.disk.exists(active.name):
+                create_files(self.disk, active, self.config)
+            entries = [segment.entry(SegmentState.SEALED) for segment in sealed]
+            self.table.rewrite([*entries, self.reservation.open_entry(active)])
+        self.deferred = None
+
+    def adopt_waiting(self) -> None:
+        """Make records of the lines that a crash left and that wait for room, if there is any.
+
+        They come before whatever is appended from now on. Without room they go on waiting.
+        """
+        with self.lock:
+            adopt, self.adopt_later = self.adopt_later, None
+            if adopt is None or self.offline is not None or self.is_deleted:
+                return
+            room = self.disk.free()
+            if not room.f_bfree:
+                self.adopt_later = adopt
+            else:
+                adopt()
+
+    def take_offline(self, reason: str) -> None:
+        """Refuse appends and fsyncs until the partition is reloaded.
+
+        A deleted partition refuses them already, and its directory has another name or is gone.
+        """
+        with self.lock:
+            if self.offline is not None or self.is_deleted:
+                return
+            self.offline = reason
+            logger.error(
+                "%s is offline: %s", self.topic_partition, reason,
+                extra={"fields": {"event": "offline", "offset": self.snapshot.end.offset}},
+            )  # fmt: skip
+            with contextlib.suppress(OSError):
+                self.reservation.distrust(self.snapshot.active)
+
+    @contextlib.contextmanager
+    def offline_on_failure(self, what: str, *, but_not_full: bool = False) -> Iterator[None]:
+        """Take the partition offline if the disk fails inside; ``but_not_full``: not if it is full.
+
+        The error goes on to the caller; if the topic was deleted meanwhile, as DeletedError.
+        """
+        try:
+            yield
+        except OSError as error:
+            if self.is_deleted:
+                self.check_writable()
+            if not (but_not_full and error.errno in DISK_FULL):
+                self.take_offline(f"{what} failed: {error}")
+            raise
+
+    def settle_lines(self, below: int) -> None:
+        """Have no file say that a line is in a batch below an offset, which is about to change.
+
+        Raises:
+            OSError: One still does. With ENOSPC nothing else has changed.
+        """
+        with self.offline_on_failure("write", but_not_full=True):
+            must_sync = self.line_files.settle(below)
+        if must_sync:
+            with self.offline_on_failure("fsync"):
+                self.line_files.sync_settled(below)
+
+    def note_reservation(self, segment: Segment, ends: Positions) -> Positions:
+        """Reserve positions well beyond ``ends``; they are reserved after ``sync_reservation``."""
+        with self.offline_on_failure("write", but_not_full=True):
+            return self.reservation.note(segment, ends)
+
+    def sync_reservation(self, noted: Positions) -> None:
+        """Make a reservation durable, which takes effect with that."""
+        with self.offline_on_failure("fsync"):
+            self.reservation.sync(noted)
+
+    def new_segment(self, base_offset: int, bases: Positions) -> Segment:
+        """Describe a segment of this partition that has no files yet."""
+        return Segment(self.opened, self.directory, base_offset, bases)
+
+    def fit_epochs(self) -> None:
+        """Make the leader epochs fit the log, and save them if that has changed them."""
+        if self.epochs.fit(self.snapshot.start.offset, self.snapshot.end.offset):
+            self.has_new_epochs = True
+            self.save_epochs()
+
+    def save_epochs(self) -> None:
+        """Write the leader epochs if the file does not have all of them."""
+        if self.has_new_epochs:
+            write_leader_epochs(self.disk, self.directory, self.epochs.entries)
+            self.has_new_epochs = False
