@@ -15,7 +15,7 @@ from logfs.library.owner import opened_store, owned
 from logfs.library.places import Place
 from logfs.log import names
 from logfs.log.reindexing import Reindexed, ReindexTask, reindex_segment, tasks_of
-from logfs.log.verifying.roots import look_at_root
+from logfs.log.verifying.smallfiles import read_root
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition
 
@@ -44,7 +44,7 @@ def reindex_data(
     data, only = data_and_partitions(place)
     disk, defaults = PosixDisk(data), TopicConfig.from_properties({})
     with _nobody_elses(place, data):
-        if not look_at_root(disk, defaults, current_host().boot_id).is_clean:
+        if not read_root(disk, defaults, current_host().boot_id).is_clean:
             with opened_store(data, say):
                 pass  # recovered, and stopped cleanly
         lock = disk.lock(names.LOCK_FILE)

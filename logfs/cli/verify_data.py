@@ -9,8 +9,8 @@ from multiprocessing import get_context
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.log.names import FileKind
-from logfs.log.verifying.looks import Run, Verified, verify
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.log.verifying.verify import Run, Verified, verify
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition
 

@@ -12,8 +12,8 @@ from logfs.config import TopicConfig
 from logfs.log.compaction.rounds import clean
 from logfs.log.names import LEADER_EPOCH_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from logfs.log.verifying.findings import Level
-from logfs.log.verifying.looks import MOST_LOOKS, verify
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.log.verifying.verify import MAX_ROUNDS, verify
 from logfs.records.record import Record
 from tests.fakes import START_MS
 from tests.kafka.scenarios import SCENARIOS
@@ -95,7 +95,7 @@ def test_an_end_that_is_cut_is_one_finding_that_says_what_comes() -> None:
     bench.put(name, data[: batches_in(data)[20][0]])
     found = check(bench.disk).damages
     assert {f.file.rpartition(".")[2] for f in found} == {"index", "textindex"}
-    assert {f.remedy for f in found} == {"the next start makes it again"}
+    assert {f.remedy for f in found} == {"the next start rebuilds it"}
 
 
 @pytest.mark.parametrize("byte", [1, 8, 11, 16, 66])
@@ -319,16 +319,16 @@ def test_what_only_the_last_look_has_found_does_not_count() -> None:
         nonlocal looks
         looks += 1
         reports = [verify_segment(bench.disk, task) for task in tasks]
-        if looks < MOST_LOOKS:  # until then it is replaced whenever it is to be read
+        if looks < MAX_ROUNDS:  # until then it is replaced whenever it is to be read
             reports = [replace(r, is_gone=r.base_offset == 0) for r in reports]
         return reports
 
     def wait(number: int) -> None:
-        if number == MOST_LOOKS - 1:
+        if number == MAX_ROUNDS - 1:
             flip(bench, first, 70)
 
     found = verify(bench.disk, TopicConfig.from_properties({}), None, run, wait)
-    assert looks == MOST_LOOKS
+    assert looks == MAX_ROUNDS
     assert found.damages == []
 
 

@@ -8,8 +8,8 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.segments.table import ENTRY_BYTES
 from logfs.log.verifying.findings import Finding
-from logfs.log.verifying.looks import Verified, verify
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.log.verifying.verify import Verified, verify
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from tests.fakes import START_MS

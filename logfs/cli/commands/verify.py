@@ -16,7 +16,7 @@ from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 
 if TYPE_CHECKING:
-    from logfs.log.verifying.looks import Verified
+    from logfs.log.verifying.verify import Verified
     from logfs.types import TopicPartition
 
 DAMAGED = 1

@@ -1,4 +1,4 @@
-"""Checking a data directory: everything in it that another part can confirm.
+"""Checking a data directory: everything in it that can be compared with something else.
 
     file                     checked
     .log                     frame, CRC and records of every batch, offsets without holes or steps
@@ -12,12 +12,12 @@
     leader-epoch-checkpoint, partition.metadata, logfs.config, logfs.losses
                              that they parse, and agree with the log
     checkpoints in the root  that they parse, and lie inside the logs
-    anything else            what it is, and what becomes of it
+    anything else            what it is, and what happens to it
 
-Nothing is locked or written. What somebody writes meanwhile is no damage: see ``looks``. The unit
-of work is a segment (``segments.verify_segment``): one function of plain data that returns plain
-data, so that threads, processes or machines can share a directory. Of ``partitions`` is what puts
-the reports together.
+Nothing is locked or written. Another process may be writing to the directory: see ``verify``. The
+unit of work is a segment. ``segments.verify_segment`` is one function from plain data to plain
+data, so that threads, processes or machines can share a directory. ``partitions`` combines the
+reports.
 
 Reading costs most; then decoding the records, without which neither the text index nor the
 positions could be checked. Compressed records have to be decompressed, at the codec's speed.

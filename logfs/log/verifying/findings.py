@@ -1,4 +1,4 @@
-"""What a check has to say: one line a finding."""
+"""The findings of a check, each printed as one line."""
 
 from enum import StrEnum
 from typing import NamedTuple
@@ -8,9 +8,9 @@ class Level(StrEnum):
     """How bad it is."""
 
     DAMAGE = "damage"
-    """Something is not as it was written, or is missing."""
+    """Data differs from what was written, or is missing."""
     NOTE = "note"
-    """Good to know; nothing has to be done."""
+    """Information; nothing has to be done."""
 
 
 class Finding(NamedTuple):
@@ -18,12 +18,12 @@ class Finding(NamedTuple):
 
     Attributes:
         file: Relative to the data directory.
-        position: Byte in that file, or None where it concerns the whole of it.
+        position: Byte in that file; None for the whole file.
         problem: What is wrong.
-        expected: What should be there; "" where that goes without saying.
+        expected: What is right; "" if ``problem`` makes that clear.
         remedy: What to do, or what the next start does by itself.
         level: How bad it is.
-        line: Number of the line, from 1, in a file of text.
+        line: Number of the line in a text file, from 1.
     """
 
     file: str
@@ -36,7 +36,7 @@ class Finding(NamedTuple):
 
     @property
     def place(self) -> tuple[str, int | None, int | None]:
-        """Where it is, by which the same finding is known again."""
+        """Where it is. Findings of two rounds at one place are the same finding."""
         return self.file, self.position, self.line
 
     def __str__(self) -> str:
@@ -51,5 +51,5 @@ class Finding(NamedTuple):
 
 
 def note(file: str, what: str, remedy: str) -> Finding:
-    """Return a finding that is no damage."""
+    """Return a finding that is not damage."""
     return Finding(file, None, what, "", remedy, Level.NOTE)

@@ -1,10 +1,14 @@
-"""Whether the entries of an offset index and of a time index fit the batches they speak of.
+"""Whether the entries of the index files of a segment agree with its batches.
 
-An index is sparse, and a hint: it need not have an entry anywhere, but those it has must be right.
-Fed with chunk after chunk of the log; entries are compared by the thousand, as sets, and looked at
-one by one only where that fails.
+An index is sparse, and a hint: it need not have an entry anywhere, but its entries must be right.
+The checks get chunk after chunk of the log. They compare entries by the thousand, as sets, and
+one by one only if that fails. Wrong entries may be in any order, so they are sorted first.
 
-Wrong entries may be in any order, so they are taken in the order in which the log passes by.
+An entry of a text index is the length of all records before it, plus the gaps before it. The
+lengths are known from the log. So an entry tells the length of all gaps before it, which may only
+grow where a pair of entries describes a gap.
+
+Without an entry of the transaction index, a reader of committed records gets aborted ones.
 """
 
 import struct
@@ -14,13 +18,29 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import sub
 
+from logfs.disk.vfs import LARGER_FILE_BYTES, Disk
+from logfs.errors import CorruptIndexError, CorruptRecordError, UnsupportedFormatError
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, IndexFormat, without_zero_tail
+from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry, decode_text_entry
+from logfs.log.indexes.txnindex import (
+    ENTRY_BYTES,
+    VERSION,
+    AbortedTransaction,
+    decode_txn_index,
+)
+from logfs.log.names import FileKind, format_segment_file
+from logfs.log.producers.snapshots import decode_snapshot, snapshot_name
+from logfs.log.producers.state import ProducerState
 from logfs.log.verifying.findings import Finding, note
 from logfs.log.verifying.walking import Chunk, are_among, int32s
+from logfs.records._native import IndexBuilder, Renderer
+from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES, MAX_TIMESTAMP_AT, RECORD_COUNT_AT, is_message
+from logfs.records.produced import ABORT, ProducedBatch
+from logfs.types import Positions, View
 
-REBUILD = "look-ups pass it by; remove the file, and the next start makes it again"
-REBUILT = "the next start makes it again"
+REBUILD = "look-ups work without it; remove the file, and the next start rebuilds it"
+REBUILT = "the next start rebuilds it"
 _TIME = struct.Struct(">qi")
 _TIME_OFFSET_INT = 2
 _INT64 = struct.Struct(">q")
@@ -35,14 +55,14 @@ def take_entries(
     *,
     may_grow: bool,
 ) -> tuple[memoryview, list[Finding]]:
-    """Return the whole entries of an index file, and what is wrong with its length.
+    """Return the whole entries of an index file, and findings about its length.
 
     Args:
         data: The whole file.
-        form: What it is made of.
-        name: The file.
+        form: Its format.
+        name: Its name.
         remedy: What to do if it is wrong.
-        may_grow: It belongs to the segment that is appended to: unused entries at its end are zero.
+        may_grow: It belongs to the active segment, so it may end with unused entries of zeros.
     """
     header_bytes, entry_bytes = form.header_bytes, form.entry_bytes
     body = memoryview(data)[header_bytes:]
@@ -65,8 +85,8 @@ class OffsetIndexCheck:
     """Checks an offset index.
 
     Attributes:
-        findings: What was found so far.
-        positions: File positions that entries name, in order.
+        findings: The findings so far.
+        positions: The file positions in the entries, in order.
     """
 
     def __init__(
@@ -107,11 +127,11 @@ class OffsetIndexCheck:
                 self._wrong(number, position, ends.get(position))
 
     def finish(self, valid_bytes: int, limit_bytes: int) -> None:
-        """Check what is left.
+        """Check the remaining entries.
 
         Args:
-            valid_bytes: Where the last batch ends.
-            limit_bytes: How far apart entries are at most, if none has got lost.
+            valid_bytes: End of the last batch.
+            limit_bytes: Largest distance between two entries if none was lost.
         """
         for n in range(self._done, len(self._order)):
             position = self.positions[n]
@@ -143,7 +163,7 @@ class TimeIndexCheck:
     """Checks a time index: up to the offset of an entry no timestamp is larger than the entry's.
 
     Attributes:
-        findings: What was found so far.
+        findings: The findings so far.
     """
 
     def __init__(
@@ -170,7 +190,7 @@ class TimeIndexCheck:
         self._is_largest_empty = False
 
     def feed(self, chunk: Chunk) -> None:
-        """Check the entries that name an offset of a chunk."""
+        """Check the entries with an offset in a chunk."""
         first, stop = self._done, bisect_right(self._offsets, chunk.ends[-1], self._done)
         self._done, size = stop, TIME_INDEX.entry_bytes
         entries = self._entries[first * size : stop * size]
@@ -186,14 +206,14 @@ class TimeIndexCheck:
             self._is_largest_empty = _is_empty(chunk.buffer, chunk.within(place))
 
     def finish(self, last_offset: int, max_timestamp: int) -> None:
-        """Check what is left, the order, and the last entry, which a sealed segment must have."""
+        """Check the remaining entries, the order, and the last entry of a sealed segment."""
         for number in self._order[self._done :]:
             offset = self._base_offset + _TIME.unpack_from(self._entries, 12 * number)[1]
             if offset > last_offset:
                 self._add(number, f"offset {offset}", f"{last_offset} at most")
         if self.findings:
             return
-        # What they were found among is in order.
+        # Entries found among the chunks' own are in order.
         entries = self._entries[-TIME_INDEX.entry_bytes :] if self._is_proven else self._entries
         times = [time for time, _ in _TIME.iter_unpack(entries)]
         for number, (a, b) in enumerate(pairwise(times), 1):
@@ -207,7 +227,7 @@ class TimeIndexCheck:
             self.findings.append(Finding(self._name, size, problem, str(max_timestamp), remedy))
 
     def _judge(self, number: int, chunk: Chunk) -> None:
-        """Judge an entry that is not one that logfs would have written."""
+        """Check an entry that logfs would not have written."""
         timestamp, offset = _TIME.unpack_from(self._entries, TIME_INDEX.entry_bytes * number)
         row = bisect_left(chunk.ends, offset)
         if offset < chunk.begins[row]:
@@ -232,7 +252,7 @@ class TimeIndexCheck:
 
 
 def _sorted(values: Sequence[int]) -> Sequence[int]:
-    """Return the numbers of the entries in the order of their values; a range: they are in it."""
+    """Return the numbers of the entries in the order of their values; a range if in order."""
     order = range(len(values))
     if list(values) == sorted(values):
         return order
@@ -244,5 +264,281 @@ def _in_order(values: "array[int]", order: Sequence[int]) -> "array[int]":
 
 
 def _is_empty(buffer: bytearray, at: int) -> bool:
-    """Whether compaction has emptied a batch; a broker leaves its timestamp out."""
+    """Whether compaction has emptied a batch; a broker does not index its timestamp."""
     return not is_message(buffer, at) and not any(buffer[at + RECORD_COUNT_AT : at + HEADER_BYTES])
+
+
+LOST = (
+    "positions in this compacted segment are wrong from there on: restore the file and "
+    "logfs.segments from a backup; without them the next start may assign other positions"
+)
+_ENTRY = TEXT_INDEX.entry_bytes
+
+
+class TextIndexCheck:
+    """Checks a text index.
+
+    Attributes:
+        findings: The findings so far.
+        size_bytes: Size of the file.
+        gaps: Length of all gaps so far.
+        is_loose: Bytes before were not readable; the next entry tells the length of their text.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        data: bytes,
+        base_offset: int,
+        remedy: str = REBUILD,
+        *,
+        may_grow: bool,
+        may_have_gaps: bool,
+    ) -> None:
+        self._name = name
+        self.base_offset = base_offset
+        self._may_have_gaps = may_have_gaps
+        self._remedy = remedy
+        self.size_bytes = len(data)
+        self.gaps = Positions()
+        self.is_loose = False
+        self.findings: list[Finding] = []
+        self._entries = memoryview(b"")
+        self._positions = array("i")
+        self._next = 0
+        self._before: TextEntry | None = None
+        header = TEXT_INDEX.header_bytes
+        try:
+            TEXT_INDEX.check_header(data[:header], name)
+        except UnsupportedFormatError as error:
+            remedy = "use a newer logfs, or restore the file"
+            self.findings.append(Finding(name, 4, str(error), "", remedy))
+        except CorruptIndexError as error:
+            self.findings.append(Finding(name, 0, str(error), "", self._remedy))
+        else:
+            found = take_entries(data, TEXT_INDEX, name, remedy, may_grow=may_grow)
+            self._entries, self.findings = found
+            self._take_positions()
+
+    def _take_positions(self) -> None:
+        self._positions = int32s(self._entries)[1 :: _ENTRY // 4]
+        if list(self._positions) == sorted(self._positions):
+            return
+        for number, (a, b) in enumerate(pairwise(self._positions), 1):
+            if a > b:
+                self.add(number, f"it points to byte {b}", f"{a} or a later one")
+                del self._positions[number:]
+                return
+
+    def feed(self, chunk: Chunk) -> None:
+        """Check the entries that point into a chunk."""
+        self.is_loose |= chunk.is_behind_damage
+        first = bisect_left(self._positions, chunk.start, self._next)
+        self._next = stop = bisect_left(self._positions, chunk.stop, first)
+        if first == stop:
+            return
+        if not (self.is_loose or any(self.gaps) or self.findings):
+            entries = bytes(self._entries[first * _ENTRY : stop * _ENTRY])
+            if are_among(entries, chunk.texts, _ENTRY):
+                self._before = self.entry(stop - 1)
+                return
+        _TextEntries(self, chunk).check(first, stop)
+
+    def finish(self, valid_bytes: int) -> None:
+        """Check the remaining entries."""
+        rest = bisect_left(self._positions, valid_bytes, self._next)
+        if rest < len(self._positions) and not self.findings:
+            position = self._positions[rest]
+            ends = f"the log ends at byte {valid_bytes}"
+            self.add(rest, f"it points to byte {position}", ends)
+
+    def check(self, number: int, entry: TextEntry, lengths: Positions) -> None:
+        """Check an entry, given the lengths of all records before it."""
+        before, self._before = self._before, entry
+        gaps = entry.lengths.minus(lengths)
+        is_pair = before is not None and before[:2] == entry[:2]
+        if gaps == self.gaps:
+            return
+        if self.is_loose:
+            self.is_loose = False
+        elif is_pair and self._may_have_gaps and min(gaps.minus(self.gaps)) >= 0:
+            pass
+        else:
+            right = tuple(lengths.plus(self.gaps))
+            or_gap = " if the gap before it is right" if any(self.gaps) else ""
+            self.add(number, f"lengths {tuple(entry.lengths)}", f"{right}{or_gap}")
+            return
+        self.gaps = gaps
+
+    def add(self, number: int, problem: str, expected: str) -> None:
+        """Add a finding about an entry."""
+        at = TEXT_INDEX.header_bytes + number * _ENTRY
+        problem = f"entry {number}: {problem}"
+        self.findings.append(Finding(self._name, at, problem, expected, self._remedy))
+
+    def entry(self, number: int) -> TextEntry:
+        """Return an entry."""
+        return decode_text_entry(self._entries, number)
+
+
+class _TextEntries:
+    """Checks the entries of a text index in one chunk one by one."""
+
+    def __init__(self, check: TextIndexCheck, chunk: Chunk) -> None:
+        self._check = check
+        self._chunk = chunk
+        sizes = [b - a for a, b in pairwise((*chunk.places, chunk.stop))]
+        rows = zip(chunk.places, chunk.begins, chunk.ends, sizes, strict=True)
+        self._rows = {row[0]: (number, *row[1:]) for number, row in enumerate(rows)}
+        self._renderers: tuple[int, list[Renderer]] = (-1, [])
+        self._within = Positions()
+
+    def check(self, first: int, stop: int) -> None:
+        for number in range(first, stop):
+            entry = self._check.entry(number)
+            row = self._rows.get(entry.file_position)
+            if row is None:
+                what = f"it points to byte {entry.file_position}"
+                self._check.add(number, what, "the start of a batch")
+                continue
+            batch, begin, end, size = row
+            if not begin <= entry.relative_offset <= end:
+                base = self._check.base_offset
+                what = f"offset {base + entry.relative_offset} in the batch at byte "
+                right = f"{base + begin} to {base + end}"
+                self._check.add(number, f"{what}{entry.file_position}", right)
+                continue
+            lengths = decode_text_entry(self._chunk.texts, batch).lengths
+            if entry.relative_offset > begin:
+                within = self._lengths_before(entry, size)
+                if within is None:
+                    what = f"offset {self._check.base_offset + entry.relative_offset}"
+                    self._check.add(number, what, "that of a record")
+                    continue
+                lengths = lengths.plus(within)
+            self._check.check(number, entry, lengths)
+
+    def _lengths_before(self, entry: TextEntry, size: int) -> Positions | None:
+        """Return the lengths of a batch's records before one; None if there is no such."""
+        position, renderers = self._renderers
+        offset = self._check.base_offset + entry.relative_offset
+        if position != entry.file_position or renderers[0].next_offset > offset:
+            renderers = [Renderer(view, decompress) for view in View]
+            start = self._chunk.within(entry.file_position)
+            for renderer in renderers:
+                renderer.load(self._chunk.buffer, start, start + size)
+            self._renderers = entry.file_position, renderers
+            self._within = Positions()
+        try:
+            passed = [renderer.skip_to_offset(offset) for renderer in renderers]
+        except CorruptRecordError:
+            return None
+        self._within = self._within.plus((passed[0], passed[1], passed[2]))
+        return self._within if renderers[0].next_offset == offset else None
+
+
+_REMEDY = (
+    "readers of committed records may be shown aborted ones; remove the index files of this "
+    "segment, and the next start rebuilds them"
+)
+
+
+class TransactionCheck:
+    """Checks a transaction index.
+
+    Attributes:
+        findings: The findings before the log was read.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        base_offset: int,
+        data: bytes,
+        *,
+        is_compacted: bool,
+    ) -> None:
+        self._name = f"{directory}/{format_segment_file(base_offset, FileKind.TXN_INDEX)}"
+        self._base_offset = base_offset
+        self._is_compacted = is_compacted
+        self._state = ProducerState()
+        self._knows_before = base_offset == 0
+        self._markers: dict[int, int] = {}
+        self._expected: dict[int, AbortedTransaction] = {}
+        self.findings: list[Finding] = []
+        self._entries = self._decode(data)
+        snapshot = snapshot_name(directory, base_offset)
+        try:
+            self._state = ProducerState(
+                decode_snapshot(disk.read(snapshot, LARGER_FILE_BYTES), snapshot)
+            )
+            self._knows_before = True
+        except (FileNotFoundError, CorruptIndexError):
+            pass  # transactions that started before the segment are not known
+
+    def _decode(self, data: bytes) -> list[AbortedTransaction]:
+        rest = len(data) % ENTRY_BYTES
+        if rest:
+            problem, right = f"{len(data)} bytes", f"a multiple of {ENTRY_BYTES}"
+            at = len(data) - rest
+            self.findings.append(Finding(self._name, at, problem, right, _REMEDY))
+        entries = []
+        for at in range(0, len(data) - rest, ENTRY_BYTES):
+            try:
+                entries += decode_txn_index(data[at : at + ENTRY_BYTES])
+            except CorruptIndexError:
+                version = int.from_bytes(data[at : at + 2], "big", signed=True)
+                problem = f"version {version}"
+                self.findings.append(Finding(self._name, at, problem, str(VERSION), _REMEDY))
+                return []
+        return entries
+
+    def feed(self, builder: IndexBuilder) -> None:
+        """Apply the producers' batches of the last chunk."""
+        for batch in builder.produced:
+            self._apply(batch)
+        builder.produced.clear()
+
+    def _apply(self, batch: ProducedBatch) -> None:
+        entry = self._state.apply(batch)
+        if batch.control == ABORT:
+            self._markers[batch.base_offset] = batch.producer_id
+        if entry is not None:
+            self._expected[entry.last_offset] = entry
+
+    def finish(self, next_offset: int) -> list[Finding]:
+        """Compare the index with the log, which ends at ``next_offset``."""
+        if self.findings:
+            return []
+        findings = []
+        for number, entry in enumerate(self._entries):
+            wrong = self._problem_of(entry)
+            if wrong is not None:
+                at, problem = number * ENTRY_BYTES, f"entry {number}: {wrong[0]}"
+                findings.append(Finding(self._name, at, problem, wrong[1], _REMEDY))
+        found = {entry.last_offset for entry in self._entries}
+        for offset, entry in self._expected.items():
+            if offset not in found and not self._is_compacted:
+                problem = f"no entry for the transaction that producer {entry.producer_id} aborted"
+                right = f"{tuple(entry)}"
+                at = len(self._entries) * ENTRY_BYTES
+                findings.append(Finding(self._name, at, problem, right, _REMEDY))
+        return findings
+
+    def _problem_of(self, entry: AbortedTransaction) -> tuple[str, str] | None:
+        producer_id = self._markers.get(entry.last_offset)
+        if producer_id != entry.producer_id:
+            found = "none" if producer_id is None else f"one of producer {producer_id}"
+            return (
+                f"an abort by producer {entry.producer_id} at offset {entry.last_offset}",
+                f"{found} there",
+            )
+        if entry.first_offset > entry.last_offset:
+            return f"it starts at offset {entry.first_offset}", f"{entry.last_offset} at most"
+        expected = self._expected.get(entry.last_offset)
+        if self._is_compacted or expected is None or not self._knows_before:
+            return None
+        if entry == expected:
+            return None
+        return f"{tuple(entry)}", f"{tuple(expected)}"

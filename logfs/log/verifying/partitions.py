@@ -1,8 +1,8 @@
-"""Checking one partition: which segments there are, and what they are together.
+"""Checking one partition: its segments, and whether they fit together.
 
-``tasks`` looks at the directory and says which segments are to be checked, ``take`` is given what
-was found, ``conclude`` puts it together. All three can be done again: of segments that are as they
-were, and had nothing wrong, the report of the last time holds.
+``tasks`` lists the directory and returns the segments to check, ``take`` gets their reports, and
+``conclude`` returns the findings. All three can be called again for another round. Reports without
+findings are kept for segments that have not changed.
 """
 
 from itertools import pairwise
@@ -16,11 +16,10 @@ from logfs.log.names import (
     parse_segment_file,
 )
 from logfs.log.segments.table import SegmentState
-from logfs.log.verifying.files import SmallFiles, find_irregular, find_leftovers
 from logfs.log.verifying.findings import Finding
-from logfs.log.verifying.roots import RootLook
 from logfs.log.verifying.segments import SegmentReport, SegmentTask
-from logfs.log.verifying.tables import SEALED, TableLook, compare, read_table
+from logfs.log.verifying.smallfiles import RootState, SmallFiles, find_irregular, find_leftovers
+from logfs.log.verifying.tables import SEALED, TableContents, compare, read_table
 from logfs.types import TopicPartition
 
 
@@ -28,10 +27,10 @@ class PartitionCheck:
     """The check of one partition.
 
     Attributes:
-        topic_partition: Which one.
-        reports: Of the segments that were there at the last look, by base offset.
+        topic_partition: The partition.
+        reports: Reports of the segments of the last round, by base offset.
         is_gone: The directory was removed meanwhile.
-        has_changed: Segments that were to be checked were removed or replaced meanwhile.
+        has_changed: Segments to be checked were removed or replaced meanwhile.
     """
 
     def __init__(self, disk: Disk, topic_partition: TopicPartition) -> None:
@@ -44,10 +43,10 @@ class PartitionCheck:
         self._tasks: dict[int, SegmentTask] = {}
         self._refused: Finding | None = None
 
-    def tasks(self, root: RootLook) -> list[SegmentTask]:
-        """Look at the directory; returns the segments that are to be checked."""
+    def tasks(self, root: RootState) -> list[SegmentTask]:
+        """List the directory; returns the segments to check."""
         try:
-            found = self._look(root)
+            found = self._segments(root)
         except FileNotFoundError:
             self.is_gone = True
             return []
@@ -66,10 +65,10 @@ class PartitionCheck:
         else:
             self.reports[report.base_offset] = report
 
-    def conclude(self, root: RootLook) -> list[Finding]:
-        """Return everything that was found, in the order of the log.
+    def conclude(self, root: RootState) -> list[Finding]:
+        """Return all findings, in the order of the log.
 
-        If ``has_changed``, only what was found in single segments.
+        If ``has_changed``, only the findings in single segments.
         """
         if self.is_gone:
             return []
@@ -84,7 +83,7 @@ class PartitionCheck:
             return [self._refusal(error)]
 
     def _refusal(self, error: OSError) -> Finding:
-        """Return the finding for a file that a disk refuses to open or to read whole.
+        """Return the finding for a file that the disk refuses to open or to read whole.
 
         Raises:
             OSError: It is an error of the disk.
@@ -96,7 +95,7 @@ class PartitionCheck:
         remedy = "move it away and restore it from a backup"
         return Finding(file, None, str(error.strerror), "", remedy)
 
-    def _look(self, root: RootLook) -> list[SegmentTask]:
+    def _segments(self, root: RootState) -> list[SegmentTask]:
         kinds = _kinds_of(self._disk, self._directory)
         table = read_table(self._disk, self._directory)
         small = SmallFiles(self._disk, self._directory, root.defaults)
@@ -130,12 +129,12 @@ class PartitionCheck:
             )
         return tasks
 
-    def _cleaned_below(self, root: RootLook, bases: list[int]) -> int:
+    def _cleaned_below(self, root: RootState, bases: list[int]) -> int:
         """Return the first offset below which records may have been compacted away.
 
-        A round of compaction replaces one segment after the other, and is noted at its end only. If
-        it was broken off, it may have come as far as the last segment. That there was one tell
-        earlier rounds, or the files it has replaced, which stay for ``file.delete.delay.ms``.
+        A round of compaction replaces one segment after the other, and saves its progress only at
+        its end. An interrupted round may have reached the last segment. Signs of a round are an
+        earlier checkpoint, and replaced files, which stay for ``file.delete.delay.ms``.
 
         Source: Kafka LogCleaner.cleanLog, LogCleanerManager.doneCleaning.
         """
@@ -155,7 +154,7 @@ class PartitionCheck:
             return 0
 
     def _holds(self, base_offset: int, report: SegmentReport) -> bool:
-        """Whether what was found in a segment last time need not be looked for again."""
+        """Whether the last report of a segment is still valid."""
         task = self._tasks.get(base_offset)
         if task is None or task.is_last or report.findings:
             return False
@@ -166,8 +165,8 @@ class PartitionCheck:
             return False
         return (found.inode, found.size) == (report.inode, report.size_bytes)
 
-    def _conclude(self, root: RootLook) -> list[Finding]:
-        # Before it is seen whether the files are those that were read: of others it may speak.
+    def _conclude(self, root: RootState) -> list[Finding]:
+        # Read first: it may describe newer files than those that were checked.
         table = read_table(self._disk, self._directory)
         self._forget_replaced()
         reports = [self.reports[base] for base in sorted(self.reports)]
@@ -183,10 +182,10 @@ class PartitionCheck:
             findings += compare(table, reports, self._directory, may_move=root.is_live)
             findings += self._missing(table, bases, root)
         elif table.is_missing and any(n.endswith(FileKind.TEXT_INDEX) for n in listed):
-            remedy = "restore it from a backup; else positions start again at 0 with the next start"
+            remedy = "restore it from a backup; without it the next start restarts positions at 0"
             findings.append(Finding(table.name, None, "missing", "", remedy))
         small = SmallFiles(self._disk, self._directory, root.defaults)
-        end_offset = MAX_OFFSET  # where it ends cannot be told if its end cannot be read
+        end_offset = MAX_OFFSET  # unknown if the end of the log cannot be read
         if reports and not reports[-1].unreadable:
             end_offset = reports[-1].next_offset
         small.check(end_offset, listed, is_own=table.state is not None)
@@ -199,7 +198,7 @@ class PartitionCheck:
         return findings
 
     def _forget_replaced(self) -> None:
-        """Forget the reports of segments that were removed or replaced since."""
+        """Drop the reports of segments that were removed or replaced since."""
         for base_offset, report in list(self.reports.items()):
             try:
                 found = self._disk.stat(self._tasks[base_offset].name(FileKind.LOG))
@@ -210,18 +209,18 @@ class PartitionCheck:
                 self.has_changed = True
 
     def _holes(self, reports: list[SegmentReport]) -> list[Finding]:
-        """Look for offsets that two segments have, or none."""
+        """Find offsets that two segments have, or none."""
         findings = []
-        for report, behind in pairwise(reports):
-            end, base = report.next_offset, behind.base_offset
+        for report, following in pairwise(reports):
+            end, base = report.next_offset, following.base_offset
             before, task = self._tasks[report.base_offset], self._tasks[base]
             log = before.name(FileKind.LOG)
             if end == base or report.unreadable:
-                continue  # or where it ends is not known
+                continue  # or its end is not known
             if any(finding.file == log for finding in report.findings):
                 continue
             if end > base:
-                problem, right = f"it begins at offset {base}", f"{end}, where the one before ends"
+                problem, right = f"it starts at offset {base}", f"{end}, the end of the one before"
                 remedy = "reads of these offsets are not defined: restore both segments"
                 findings.append(Finding(task.name(FileKind.LOG), 0, problem, right, remedy))
             elif not (task.may_have_holes or before.may_have_holes):
@@ -232,8 +231,8 @@ class PartitionCheck:
                     findings.append(Finding(log, place, problem, right, remedy))
         return findings
 
-    def _missing(self, table: TableLook, bases: set[int], root: RootLook) -> list[Finding]:
-        """Look for segments that the table has, and the directory has not."""
+    def _missing(self, table: TableContents, bases: set[int], root: RootState) -> list[Finding]:
+        """Find segments that are in the table, but not in the directory."""
         findings = []
         start = root.start_offsets.get(self.topic_partition, 0)
         for base_offset, entry in sorted(table.entries.items()):
@@ -246,7 +245,7 @@ class PartitionCheck:
                 continue
             name = f"{self._directory}/{format_segment_file(base_offset, FileKind.LOG)}"
             size = f", {entry.size_bytes} bytes" if entry.size_bytes else ""
-            problem = f"missing; {table.name} has it{size}"
+            problem = f"missing; {table.name} lists it{size}"
             remedy = "its records are lost: restore it from a backup"
             findings.append(Finding(name, None, problem, "", remedy))
         return findings

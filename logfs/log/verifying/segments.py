@@ -1,7 +1,7 @@
-"""Checking one segment: its ``.log`` and the indexes beside it.
+"""Checking one segment: its ``.log`` and its indexes.
 
-``verify_segment`` is given what is known of the segment from elsewhere and returns what it found,
-both plain data, so that it can run in any thread, process or machine that has the files.
+``verify_segment`` goes from plain data, a task, to plain data, a report. So it can run in any
+thread, process or machine with access to the files.
 """
 
 import errno
@@ -14,9 +14,15 @@ from logfs.log.checkpoints import EpochEntry
 from logfs.log.names import MAX_OFFSET, FileKind, format_segment_file
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.verifying.findings import Finding
-from logfs.log.verifying.indexes import REBUILD, REBUILT, OffsetIndexCheck, TimeIndexCheck
-from logfs.log.verifying.texts import LOST, TextIndexCheck
-from logfs.log.verifying.transactions import TransactionCheck
+from logfs.log.verifying.indexes import (
+    LOST,
+    REBUILD,
+    REBUILT,
+    OffsetIndexCheck,
+    TextIndexCheck,
+    TimeIndexCheck,
+    TransactionCheck,
+)
 from logfs.log.verifying.walking import Bad, Chunk, Walk
 from logfs.records.layout import NO_LEADER_EPOCH, leader_epoch_of
 from logfs.types import Positions
@@ -31,18 +37,18 @@ CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    """A segment that is to be checked.
+    """A segment to check, and what is known of it from other files.
 
     Attributes:
-        directory: Of its partition.
-        base_offset: Of the segment.
+        directory: Directory of its partition.
+        base_offset: Base offset of the segment.
         kinds: Its files.
-        is_last: It is the one that is appended to.
-        is_live: Somebody may be writing to it.
-        will_recover: The next start scans it, and cuts it where it is damaged.
-        may_be_padded: Zeros at its end are ``preallocate``'s.
+        is_last: It is the active segment.
+        is_live: Another process may be writing to it.
+        will_recover: The next start scans it, and truncates it where it is damaged.
+        may_be_padded: Zeros at its end may come from ``preallocate``.
         may_have_holes: Records may have been compacted away.
-        entry: What the segment table says; None if it does not know the segment.
+        entry: Its entry in the segment table; None if there is none.
         epochs: The leader epochs of the log; none if they are not known.
         interval_bytes: ``index.interval.bytes``.
     """
@@ -65,28 +71,28 @@ class SegmentTask:
 
     @property
     def may_grow(self) -> bool:
-        """Whether its indexes may end in entries that are not used."""
+        """Whether its indexes may end with unused entries."""
         return self.is_last
 
 
 @dataclass(slots=True)
 class SegmentReport:
-    """What was found in a segment.
+    """The result for one segment.
 
     Attributes:
-        base_offset: Of the segment.
-        inode: Of its ``.log``.
-        is_gone: It was removed or replaced meanwhile; nothing else counts.
-        size_bytes: Of the ``.log``.
-        valid_bytes: Up to the end of its last batch.
-        batches, records: In it.
-        next_offset: After its last record.
-        max_timestamp, first_timestamp: As the segment table has them.
-        lengths: Of the renderings of what is in it.
-        gaps: Of what was compacted away.
-        text_bytes: Of its text index.
-        unreadable: Ranges of the file that could not be read.
-        findings: What is wrong.
+        base_offset: Base offset of the segment.
+        inode: Inode of its ``.log``.
+        is_gone: It was removed or replaced meanwhile; the other attributes mean nothing then.
+        size_bytes: Size of the ``.log``.
+        valid_bytes: End of its last batch.
+        batches, records: How many it has.
+        next_offset: The offset after its last record.
+        max_timestamp, first_timestamp: Defined as in the segment table.
+        lengths: Lengths of the renderings of its records.
+        gaps: Lengths of the renderings of the records that were compacted away.
+        text_bytes: Size of its text index.
+        unreadable: Number of ranges of the file that could not be read.
+        findings: The findings.
     """
 
     base_offset: int
@@ -114,10 +120,10 @@ def verify_segment(
     Args:
         disk: The data directory.
         task: The segment.
-        progress: Told of bytes of the ``.log`` as they are done.
+        progress: Called with numbers of bytes of the ``.log``.
 
     Raises:
-        OSError: A file may not be opened. What the disk cannot read (EIO) is a finding.
+        OSError: A file cannot be opened. A read that fails (EIO) is a finding instead.
     """
     walk: Walk | None = None
     try:
@@ -133,7 +139,7 @@ def verify_segment(
 
 
 def _unreadable(disk: Disk, task: SegmentTask, error: OSError, walk: Walk | None) -> SegmentReport:
-    """Report a segment of which the disk cannot read a file: the rest of it is not looked at."""
+    """Return the report for a segment with a file that the disk cannot read: nothing else."""
     file = f"{task.directory}/{str(error.filename or '').rpartition('/')[2]}"
     is_log = walk is not None and file == task.name(FileKind.LOG)
     position = walk.builder.file_position if walk is not None and is_log else None
@@ -150,7 +156,7 @@ class _Segment:
     """The check of one segment.
 
     Attributes:
-        walk: The way through its ``.log``.
+        walk: The walk through its ``.log``.
     """
 
     def __init__(self, disk: Disk, task: SegmentTask) -> None:
@@ -160,7 +166,7 @@ class _Segment:
         self._log = disk.open(self._log_name, in_passing=True)
         self._report = SegmentReport(task.base_offset, self._log.inode())
         self._findings = self._report.findings
-        # Before the size of the log is asked for: entries are written after what they speak of.
+        # Read before the size of the log: entries are written after their batches.
         may_grow, base = task.may_grow, task.base_offset
         remedy = REBUILT if task.will_recover else REBUILD
         self._offsets = OffsetIndexCheck(
@@ -221,7 +227,7 @@ class _Segment:
         self._note_missing()
         limit = 8 * (max(task.interval_bytes, 4096) + largest)
         if not task.is_last or not task.is_live:
-            # Entries of what cannot be read at the end are not to blame.
+            # Entries for an unreadable end may still be right.
             end = builder.file_position if walk.tail is None else walk.size
             self._offsets.finish(end, limit)
             last_offset = MAX_OFFSET if report.unreadable else builder.next_offset - 1
@@ -258,25 +264,25 @@ class _Segment:
             )
 
     def _remedy(self, bad: Bad) -> str:
-        """Say what becomes of bytes that cannot be read, and how to read what follows them."""
+        """Return what happens to bytes that cannot be read, and how to read after them."""
         next_offset = bad.next_offset
         if next_offset is None and self._task.entry is not None:
-            next_offset = self._task.entry.next_offset  # the segment ends with them
+            next_offset = self._task.entry.next_offset  # the bytes are the end of the segment
         if self._task.will_recover:
             return CUT
         return STAYS if next_offset is None else READ_ON.format(next_offset)
 
     def _report_step_back(self, bad: Bad) -> None:
-        """Say that a batch has an offset that is too large, since the one after has not."""
+        """Report a batch with too large an offset, seen from the one after it."""
         if self._hole_at == self._last_at and self._last_at >= 0 and self._findings:
-            return  # said already
+            return  # reported already
         what = f"the batch has offsets that the next one, at byte {bad.position}, has too"
         self._findings.append(
             Finding(self._log_name, self._last_at, what, "smaller ones", STAYS)
         )  # fmt: skip
 
     def _check_offsets(self, chunk: Chunk) -> None:
-        """See whether offsets go on without a hole; steps back the walk has noticed."""
+        """Report holes between the offsets of batches. Steps back are reported by the walk."""
         begin = chunk.begins[0] if chunk.is_behind_damage else self._end
         is_whole = begin == chunk.begins[0] and chunk.has_all_offsets
         if not is_whole and not self._task.may_have_holes:
@@ -310,12 +316,12 @@ class _Segment:
                 self._findings.append(
                     Finding(
                         self._log_name, position, f"the batch has leader epoch {found}", str(want),
-                        "readers do not mind; a broker may refuse or truncate the log here",
+                        "logfs can read it; a broker may refuse or truncate the log here",
                     )
                 )  # fmt: skip
 
     def _epoch_of(self, offset: int, found: int) -> tuple[int, int]:
-        """Return the leader epoch of an offset, and where it ends; what was found if unknown."""
+        """Return the leader epoch of an offset, and its end; ``found`` if it is not known."""
         epochs = self._task.epochs
         number = bisect_right(epochs, offset, key=lambda entry: entry.start_offset)
         if number:
@@ -327,7 +333,7 @@ class _Segment:
     def _check_end(self) -> None:
         task, walk = self._task, self.walk
         if task.is_live and task.is_last:
-            return  # what is no whole batch is not there yet
+            return  # a batch is being written
         if walk.tail is not None:
             what = f"{walk.tail.size} bytes are no whole batch ({walk.tail.why})"
             remedy = self._remedy(walk.tail)
@@ -336,13 +342,13 @@ class _Segment:
             )
         elif walk.padding and not task.may_be_padded:
             what = f"{walk.padding} zeros after the last batch"
-            remedy = "the next start cuts them off" if task.will_recover else "nothing reads them"
+            remedy = "the next start truncates them" if task.will_recover else "they are ignored"
             self._findings.append(
                 Finding(self._log_name, walk.builder.file_position, what, "the end", remedy)
             )
 
     def _note_missing(self) -> None:
-        """Say which indexes are missing."""
+        """Report indexes that are missing."""
         kinds = [FileKind.OFFSET_INDEX, FileKind.TIME_INDEX]
         entry = self._task.entry
         if entry is not None:

@@ -1,4 +1,4 @@
-"""Whether the segment table of a partition says of every segment what the segment itself says."""
+"""Whether the entries of the segment table of a partition agree with its segments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,27 +15,27 @@ from logfs.log.segments.table import (
     TableState,
 )
 from logfs.log.verifying.findings import Finding
+from logfs.log.verifying.indexes import LOST
 from logfs.log.verifying.segments import SegmentReport
-from logfs.log.verifying.texts import LOST
 from logfs.records.checksum import crc32c
 
 _HEADER_BYTES = 32
 _CRC_BYTES = 4
-_RESTORE = "restore logfs.segments from a backup, or positions after it may start again"
+_RESTORE = "restore logfs.segments from a backup; without it later positions may change"
 _SCANNED = "the next start after a crash, or without this segment's index files, scans it and "
-_OTHER = "somebody else has changed the segment; the next start notes what became of its positions"
+_OTHER = "another program has changed the segment; the next start records the effect on positions"
 SEALED = (SegmentState.SEALED, SegmentState.CLOSED)
 
 
 @dataclass(slots=True)
-class TableLook:
-    """A segment table as it was read.
+class TableContents:
+    """A segment table and the findings from reading it.
 
     Attributes:
         name: The file.
-        state: What its entries say; None if there is no table, or none that decodes.
+        state: The decoded table; None if there is none, or it does not decode.
         places: File position of the last entry of each segment.
-        findings: What is wrong with the file itself.
+        findings: Findings in the file itself.
         is_missing: There is no such file.
     """
 
@@ -51,103 +51,103 @@ class TableLook:
         return {} if self.state is None else self.state.entries
 
 
-def read_table(disk: Disk, directory: str) -> TableLook:
+def read_table(disk: Disk, directory: str) -> TableContents:
     """Read the segment table of a partition directory."""
     name = f"{directory}/{names.SEGMENT_TABLE}"
-    look = TableLook(name, None, {}, [])
+    table = TableContents(name, None, {}, [])
     try:
         data = disk.read(name, LARGER_FILE_BYTES)
-        look.state = SegmentTable.load(disk, directory).state
+        table.state = SegmentTable.load(disk, directory).state
     except FileNotFoundError:
-        look.is_missing = True
-        return look
+        table.is_missing = True
+        return table
     except UnsupportedFormatError as error:
-        look.findings.append(Finding(name, 4, str(error), "", "use a newer logfs, or restore it"))
-        return look
+        table.findings.append(Finding(name, 4, str(error), "", "use a newer logfs, or restore it"))
+        return table
     except CorruptIndexError as error:
-        look.findings.append(Finding(name, 0, str(error), "", _RESTORE))
-        return look
-    _look_at_entries(look, data)
-    return look
+        table.findings.append(Finding(name, 0, str(error), "", _RESTORE))
+        return table
+    _check_entries(table, data)
+    return table
 
 
-def _look_at_entries(look: TableLook, data: bytes) -> None:
-    remedy = "it is passed over; " + _RESTORE
+def _check_entries(table: TableContents, data: bytes) -> None:
+    remedy = "it is ignored; " + _RESTORE
     stop = _HEADER_BYTES
     for at in range(_HEADER_BYTES, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
         body, stop = data[at : at + ENTRY_BYTES - _CRC_BYTES], at + ENTRY_BYTES
         stored = int.from_bytes(data[stop - _CRC_BYTES : stop], "big")
         if crc32c(body) == stored:
-            look.places[int.from_bytes(data[at : at + 8], "big", signed=True)] = at
+            table.places[int.from_bytes(data[at : at + 8], "big", signed=True)] = at
         else:
             problem = f"checksum {stored:#010x}"
             right = f"{crc32c(body):#010x}"
-            look.findings.append(Finding(look.name, at, problem, right, remedy))
+            table.findings.append(Finding(table.name, at, problem, right, remedy))
     if stop < len(data):
         problem = f"{len(data) - stop} bytes are no whole entry"
-        look.findings.append(Finding(look.name, stop, problem, "the end", remedy))
+        table.findings.append(Finding(table.name, stop, problem, "the end", remedy))
 
 
 def compare(
-    look: TableLook, reports: Sequence[SegmentReport], directory: str, *, may_move: bool
+    table: TableContents, reports: Sequence[SegmentReport], directory: str, *, may_move: bool
 ) -> list[Finding]:
-    """Compare a table with what the segments hold.
+    """Compare a table with the segments.
 
     Args:
-        look: The table.
-        reports: Of the segments, in order; all of the partition's.
-        directory: Of the partition.
-        may_move: Somebody is writing: the last segment may be further than it was.
+        table: The table.
+        reports: The reports of all segments of the partition, in order.
+        directory: Directory of the partition.
+        may_move: A process is writing, so the last segment may have grown since.
     """
     findings, ends = [], None
     for report in reports:
-        entry = look.entries.get(report.base_offset)
+        entry = table.entries.get(report.base_offset)
         if entry is None:
-            findings.append(_unknown(look, report, directory))
+            findings.append(_unknown(table, report, directory))
             ends = None
             continue
-        place = look.places.get(report.base_offset)
+        place = table.places.get(report.base_offset)
         is_last = report is reports[-1]
         if entry.state in SEALED and not (is_last and may_move):
-            findings += _compare_sealed(look, entry, report, directory)
+            findings += _compare_sealed(table, entry, report, directory)
         elif entry.state is SegmentState.OPEN:
-            findings += _compare_open(look, entry, report)
+            findings += _compare_open(table, entry, report)
         if ends is not None and entry.bases.at_least(ends) != entry.bases:
-            problem = f"segment {entry.base_offset} begins at positions {tuple(entry.bases)}"
+            problem = f"segment {entry.base_offset} starts at positions {tuple(entry.bases)}"
             right = f"{tuple(ends)}, where the one before it ends, or more"
-            findings.append(Finding(look.name, place, problem, right, _RESTORE))
+            findings.append(Finding(table.name, place, problem, right, _RESTORE))
         ends = entry.ends if entry.state in SEALED else None
     return findings
 
 
-def _unknown(look: TableLook, report: SegmentReport, directory: str) -> Finding:
+def _unknown(table: TableContents, report: SegmentReport, directory: str) -> Finding:
     log = format_segment_file(report.base_offset, FileKind.LOG)
     problem = f"no entry for {directory}/{log}"
-    return Finding(look.name, None, problem, "one", f"the next start scans it; {_RESTORE}")
+    return Finding(table.name, None, problem, "one", f"the next start scans it; {_RESTORE}")
 
 
-def _compare_open(look: TableLook, entry: TableEntry, report: SegmentReport) -> list[Finding]:
+def _compare_open(table: TableContents, entry: TableEntry, report: SegmentReport) -> list[Finding]:
     shown = entry.bases.plus(report.lengths).plus(report.gaps)
     if entry.ends.at_least(shown) == entry.ends:
         return []
-    problem = f"segment {entry.base_offset}: the lease ends at {tuple(entry.ends)}"
+    problem = f"segment {entry.base_offset}: its reserved positions end at {tuple(entry.ends)}"
     right = f"at least {tuple(shown)}, where the records end"
     remedy = "after a power cut positions may be given twice: start logfs and stop it cleanly"
-    place = look.places.get(entry.base_offset)
-    return [Finding(look.name, place, problem, right, remedy)]
+    place = table.places.get(entry.base_offset)
+    return [Finding(table.name, place, problem, right, remedy)]
 
 
 def _compare_sealed(
-    look: TableLook, entry: TableEntry, report: SegmentReport, directory: str
+    table: TableContents, entry: TableEntry, report: SegmentReport, directory: str
 ) -> list[Finding]:
     log = f"{directory}/{format_segment_file(report.base_offset, FileKind.LOG)}"
     size = entry.size_bytes or 0
     if report.size_bytes != size:
         grown = entry.state is SegmentState.CLOSED and report.size_bytes > size
         if grown or report.valid_bytes == size:
-            return []  # a broker went on, or the scan has reported what is after
+            return []  # a broker has appended, or the scan has reported the end
         problem = f"{report.size_bytes} bytes"
-        return [Finding(log, report.size_bytes, problem, f"{size}, as {look.name} says", _OTHER)]
+        return [Finding(log, report.size_bytes, problem, f"{size}, as {table.name} says", _OTHER)]
     if report.unreadable:
         return []
     rows = [
@@ -156,10 +156,10 @@ def _compare_sealed(
         ("first timestamp", entry.first_timestamp, report.first_timestamp),
         ("kept", tuple(entry.kept), tuple(report.lengths)),
     ]
-    place = look.places.get(entry.base_offset)
+    place = table.places.get(entry.base_offset)
     findings = [
         Finding(
-            look.name, place, f"segment {entry.base_offset}: {what} {said}", str(found),
+            table.name, place, f"segment {entry.base_offset}: {what} {said}", str(found),
             f"{_SCANNED}writes it again",
         )
         for what, said, found in rows
@@ -172,7 +172,7 @@ def _compare_sealed(
     if entry.has_gaps:
         text = f"{directory}/{format_segment_file(report.base_offset, FileKind.TEXT_INDEX)}"
         problem = f"its gaps are {tuple(report.gaps)} long: entries at its end are lost"
-        right = f"{tuple(gaps)}, as {look.name} says"
+        right = f"{tuple(gaps)}, as {table.name} says"
         return [Finding(text, report.text_bytes, problem, right, LOST)]
     problem = f"segment {entry.base_offset}: it ends at positions {tuple(entry.ends)}"
-    return [Finding(look.name, place, problem, str(tuple(ends)), _RESTORE)]
+    return [Finding(table.name, place, problem, str(tuple(ends)), _RESTORE)]

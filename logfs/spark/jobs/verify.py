@@ -1,7 +1,7 @@
 """``logfs verify --spark``: every segment is checked by whoever is free, with the same code.
 
 The looks at the directory, and what is made of what they find, stay with the driver
-(``logfs.log.verifying.looks``): this is only another way to check the segments of a look. Nothing
+(``logfs.log.verifying.verify``): this is only another way to check the segments of a look. Nothing
 is locked or written, so a job that is killed has left nothing behind, and another one starts again.
 """
 
@@ -33,7 +33,7 @@ class SparkVerifier:
         self._root = root
 
     def run(self, tasks: Sequence[SegmentTask]) -> Sequence[SegmentReport]:
-        """Check segments: a ``logfs.log.verifying.looks.Run``.
+        """Check segments: a ``logfs.log.verifying.verify.Run``.
 
         Raises:
             SparkJobError: A machine does not have the directory, or a task failed.

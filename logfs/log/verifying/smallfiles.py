@@ -1,10 +1,11 @@
-"""The small files of a partition directory, and those that should not be there."""
+"""The small files of a data directory and of its partitions, and files that should not be there."""
 
 import json
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import LARGER_FILE_BYTES, TEMPORARY_SUFFIX, Disk
+from logfs.disk.vfs import LARGER_FILE_BYTES, REFUSED, TEMPORARY_SUFFIX, Disk
 from logfs.errors import (
     CorruptCheckpointError,
     CorruptIndexError,
@@ -12,12 +13,21 @@ from logfs.errors import (
     UnsupportedFormatError,
 )
 from logfs.log import names
-from logfs.log.checkpoints import EpochEntry, read_leader_epochs, read_partition_metadata
+from logfs.log.checkpoints import (
+    EpochEntry,
+    parse_offsets,
+    read_clean_shutdown,
+    read_leader_epochs,
+    read_partition_metadata,
+)
+from logfs.log.closing import last_stop
+from logfs.log.loading.loader import list_partitions
 from logfs.log.losses import Loss
-from logfs.log.names import FileKind, FileSuffix
+from logfs.log.names import DirectoryState, FileKind, FileSuffix
 from logfs.log.producers.snapshots import ENTRY, HEADER, decode_snapshot, snapshot_name
 from logfs.log.topics import effective_config, read_properties
 from logfs.log.verifying.findings import Finding, Level, note
+from logfs.types import TopicPartition
 
 _KNOWN = {
     names.LEADER_EPOCH_CHECKPOINT,
@@ -30,13 +40,13 @@ _OF_OURS: tuple[tuple[Callable[[str], object], str, str], ...] = (
     (names.parse_unfinished_file, "a line without an end", "the next start makes a record of it"),
     (
         names.parse_cut_file,
-        "what recovery has cut off",
+        "a tail that recovery truncated",
         "look at it (logfs.losses says why), then remove it",
     ),
     (
         names.parse_staged_file,
-        "what a job has staged",
-        "its job publishes it; a week after the job has gone the next start removes it",
+        "records that a job has staged",
+        "the job publishes it; a start removes it after a week without the job",
     ),
 )
 _REMOVES = "the next start removes it"
@@ -44,11 +54,11 @@ _CANNOT_LOAD = "the partition cannot be loaded: restore the file, or"
 
 
 class SmallFiles:
-    """What the small files of a partition say; reading them finds what is wrong with them.
+    """The small files of a partition, with findings from reading them.
 
     Attributes:
-        findings: What is wrong.
-        config: Of the topic; the defaults where it does not parse.
+        findings: The findings.
+        config: Configuration of the topic; the defaults if it does not parse.
         has_config: Whether the topic has a configuration of its own.
         epochs: The leader epochs; none if they do not parse.
     """
@@ -63,20 +73,22 @@ class SmallFiles:
         try:
             self.epochs = tuple(read_leader_epochs(disk, directory))
         except CorruptCheckpointError as error:
-            self._add_checkpoint(error, f"{_CANNOT_LOAD} remove it: the next start makes it again")
+            self.findings.append(
+                _unparsed(error, f"{_CANNOT_LOAD} remove it: the next start makes it again")
+            )
 
     def check(self, end_offset: int, listed: Collection[str], *, is_own: bool) -> None:
-        """Check all but the configuration.
+        """Check all of them but the configuration.
 
         Args:
-            end_offset: Of the log.
-            listed: The names of all files.
+            end_offset: End of the log.
+            listed: The names of all files of the partition.
             is_own: logfs has written to the partition.
         """
         for number, entry in enumerate(self.epochs):
             if entry.start_offset > end_offset:
                 file = f"{self._directory}/{names.LEADER_EPOCH_CHECKPOINT}"
-                problem = f"epoch {entry.epoch} begins at offset {entry.start_offset}"
+                problem = f"epoch {entry.epoch} starts at offset {entry.start_offset}"
                 right, remedy = f"{end_offset} at most", "the next start drops it"
                 self.findings.append(Finding(file, None, problem, right, remedy, line=number + 3))
         if names.LEADER_EPOCH_CHECKPOINT not in listed and is_own:
@@ -88,7 +100,7 @@ class SmallFiles:
             read_partition_metadata(self._disk, self._directory)
         except CorruptCheckpointError as error:
             remedy = f"{_CANNOT_LOAD} copy it from another partition of the topic"
-            self._add_checkpoint(error, remedy)
+            self.findings.append(_unparsed(error, remedy))
         if names.LOSSES in listed:
             self._check_losses()
         for name in listed:
@@ -123,10 +135,10 @@ class SmallFiles:
             losses += number > 1 and is_right
             if not is_right:
                 right = '{"version": 1}' if number == 1 else "a loss, as a JSON object"
-                problem, remedy = f"{bytes(line[:40])!r}", "it is passed over"
+                problem, remedy = f"{bytes(line[:40])!r}", "it is ignored"
                 self.findings.append(Finding(file, None, problem, right, remedy, line=number))
         if losses:
-            what = f"{losses} losses are noted" if losses > 1 else "a loss is noted"
+            what = f"{losses} losses are recorded" if losses > 1 else "a loss is recorded"
             self.findings.append(note(file, what, "the file says what, when and where it is now"))
 
     def _check_snapshot(self, offset: int, end_offset: int) -> None:
@@ -150,22 +162,25 @@ class SmallFiles:
                 problem = f"entry {number}: offset {last}"
                 self.findings.append(Finding(file, at, problem, f"less than {offset}", remedy))
 
-    def _add_checkpoint(self, error: CorruptCheckpointError, remedy: str) -> None:
-        problem = str(error).removeprefix(error.name).removeprefix(f", line {error.line}")
-        problem = problem.removeprefix(": ")
-        self.findings.append(Finding(error.name, None, problem, "", remedy, line=error.line))
-
     def _missing(self, name: str, remedy: str) -> None:
         self.findings.append(Finding(f"{self._directory}/{name}", None, "missing", "", remedy))
 
 
+def _unparsed(error: CorruptCheckpointError, remedy: str) -> Finding:
+    """Return the finding for a checkpoint file that does not parse."""
+    problem = str(error).removeprefix(error.name).removeprefix(f", line {error.line}")
+    return Finding(error.name, None, problem.removeprefix(": "), "", remedy, line=error.line)
+
+
 def find_irregular(disk: Disk, directory: str) -> list[Finding]:
-    """Report what is neither a regular file nor a directory: logfs reads none of it.
+    """Return a finding for each name that is neither a regular file nor a directory.
+
+    logfs reads none of these.
 
     Args:
         disk: The data directory.
-        directory: Relative to it; "" is the data directory itself, with its control socket.
-            Partitions in it are reported by themselves.
+        directory: Relative to it. "" is the data directory itself; its control socket and its
+            partitions are left out.
     """
     remedy = "move it away, or put a regular file or a bind mount in its place"
     return [
@@ -179,10 +194,10 @@ def find_irregular(disk: Disk, directory: str) -> list[Finding]:
 def find_leftovers(
     directory: str, listed: Collection[str], bases: Collection[int]
 ) -> list[Finding]:
-    """Say what else lies in a partition directory that nobody is writing to.
+    """Return findings for the other files of a partition that no process is writing to.
 
     Args:
-        directory: Of the partition.
+        directory: Directory of the partition.
         listed: The names of its files.
         bases: Base offsets of its segments.
     """
@@ -205,15 +220,15 @@ def _judge(file: str, name: str, bases: Collection[int]) -> Finding | None:
     if parsed is not None and parsed.suffix is FileSuffix.NONE:
         if parsed.base_offset in bases or parsed.kind is FileKind.SNAPSHOT:
             return None
-        return Finding(file, None, "there is no .log beside it", "one", _REMOVES)
+        return Finding(file, None, "there is no .log next to it", "one", _REMOVES)
     if names.stops_kafka(name):
-        problem = "named like a file of a segment, without 20 digits of an offset in front"
+        problem = "named like a file of a segment, but does not start with an offset of 20 digits"
         return Finding(file, None, problem, "", "no broker starts with it: move it away")
     return note(file, *_purpose_of(name))
 
 
 def _purpose_of(name: str) -> tuple[str, str]:
-    """Return what a file is that could as well be gone, and what becomes of it."""
+    """Return what an unneeded file is, and what happens to it."""
     parsed = names.parse_segment_file(name)
     suffix = None if parsed is None else parsed.suffix
     if suffix is FileSuffix.SWAP:
@@ -227,4 +242,152 @@ def _purpose_of(name: str) -> tuple[str, str]:
             return what, remedy
     if name.endswith(TEMPORARY_SUFFIX):
         return "the writing of a file was interrupted", "remove it"
-    return "not a file of logfs or Kafka", "neither minds it"
+    return "not a file of logfs or Kafka", "both ignore it"
+
+
+Offsets = dict[TopicPartition, int]
+
+_REMEDIES = {
+    names.RECOVERY_POINT_CHECKPOINT: "records that were durable are gone: restore the log",
+    names.LOG_START_OFFSET_CHECKPOINT: "the next start removes all segments and starts there",
+    names.REPLICATION_OFFSET_CHECKPOINT: "the next start takes the end of the log instead",
+    names.CLEANER_OFFSET_CHECKPOINT: "the next compaction starts at the start of the log",
+}
+_KNOWN_IN_ROOT = {
+    *_REMEDIES,
+    names.LOCK_FILE,
+    names.CLEAN_SHUTDOWN,
+    names.META_PROPERTIES,
+    names.ATTRIBUTES,
+    names.DAEMON,
+    names.CONTROL_SOCKET,
+    names.BACKUP,
+    names.CLOSED,
+    names.BOOTSTRAP_CHECKPOINT,
+}
+_ZERO = "the next start takes 0 for every partition; restore it or remove it"
+_DIRECTORIES = {names.REMOTE_INDEX_DIRECTORY, "lost+found"}
+
+
+@dataclass(slots=True)
+class RootState:
+    """The files in the root of a data directory.
+
+    Attributes:
+        defaults: Configuration of topics without one.
+        is_live: A process owns the directory and may be writing.
+        is_clean: Its last owner stopped cleanly.
+        offsets: The rows of each offset checkpoint.
+        lines: The line number of each of these rows.
+        findings: The findings.
+    """
+
+    defaults: TopicConfig
+    is_live: bool = False
+    is_clean: bool = False
+    offsets: dict[str, Offsets] = field(default_factory=dict)
+    lines: dict[str, dict[TopicPartition, int]] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def recovery_points(self) -> Offsets:
+        """The first offset of each partition that may not be durable."""
+        return self.offsets.get(names.RECOVERY_POINT_CHECKPOINT, {})
+
+    @property
+    def start_offsets(self) -> Offsets:
+        """The log start offsets that are above the first segment's base offset."""
+        return self.offsets.get(names.LOG_START_OFFSET_CHECKPOINT, {})
+
+    @property
+    def cleaner_offsets(self) -> Offsets:
+        """Where the last compaction of each partition ended."""
+        return self.offsets.get(names.CLEANER_OFFSET_CHECKPOINT, {})
+
+    def outside(self, topic_partition: TopicPartition, end_offset: int) -> list[Finding]:
+        """Return findings for checkpoints of a partition that are beyond the end of its log."""
+        findings = []
+        for file, offsets in self.offsets.items():
+            offset = offsets.get(topic_partition, 0)
+            if offset > end_offset:
+                problem = f"{topic_partition.topic} {topic_partition.partition} {offset}"
+                right, line = f"{end_offset} at most", self.lines[file].get(topic_partition)
+                remedy = _REMEDIES[file]
+                findings.append(Finding(file, None, problem, right, remedy, line=line))
+        return findings
+
+
+def read_root(disk: Disk, defaults: TopicConfig, boot_id: str) -> RootState:
+    """Read the files in the root of a data directory, on a machine with this boot id."""
+    state = RootState(defaults, is_live=disk.is_locked(names.LOCK_FILE))
+    state.is_clean = last_stop(disk, boot_id, list_partitions(disk)).is_clean
+    for file in _REMEDIES:
+        _read(disk, state, file)
+    try:
+        read_clean_shutdown(disk)
+    except CorruptCheckpointError as error:
+        _add(state, error, "only its existence matters; the next start removes it")
+    except OSError as error:
+        _add_refused(state, names.CLEAN_SHUTDOWN, error, "the next start removes it")
+    if not state.is_live:
+        _look_for_leftovers(disk, state)
+    return state
+
+
+def _read(disk: Disk, state: RootState, file: str) -> None:
+    try:
+        data = disk.read(file)
+        offsets = state.offsets[file] = parse_offsets(data, file)
+    except FileNotFoundError:
+        return
+    except CorruptCheckpointError as error:
+        _add(state, error, _ZERO)
+        return
+    except OSError as error:
+        _add_refused(state, file, error, _ZERO)
+        return
+    text = data.decode().splitlines()[2:]
+    rows = {tuple(line.split()[:2]): number for number, line in enumerate(text, 3)}
+    state.lines[file] = {tp: rows[tp.topic, str(tp.partition)] for tp in offsets}
+
+
+def _add_refused(state: RootState, file: str, error: OSError, remedy: str) -> None:
+    """Report a file that is not regular, or too large.
+
+    Raises:
+        OSError: It is an error of the disk.
+    """
+    if error.errno not in REFUSED:
+        raise error
+    state.findings.append(Finding(file, None, str(error.strerror), "", remedy))
+
+
+def _add(state: RootState, error: CorruptCheckpointError, remedy: str) -> None:
+    state.findings.append(_unparsed(error, remedy))
+
+
+def _look_for_leftovers(disk: Disk, state: RootState) -> None:
+    state.findings += find_irregular(disk, "")
+    for name, is_directory in disk.list(""):
+        found = _judge_directory(name) if is_directory else _judge_file(name)
+        if found is not None:
+            state.findings.append(note(name, *found))
+
+
+def _judge_file(name: str) -> tuple[str, str] | None:
+    if name.endswith(TEMPORARY_SUFFIX):
+        return "the writing of a file was interrupted", "remove it"
+    if name in _KNOWN_IN_ROOT or names.is_ledger_file(name):
+        return None
+    return "not a file of logfs or Kafka", "both ignore it"
+
+
+def _judge_directory(name: str) -> tuple[str, str] | None:
+    parsed = names.parse_partition_directory(name)
+    if parsed is None:
+        if name in _DIRECTORIES:
+            return None
+        return "not the directory of a partition", "no broker starts with it: move it away"
+    if parsed.state is DirectoryState.DELETE:
+        return "of a topic that was deleted", "the next start removes it"
+    return None if parsed.state is DirectoryState.NONE else ("left by a broker", "logfs ignores it")
