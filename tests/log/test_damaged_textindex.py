@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError
+from logfs.log.compaction.manual import compact_now
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry, decode_text_entry, encode_text_entry
 from logfs.log.names import FileKind
+from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import parse_partition_name
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.reader import TextReader
@@ -18,7 +20,9 @@ from logfs.log.segments.segment import Segment
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS
+from tests.log.compaction import tools
 from tests.log.gaps import HoledLog
+from tests.log.support import Bench
 
 PROPERTIES = {"internal.segment.bytes": "3000", "index.interval.bytes": "150"}
 RECORDS = 120
@@ -158,3 +162,54 @@ def test_a_compacted_segment_whose_index_is_out_of_order_is_an_error_that_names_
         read_at(log, View.TEXT, 0)
     with pytest.raises(CorruptRecordError, match="out of order"):
         positions_of_offset(log.log.snapshot, 20)
+
+
+def rewritten() -> tuple[Bench, str]:
+    """A topic of few keys after a compaction, and the text index of its first segment."""
+    bench = Bench({"cleanup.policy": "compact", **PROPERTIES})
+    writer = bench.writer(View.TSV)
+    for number in range(RECORDS):
+        key = number if number % 3 else 0
+        writer.write(b"k%d\t%s\n" % (key, line(number)), bench.now_ms)
+    bench.log.roll(bench.now_ms)
+    compact_now(bench.log, bench.now_ms, tools())
+    segment = bench.log.snapshot.segments[0]
+    assert segment.has_gaps
+    return bench, segment.file_name(FileKind.TEXT_INDEX)
+
+
+def lines_at(log: PartitionLog, position: int) -> bytes:
+    reader, out = TextReader(View.TSV, lambda: log.snapshot), bytearray(1000)
+    reader.seek(position)
+    return bytes(out[: reader.read_into(memoryview(out), log.snapshot.end.positions[View.TSV])])
+
+
+@pytest.mark.parametrize("bit", range(0, 32 * 8 * 3, 11))
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_changed_bit_in_the_text_index_of_a_compacted_segment_is_an_error(
+    bit: int, is_restarted: bool
+) -> None:
+    bench, name = rewritten()
+    if is_restarted:
+        bench.restart()
+    data = bytearray(bench.disk.read(name, None))
+    data[HEADER + bit // 8] ^= 1 << bit % 8
+    bench.log.snapshot.segments[0].close_files()
+    bench.disk.open(name, write=True).pwrite(data, 0)
+    with pytest.raises(CorruptRecordError, match=r"textindex: the CRC is .* expected"):
+        lines_at(bench.log, 0)
+    with pytest.raises(CorruptRecordError, match="the positions in it are lost"):
+        positions_of_offset(bench.log.snapshot, 5)
+
+
+def test_compaction_does_not_copy_a_damaged_text_index() -> None:
+    bench, name = rewritten()
+    bench.writer(View.TSV).write(b"k1\tnew\n", bench.now_ms)
+    bench.log.roll(bench.now_ms)
+    data = bytearray(bench.disk.read(name, None))
+    data[HEADER + 15] ^= 1
+    bench.log.snapshot.segments[0].close_files()
+    bench.disk.open(name, write=True).pwrite(data, 0)
+    with pytest.raises(CorruptRecordError, match="the positions in it are lost"):
+        compact_now(bench.log, bench.now_ms, tools())
+    assert bench.disk.read(name, None) == data

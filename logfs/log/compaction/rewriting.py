@@ -21,6 +21,7 @@ from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.records._native import BatchFilter, IndexBuilder, next_batch
 from logfs.records.batch import decode_header, decode_records
+from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
 from logfs.types import Positions
 
@@ -109,7 +110,7 @@ class CleanedSegment:
         """Filter the next segment of the group, which ends at offset ``next_base``.
 
         Raises:
-            CorruptRecordError: A batch is damaged.
+            CorruptRecordError: A batch is damaged, or the text index of a segment with gaps.
             CleaningAbortedError: See ``CleaningTools.spend``.
             OSError: The disk failed.
         """
@@ -120,7 +121,7 @@ class CleanedSegment:
             if a.last_offset >= segment.base_offset and a.first_offset < next_base
         )
         text, tsv, jsonl = segment.bases.minus(self._first.bases)
-        entries = bytes(segment.files().text_entries()) if segment.has_gaps else None
+        entries = segment.checked_text_entries() if segment.has_gaps else None
         drops_tombstones = self._modified_ms(segment) <= round_.legacy_horizon_ms
         lasts = round_.keys.lasts(segment.base_offset, next_base)
         self._filter.begin_segment(
@@ -214,7 +215,7 @@ class CleanedSegment:
         self._tools.spend(len(data))
 
     def _entry(self) -> TableEntry:
-        first, builder = self._first, self._builder
+        first, builder, has_gaps = self._first, self._builder, self._filter.has_gaps
         return TableEntry(
             first.base_offset,
             SegmentState.SEALED,
@@ -225,8 +226,9 @@ class CleanedSegment:
             builder.max_timestamp,
             builder.first_timestamp,
             Positions(*self._filter.kept_lengths),
-            self._filter.has_gaps,
+            has_gaps,
             self._mark,
+            crc32c(self._indexes[2][TEXT_INDEX.header_bytes :]) if has_gaps else 0,
         )
 
     def _count(self, stats: CleanerStats) -> None:

@@ -33,6 +33,7 @@ from logfs.errors import CorruptIndexError
 from logfs.log.indexes.index import Entries, IndexFormat, count_up_to, place_of
 from logfs.log.indexes.paged import PagedEntries
 from logfs.records._native import first_out_of_order
+from logfs.records.checksum import crc32c
 from logfs.types import Positions, View
 
 TEXT_INDEX = IndexFormat(entry_bytes=32, magic=b"LFTI", version=1)
@@ -162,6 +163,17 @@ def first_entry_after(entries: Entries, file_position: int) -> TextEntry | None:
         if entry.file_position > file_position:  # false only in a damaged index
             return entry
     return None
+
+
+def check_crc(entries: bytes, expected: int) -> None:
+    """Compare entries with their CRC-32C.
+
+    Raises:
+        CorruptIndexError: They have another one.
+    """
+    found = crc32c(entries)
+    if found != expected:
+        raise CorruptIndexError(f"the CRC is {found:#010x}, expected {expected:#010x}")
 
 
 def find_gaps(entries: Entries) -> list[int]:

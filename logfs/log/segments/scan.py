@@ -290,6 +290,7 @@ def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
     lengths = Positions(builder.text, builder.tsv, builder.jsonl)
     segment.ends = segment.bases.plus(lengths)
     segment.kept = lengths
+    segment.text_crc = 0
 
 
 class MemoryFiles(SegmentFiles):

@@ -242,6 +242,7 @@ class Segment:
         ends: Positions at which it ends (sealed; the end of an active one is in the snapshot).
         next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
         kept: Lengths of its records without gaps (sealed).
+        text_crc: CRC-32C of the entries of its text index, if it has gaps; 0 if not known.
         pinned_files: Set while the segment is active, its indexes are only in memory, or its files
             have no names any more.
         is_padded: Its ``.log`` was extended to the maximum size (``preallocate``) and is not
@@ -279,6 +280,7 @@ class Segment:
         "rewrites",
         "size_bytes",
         "swapped",
+        "text_crc",
     )
 
     def __init__(
@@ -296,6 +298,7 @@ class Segment:
         self.first_timestamp = -1
         self.kept = Positions()
         self.has_gaps = False
+        self.text_crc = 0
         self.inode = 0
         self.is_deleted = False
         self.is_padded = False
@@ -319,6 +322,7 @@ class Segment:
         segment.first_timestamp = entry.first_timestamp
         segment.kept = entry.kept
         segment.has_gaps = entry.has_gaps
+        segment.text_crc = entry.text_crc
         return segment
 
     def entry(self, state: SegmentState) -> TableEntry:
@@ -334,6 +338,7 @@ class Segment:
             self.first_timestamp,
             self.kept,
             self.has_gaps,
+            text_crc=self.text_crc,
         )
 
     @property
@@ -391,11 +396,26 @@ class Segment:
                 gap are not known.
         """
         if self._gaps is None:
-            try:
-                self._gaps = textindex.find_gaps(entries)
-            except CorruptIndexError as error:
-                name = self.file_name(FileKind.TEXT_INDEX)
-                raise CorruptRecordError(
-                    f"{name}: {error}: the positions in it are lost; run logfs verify", file=name
-                ) from None
+            self._gaps = self._find_gaps(bytes(entries))
         return self._gaps
+
+    def checked_text_entries(self) -> bytes:
+        """Return all entries of the text index of a segment with gaps.
+
+        Raises:
+            CorruptRecordError: See ``gap_numbers``.
+        """
+        data = bytes(self.files().text_entries())
+        self._gaps = self._find_gaps(data)
+        return data
+
+    def _find_gaps(self, entries: bytes) -> list[int]:
+        try:
+            if self.text_crc:
+                textindex.check_crc(entries, self.text_crc)
+            return textindex.find_gaps(entries)
+        except CorruptIndexError as error:
+            name = self.file_name(FileKind.TEXT_INDEX)
+            raise CorruptRecordError(
+                f"{name}: {error}: the positions in it are lost; run logfs verify", file=name
+            ) from None

@@ -29,7 +29,8 @@ ignored (a torn write). The file is rewritten, by rename, when much of it is out
     120-127 boot               8 bytes   open: mark of the page cache, which differs after a start
                                          of the machine or a mount of the file system; pending: the
                                          mark in the header of its text index
-    128-131 zero
+    128-131 text index CRC     uint32    CRC-32C of the entries of a text index with gaps;
+                                         0 without gaps, or if it is not known
     132-135 CRC                uint32    CRC-32C of bytes 0-131
 
 The **lease** of the open segment is an upper bound of all sizes that were shown to readers. It is
@@ -58,7 +59,7 @@ from logfs.types import Positions
 VERSION = 1
 _MAGIC = b"LFST"
 _HEADER = struct.Struct(">4si16s8x")
-_BODY = struct.Struct(">qiiqqqq3q3q3q8s4x")
+_BODY = struct.Struct(">qiiqqqq3q3q3q8sI")
 _CRC = struct.Struct(">I")
 ENTRY_BYTES = _BODY.size + _CRC.size
 _HAS_GAPS = 1
@@ -89,6 +90,7 @@ class TableEntry(NamedTuple):
     kept: Positions = Positions()
     has_gaps: bool = False
     boot: bytes = bytes(8)
+    text_crc: int = 0
 
 
 def encode_entry(entry: TableEntry) -> bytes:
@@ -105,6 +107,7 @@ def encode_entry(entry: TableEntry) -> bytes:
         *entry.ends,
         *entry.kept,
         entry.boot,
+        entry.text_crc,
     )
     return body + _CRC.pack(crc32c(body))
 
@@ -205,6 +208,7 @@ def _decode_body(body: bytes) -> TableEntry:
         ends=Positions(*fields[10:13]),
         kept=Positions(*fields[13:16]),
         boot=fields[16],
+        text_crc=fields[17],
     )
 
 

@@ -23,6 +23,7 @@ from logfs.log.writing.active import ActiveSegment, remove_segment_files
 from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.state import PartitionState
 from logfs.records._native import find_offset, measure
+from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
 from logfs.records.layout import NO_OFFSET
 from logfs.types import Positions
@@ -109,6 +110,8 @@ def _cut_segment(disk: Disk, config: TopicConfig, segment: Segment, position: in
         scan.text_entries, lengths = gapped
         segment.ends = segment.bases.plus(lengths)
     rebuild_indexes(disk, segment, scan)
+    if gapped is not None:
+        segment.text_crc = crc32c(scan.text_entries)
     segment.close_files()  # a reader may have opened the old ones in between
     file.sync()
 
