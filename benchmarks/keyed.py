@@ -17,8 +17,8 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.log.compaction.manual import compact_now
 from logfs.log.compaction.tools import tools_for
+from logfs.log.lines.writer import LineWriter
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.machine.host import current_host, system_clock
 from logfs.types import View
 

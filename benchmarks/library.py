@@ -27,8 +27,8 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.disk.posixfile import PosixFile
 from logfs.disk.vfs import File
+from logfs.log.lines.writer import LineWriter
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.machine.host import current_host
 from logfs.types import View
 

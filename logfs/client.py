@@ -22,9 +22,9 @@ from logfs.control import frames, requests
 from logfs.disk.sockets import short_path
 from logfs.errors import ControlError, RecordTooLargeError
 from logfs.log import names
+from logfs.log.lines.form import LineForm, Lines
 from logfs.log.publishing.staging import StagedFile, encode_staged
-from logfs.log.writing.lineform import LineForm, Lines
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.records._native import encode_records
 from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodeOptions, ProducerBatch
@@ -282,7 +282,7 @@ class Daemon:
             lines: At most ``frames.MAX_PAYLOAD_BYTES``, possibly none; the last byte is a LF. Other
                 writers wait meanwhile, so a few megabytes at a time are best.
             form: Their form.
-            unkeyed: See ``logfs.log.writing.bulk``.
+            unkeyed: See ``logfs.log.lines.append``.
             is_durable: Return when the lines are durable.
 
         Raises:
@@ -305,10 +305,10 @@ class Daemon:
             place: The topic, and the partition; None: the key of each line decides.
             file: Its descriptor, and the position of the first line.
             form: Their form.
-            unkeyed: See ``logfs.log.writing.bulk``.
+            unkeyed: See ``logfs.log.lines.append``.
 
         Returns:
-            See ``logfs.log.writing.feeding.append_file``.
+            See ``logfs.log.lines.pipelined.append_file``.
 
         Raises:
             LogfsError, OSError: Nothing was appended.

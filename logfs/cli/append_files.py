@@ -25,7 +25,7 @@ from logfs.client import Daemon
 from logfs.disk.lines import whole_lines
 from logfs.disk.pipes import widen_pipe
 from logfs.errors import RecordTooLargeError, UnknownNameError, UnparsableLineError
-from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
+from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.machine.mountpoints import is_local
 from logfs.records.compression import Buffer
 
@@ -46,11 +46,11 @@ class Target(Protocol):
         ...
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
-        """Append whole lines; see ``logfs.log.writing.bulk``."""
+        """Append whole lines; see ``logfs.log.lines.append``."""
         ...
 
     def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
-        """Append some lines of a regular file; see ``logfs.log.writing.feeding``."""
+        """Append some lines of a regular file; see ``logfs.log.lines.pipelined``."""
         ...
 
     def flush(self) -> None:

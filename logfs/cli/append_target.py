@@ -13,8 +13,8 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.places import Place
+from logfs.log.lines.form import LineForm
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name, parse_topic_name
-from logfs.log.writing.lineform import LineForm
 from logfs.machine.host import LOCAL_ZONE, system_clock
 from logfs.records.record import Header
 from logfs.types import MAX_PARTITIONS, View

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from logfs.log.lines.append import append_by_key, append_lines
+from logfs.log.lines.form import LineForm, Lines
+from logfs.log.lines.pipelined import append_file, append_file_by_key
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
-from logfs.log.writing.bulk import append_by_key, append_lines
-from logfs.log.writing.feeding import append_file, append_file_by_key
-from logfs.log.writing.lineform import LineForm, Lines
 from logfs.machine.host import system_clock
 from logfs.records.compression import Buffer
 

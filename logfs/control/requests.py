@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from logfs.control.frames import decode_error, encode_error
 from logfs.errors import ControlError
-from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
+from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.records.encoded import ProducerBatch
 from logfs.types import View
 

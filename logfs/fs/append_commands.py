@@ -16,11 +16,11 @@ from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.query_commands import find_partition
 from logfs.log.following.store import AnyStore
+from logfs.log.lines.append import append_by_key, append_lines
+from logfs.log.lines.form import Lines
+from logfs.log.lines.pipelined import append_file, append_file_by_key
 from logfs.log.publishing.publish import concerned, forget, publish
 from logfs.log.publishing.staging import decode_staged
-from logfs.log.writing.bulk import append_by_key, append_lines
-from logfs.log.writing.feeding import append_file, append_file_by_key
-from logfs.log.writing.lineform import Lines
 from logfs.machine.host import Clock
 
 T = TypeVar("T")

@@ -25,11 +25,11 @@ from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.rawnodes import RawNode, SealedNode
 from logfs.log.following.followed import AnyLog
+from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved
-from logfs.log.writing.lines import LineWriter
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from logfs.library.mounted import MountedDisk
 from logfs.library.reading import Cursor
 from logfs.library.rendering import rendered
 from logfs.library.source import SETTLING_S, Source
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.records.compression import Buffer
 from logfs.records.record import Record
 from logfs.types import IsolationLevel, TopicPartition, View

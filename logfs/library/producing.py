@@ -7,7 +7,7 @@ from datetime import tzinfo
 from logfs.errors import LogfsError
 from logfs.library.records import Appendable, check_range, to_record
 from logfs.library.writing import Writer
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.machine.host import system_clock
 from logfs.records.encoded import ProducerBatch
 from logfs.records.produced import add_to_sequence

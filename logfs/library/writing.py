@@ -21,7 +21,7 @@ from logfs.library.places import served_at
 from logfs.library.topics import MountedTopics, StoredTopics, Topics
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.machine.host import current_host, system_clock
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 _VERSION = 1
 
-Left = Mapping[TopicPartition, TableEntry]
+ShutdownNote = Mapping[TopicPartition, TableEntry]
 """The last segment of each partition, closed, as a close left it that synced nothing."""
 
 
@@ -47,17 +47,17 @@ class LastStop(NamedTuple):
     """
 
     is_clean: bool
-    left: Left | None = None
+    left: ShutdownNote | None = None
 
 
-def leave(disk: Disk, boot_id: str, logs: Sequence[PartitionLog]) -> None:
+def fast_close(disk: Disk, boot_id: str, logs: Sequence[PartitionLog]) -> None:
     """Close the partitions of a store without a flush; no note if anything cannot be written."""
     try:
         noted = read_checkpoint(disk, names.RECOVERY_POINT_CHECKPOINT)
         if any(log.recovery_point > noted.get(log.topic_partition, 0) for log in logs):
             write_checkpoints(disk, logs)  # what was flushed need not be scanned after a power cut
         if all(log.offline is None for log in logs):
-            write_note(disk, boot_id, {log.topic_partition: log.leave() for log in logs})
+            write_note(disk, boot_id, {log.topic_partition: log.fast_close() for log in logs})
     except (LogfsError, OSError) as error:
         logger.warning("it could not be closed cleanly: %s", error)
     finally:
@@ -65,7 +65,7 @@ def leave(disk: Disk, boot_id: str, logs: Sequence[PartitionLog]) -> None:
             log.close_files()
 
 
-def write_note(disk: Disk, boot_id: str, left: Left) -> None:
+def write_note(disk: Disk, boot_id: str, left: ShutdownNote) -> None:
     """Leave the note; only after everything else is written and closed."""
     logs = {
         topic_partition.directory: {

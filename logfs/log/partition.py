@@ -241,7 +241,7 @@ class PartitionLog(ReadableLog):
                 self.state.table.sync()
             self.close_files()
 
-    def leave(self) -> TableEntry:
+    def fast_close(self) -> TableEntry:
         """Close it without an fsync; returns the entry of its last segment, closed.
 
         The table keeps the open entry, with the reservation, and the recovery point stays. Only

@@ -28,7 +28,7 @@ from logfs.log.attributes import NOTHING_SET, Ownership
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import write_checkpoints
 from logfs.log.cleanercheckpoint import forget_cleaner_offsets
-from logfs.log.closing import last_stop, leave, remove_note
+from logfs.log.closing import fast_close, last_stop, remove_note
 from logfs.log.host import Host
 from logfs.log.loading.loader import list_partitions, load_or_take_offline
 from logfs.log.manifest import check_may_write, check_whole
@@ -344,7 +344,7 @@ class LogStore(Catalog[PartitionLog]):
             return
         if not is_durable:
             try:
-                leave(self.disk, self._host.boot_id, list(self.all_partitions()))
+                fast_close(self.disk, self._host.boot_id, list(self.all_partitions()))
             finally:
                 self.unlock()
             return

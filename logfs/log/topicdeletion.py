@@ -35,9 +35,9 @@ from logfs.log import names
 from logfs.log.attributes import Attributes, Ownership, ownership_of, set_fields
 from logfs.log.checkpoints import read_partition_metadata
 from logfs.log.host import Host
+from logfs.log.lines.writer import has_unfinished
 from logfs.log.names import DirectoryState
 from logfs.log.partition import PartitionLog
-from logfs.log.writing.lines import has_unfinished
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)

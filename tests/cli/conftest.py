@@ -14,8 +14,8 @@ import pytest
 from logfs.cli.main import main
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
+from logfs.log.lines.writer import LineWriter
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.machine.host import current_host, system_clock
 from logfs.types import View
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.log.writing.lines import LineWriter
+from logfs.log.lines.writer import LineWriter
 from logfs.types import View
 from tests.cli.conftest import Call, Mounted, fill, open_store, run
 

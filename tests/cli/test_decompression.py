@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.log.writing.lines import LineWriter
+from logfs.log.lines.writer import LineWriter
 from logfs.types import View
 from tests.cli.conftest import open_store, run
 from tests.fakes import START_MS

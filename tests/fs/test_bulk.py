@@ -16,7 +16,7 @@ from logfs.errors import (
     ReadOnlyError,
     UnparsableLineError,
 )
-from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
+from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.types import View
 from tests.fs.served import Served
 from tests.fs.world import World

@@ -21,7 +21,7 @@ from logfs.errors import (
     TopicExistsError,
     UnparsableLineError,
 )
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from logfs.types import TopicPartition

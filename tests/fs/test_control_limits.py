@@ -15,7 +15,7 @@ from logfs.control import frames
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, InvalidConfigError
 from logfs.fs.control_server import listen
-from logfs.log.writing.lineform import LineForm
+from logfs.log.lines.form import LineForm
 from logfs.types import MAX_PARTITIONS, View
 from tests.fs.mounting import Mounted
 from tests.fs.served import Served

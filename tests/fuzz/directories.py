@@ -25,9 +25,9 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
 from logfs.log.following.store import AnyStore, FollowedStore
 from logfs.log.host import Host
+from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.files import GrowingFile
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.records._native import encode_records
 from logfs.records.compression import limit_decompressed
 from logfs.records.record import Record

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from logfs.config import CompressionType
+from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
-from logfs.log.writing.lines import LineWriter
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from logfs.types import View

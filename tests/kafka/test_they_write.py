@@ -9,8 +9,8 @@ import pytest
 
 from logfs.disk.posix import PosixDisk
 from logfs.log.indexes.index import TimestampOffset
+from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.kafkaoffsets import offset_by_timestamp, offset_of_max_timestamp
-from logfs.log.writing.lines import LineWriter
 from logfs.records.record import Record
 from logfs.types import IsolationLevel, View
 from tests.kafka import ours

@@ -12,9 +12,9 @@ from logfs.disk.vfs import SMALL_FILE_BYTES, File, ReadableBuffer
 from logfs.log.backup.job import Job
 from logfs.log.backup.point import Point, take_point
 from logfs.log.backup.restoring import restore_all
+from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition, View
 from tests.log.support import kept_runs_of

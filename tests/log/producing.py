@@ -12,7 +12,7 @@ from logfs.log.names import FileKind, parse_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.snapshots import decode_snapshot
 from logfs.log.producers.state import ProducerEntry
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.records.batch import BatchHeader, decode_records
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record

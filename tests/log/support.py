@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from logfs.config import StoreConfig
 from logfs.log.host import Host
+from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.files import FixedFile, GrowingFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.records._native import encode_records
 from logfs.records.batch import BatchHeader, decode_header, decode_records
 from logfs.records.record import Record

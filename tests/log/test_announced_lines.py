@@ -6,8 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from logfs.log.compaction.manual import compact_now
+from logfs.log.lines.writer import LineWriter
 from logfs.log.trimming import trim
-from logfs.log.writing.lines import LineWriter
 from logfs.log.writing.unfinished import UnfinishedFile
 from logfs.types import View
 from tests.fakes import FakeDisk

@@ -12,7 +12,7 @@ from logfs.errors import (
     RecordTooLargeError,
     UnparsableLineError,
 )
-from logfs.log.writing.lines import LineWriter
+from logfs.log.lines.writer import LineWriter
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.log.support import TP, Bench, batches_in, lines_of, log_name, records_in, text_of

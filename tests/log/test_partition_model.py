@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from logfs.errors import LogOfflineError, RecordTooLargeError, UnparsableLineError
+from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.reader import TextReader
-from logfs.log.writing.lines import LineWriter
 from logfs.records.record import Record
 from logfs.types import View
 from tests.log.model import Kept, Line, Model

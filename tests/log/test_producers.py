@@ -14,7 +14,7 @@ from logfs.errors import (
 )
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.state import LastRecord
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.types import IsolationLevel
 from tests.log.producing import end, records, write
 from tests.log.support import Bench, lines_of

@@ -19,7 +19,7 @@ from logfs.errors import (
     TransactionCoordinatorFencedError,
 )
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from tests.log.producing import (

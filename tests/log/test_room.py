@@ -9,8 +9,8 @@ import pytest
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.log.host import Host
+from logfs.log.lines.writer import LineWriter
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.types import View
 from tests.fakes import START_MS
 from tests.log.support import DIRECTORY, log_name

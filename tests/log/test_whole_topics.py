@@ -6,9 +6,9 @@ from uuid import UUID
 import pytest
 
 from logfs.errors import NoSuchTopicError
+from logfs.log.lines.writer import LineWriter
 from logfs.log.names import SEGMENT_TABLE, format_delete_directory
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.types import TopicPartition, View
 from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, lines_of

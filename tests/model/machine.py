@@ -15,11 +15,11 @@ from random import Random
 
 from logfs.config import StoreConfig
 from logfs.log.host import Host
+from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
 from logfs.log.writing import reservation
-from logfs.log.writing.lines import LineWriter
 from logfs.records.checksum import crc32c
 from logfs.types import TopicPartition, View
 from tests.fakes import START_MS, FakeDisk

@@ -11,13 +11,13 @@ from random import Random
 
 from logfs.errors import DeletedError, LogfsError
 from logfs.log.compaction.manual import compact_now
+from logfs.log.lines.append import append_lines
+from logfs.log.lines.form import LineForm
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.retention import apply_retention
 from logfs.log.trimming import trim
-from logfs.log.writing.bulk import append_lines
-from logfs.log.writing.lineform import LineForm
 from logfs.records._native import encode_records
 from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record

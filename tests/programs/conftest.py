@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from logfs.log.writing.lines import LineWriter
+from logfs.log.lines.writer import LineWriter
 from logfs.types import View
 from tests.mounting import Mount, now_ms, opened_store
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
-from logfs.log.writing.lines import LineWriter
 from logfs.types import View
 from tests.mounting import now_ms, opened_store
 from tests.semantics.programs import numbered

@@ -21,7 +21,7 @@ from logfs.log.backup.resting import copy_resting
 from logfs.log.backup.running import Ask, DamagedCopyError, back_up_running, backed_up
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleanercheckpoint import read_cleaner_offsets
-from logfs.log.closing import Left, last_stop
+from logfs.log.closing import ShutdownNote, last_stop
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import list_partitions, load_partition
 from logfs.log.manifest import (
@@ -53,7 +53,7 @@ class _Source(NamedTuple):
     """What the root of the source says."""
 
     is_clean: bool
-    left: Left | None
+    left: ShutdownNote | None
     recovery_points: dict[TopicPartition, int]
     start_offsets: dict[TopicPartition, int]
     cleaner_offsets: dict[TopicPartition, int]

@@ -19,6 +19,7 @@ from logfs.log.checkpoints import (
     write_leader_epochs,
 )
 from logfs.log.epochs import LeaderEpochs
+from logfs.log.lines.writer import adopt_unfinished
 from logfs.log.loading.context import LoadContext, Loader
 from logfs.log.loading.logend import place_log_end, sync_unflushed
 from logfs.log.loading.producers import ProducerLoader
@@ -34,7 +35,6 @@ from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.topics import effective_config, read_properties
 from logfs.log.writing.active import remove_segment_files
-from logfs.log.writing.lines import adopt_unfinished
 from logfs.log.writing.state import PartitionState
 from logfs.types import Positions, TopicPartition
 

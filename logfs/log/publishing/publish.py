@@ -37,7 +37,7 @@ from logfs.log.publishing.staging import (
 )
 from logfs.log.reading.batches import batches_from
 from logfs.log.reading.lookup import offset_hint
-from logfs.log.writing.produced import decode_batches
+from logfs.log.writing.producerbatches import decode_batches
 from logfs.records.encoded import ProducerBatch
 from logfs.records.produced import MAX_SEQUENCE, add_to_sequence
 from logfs.records.record import Record

@@ -15,7 +15,7 @@ from logfs.log.producers.state import LastRecord
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.writing.active import ActiveSegment, draw_jitter_ms, remove_segment_files
 from logfs.log.writing.flusher import Flusher
-from logfs.log.writing.produced import (
+from logfs.log.writing.producerbatches import (
     Appended,
     encode_marker,
     encode_produced,

@@ -12,9 +12,9 @@ from logfs.log import names
 from logfs.log.backup.point import Point
 from logfs.log.backup.taking import back_up
 from logfs.log.compaction.manual import compact_now
+from logfs.log.lines.writer import LineWriter
 from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.log.store import LogStore
-from logfs.log.writing.lines import LineWriter
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
 from logfs.types import TopicPartition, View

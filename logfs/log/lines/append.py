@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from logfs.errors import LogfsError, RecordTooLargeError, UnparsableLineError
+from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.log.partition import PartitionLog
-from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
 from logfs.records._native import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression
 from logfs.records.encoded import Encoded, EncodedBatch

@@ -11,10 +11,10 @@ from logfs.errors import (
     RecordTooLargeError,
     UnparsableLineError,
 )
+from logfs.log.lines.append import append_by_key, append_lines
+from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.log.partition import PartitionLog
-from logfs.log.writing.bulk import append_by_key, append_lines
-from logfs.log.writing.lineform import AppendedLines, LineForm, Lines
-from logfs.log.writing.produced import Appended
+from logfs.log.writing.producerbatches import Appended
 from logfs.records._native import encode_records
 from logfs.records.compression import Compression
 from logfs.records.encoded import EncodeOptions, ProducerBatch

@@ -14,9 +14,9 @@ from threading import Lock
 
 from logfs.disk.lines import lines_at
 from logfs.errors import LogfsError
+from logfs.log.lines.append import EncodedWriter, append_by_key
+from logfs.log.lines.form import LineForm, Lines
 from logfs.log.partition import PartitionLog
-from logfs.log.writing.bulk import EncodedWriter, append_by_key
-from logfs.log.writing.lineform import LineForm, Lines
 from logfs.records.compression import Buffer
 from logfs.records.encoded import Encoded
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from logfs.errors import LogOfflineError, UnparsableLineError
-from logfs.log.writing.bulk import append_lines
-from logfs.log.writing.feeding import append_file, append_pieces
-from logfs.log.writing.lineform import LineForm, Lines
+from logfs.log.lines.append import append_lines
+from logfs.log.lines.form import LineForm, Lines
+from logfs.log.lines.pipelined import append_file, append_pieces
 from logfs.types import View
 from tests.log.support import Bench, batches_in, lines_of, log_name, text_of
 
