@@ -5,9 +5,9 @@ import pytest
 
 from logfs.errors import CorruptRecordError, InvalidConfigError
 from logfs.log.dumping import decoders
-from logfs.log.dumping.control import control_text
+from logfs.log.dumping.decoders import control_text
 from logfs.log.dumping.messages import Reader, decode_message, json_text, parse_schemas
-from logfs.log.dumping.options import Parse
+from logfs.log.dumping.output import Parse
 
 # Written by Kafka 4.1.1 and printed by its kafka-dump-log.
 GROUP = (

@@ -13,8 +13,8 @@ from logfs.cli.terminal.escapes import printable
 from logfs.errors import LogfsError
 
 if TYPE_CHECKING:
-    from logfs.log.dumping.options import DumpOptions, Parse
-    from logfs.log.dumping.source import Source
+    from logfs.log.dumping.output import DumpOptions, Parse
+    from logfs.log.dumping.source import DumpFile
 
 _STRING = "org.apache.kafka.tools.api.StringDecoder"
 _MAX_INT32 = 2**31 - 1
@@ -149,8 +149,7 @@ def dump(
 
 def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> int:
     from logfs.log.dumping.dump import dump_file
-    from logfs.log.dumping.findings import Findings
-    from logfs.log.dumping.source import Streams
+    from logfs.log.dumping.output import Findings, Streams
 
     streams = Streams(sys.stdout.buffer, sys.stderr.buffer)
     findings = Findings()
@@ -170,11 +169,11 @@ def _dump(named: Sequence[str], options: "DumpOptions", *, is_debug: bool) -> in
     return failures.FAILED if findings.is_damaged else status
 
 
-def _sources(path: str) -> "Iterator[Source]":
+def _sources(path: str) -> "Iterator[DumpFile]":
     """Yield the file of a path, or the files of a directory by name."""
     from logfs.disk.posix import PosixDisk
     from logfs.log.dumping.dump import is_known
-    from logfs.log.dumping.source import Source
+    from logfs.log.dumping.source import DumpFile
 
     shown = re.sub("/+", "/", path)
     shown = shown.rstrip("/") or shown
@@ -186,11 +185,11 @@ def _sources(path: str) -> "Iterator[Source]":
     directory, _, name = shown.rpartition("/")
     disk = PosixDisk(directory or ("/" if shown.startswith("/") else "."))
     absolute = shown if shown.startswith("/") else f"{os.getcwd()}/{shown}"  # noqa: PTH109
-    yield Source(disk, name, printable(shown), printable(absolute))
+    yield DumpFile(disk, name, printable(shown), printable(absolute))
 
 
 def _options(chosen: dict[str, object]) -> "DumpOptions":
-    from logfs.log.dumping.options import DumpOptions
+    from logfs.log.dumping.output import DumpOptions
 
     kind, classes = chosen["log_kind"], (chosen["key_class"], chosen["value_class"])
     is_printed = bool(chosen["is_printed"] or kind or any(classes))

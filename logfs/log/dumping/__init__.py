@@ -20,10 +20,10 @@
         key: <text> payload: <text>                                                  (one line)
     Found <n> invalid bytes at the end of <file name>
 
-A null key or value has size -1 and is not printed. Bytes are printed as Java prints a string that
-was made of them as UTF-8, line ends as they are. What the checks find goes to stderr when all files
-are printed: see ``findings``. ``dump`` chooses, ``logs`` and ``legacy`` print batches, ``indexes``
-both indexes, ``entries`` the rest; ``decoders`` read what Kafka itself stores in records.
+A null key or value has size -1 and is not printed. Bytes are decoded as UTF-8 and printed like a
+Java string, line ends unchanged. Findings go to stderr after all files, see ``output``. ``logs``
+and ``legacy`` print batches, ``indexes`` both indexes, ``dump`` the other files. ``decoders`` read
+the records that Kafka itself writes.
 
 Files are only read, without any lock: they may belong to a running broker.
 

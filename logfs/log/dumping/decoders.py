@@ -1,4 +1,4 @@
-"""Keys and values of records as text: by the class that wrote them, or by the log they stand in.
+"""Keys and values of records as text: by the class that wrote them, or by the log they are in.
 
     --key-decoder-class, --value-decoder-class
     org.apache.kafka.tools.api.StringDecoder    UTF-8, the default; done natively
@@ -16,6 +16,16 @@
 
 A record that does not decode is printed as an error in its own line and the next one follows.
 Sources: Kafka DumpLogSegments, CoordinatorRecordSerde, AbstractApiMessageSerde.
+
+A control record is the end of a transaction, or a message of KRaft:
+
+    key    int16 version, int16 type: 0 ABORT, 1 COMMIT, 2 LEADER_CHANGE, 3 SNAPSHOT_HEADER,
+           4 SNAPSHOT_FOOTER, 5 KRAFT_VERSION, 6 KRAFT_VOTERS
+    value  ABORT, COMMIT: int16 version, int32 coordinator epoch
+           the others: a message of that name, see ``schemas.control``
+
+Source: Kafka ControlRecordType, EndTransactionMarker, ControlRecordUtils,
+DumpLogSegments.printControlRecord.
 """
 
 import base64
@@ -27,8 +37,8 @@ from uuid import UUID
 
 from logfs.errors import CorruptRecordError, InvalidConfigError
 from logfs.log.dumping.messages import Reader, Schema, decode_message, json_text
-from logfs.log.dumping.options import Parse
-from logfs.log.dumping.schemas import group, metadata, share, transaction
+from logfs.log.dumping.output import Parse
+from logfs.log.dumping.schemas import control, group, metadata, share, transaction
 from logfs.records._native import java_text
 
 Decoder = Callable[[bytes], bytes]
@@ -189,7 +199,7 @@ def _version(reader: Reader, name: str) -> int:
 
 
 def _open_embedded(member: dict[str, Any]) -> None:
-    """Decode what a consumer said about itself; left as it is where that fails."""
+    """Decode the embedded messages of a consumer; those that do not decode stay as they are."""
     for name, schema in _EMBEDDED.items():
         try:
             reader = Reader(base64.b64decode(member[name]))
@@ -212,3 +222,43 @@ def transaction_log() -> Parse:
 def share_group_state() -> Parse:
     """Return how to print ``__share_group_state``."""
     return CoordinatorRecords(share.SCHEMAS).parse
+
+
+_KEY = struct.Struct(">hh")
+_MARKER = struct.Struct(">hi")
+_MARKERS = {0: "ABORT", 1: "COMMIT"}
+_MESSAGES = {
+    2: ("LeaderChange:", "LeaderChangeMessage"),
+    3: ("SnapshotHeader", "SnapshotHeaderRecord"),
+    4: ("SnapshotFooter", "SnapshotFooterRecord"),
+    5: ("KRaftVersion", "KRaftVersionRecord"),
+    6: ("KRaftVoters", "VotersRecord"),
+}
+
+
+def control_text(key: bytes | None, value: bytes | None) -> bytes:
+    """Return the text of a control record, after a space.
+
+    Raises:
+        CorruptRecordError: Key or value are too short, or of an impossible version; no position.
+    """
+    key, value = key or b"", value or b""
+    if len(key) < _KEY.size:
+        raise CorruptRecordError(f"control record with a key of {len(key)} bytes, expected 4")
+    version, kind = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptRecordError(f"control record of version {version}")
+    if kind in _MARKERS:
+        if len(value) < _MARKER.size:
+            raise CorruptRecordError(f"end marker with a value of {len(value)} bytes, expected 6")
+        version, epoch = _MARKER.unpack_from(value)
+        if version < 0:
+            raise CorruptRecordError(f"end marker of version {version}")
+        return f" endTxnMarker: {_MARKERS[kind]} coordinatorEpoch: {epoch}".encode()
+    if kind not in _MESSAGES:
+        return f" controlType: UNKNOWN({kind})".encode()
+    title, name = _MESSAGES[kind]
+    # The version is in the message as its first field, too: it is read twice.
+    version = int.from_bytes(value[:2], "big", signed=True)
+    message = decode_message(control.SCHEMAS[name], Reader(value), version)
+    return f" {title} {json_text(message)}".encode()

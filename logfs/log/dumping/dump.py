@@ -1,17 +1,23 @@
-"""What is printed of a file, chosen by its name: see the package for the table."""
+"""Printing one file, chosen by its name, and all files that consist of entries.
 
+    leader-epoch-checkpoint    epoch: <n> startOffset: <n>
+    offset checkpoint          topic: <name> partition: <n> offset: <n>
+
+Sources: Kafka DumpLogSegments; ProducerStateManager.readSnapshot for the texts about bad snapshots.
+"""
+
+from logfs.disk.vfs import LARGER_FILE_BYTES
 from logfs.log import names
-from logfs.log.dumping.entries import (
-    dump_leader_epochs,
-    dump_offset_checkpoint,
-    dump_snapshot,
-    dump_txn_index,
-)
-from logfs.log.dumping.findings import Findings
+from logfs.log.checkpoints import parse_leader_epochs, parse_offsets
 from logfs.log.dumping.indexes import dump_index, dump_time_index
 from logfs.log.dumping.logs import dump_log
-from logfs.log.dumping.options import DumpOptions
-from logfs.log.dumping.source import Source, Streams
+from logfs.log.dumping.output import DumpOptions, Findings, Streams
+from logfs.log.dumping.source import DumpFile
+from logfs.log.indexes.txnindex import VERSION, decode_txn_index
+from logfs.log.producers.snapshots import CHECKED_FROM, ENTRY, HEADER, decode_snapshot
+from logfs.log.producers.snapshots import VERSION as SNAPSHOT_VERSION
+from logfs.log.producers.state import ProducerEntry
+from logfs.records.checksum import crc32c
 
 SUFFIXES = (".log", ".checkpoint", ".index", ".timeindex", ".snapshot", ".txnindex")
 """Kinds of files that Kafka's tool prints."""
@@ -30,11 +36,11 @@ def is_known(file_name: str) -> bool:
     )
 
 
-def dump_file(source: Source, options: DumpOptions, streams: Streams, findings: Findings) -> None:
+def dump_file(source: DumpFile, options: DumpOptions, streams: Streams, findings: Findings) -> None:
     """Print one file.
 
     Raises:
-        LogfsError: It cannot be read to its end; what could be read is printed.
+        LogfsError: It cannot be read to its end. The part before is printed.
         OSError: It cannot be opened or read.
 
     Source: Kafka DumpLogSegments.main.
@@ -62,3 +68,96 @@ def dump_file(source: Source, options: DumpOptions, streams: Streams, findings: 
 def _suffix(file_name: str) -> str:
     _, dot, last = file_name.rpartition(".")
     return dot + last
+
+
+def dump_snapshot(source: DumpFile, streams: Streams, findings: Findings) -> None:
+    """Print a producer snapshot; its problems go to stderr, like in Kafka's tool."""
+    data = source.disk.read(source.name, LARGER_FILE_BYTES)
+    problem = _snapshot_problem(data)
+    if problem is not None:
+        findings.is_damaged = True
+        streams.complain(problem)
+        return
+    for entry in decode_snapshot(data, source.path):
+        streams.print(_producer_line(entry))
+
+
+def dump_txn_index(source: DumpFile, streams: Streams) -> None:
+    """Print a transaction index.
+
+    Raises:
+        CorruptIndexError: An entry has an unknown version.
+    """
+    for entry in decode_txn_index(source.disk.read(source.name, LARGER_FILE_BYTES)):
+        streams.print(
+            f"version: {VERSION} producerId: {entry.producer_id} "
+            f"firstOffset: {entry.first_offset} lastOffset: {entry.last_offset} "
+            f"lastStableOffset: {entry.last_stable_offset}"
+        )
+
+
+def dump_leader_epochs(source: DumpFile, streams: Streams) -> None:
+    """Print a leader epoch checkpoint.
+
+    Raises:
+        CorruptCheckpointError: It does not parse.
+    """
+    for entry in parse_leader_epochs(source.disk.read(source.name), source.path):
+        streams.print(f"epoch: {entry.epoch} startOffset: {entry.start_offset}")
+
+
+def dump_offset_checkpoint(source: DumpFile, streams: Streams) -> None:
+    """Print an offset checkpoint.
+
+    Raises:
+        CorruptCheckpointError: It does not parse.
+    """
+    offsets = parse_offsets(source.disk.read(source.name), source.path)
+    for (topic, partition), offset in offsets.items():
+        streams.print(f"topic: {topic} partition: {partition} offset: {offset}")
+
+
+def _snapshot_problem(data: bytes) -> str | None:
+    """Return Kafka's message about a snapshot that it does not use; None for a sound one."""
+    invalid = "Snapshot failed schema validation: "
+    if len(data) < HEADER.size:
+        return f"{invalid}null"
+    version, stored, count = HEADER.unpack_from(data)
+    left = len(data) - HEADER.size
+    computed = crc32c(data[CHECKED_FROM:])
+    problem = None
+    if version != SNAPSHOT_VERSION:
+        problem = f"{invalid}Snapshot contained an unknown file version {version}"
+    elif count < 0:
+        problem = f"{invalid}non-nullable field producerEntries was serialized as null"
+    elif count > left:
+        problem = (
+            f"{invalid}Tried to allocate a collection of size {count}, but there are only {left} "
+            "bytes remaining."
+        )
+    elif count * ENTRY.size > left:
+        problem = f"{invalid}null"
+    elif stored != computed:
+        problem = (
+            f"Snapshot is corrupt (CRC is no longer valid). Stored crc: {stored}. "
+            f"Computed crc: {computed}"
+        )
+    return problem
+
+
+def _producer_line(entry: ProducerEntry) -> str:
+    offset = entry.transaction_offset
+    first = "OptionalLong.empty" if offset is None else f"OptionalLong[{offset}]"
+    line = (
+        f"producerId: {entry.producer_id} producerEpoch: {entry.epoch} "
+        f"coordinatorEpoch: {entry.coordinator_epoch} currentTxnFirstOffset: {first} "
+        f"lastTimestamp: {entry.last_timestamp} "
+    )
+    if not entry.batches:
+        return line
+    batch = entry.batches[-1]
+    return (
+        f"{line}firstSequence: {batch.first_sequence} lastSequence: {batch.last_sequence} "
+        f"lastOffset: {batch.last_offset} offsetDelta: {batch.offset_delta} "
+        f"timestamp: {batch.timestamp}"
+    )

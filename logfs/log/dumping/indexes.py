@@ -1,10 +1,10 @@
 """Offset and time indexes, checked against the ``.log`` they belong to.
 
-An entry of an offset index has to point to a batch that ends with its offset, one of a time index
-to name the last offset of a batch whose largest record timestamp it has; timestamps increase. From
-the second entry on, one at the base offset is the zeros of a preallocated file: the end. Zeros in
-the first entry are printed and checked like any other, as Kafka's tool does it, but no damage: the
-active segment of a broker that runs has such indexes until the first entry comes.
+An entry of an offset index must point to a batch that ends with its offset. An entry of a time
+index must have the last offset of a batch and the largest timestamp of its records. Timestamps
+must increase. From the second entry on, an entry at the base offset is the zeros of a preallocated
+file, and so the end. Zeros in the first entry are printed and checked, like in Kafka's tool, but
+they are not damage: the active segment of a running broker has such indexes.
 
 Sources: Kafka DumpLogSegments.dumpIndex, dumpTimeIndex; OffsetIndex, TimeIndex, AbstractIndex.
 """
@@ -14,10 +14,9 @@ from contextlib import contextmanager
 
 from logfs.disk.vfs import File
 from logfs.errors import CorruptIndexError
-from logfs.log.dumping.findings import Findings
 from logfs.log.dumping.legacy import largest_legacy_timestamp
-from logfs.log.dumping.options import DumpOptions
-from logfs.log.dumping.source import Frame, Source, Streams, Window
+from logfs.log.dumping.output import DumpOptions, Findings, Streams
+from logfs.log.dumping.source import BatchWindow, DumpFile, Frame
 from logfs.log.indexes.index import (
     OFFSET_INDEX,
     TIME_INDEX,
@@ -47,10 +46,10 @@ class _OffsetIndex:
         return decode_offset_entry(self._data, number, self.base_offset)
 
     def position_of(self, offset: int) -> int:
-        """Return where Kafka begins to look for an offset.
+        """Return the position at which Kafka starts to search for an offset.
 
-        Searched exactly as Kafka does it, since the zeros at the end of a preallocated file make
-        the entries unsorted. Source: Kafka AbstractIndex.indexSlotRangeFor.
+        The search is exactly Kafka's, because the zeros at the end of a preallocated file make the
+        entries unsorted. Source: Kafka AbstractIndex.indexSlotRangeFor.
         """
         if self.count == 0:
             return 0
@@ -72,11 +71,13 @@ class _OffsetIndex:
         return self.entry(low).position
 
 
-def dump_index(source: Source, options: DumpOptions, streams: Streams, findings: Findings) -> None:
+def dump_index(
+    source: DumpFile, options: DumpOptions, streams: Streams, findings: Findings
+) -> None:
     """Print an offset index.
 
     Raises:
-        CorruptIndexError: It is obviously wrong, or points to where no batch is.
+        CorruptIndexError: It is obviously wrong, or an entry does not point to a batch.
         OSError: It, or the ``.log``, cannot be read.
     """
     base_offset = source.base_offset
@@ -95,13 +96,13 @@ def dump_index(source: Source, options: DumpOptions, streams: Streams, findings:
 def _dump_offsets(
     index: _OffsetIndex,
     file: File,
-    source: Source,
+    source: DumpFile,
     options: DumpOptions,
     streams: Streams,
     findings: Findings,
 ) -> None:
     size = file.size()
-    window = Window(file, size, source.path, _WINDOW_BYTES)
+    window = BatchWindow(file, size, source.path, _WINDOW_BYTES)
     for number in range(index.count):
         entry = index.entry(number)
         if entry.offset == index.base_offset and number > 0:
@@ -123,13 +124,13 @@ def _dump_offsets(
 
 
 def dump_time_index(
-    source: Source, options: DumpOptions, streams: Streams, findings: Findings
+    source: DumpFile, options: DumpOptions, streams: Streams, findings: Findings
 ) -> None:
     """Print a time index.
 
     Raises:
         CorruptIndexError: It is obviously wrong.
-        CorruptRecordError: A batch it names does not decode.
+        CorruptRecordError: A batch of an entry does not decode.
         OSError: It, the ``.log`` or the ``.index`` cannot be read.
     """
     base_offset = source.base_offset
@@ -140,7 +141,7 @@ def dump_time_index(
             _check_time_index(source, data, base_offset)
             streams.print(f"{source.path} passed sanity check.")
             return
-        window = Window(file, file.size(), source.path, _WINDOW_BYTES)
+        window = BatchWindow(file, file.size(), source.path, _WINDOW_BYTES)
         before = NO_TIMESTAMP
         for number in range(len(data) // TIME_INDEX.entry_bytes):
             entry = decode_time_entry(data, number, base_offset)
@@ -156,8 +157,8 @@ def _check_time(
     entry: TimestampOffset,
     before: int,
     offsets: _OffsetIndex,
-    window: Window,
-    source: Source,
+    window: BatchWindow,
+    source: DumpFile,
     findings: Findings,
 ) -> None:
     position = offsets.position_of(entry.offset)
@@ -176,7 +177,7 @@ def _check_time(
         findings.out_of_order(source.absolute, entry.timestamp, before)
 
 
-def _frame_ending_behind(window: Window, position: int, offset: int) -> Frame | None:
+def _frame_ending_behind(window: BatchWindow, position: int, offset: int) -> Frame | None:
     """Return the first batch from a position on whose last offset is >= ``offset``."""
     while (frame := window.frame(position)) is not None:
         if window.last_offset(frame) >= offset:
@@ -185,7 +186,7 @@ def _frame_ending_behind(window: Window, position: int, offset: int) -> Frame | 
     return None
 
 
-def _largest_timestamp(window: Window, frame: Frame) -> tuple[int, bool]:
+def _largest_timestamp(window: BatchWindow, frame: Frame) -> tuple[int, bool]:
     """Return the largest timestamp of a batch's records, and whether compaction emptied it."""
     index = window.index_of(frame.position, frame.size_bytes)
     stop = index + frame.size_bytes
@@ -195,7 +196,7 @@ def _largest_timestamp(window: Window, frame: Frame) -> tuple[int, bool]:
     return largest_timestamp(window.buffer, index, stop, decompress), is_empty
 
 
-def _first_frame(window: Window, position: int, limit: int, size: int) -> Frame | None:
+def _first_frame(window: BatchWindow, position: int, limit: int, size: int) -> Frame | None:
     """Return the batch at a position, if it is whole within the next ``limit`` bytes."""
     if not 0 <= position <= size:
         return None
@@ -206,7 +207,7 @@ def _first_frame(window: Window, position: int, limit: int, size: int) -> Frame 
 
 
 @contextmanager
-def _log_of(source: Source) -> Iterator[File]:
+def _log_of(source: DumpFile) -> Iterator[File]:
     file = source.disk.open(source.sibling(".log"))
     try:
         yield file
@@ -214,8 +215,8 @@ def _log_of(source: Source) -> Iterator[File]:
         file.close()
 
 
-def _check_offset_index(source: Source, data: bytes, index: _OffsetIndex) -> None:
-    """See whether the entries can be right. Source: Kafka OffsetIndex.sanityCheck."""
+def _check_offset_index(source: DumpFile, data: bytes, index: _OffsetIndex) -> None:
+    """Check that the entries are plausible. Source: Kafka OffsetIndex.sanityCheck."""
     last = index.entry(index.count - 1).offset
     if last < index.base_offset:
         raise CorruptIndexError(
@@ -225,8 +226,8 @@ def _check_offset_index(source: Source, data: bytes, index: _OffsetIndex) -> Non
     _check_length(source, data, OFFSET_INDEX.entry_bytes)
 
 
-def _check_time_index(source: Source, data: bytes, base_offset: int) -> None:
-    """See whether the entries can be right. Source: Kafka TimeIndex.sanityCheck."""
+def _check_time_index(source: DumpFile, data: bytes, base_offset: int) -> None:
+    """Check that the entries are plausible. Source: Kafka TimeIndex.sanityCheck."""
     count = len(data) // TIME_INDEX.entry_bytes
     if count:
         first = decode_time_entry(data, 0, base_offset)
@@ -244,7 +245,7 @@ def _check_time_index(source: Source, data: bytes, base_offset: int) -> None:
     _check_length(source, data, TIME_INDEX.entry_bytes)
 
 
-def _check_length(source: Source, data: bytes, entry_bytes: int) -> None:
+def _check_length(source: DumpFile, data: bytes, entry_bytes: int) -> None:
     if len(data) % entry_bytes:
         raise CorruptIndexError(
             f"{source.path}: {len(data)} bytes, expected a multiple of {entry_bytes}"

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from logfs.errors import CorruptRecordError
-from logfs.log.dumping.options import DumpOptions
+from logfs.log.dumping.output import DumpOptions
 from logfs.records._native import java_text
 from logfs.records.compression import Compression, decompress
 from logfs.records.layout import (
@@ -33,15 +33,15 @@ _LENGTH = struct.Struct(">i")
 
 
 class _Message(NamedTuple):
-    """A message, its fields as they stand there.
+    """The fields of a message.
 
     Attributes:
-        offset: As it is printed.
-        size_bytes: With offset and length.
+        offset: The offset to print.
+        size_bytes: Size, including offset and length.
         magic: 0 or 1.
         attributes: Codec and kind of timestamp.
-        crc: As stored.
-        is_valid: Whether it fits.
+        crc: The stored CRC.
+        is_valid: Whether the CRC is right.
         timestamp: -1 in v0.
         key: None is null.
         value: None is null.
@@ -98,7 +98,7 @@ def legacy_lines(
     yield None, message.is_valid, line.encode()
     if options.records:
         for record in _records(message):
-            # That a record inside does not fit shows; the message around it is what is checked.
+            # Only the outer message is checked; the line shows whether an inner CRC is right.
             yield record.offset, True, _record_line(record, message.time_kind, options)
 
 

@@ -1,18 +1,17 @@
 """The batches and records of a ``.log`` (or of a KRaft snapshot, ``.checkpoint``).
 
-Batches are checked as they are printed, and printed whatever the check says. What cannot be read on
-from, a length or a record that does not decode, ends the file with an error, as in Kafka's tool.
-The loop over v2 records is native, see ``logfs.records._native.Dumper``.
+Batches are checked and printed, also damaged ones. A length or a record that does not decode ends
+the file with an error, like in Kafka's tool. The loop over v2 records is native, see
+``logfs.records._native.Dumper``.
 """
 
 import re
 
 from logfs.errors import CorruptRecordError
-from logfs.log.dumping.control import control_text
-from logfs.log.dumping.findings import Findings
+from logfs.log.dumping.decoders import control_text
 from logfs.log.dumping.legacy import legacy_lines
-from logfs.log.dumping.options import MAX_INT32, DumpOptions
-from logfs.log.dumping.source import MAX_FILE_BYTES, Frame, Source, Streams, Window
+from logfs.log.dumping.output import MAX_INT32, DumpOptions, Findings, Streams
+from logfs.log.dumping.source import MAX_FILE_BYTES, BatchWindow, DumpFile, Frame
 from logfs.records._native import Dumper
 from logfs.records.compression import decompress
 
@@ -20,11 +19,11 @@ _BOOTSTRAP_NAME = "bootstrap.checkpoint"
 _SNAPSHOT = re.compile(r"([0-9]{20})-([0-9]{10})\.checkpoint")
 
 
-def dump_log(source: Source, options: DumpOptions, streams: Streams, findings: Findings) -> None:
+def dump_log(source: DumpFile, options: DumpOptions, streams: Streams, findings: Findings) -> None:
     """Print a ``.log`` or ``.checkpoint``.
 
     Raises:
-        CorruptRecordError: The bytes cannot be read on; what is before them is printed.
+        CorruptRecordError: Bytes do not decode. The batches before them are printed.
         OSError: The file cannot be read.
 
     Source: Kafka DumpLogSegments.dumpLog.
@@ -45,7 +44,7 @@ def dump_log(source: Source, options: DumpOptions, streams: Streams, findings: F
             parse=options.parse,
         )
         try:
-            _dump_batches(Window(file, end, source.path), dumper, options, source, streams)
+            _dump_batches(BatchWindow(file, end, source.path), dumper, options, source, streams)
         finally:
             dumper.drain(streams.out.write)
             findings.gaps(source.absolute, dumper.gaps)
@@ -58,7 +57,7 @@ def dump_log(source: Source, options: DumpOptions, streams: Streams, findings: F
         streams.print(f"Found {rest} invalid bytes at the end of {source.file_name}")
 
 
-def _title(source: Source) -> str:
+def _title(source: DumpFile) -> str:
     if source.name.endswith(".log"):
         return f"Log starting offset: {source.base_offset}"
     if source.file_name == _BOOTSTRAP_NAME:
@@ -72,7 +71,7 @@ def _title(source: Source) -> str:
 
 
 def _dump_batches(
-    window: Window, dumper: Dumper, options: DumpOptions, source: Source, streams: Streams
+    window: BatchWindow, dumper: Dumper, options: DumpOptions, source: DumpFile, streams: Streams
 ) -> None:
     while (frame := window.frame(dumper.position)) is not None:
         try:
@@ -87,13 +86,13 @@ def _dump_batches(
         dumper.drain(streams.out.write)
 
 
-def _feed(window: Window, frame: Frame, dumper: Dumper) -> None:
+def _feed(window: BatchWindow, frame: Frame, dumper: Dumper) -> None:
     if dumper.feed(window.buffer, frame.place, window.filled) == frame.place:
         raise CorruptRecordError("the file ends in its header")
 
 
 def _dump_message(
-    window: Window, frame: Frame, dumper: Dumper, options: DumpOptions, streams: Streams
+    window: BatchWindow, frame: Frame, dumper: Dumper, options: DumpOptions, streams: Streams
 ) -> None:
     """Print a message of format v0 or v1, which may hold others."""
     message = bytes(window.buffer[frame.place : frame.place + frame.size_bytes])

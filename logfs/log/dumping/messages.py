@@ -6,8 +6,8 @@
     string          int16 length, -1: null; compact: unsigned varint length + 1, 0: null
     bytes           int32 length, -1: null; compact: the same as string
     []type          int32 count, -1: null; compact: unsigned varint count + 1, 0: null
-    struct          its fields; if it may be null: int8 in front, negative: null; in a tagged field
-                    unsigned varint in front, 0: null
+    struct          its fields; if it may be null: int8 before it, negative: null; in a tagged field
+                    unsigned varint before it, 0: null
     tagged fields   after the fields of every struct of a flexible version: unsigned varint count,
                     then for each unsigned varint tag, unsigned varint size, value
 
@@ -87,7 +87,7 @@ class Schema:
 
 
 class Reader:
-    """Bytes that are read from the front."""
+    """Reads bytes from the start on."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -145,7 +145,7 @@ def parse_schemas(text: str) -> dict[str, Schema]:
 
 
 def decode_message(schema: Schema, reader: Reader, version: int) -> dict[str, Any]:
-    """Decode a message into what ``json_text`` takes.
+    """Decode a message into an object for ``json_text``.
 
     Raises:
         CorruptRecordError: The bytes end too early, or the version is unknown; no position.
@@ -156,7 +156,7 @@ def decode_message(schema: Schema, reader: Reader, version: int) -> dict[str, An
 
 
 def json_text(value: object) -> str:
-    """Write JSON as Kafka's tools do: no spaces, only what must be is escaped."""
+    """Write JSON like Kafka's tools: no spaces, and only the escapes that JSON requires."""
     match value:
         case str():
             text = f'"{_SPECIAL.sub(_escape, value)}"'

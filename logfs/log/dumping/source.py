@@ -1,4 +1,4 @@
-"""The files of a dump and the way they are read: in windows, front to back, whole batches.
+"""The files of a dump, and reading their batches from start to end through a window.
 
     bytes of any batch or message
     0-7    offset   int64   v2: of the first record; v0, v1: of the (last) record
@@ -9,7 +9,7 @@ Source: Kafka FileLogInputStream, FileRecords.slice.
 """
 
 import struct
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError
@@ -28,14 +28,14 @@ _INT32 = struct.Struct(">i")
 _WINDOW_BYTES = 1 << 20
 
 
-class Source(NamedTuple):
+class DumpFile(NamedTuple):
     """A file to print.
 
     Attributes:
-        disk: Where it lies.
-        name: Its name there.
-        path: As the user gave it.
-        absolute: Absolute path, for what the checks find.
+        disk: The directory it is in, or one above.
+        name: Its name on the disk.
+        path: The path that the user gave.
+        absolute: The absolute path, for findings.
     """
 
     disk: Disk
@@ -72,30 +72,8 @@ class Source(NamedTuple):
         return f"{self.directory}{self.file_name.split('.')[0]}{suffix}"
 
 
-class Streams(NamedTuple):
-    """Where a dump goes; what is printed is buffered, so flush it before an error."""
-
-    out: BinaryIO
-    err: BinaryIO
-
-    def print(self, line: str) -> None:
-        """Print a line to ``out``."""
-        self.out.write(encoded(line) + b"\n")
-
-    def complain(self, line: str) -> None:
-        """Print a line to ``err``, after all that was printed before."""
-        self.out.flush()
-        self.err.write(encoded(line) + b"\n")
-        self.err.flush()
-
-
-def encoded(text: str) -> bytes:
-    """Return the bytes of a text; those of a path come back as they were."""
-    return text.encode("utf-8", "surrogateescape")
-
-
 class Frame(NamedTuple):
-    """A batch in the window: its place there and in the file, and what its first bytes say."""
+    """A batch in the window: its place in the buffer and in the file, and its first fields."""
 
     place: int
     position: int
@@ -109,7 +87,7 @@ class Frame(NamedTuple):
         return self.magic < 2
 
 
-class Window:
+class BatchWindow:
     """A part of a file in memory, moved over it as batches are asked for.
 
     Attributes:

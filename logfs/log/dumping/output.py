@@ -1,4 +1,6 @@
-"""What the checks of a dump have found: said when all files are printed, in the tool's words.
+"""What a dump prints: its options, its streams, and the findings of its checks.
+
+Findings are printed after all files, in the words of Kafka's tool:
 
     Mismatches in :<path>                                       an .index entry, newest first
       Index offset: <n>, log offset: <n>
@@ -11,12 +13,45 @@
     Non-consecutive offsets in <path>                           records, newest first
       <n> is followed by <n>
 
-The files of a kind come in the order they were given (the tool's is that of a hash table). Source:
-Kafka DumpLogSegments.main, TimeIndexDumpErrors.
+Findings of a kind are in the order of the files (in Kafka's tool, of a hash table).
+
+Source: Kafka DumpLogSegments.main, TimeIndexDumpErrors.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import BinaryIO, NamedTuple
+
+MAX_INT32 = 2**31 - 1
+
+Parse = Callable[[int, bytes | None, bytes | None], tuple[bytes | None, bytes | None]]
+"""(offset, key, value) -> key and value to print; None: print nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumpOptions:
+    """The tool's options, with its defaults.
+
+    Attributes:
+        records: Print a line for every record (``--deep-iteration``).
+        payloads: Print key and value of every record (``--print-data-log``).
+        metadata: Print the other fields of a record (not ``--skip-record-metadata``).
+        parse: Turns keys and values into text; None if they are text.
+        verify_only: Check an index without printing it.
+        sanity_only: Check only that an index is not obviously wrong.
+        max_message_bytes: How much of the log is read for a batch that an index points to.
+        max_bytes: How much of a ``.log`` is read.
+    """
+
+    records: bool = False
+    payloads: bool = False
+    metadata: bool = True
+    parse: Parse | None = None
+    verify_only: bool = False
+    sanity_only: bool = False
+    max_message_bytes: int = 5 * 1024 * 1024
+    max_bytes: int = MAX_INT32
+
 
 Pairs = dict[str, list[tuple[int, int]]]
 """Absolute path -> pairs of numbers, in the order of the file."""
@@ -24,11 +59,11 @@ Pairs = dict[str, list[tuple[int, int]]]
 
 @dataclass(slots=True)
 class Findings:
-    """Collects what is wrong, or only strange, in all files of a dump.
+    """Collects damage and harmless differences in all files of a dump.
 
     Attributes:
-        is_damaged: Something is wrong, and not only strange: compaction leaves missing offsets and
-            empty batches with a timestamp, a broker that runs indexes full of zeros.
+        is_damaged: There is damage. Not damage are the missing offsets and empty batches that
+            compaction leaves, and the zeros in the indexes of a running broker.
     """
 
     is_damaged: bool = False
@@ -39,32 +74,32 @@ class Findings:
     _gaps: Pairs = field(default_factory=dict)
 
     def index_mismatch(self, path: str, indexed: int, found: int, *, is_harmless: bool) -> None:
-        """An index entry names another last offset than the batch it points to."""
+        """Add an offset index entry that differs from the last offset of its batch."""
         self.is_damaged |= not is_harmless
         self._mismatches.setdefault(path, []).append((indexed, found))
 
     def timestamp_mismatch(self, path: str, indexed: int, found: int, *, is_harmless: bool) -> None:
-        """A time index entry has another timestamp than its batch."""
+        """Add a time index entry that differs from the timestamp of its batch."""
         self.is_damaged |= not is_harmless
         self._timestamp_mismatches.setdefault(path, []).append((indexed, found))
 
     def out_of_order(self, path: str, timestamp: int, before: int) -> None:
-        """A time index entry is not larger than the one before it."""
+        """Add a time index entry that is not larger than the one before it."""
         self.is_damaged = True
         self._out_of_order.setdefault(path, []).append((timestamp, before))
 
     def not_found(self, path: str, indexed: int, found: int, *, is_harmless: bool) -> None:
-        """A time index entry names an offset with which no batch ends."""
+        """Add a time index entry with an offset that is not the last offset of a batch."""
         self.is_damaged |= not is_harmless
         self._not_found.setdefault(path, []).append((indexed, found))
 
     def gaps(self, path: str, pairs: Sequence[tuple[int, int]]) -> None:
-        """Offsets of neighbouring records that do not follow each other."""
+        """Add pairs of offsets of neighbouring records that are not consecutive."""
         if pairs:
             self._gaps.setdefault(path, []).extend(pairs)
 
     def lines(self) -> Iterator[str]:
-        """Yield what to print to stderr."""
+        """Yield the lines for stderr."""
         yield from _section(
             "Mismatches in :{}", "  Index offset: {}, log offset: {}", _reversed(self._mismatches)
         )
@@ -97,3 +132,25 @@ def _section(title: str, line: str, found: Pairs) -> Iterator[str]:
 
 def _reversed(found: Pairs) -> Pairs:
     return {path: pairs[::-1] for path, pairs in found.items()}
+
+
+class Streams(NamedTuple):
+    """The output of a dump. ``out`` is buffered: flush it before an error is printed."""
+
+    out: BinaryIO
+    err: BinaryIO
+
+    def print(self, line: str) -> None:
+        """Print a line to ``out``."""
+        self.out.write(encoded(line) + b"\n")
+
+    def complain(self, line: str) -> None:
+        """Print a line to ``err``, after all that was printed before."""
+        self.out.flush()
+        self.err.write(encoded(line) + b"\n")
+        self.err.flush()
+
+
+def encoded(text: str) -> bytes:
+    """Return the bytes of a text; those of a path come back as they were."""
+    return text.encode("utf-8", "surrogateescape")
