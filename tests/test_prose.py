@@ -33,7 +33,6 @@ PENDING = (
     "logfs/config/",
     "logfs/disk/",
     "logfs/fs/",
-    "logfs/guides/",
     "logfs/library/",
     "logfs/log/",
     "logfs/machine/",
