@@ -1,14 +1,18 @@
-"""Read-ahead for small reads of growing names, which are a request each.
+"""Read-ahead for small reads of growing names, each of which is a request.
 
-``wc``, ``awk`` and their likes read 4 to 64 KiB at a time, and a request through Python costs more
-than its bytes. So the third of such reads in a row renders what follows it, too, and leaves that to
-the hooks, which answer the reads that follow without Python: each that begins where the last one
-ended and lies in those bytes as a whole. Every other read comes here, with what is left over.
+``wc``, ``awk`` and the like read 4 to 64 KiB at a time, and a request through Python costs more
+than its bytes. So the third such read in a row also renders the bytes that follow it, and hands
+them to the hooks. The hooks answer later reads without Python: each read that begins where the last
+one ended and is entirely within those bytes. Every other read comes here, with the bytes left over.
 
-What is put ahead are records that the reader may see already; bytes at a position never change, so
-they cannot be stale. To the program it is the same stream as without: the log's reader gives one
-sequence of bytes, in larger pieces, and what is taken back is given out before it goes on. After a
-seek what is left is dropped, and the reader told (``GrowingFile.begin_anew``). No pyfuse3.
+Only records that the reader may already see are put ahead. Bytes at a position never change, so
+they cannot be stale. A program gets the same stream as without: the log's reader gives one sequence
+of bytes, in larger pieces, and bytes that are taken back are returned before it goes on. After a
+seek the bytes left over are dropped, and the reader is told (``GrowingFile.begin_anew``). No
+pyfuse3.
+
+Its use is measured by the rows ``dd`` and ``wc`` of the benchmark ``cat``. Without read-ahead
+each of these reads is a request through Python, like those of the column ``floor``.
 """
 
 import ctypes
@@ -19,16 +23,16 @@ from logfs.errors import CorruptRecordError
 from logfs.log.reading.files import GrowingFile
 
 WINDOW_BYTES = 1024 * 1024
-"""What one open file may have ahead."""
+"""The most bytes that one open file has ahead."""
 PLACES = 32
-"""How many open files may; ``LOGFS_AHEAD_FILES`` in ``hooks.h``."""
+"""The most open files with bytes ahead; ``LOGFS_AHEAD_FILES`` in ``hooks.h``."""
 LARGEST_BYTES = 64 * 1024
 """Larger reads are worth their request."""
 _IN_A_ROW = 2
 _IDLE_S = 1.0
-"""How long a window is kept for a file of which nothing is read."""
+"""How long a window is kept for a file that is not read."""
 _AFTER_COLD = 64
-"""How many reads later it is tried again after something was not in the page cache."""
+"""How many reads later it is tried again after data was not in the page cache."""
 
 
 class ReadAheadHooks(Protocol):
@@ -38,21 +42,21 @@ class ReadAheadHooks(Protocol):
         """Have reads answered from memory."""
 
     def ahead_take(self, handle: int) -> int:
-        """Take back what was put; returns how many bytes nobody has read."""
+        """Take back what was put; returns how many of its bytes have not been read."""
 
 
 class _Window(NamedTuple):
-    """Memory for what is ahead of one file, and where it is."""
+    """Memory for the bytes ahead of one file, and its address."""
 
     view: memoryview
     address: int
 
 
 class Windows:
-    """The memory of those that have bytes ahead. Event loop only.
+    """The memory of the files that have bytes ahead. Event loop only.
 
-    There are few, made when they are wanted and used again. If all are taken, whoever has not gone
-    on for a while gives up his: he may have stopped for good.
+    There are few windows, made when they are wanted and reused. If all are taken, a file that has
+    not been read for a while gives up its window: its reader may have stopped for good.
 
     Args:
         monotonic_s: Seconds that only go forward.
@@ -70,7 +74,7 @@ class Windows:
         return len(self._users) + len(self._spare)
 
     def take(self, user: "ReadAhead") -> _Window | None:
-        """Return the one of a file, or one for it; None if all are in use."""
+        """Return the window of a file, or a new one for it; None if all are in use."""
         now_s = self._monotonic_s()
         if user in self._users:
             window = self._users.pop(user)[0]
@@ -82,13 +86,13 @@ class Windows:
         return window
 
     def give_back(self, user: "ReadAhead") -> None:
-        """Let others have the one of a file, if it has one."""
+        """Return the window of a file, if it has one, for use by others."""
         found = self._users.pop(user, None)
         if found is not None:
             self._spare.append(found[0])
 
     def _take_from_idle(self, now_s: float) -> bool:
-        """Have a file that has not been read for a while leave its window; False if none can."""
+        """Make a file that has not been read for a while give up its window; False if none can."""
         for user, (_, used_s) in self._users.items():
             if now_s - used_s < _IDLE_S:
                 return False
@@ -109,7 +113,7 @@ class ReadAhead:
         handle: The number of the open file.
         reader: Reads the file.
         given: Called with how many bytes were read without Python.
-        windows: The memory of all of them.
+        windows: The memory of all files.
     """
 
     __slots__ = (
@@ -139,7 +143,7 @@ class ReadAhead:
         self._kept = memoryview(b"")  # what was left when the kernel had no place
 
     def read(self, offset: int, size: int) -> memoryview | None:
-        """Read a piece, good until the next await; None: to be read without, then ``note`` it.
+        """Read a piece, valid until the next await; None: read it without, then call ``note``.
 
         A piece that is too short where the reader ``would_block`` is the start of the answer: the
         rest is to be read without, then the whole of it noted.
@@ -160,16 +164,16 @@ class ReadAhead:
         return None
 
     def note(self, offset: int, size: int, got: int) -> None:
-        """Note a read that was made without."""
+        """Note a read that was made without read-ahead."""
         is_next = offset == self._next and size == self._size and got == size
         self._in_a_row = self._in_a_row + 1 if is_next else min(self._in_a_row, 0)
         self._next, self._size = offset + got, size
 
     def leave(self) -> bool:
-        """Give up the window; what the program has not read is read again later.
+        """Give up the window; bytes that the program has not read are read again later.
 
         Returns:
-            False if that cannot be, because there was a hole: nothing has changed then.
+            False if that is not possible, because there was a hole; then nothing has changed.
         """
         if self._window is None:
             return True

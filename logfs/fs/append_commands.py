@@ -40,7 +40,7 @@ class AppendCommands:
         producer, is_durable = request["producer"], request["is_durable"]
         log, now_ms = partition.log.writable, self._clock.now_ms()
         with _arguments("append"):
-            appended = await partition.executor.alone(
+            appended = await partition.executor.change_in_thread(
                 log.append_encoded, request.payload, now_ms, producer
             )
         await self._finish(partition, is_durable=is_durable)
@@ -62,7 +62,7 @@ class AppendCommands:
             partitions = [await find_partition(self._operations, request)]
             (partition,) = partitions
             log = partition.log.writable
-            done = await partition.executor.alone(append_lines, log, data, form, now_ms)
+            done = await partition.executor.change_in_thread(append_lines, log, data, form, now_ms)
         return await self._answer(partitions, done, is_durable=is_durable)
 
     async def file(self, request: Request) -> object:
@@ -121,7 +121,7 @@ class AppendCommands:
             now_ms=self._clock.now_ms(),
         )
         with _arguments("end"):
-            offset = await partition.executor.alone(end)
+            offset = await partition.executor.change_in_thread(end)
         await self._finish(partition, is_durable=request["is_durable"])
         return offset
 

@@ -1,8 +1,8 @@
-"""Compaction at work: ``log.cleaner.threads`` threads, each with the dirtiest log that is due.
+"""Compaction as a task: ``log.cleaner.threads`` threads, each with the dirtiest log that is due.
 
-Appends and reads go on beside them. The lock of the partition is taken only while a segment is put
-in its place; that takes some fsyncs, so appends to the partition are kept off the loop meanwhile.
-Where nothing is due, the next look is after ``log.cleaner.backoff.ms``.
+Appends and reads go on at the same time. The lock of the partition is held only while segments are
+replaced. That takes some fsyncs, so its appends run in threads meanwhile. If nothing is due, the
+next look is after ``log.cleaner.backoff.ms``.
 """
 
 import functools
@@ -29,11 +29,11 @@ class Compaction:
     Args:
         store: The store.
         clock: The clocks.
-        executor_of: Gives the executor of a partition, or raises what a look-up of it would meet.
+        executor_of: Returns the executor of a partition, or raises like a look-up of it.
 
     Attributes:
-        cleaner: Knows what is due, and the metrics.
-        tools: What compactions work with, those by hand too.
+        cleaner: Chooses the logs that are due, and has the metrics.
+        tools: Buffers and limits of compactions, also of those by hand.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Compaction:
         return LogCleaner(self._store.writable)
 
     async def run(self) -> None:
-        """Compact what is due until cancelled; what is under way then ends before it is done."""
+        """Compact logs that are due until cancelled; a compaction that runs then is aborted."""
         config = self._config
         if not config.log_cleaner_enable or config.log_cleaner_threads == 0:
             logger.info("compaction is switched off: log.cleaner.enable, log.cleaner.threads")

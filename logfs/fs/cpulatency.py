@@ -1,11 +1,12 @@
 """Processors that do not sleep while small reads are answered: mount option ``keep_awake``.
 
-A program that reads in small pieces sleeps until each is answered, and so does its processor. To
-wake that takes longer than the answer: 10 us in many virtual machines, where a processor that
-sleeps is given to others. ``/dev/cpu_dma_latency`` is the kernel's way to ask that none sleeps
-deeper than a program can bear; 0 is not at all. It is for root, and holds for the whole machine,
-which takes more power meanwhile: so it has to be asked for, holds only while such reads come, and
-ends with the daemon, however that ends.
+A program that reads in small pieces sleeps until each reply, and so does its processor. Waking the
+processor takes longer than the reply: 10 us in many virtual machines, where a sleeping processor is
+given to others. ``/dev/cpu_dma_latency`` asks the kernel that no processor sleeps deeper than a
+latency allows; 0 is no sleep. It takes root, and applies to the whole machine, which then takes
+more power. So it is a mount option, is held only while such reads come, and ends with the daemon.
+
+Its use is measured by the rows ``-o keep_awake`` of the benchmark ``cat``.
 
 Source: Linux Documentation/power/pm_qos_interface.rst. No pyfuse3.
 """
@@ -21,17 +22,17 @@ logger = logging.getLogger(__name__)
 
 DEVICE = Path("/dev/cpu_dma_latency")
 HOLD_S = 0.02
-"""How long after the last of such reads."""
+"""How long it is held after the last small read."""
 _MICROSECONDS = struct.Struct("=i")
-_NOT_AT_ALL = _MICROSECONDS.pack(0)
+_NO_SLEEP = _MICROSECONDS.pack(0)
 
 
 class CpuLatency:
-    """What keeps the processors awake. Event loop only; ``run`` has to, where it is wanted.
+    """Holds the request for latency 0. Event loop only; the task ``run`` has to run.
 
     Args:
-        wanted: Whether that was asked for.
-        device: Where the kernel is asked.
+        wanted: The mount option is set.
+        device: The device of the request.
     """
 
     def __init__(self, *, wanted: bool, device: Path = DEVICE) -> None:
@@ -43,7 +44,7 @@ class CpuLatency:
 
     @property
     def is_held(self) -> bool:
-        """Whether they are kept awake."""
+        """Whether the processors are kept awake."""
         return self._file is not None
 
     def note(self) -> None:
@@ -53,7 +54,7 @@ class CpuLatency:
             self._begun.set()
 
     async def run(self) -> None:
-        """Keep them awake when it is of use, until cancelled."""
+        """Hold the request while small reads come, until cancelled."""
         try:
             while self._is_wanted:
                 await self._begun.wait()
@@ -61,20 +62,20 @@ class CpuLatency:
                 while self._is_used:
                     self._is_used = False
                     await trio.sleep(HOLD_S)
-                self._let_go()
+                self._release()
                 self._begun = trio.Event()
         finally:
-            self._let_go()
+            self._release()
 
     def _hold(self) -> None:
         try:
             self._file = io.FileIO(self._device, "r+")
-            self._file.write(_NOT_AT_ALL)
+            self._file.write(_NO_SLEEP)
         except OSError as error:
             self._is_wanted = False
             logger.warning("mount option keep_awake has no effect: %s", error)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -31,7 +31,7 @@ class IsADirectoryNodeError(LogfsError):
 
 
 class StaleError(LogfsError):
-    """What an inode means is no longer there; looking the name up again may find it."""
+    """The file of an inode is gone; looking the name up again may find another."""
 
 
 class NoSuchAttributeError(LogfsError):
@@ -51,10 +51,10 @@ class ForeignAttributeError(LogfsError):
 
 
 class NotIndexedYetError(LogfsError):
-    """What was asked for takes positions that are not known yet.
+    """A request needs positions of a log that are not known yet.
 
     Attributes:
-        log: Whose positions.
+        log: The log.
     """
 
     def __init__(self, log: "ReadableLog") -> None:
@@ -67,11 +67,11 @@ class InterruptedWaitError(LogfsError):
 
 
 class NothingYetError(LogfsError):
-    """There is nothing to read yet, and the file was opened to not wait for it."""
+    """There is nothing to read yet, and the file was opened with O_NONBLOCK."""
 
 
 class StoppedError(LogfsError):
-    """The mount stops, and nobody is made to wait any longer."""
+    """The mount stops, so no request waits any longer."""
 
 
 ERRNOS: dict[type[LogfsError], int] = {
@@ -136,7 +136,7 @@ _WORTH_A_LINE = (
     QuotaExceededError,
     TooManyOpenFilesError,
 )
-"""What the owner of the mount should hear of, or what the errno alone does not explain."""
+"""Errors that are logged too: the errno alone does not explain them."""
 
 
 def errno_of(error: Exception) -> int | None:
@@ -151,20 +151,20 @@ def errno_of(error: Exception) -> int | None:
 
 
 class Translator:
-    """Turns errors into errnos, and tells the log what its reader should know.
+    """Turns errors into errnos, and logs some.
 
-    The same message is logged once until another one comes, so a program that runs into one corrupt
-    batch over and over does not fill the log.
+    A message is logged once until another one comes, so a program that meets the same corrupt
+    batch again and again does not fill the log.
     """
 
     def __init__(self) -> None:
         self._last_message = ""
 
     def translate(self, request: str, error: Exception) -> int:
-        """Return the errno to answer.
+        """Return the errno of the reply.
 
         Args:
-            request: Name of the request, for the log.
+            request: The name of the request, for the log message.
             error: What its handler raised.
         """
         number = errno_of(error)

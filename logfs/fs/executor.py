@@ -1,19 +1,18 @@
-"""Where the calls of a partition run, and in which order: its executor.
+"""Where the calls of a partition run, and in which order: on the event loop or in threads.
 
-A call on the event loop costs a third of one in a thread, as long as the disk is quick; a slow one
-there would make every other partition wait. So calls run on the loop until one takes longer than
-``SLOW_S``; from then on those of this partition run in a thread, until ``CALM_CALLS`` of them were
-quick again. An fsync always runs in a thread, one of Python's or not (``fsyncs``), and so do the
-changes of a topic that syncs with its appends (``flush.messages``) and the first call, which may
-have to open files and take a lease.
+A call on the event loop costs a third of a call in a thread, as long as the disk is quick. A slow
+call there would delay every other partition. So calls run on the loop until one takes longer than
+``SLOW_S``. From then on the calls of this partition run in a thread, until ``CALM_CALLS`` of them
+were quick again. These always run in a thread: fsyncs (see ``fsyncs``), the changes of a topic that
+syncs with its appends (``flush.messages``), and the first call of a partition, which may have to
+open files.
 
-The order: changes (appends, the ends of files) run one at a time, first come, first served. A call
-takes its place before anything awaits, so the order is that in which requests were read from the
-kernel. While a thread works on a partition its changes do not run on the loop, which could
-otherwise stand still at a lock that the thread holds.
+Changes (appends, and closing files) run one at a time, in the order in which the requests were read
+from the kernel: a call joins the queue before it awaits anything. While a thread works on a
+partition, its changes do not run on the loop: the loop could block on a lock that the thread holds.
 
-What must hold between awaits: whether a change may run at once is decided, and the change begun,
-without an await in between; a new await there would let one change overtake another.
+There must be no await between the decision that a change may run at once and the start of the
+change. An await there would let one change overtake another.
 """
 
 import math
@@ -29,23 +28,23 @@ Ts = TypeVarTuple("Ts")
 SLOW_S = 0.004
 CALM_CALLS = 16
 READ_THREADS = 8
-"""Reads of one partition that wait for the disk at the same time; the others wait for them."""
+"""The most reads of one partition that wait for the disk at the same time."""
 
 _UNLIMITED = trio.CapacityLimiter(math.inf)
-"""For calls that are limited elsewhere: a shared limit would let one partition use it up."""
+"""For calls that are limited elsewhere; one partition could use up a shared limit."""
 
 
 class PartitionExecutor:
-    """The executor of one partition. Event loop only.
+    """Runs the calls of one partition. Event loop only.
 
     Args:
         clock: Seconds that only go forward.
 
     Attributes:
         always_in_thread: Every change includes an fsync.
-        changed: Called after every change, and after some looks; None: nobody wants to know.
-        releasing: Set when the RELEASEs that have come so far are done; None if there are none.
-            Whoever looks at the partition waits for it, so that ``printf x >> f; cat f`` works.
+        changed: Called after every change, and after some queries; None: nothing is called.
+        releasing: Set when the RELEASEs that have arrived are done; None if there are none. A
+            look at the partition waits for it, so that ``printf x >> f; cat f`` works.
     """
 
     __slots__ = (
@@ -86,7 +85,7 @@ class PartitionExecutor:
         )
 
     def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a change of an executor that is free: ``change`` without an await."""
+        """Run a change at once, when ``is_free``: ``change`` without an await."""
         started_s = self._clock()
         try:
             return call(*args)
@@ -102,32 +101,32 @@ class PartitionExecutor:
         return self.run(call, *args)
 
     async def release(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run the end of an open file when its turn comes; later look-ups wait for it."""
+        """Close an open file when its turn comes; later look-ups wait for it."""
         if self.is_free:
             return self.run(call, *args)
         mine = self.releasing = trio.Event()
         try:
             return await self._change_in_turn(call, *args)
         finally:
-            # The queue is in order: every RELEASE before this one is done as well.
+            # The queue is in order, so every earlier RELEASE is done as well.
             mine.set()
             if self.releasing is mine:
                 self.releasing = None
 
-    async def look(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a call that reads a little, or takes the partition's lock; it takes no turn."""
+    async def query(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a call that reads a little or takes the partition's lock; it waits for no turn."""
         if not self.is_free:
             return await self._run_in_thread(self._reader_limit(), call, *args)
         return self.run(call, *args)
 
     @property
     def is_slow(self) -> bool:
-        """Whether its calls run in threads because the disk was slow, or is not known yet."""
+        """Whether calls run in threads because the disk was slow, or has not been used yet."""
         return self._quick_calls_missing > 0
 
     @property
     def was_slow(self) -> bool:
-        """Whether its calls run in threads because the disk was slow. Any thread."""
+        """Whether calls run in threads because the disk was slow. Any thread."""
         return self._quick_calls_missing > 1
 
     @property
@@ -141,36 +140,36 @@ class PartitionExecutor:
         return self._threads + self._flushes
 
     def expect_long(self) -> None:
-        """Have the next change run in a thread, because it is known that it takes long."""
+        """Have the next change run in a thread, because it will take long."""
         self._quick_calls_missing = max(self._quick_calls_missing, 1)
 
-    def note(self, seconds: float) -> None:
-        """Note how long a call took that the caller has run on the loop himself."""
+    def note_duration(self, seconds: float) -> None:
+        """Note how long a call took that the caller ran on the loop."""
         if seconds > SLOW_S:
             self._quick_calls_missing = CALM_CALLS
 
     async def read(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a read in a thread, of a slow partition or of what is not in memory.
+        """Run a read in a thread, when the partition is slow or the data is not in memory.
 
-        It takes no turn. That it has to wait for the device says nothing about appends.
+        It does not wait for a turn. A slow read does not make the partition slow for appends.
         """
         if not self._quick_calls_missing:
             return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
         return await self._run_in_thread(self._reader_limit(), call, *args)
 
     async def sync(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run an fsync or maintenance, in a thread beside reads and appends; it takes no turn."""
+        """Run an fsync or maintenance in a thread, at the same time as reads and appends."""
         self._threads += 1
         try:
             return await trio.to_thread.run_sync(call, *args, limiter=_UNLIMITED)
         finally:
             self._threads -= 1
 
-    def flush_begins(self) -> None:
-        """Note that an fsync goes on in a thread that is not Python's.
+    def note_flush_start(self) -> None:
+        """Note that an fsync has started in a thread that is not Python's.
 
-        Changes go on on the loop, unless the last one was slow: an append may have to wait for what
-        the file system is writing.
+        Changes stay on the loop, unless the last fsync was slow: an append may have to wait for the
+        file system to write.
         """
         if self._was_flush_slow:
             self._threads += 1
@@ -178,16 +177,16 @@ class PartitionExecutor:
             self._flushes += 1
         self._is_kept_off = self._was_flush_slow
 
-    def flush_ends(self, seconds: float) -> None:
-        """Note that it is over, and how long it took."""
+    def note_flush_end(self, seconds: float) -> None:
+        """Note that this fsync has ended, and how long it took."""
         if self._is_kept_off:
             self._threads -= 1
         else:
             self._flushes -= 1
         self._was_flush_slow = seconds > SLOW_S
 
-    async def alone(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Run a long change (loading the partition again) when its turn comes, in a thread."""
+    async def change_in_thread(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a long change (reloading the partition) in a thread when its turn comes."""
         self._threads += 1
         try:
             async with self._queue:
@@ -198,7 +197,7 @@ class PartitionExecutor:
 
     @contextmanager
     def kept_off_loop(self) -> Iterator[None]:
-        """While in it, changes run in threads: somebody else holds the partition's lock."""
+        """Run changes in threads inside the ``with`` block: another thread holds the lock."""
         self._threads += 1
         try:
             yield

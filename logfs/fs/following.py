@@ -1,10 +1,10 @@
-"""A mount that follows a directory which somebody else writes: the looks, and the cache.
+"""A mount that follows a directory that another program writes: its looks, and its cache.
 
-Every partition is looked at several times a second; a look at one that is idle costs two stats.
-What a look finds is read in steps, so that a partition with much to read does not hold up others.
+Each partition is looked at several times a second; a look at an idle one costs two calls of stat.
+New data is read in steps, so that a partition with much to read does not delay the others.
 
-What is to outlast the mount, above all where records stand, is kept in a cache directory: that of
-the option ``cache_dir``, else ``$CACHE_DIRECTORY``, else ``$XDG_CACHE_HOME/logfs``, else
+State that outlasts the mount, above all the positions of records, is kept in a cache directory:
+that of the option ``cache_dir``, else ``$CACHE_DIRECTORY``, else ``$XDG_CACHE_HOME/logfs``, else
 ``~/.cache/logfs``. Each data directory has a subdirectory of its own there.
 """
 
@@ -32,7 +32,7 @@ from logfs.machine.host import Clock
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.2
-"""Between two looks at everything; a record is seen within that and what reading it takes."""
+"""The time between two looks; a record is seen within that time plus that of reading it."""
 SAY_S = 5.0
 _FIRST_BYTES = 1024 * 1024
 _HEADER = "logfs.cache"
@@ -41,27 +41,27 @@ _KEY_BYTES = 16
 
 
 class Cache(NamedTuple):
-    """The part of a cache directory that belongs to one data directory; nobody else uses it."""
+    """The part of a cache directory that belongs to one data directory, and its lock."""
 
     disk: Disk
     lock: Lock
 
 
 class Follower:
-    """Looks at everything, again and again. Event loop only.
+    """Looks at every partition, again and again. Event loop only.
 
     Args:
-        store: What is followed.
-        tree: Lets go of topics that are gone.
+        store: The store that is followed.
+        tree: Forgets topics that are deleted.
         clock: The clocks.
-        note_look: Called after each look.
+        note_directory_look: Called after each look.
     """
 
     def __init__(
-        self, store: AnyStore, tree: Tree, clock: Clock, note_look: Callable[[], None]
+        self, store: AnyStore, tree: Tree, clock: Clock, note_directory_look: Callable[[], None]
     ) -> None:
         self._store = store
-        self._note_look = note_look
+        self._note_directory_look = note_directory_look
         self._tree = tree
         self._clock = clock
         self._is_busy = False
@@ -73,7 +73,7 @@ class Follower:
         while True:
             await trio.to_thread.run_sync(self._look)
             self._tree.forget_deleted()
-            self._note_look()
+            self._note_directory_look()
             await trio.sleep(0 if self._is_busy else LOOK_S)
 
     def _look(self) -> None:
@@ -105,11 +105,11 @@ class Follower:
             return False
         self._problems.pop(log, None)
         if log.indexing is not None or log in self._progress:
-            self._say(log)
+            self._log_progress(log)
         return has_more
 
-    def _say(self, log: ReadableLog) -> None:
-        """Log how far the positions of a large log are known, every few seconds."""
+    def _log_progress(self, log: ReadableLog) -> None:
+        """Log every few seconds how far the positions of a large log are known."""
         now_s, indexing = self._clock.monotonic_s(), log.indexing
         if log.is_part:
             return
@@ -144,7 +144,7 @@ def open_cache(data: str, chosen: str | None) -> Cache | None:
             disk.replace(_HEADER, (json.dumps({"version": _VERSION, "data": data}) + "\n").encode())
         return Cache(disk, lock)
     except LockedError as error:
-        logger.warning("%s; positions are kept in memory only, and are others than there", error)
+        logger.warning("%s; positions are kept in memory only, and differ from those there", error)
     except (LogfsError, OSError) as error:
         logger.warning("%s; positions are kept in memory only: they start again at the next mount",
                        error)  # fmt: skip

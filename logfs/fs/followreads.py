@@ -1,23 +1,23 @@
-"""Who waits at the end of a ``.follow`` name, and who wakes them.
+"""Reads of ``.follow`` names, which wait at the end for the next record.
 
-    0.follow                what is kept, then what comes: as ``tail -n +1 -f 0``, and never ends
-    0@latest.follow         what comes
-    0@-1h.follow            what has come for an hour, then what comes
-    0@-1h..SOMETIME.follow  the same up to TO: that read is answered with the end (0 bytes), at the
-                            latest when the clock reaches it; a name whose TO is not ahead is fixed
+    0.follow                retained records, then new ones: as ``tail -n +1 -f 0``, without end
+    0@latest.follow         new records
+    0@-1h.follow            records of the last hour, then new ones
+    0@-1h..SOMETIME.follow  the same up to TO: there a read returns 0 bytes (end of file), at the
+                            latest when the clock reaches TO; a name whose TO is past is fixed
     0.follow.jsonl          no such name: a name has one view, and ``.follow`` shows that of ``0``
 
 Positions, size and holes are those of the name without ``.follow``, under another inode. A read at
-the end, or after it, waits for the next record that the isolation level shows; opened with
-O_NONBLOCK it is EAGAIN. When the topic is deleted, who has read all of it is told the end; when the
-mount stops, ENOTCONN, as by every request after that.
+the end, or after it, waits for the next record that the isolation level shows. With O_NONBLOCK it
+fails with EAGAIN. When the topic is deleted, a reader that has read everything gets end of file.
+When the mount stops, reads fail with ENOTCONN, like all later requests.
 
-poll(2): what was told "nothing yet" is told when a read that goes on where the last one ended would
-find something. The kernel does not say where a program has gone with lseek(2).
+poll(2): a program that was told "nothing yet" is notified when a read that continues at the end of
+the last one would find something. The kernel does not tell where a program has gone with lseek(2).
 
-A read that waits must not be a later part of a read(2) the first part of which was answered: the
-kernel cuts a large one into requests and ends it at the first that is not answered in full. So no
-request that can have been cut off is answered in full.
+A read that waits must not be the second part of a read(2) whose first part was answered: the kernel
+splits a large read(2) into requests and ends it at the first short reply. So a request that may be
+such a part is never answered in full.
 """
 
 import contextlib
@@ -37,22 +37,22 @@ from logfs.log.reading.files import GrowingFile
 from logfs.machine.host import Clock
 
 BLIND_WAIT_S = 1.0
-"""How long a read waits where nobody tells that its program has been sent a signal."""
+"""How long a read waits where signals for its program are not reported."""
 READABLE = select.POLLIN | select.POLLRDNORM
 READY = READABLE | select.POLLOUT | select.POLLWRNORM
-"""What poll(2) says of every other file. Source: Linux DEFAULT_POLLMASK."""
+"""The events of every other file. Source: Linux DEFAULT_POLLMASK."""
 _CUT_BYTES = 255 * 4096
-"""A request may be a part of a larger read(2) if it is larger: 256 pages, the first not whole."""
+"""A larger request may be part of a read(2): 256 pages, the first not whole."""
 
 Read = Callable[[FileHandle, int, int], Awaitable[memoryview | None]]
 ReadNow = Callable[[FileHandle, int, int], memoryview | None]
 
 
 class PollHandle(Protocol):
-    """What the kernel wants to be told by; pyfuse3's."""
+    """Notifies the kernel; pyfuse3's."""
 
     def notify(self) -> None:
-        """Say that it is worth asking again."""
+        """Tell the kernel that polling again may find something."""
         ...
 
 
@@ -60,19 +60,19 @@ class _Reading(QueuedReader):
     """A read that has not been answered.
 
     Args:
-        request: Its number.
+        request: The number of the request.
         file: The open file.
         offset: Byte of the file.
-        size: How much is asked for.
-        early_replies: Answers it once it has been woken.
-        read_now: Reads what is there; None if that takes an await.
+        size: How many bytes are asked for.
+        early_replies: Replies to it once it has been woken.
+        read_now: Reads what is there; returns None if that takes an await.
 
     Attributes:
-        woken: Set to have it look again.
-        left: What was read for it and could not be sent; its handler answers with it.
-        is_answered: Nothing is left to do.
-        is_interrupted: Its program was sent a signal.
-        is_waiting: Its handler waits for ``woken``.
+        woken: Set to have the handler look again.
+        left: Data that was read and could not be sent; the handler returns it.
+        is_answered: The reply has been sent.
+        is_interrupted: The program was sent a signal.
+        is_waiting: The handler waits for ``woken``.
     """
 
     __slots__ = (
@@ -104,28 +104,28 @@ class _Reading(QueuedReader):
         self.is_waiting = False
 
     def wake(self) -> None:
-        """Have it look again."""
+        """Have the handler look again."""
         self.woken.set()
         self._early_replies.add(self._request, self)
 
     def find(self) -> memoryview | None:
-        """Return what it is to be answered; None if its handler has to see to it."""
+        """Return the data of the reply; None if it is left to the handler."""
         if not self.is_waiting or self.is_interrupted or self.left:
             return None
         self._found = self._read_now(self._file, self._offset, self._size)
         return self._found
 
     def note_answered(self, size: int) -> None:
-        """Note that nothing is left to do: it got so many bytes."""
+        """Note that a reply of ``size`` bytes was sent."""
         self.is_answered = True
         self._file.partition.log.counters.bytes_out += size
 
     def put_back(self) -> None:
-        """Keep what ``find`` returned: the reader has passed it, so it cannot be read again."""
+        """Keep what ``find`` returned: the reader has moved on and cannot read it again."""
         self.left = bytes(self._found or b"")
 
     async def wait(self, limit_s: float) -> None:
-        """Wait until it is woken, or for so many seconds."""
+        """Wait until woken, at most ``limit_s`` seconds."""
         if math.isinf(limit_s):  # usual, and needs no deadline
             await self.woken.wait()
         else:
@@ -133,7 +133,7 @@ class _Reading(QueuedReader):
                 await self.woken.wait()
 
     def interrupt(self) -> None:
-        """End it if it waits, or once it would."""
+        """End the wait, also one that has not begun yet."""
         self.is_interrupted = True
         self.woken.set()
 
@@ -154,17 +154,17 @@ class _Polling(QueuedReader):
 
 
 class FollowReads:
-    """Those of a mount. Event loop only.
+    """The reads and polls of a mount that wait. Event loop only.
 
     Args:
         clock: The clocks.
-        interrupts: See below.
-        early_replies: See below.
+        interrupts: Reports signals for programs that wait.
+        early_replies: Replies to woken reads early.
 
     Attributes:
-        interrupts: Tells of signals for programs that wait.
-        early_replies: Answers them soon.
-        queues: Wakes them.
+        interrupts: As above.
+        early_replies: As above.
+        queues: The reads and polls that wait, by log.
     """
 
     def __init__(
@@ -180,20 +180,20 @@ class FollowReads:
     async def read(
         self, file: FileHandle, offset: int, size: int, read: Read, read_now: ReadNow
     ) -> memoryview:
-        """Read; wait at the end.
+        """Read; at the end, wait.
 
         Args:
             file: The open file.
             offset: Byte of the file.
             size: How much is asked for.
-            read: Reads what is there; None if it could not be read just now.
-            read_now: Reads it without an await; None if that cannot be.
+            read: Reads what is there; returns None if it cannot be read just now.
+            read_now: Reads it without an await; returns None if that is not possible.
 
         Returns:
-            The bytes; none if it has been answered already.
+            The bytes; empty if the reply has been sent already.
 
         Raises:
-            NothingYetError: There is nothing yet, and the file is not to wait.
+            NothingYetError: There is nothing yet, and the file was opened with O_NONBLOCK.
             InterruptedWaitError: The program was sent a signal, or may have been.
             StoppedError: The mount stops.
         """
@@ -205,7 +205,7 @@ class FollowReads:
             return await self._read(reading, file, offset, size, read)
 
     def poll(self, file: FileHandle, number: int, handle: PollHandle | None) -> int:
-        """Return the events a file is ready for; its handle is told when that changes."""
+        """Return the events a file is ready for; the handle is notified when that changes."""
         reader = _reader_of(file)
         self.leave(number)
         if self._is_over or reader.has_more() or reader.is_over(self._now_ms()):
@@ -216,13 +216,13 @@ class FollowReads:
         return 0
 
     def leave(self, number: int) -> None:
-        """Tell the handle of a file nothing any more."""
+        """Do not notify the handle of a file any more."""
         polling = self._polling.pop(number, None)
         if polling is not None:
             self.queues.remove(polling)
 
     def end(self) -> None:
-        """Let nobody wait any longer: the mount stops."""
+        """End all waits: the mount stops."""
         self._is_over = True
         self.queues.wake_all()
 
@@ -231,7 +231,7 @@ class FollowReads:
     ) -> memoryview:
         reader = _reader_of(file)
         if self.queues.is_crowd(file.log) and not file.never_waits and reader.has_more():
-            reading.end = -1  # there is something, but it is not his turn
+            reading.end = -1  # there is data, but other readers come first
             await self._wait(reading, None)
         while not reading.is_answered:
             was_over, reading.end = reader.is_over(self._now_ms()), reader.seen_end()
@@ -249,8 +249,8 @@ class FollowReads:
         return memoryview(b"")
 
     async def _wait(self, reading: _Reading, until_ms: int | None) -> None:
-        """Wait until it is worth looking again, or the clock reaches a time."""
-        # atomic: no await until it is in the line, or a change could be missed
+        """Wait until a new look may find something, or the clock reaches a time."""
+        # atomic: no await until it is in the queue, or a change could be missed
         if not (self._is_over or reading.is_interrupted):
             left_s = math.inf if until_ms is None else max(until_ms - self._now_ms(), 0) / 1000
             limit_s = math.inf if self.interrupts.is_told else BLIND_WAIT_S

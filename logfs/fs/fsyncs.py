@@ -1,14 +1,13 @@
-"""Fsyncs that are asked for: an fsync goes on beside the loop, in a thread that is not Python's.
+"""Fsyncs that programs ask for: fsync(2) runs beside the loop, in a thread that is not Python's.
 
-What is to be decided about a flush (whether it is covered already, whether it may share one that is
-under way, what is durable when it is done) takes microseconds and is done on the loop, by the log;
-only fsync(2) itself happens elsewhere. A thread of Python would take it as long to get the
-interpreter's lock from the loop as a quick disk needs for the fsync. Whatever takes more than one
-fsync, the first calls of a partition, and those of a slow disk, run in such a thread all the same:
-see ``executor``.
+The decisions about a flush take microseconds, and the log makes them on the loop: whether it is
+covered already, whether it may share a running one, what is durable afterwards. Only fsync(2)
+itself runs elsewhere. A thread of Python would wait for the interpreter's lock as long as a quick
+disk takes for the fsync. Flushes that take several fsyncs, the first calls of a partition and those
+of a slow disk run in a thread of Python all the same: see ``executor``.
 
-Who writes a line, syncs it, writes the next: the fsync of such a file is begun with the write, and
-has come a long way when it is asked for.
+Some programs write a line, sync it, write the next. The fsync of such a file begins with the write,
+so it is partly done when the program asks for it.
 """
 
 import logging
@@ -29,12 +28,12 @@ logger = logging.getLogger(__name__)
 
 
 class _Running:
-    """A flush under way.
+    """A flush that is running.
 
     Attributes:
-        error: How it failed; None as long as it has not.
-        is_over: Nobody needs to wait for it any more.
-        is_wanted_again: Somebody has appended meanwhile who is about to ask for the next one.
+        error: The error of a flush that failed, else None.
+        is_over: It has ended.
+        is_wanted_again: A writer has appended meanwhile, and is about to ask for the next flush.
     """
 
     __slots__ = (
@@ -55,13 +54,13 @@ class _Running:
         self._waiting: list[trio.lowlevel.Task] = []
 
     async def wait(self) -> None:
-        """Wait until it is over; like a call in a thread, this cannot be cancelled."""
+        """Wait for its end; like a call in a thread, this cannot be cancelled."""
         if not self.is_over:
             self._waiting.append(trio.lowlevel.current_task())
             await trio.lowlevel.wait_task_rescheduled(_not_now)
 
     def end(self) -> None:
-        """Wake those who wait for it."""
+        """Wake the tasks that wait for it."""
         self.is_over = True
         for task in self._waiting:
             trio.lowlevel.reschedule(task)
@@ -72,7 +71,7 @@ class Fsyncs:
 
     Args:
         clock: The clocks.
-        syncs: Where fsyncs go on; None: where those of real files do.
+        syncs: Runs the fsyncs; None for the threads that sync real files.
     """
 
     def __init__(self, clock: Clock, syncs: Syncs | None = None) -> None:
@@ -84,14 +83,14 @@ class Fsyncs:
 
     @property
     def threads(self) -> int:
-        """How many threads there are that Python does not know. Any thread."""
+        """How many threads there are that are not Python's. Any thread."""
         return self._syncs.threads
 
     async def sync(self, file: FileHandle) -> None:
         """Make durable what was written through a file, and everything before it.
 
         Raises:
-            LogfsError, OSError: It is not.
+            LogfsError, OSError: It could not be made durable.
         """
         file.note_sync()
         if not file.is_all_records:
@@ -107,12 +106,12 @@ class Fsyncs:
         """Make durable what was appended to a partition.
 
         Raises:
-            LogfsError, OSError: It is not.
+            LogfsError, OSError: It could not be made durable.
         """
         await self._flush(partition, partition.log)
 
     def foresee(self, file: FileHandle) -> None:
-        """Begin the sync of a file that was written to, if it is about to be asked for."""
+        """Begin the sync of a file that was written to, if its program is about to ask for it."""
         if not (file.is_sync_expected and file.is_all_records):
             return
         running = self._by_log.get(file.flushed_log)
@@ -144,11 +143,11 @@ class Fsyncs:
             return None
         if not self._is_watched:
             self._is_watched = True
-            # As long as the loop: whoever waits for a flush does so to the end.
+            # It lives as long as the loop: a task that waits for a flush waits to the end.
             trio.lowlevel.spawn_system_task(self._watch)
         running = _Running(partition, log.writable, flush, self._monotonic_s())
         self._by_sync[flush.sync] = self._by_log[log] = running
-        partition.executor.flush_begins()
+        partition.executor.note_flush_start()
         return running
 
     async def _watch(self) -> None:
@@ -165,17 +164,17 @@ class Fsyncs:
                 trio.lowlevel.spawn_system_task(self._end_in_thread, running)
 
     async def _end_in_thread(self, running: _Running) -> None:
-        """Have the log say what is to be said of a flush that has failed, or whatever it is."""
+        """Flush again in a thread: the log handles and reports the failure there."""
         try:
             await running.partition.executor.sync(running.log.flush)
-        except Exception as error:  # noqa: BLE001 - it is for those who wait
+        except Exception as error:  # noqa: BLE001 - raised in the tasks that wait
             running.error = error
         self._end(running)
 
     def _end(self, running: _Running) -> None:
         partition, log = running.partition, running.log
         del self._by_log[log]
-        partition.executor.flush_ends(self._monotonic_s() - running.started_s)
+        partition.executor.note_flush_end(self._monotonic_s() - running.started_s)
         running.end()
         if running.is_wanted_again and not log.is_durable(log.log_end_offset):
             self._begin(partition, log)

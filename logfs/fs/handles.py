@@ -1,6 +1,6 @@
-"""Open files: what reads and writes go to. Blocking, and free of FUSE.
+"""Open files and directories, and the numbers that the kernel knows them by.
 
-The numbers by which the kernel calls open files and directories are given out here as well.
+Blocking, and free of FUSE.
 """
 
 import os
@@ -34,7 +34,7 @@ from logfs.log.reading.resolve import Resolved
 T = TypeVar("T")
 
 SYNCS_IN_A_ROW = 3
-"""After so many writes that were synced one by one the next one is taken for one of them."""
+"""After so many writes that were synced one by one, the next is expected to be synced too."""
 
 LONG_LINE_BYTES = 1024 * 1024
 """A longer unfinished line becomes a record in a thread."""
@@ -47,8 +47,8 @@ class FileReader(Protocol):
 
     Attributes:
         may_block: False: a read that would have to wait for the disk sets ``would_block``.
-        would_block: The last read stopped for that. The bytes it returned are good; a read of those
-            after them, made with True, goes on.
+        would_block: The last read stopped for that reason. The bytes it returned are valid; a read
+            of those after them, with ``may_block`` True, goes on.
     """
 
     may_block: bool
@@ -59,7 +59,7 @@ class FileReader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of files and buffers."""
+        """Release files and buffers."""
         ...
 
 
@@ -94,7 +94,7 @@ class PinnedFile(FixedFile):
         self._resolved = resolved
 
     def close(self) -> None:
-        """Let go of files, buffers and segments."""
+        """Release files, buffers and segments."""
         super().close()
         self._resolved.log.unpin(self._resolved.segments)
 
@@ -103,7 +103,7 @@ def open_reader(node: FileNode, buffers: Buffers) -> FileReader:
     """Open a file for reading; ``buffers`` are shared by all readers of the mount.
 
     Raises:
-        DeletedError, StaleError: What it was resolved to has been deleted since.
+        DeletedError, StaleError: The segments or the file have been deleted since the look-up.
         LogOfflineError: The partition could not be loaded.
     """
     log = node.partition.log
@@ -132,21 +132,21 @@ class FileHandle:
     """One open file. Calls come one at a time, but ``sync`` may run beside them.
 
     Args:
-        node: What is open.
-        flags: Those of open(2), already found to be allowed.
-        syncs: Every write is to be durable when it returns.
-        buffers: Of all readers of the mount.
+        node: The inode.
+        flags: The flags of open(2), already checked.
+        syncs: Make every write durable before it returns.
+        buffers: Shared by all readers of the mount.
 
     Attributes:
-        ahead: Reads ahead where that can be, see ``ahead``.
-        has_long_line: Its unfinished line is so long that its end takes too long for the loop.
-        partition: Whose file it is.
-        reader: Reads it; None if it is open for writing only.
-        is_cached: The kernel keeps what it reads.
+        ahead: Reads ahead where that is possible, see ``ahead``.
+        has_long_line: The unfinished line is too long to become a record on the loop.
+        partition: The partition of the file.
+        reader: Reads the file; None if it is open for writing only.
+        is_cached: The kernel caches its bytes.
         is_passed: The kernel reads it itself; see ``passthrough``.
         never_waits: It was opened with O_NONBLOCK.
-        syncs: Every write is to be durable when it returns.
-        waiting: Set when the read that waits for the disk in a thread is done; None if none does.
+        syncs: Every write is durable when it returns.
+        waiting: Set when the read that waits for the disk in a thread is done; None without one.
     """
 
     __slots__ = (
@@ -199,17 +199,17 @@ class FileHandle:
 
     @property
     def is_behind(self) -> bool:
-        """Whether it grows because what is there already has not all been read yet."""
+        """Whether it grows because existing records have not all been read yet."""
         node = self.node
         return isinstance(node, RangeNode) and node.log.indexing is not None
 
     @property
     def ends_a_line(self) -> bool:
-        """Whether closing it has to do something about an unfinished line."""
+        """Whether closing it may have to end an unfinished line."""
         return self._writer is not None
 
     def pass_through(self, passthrough: Passthrough) -> None:
-        """Leave the reading to the kernel if it is a sealed file, and if it can be."""
+        """Leave reading to the kernel if this is a sealed file and the kernel can."""
         node, reader = self.node, self.reader
         if not (isinstance(node, SealedNode) and isinstance(reader, RawFile)):
             return
@@ -225,13 +225,13 @@ class FileHandle:
     def read_ahead(
         self, hooks: ReadAheadHooks, number: int, windows: Windows, note: Callable[[], None]
     ) -> None:
-        """Have small reads answered ahead: of a log that nobody else cuts, by who does not wait.
+        """Read ahead for small reads, except of ``.follow`` names and logs that others write.
 
         Args:
-            hooks: Answers them.
-            number: Of this file.
-            windows: For what is ahead.
-            note: Called when reads have been answered so.
+            hooks: Answer the reads.
+            number: The number of this open file.
+            windows: Memory for the bytes ahead.
+            note: Called when the hooks have answered reads.
         """
 
         def given(size: int) -> None:
@@ -252,7 +252,7 @@ class FileHandle:
         try:
             accepted = writer.write(data, now_ms)
         except _REFUSED_LINE as error:
-            # The program is told, and nothing it wrote before is in doubt; the log says where.
+            # The program gets the error, and its earlier lines are safe; the daemon logs where.
             name, text = str(self.partition.topic_partition), str(error)
             if isinstance(error, RecordTooLargeError):
                 topic = self.partition.topic_partition.topic
@@ -281,7 +281,7 @@ class FileHandle:
 
     @property
     def is_sync_expected(self) -> bool:
-        """Whether the writes before this one were synced one by one, so that it will be as well."""
+        """Whether earlier writes were synced one by one, so that the next probably will be too."""
         return self._syncs_in_a_row >= SYNCS_IN_A_ROW
 
     def note_write(self) -> None:
@@ -301,7 +301,7 @@ class FileHandle:
         self._failure = error
 
     def sync(self) -> None:
-        """Make durable what was written through this file, and everything before it."""
+        """Make everything durable that was written through this file, and everything before."""
         try:
             if self._writer is not None:
                 self._writer.sync()
@@ -312,7 +312,7 @@ class FileHandle:
             raise
 
     def report_failure(self) -> None:
-        """Raise the failure of an earlier call, or one that happened behind its back, once."""
+        """Raise the failure of an earlier call or of the partition, once."""
         failure, self._failure = self._failure, None
         if failure is None and self._has_written and self._log.offline is not None:
             failure = LogOfflineError(f"{self._log.topic_partition}: {self._log.offline}")
@@ -321,7 +321,7 @@ class FileHandle:
             raise failure
 
     def close(self, now_ms: int) -> None:
-        """End the file: an unfinished line becomes a record."""
+        """Close the file: an unfinished line becomes a record."""
         if self.reader is not None:
             self.reader.close()
         if self._writer is not None:
@@ -340,8 +340,8 @@ class DirectoryHandle:
 
     Attributes:
         node: The directory.
-        names: Those it had when its listing was begun; the kernel goes on by their numbers, so
-            others may come and go meanwhile.
+        names: The names when the listing began. The kernel continues by their numbers, so names
+            may appear and disappear meanwhile.
     """
 
     __slots__ = ("names", "node")
@@ -352,22 +352,22 @@ class DirectoryHandle:
 
 
 class HandleTable(Generic[T]):
-    """What is open, by the numbers the kernel uses. Event loop only."""
+    """Open files or directories, by the numbers the kernel uses. Event loop only."""
 
     def __init__(self) -> None:
         self._open: dict[int, T] = {}
         self._last = 0
 
     def numbers(self) -> list[int]:
-        """Return the numbers that are in use."""
+        """Return the numbers in use."""
         return list(self._open)
 
     def all(self) -> list[T]:
-        """Return what is open. Any thread."""
+        """Return everything that is open. Any thread."""
         return list(self._open.values())
 
     def add(self, handle: T) -> int:
-        """Give a number to what has been opened."""
+        """Give a number to an opened file or directory."""
         self._last += 1
         self._open[self._last] = handle
         return self._last
@@ -376,5 +376,5 @@ class HandleTable(Generic[T]):
         return self._open[number]
 
     def take(self, number: int) -> T:
-        """Return what a number means, which is closed with this."""
+        """Remove a number; returns what was open under it."""
         return self._open.pop(number)

@@ -1,10 +1,10 @@
-"""Requests that wait until the positions of a partition are known, and who is waiting.
+"""Requests that wait until the positions of a partition are known.
 
-The kernel tells of a signal to a program that waits for an answer, but pyfuse3 does not pass it on,
-and until the answer comes the program cannot even be killed. So whoever makes others wait looks
-whether a signal is pending for them, and answers EINTR. With the hooks that could be told
-(``interrupts``), but what is waited for has to be looked at in any case, and every look-up would
-have to be watched in case it waits.
+The kernel reports a signal for a program that waits for a reply, but pyfuse3 does not pass it on,
+and until the reply comes the program cannot even be killed. So a handler that waits checks whether
+a signal is pending for the program, and fails with EINTR. The hooks could report the signal
+(``interrupts``), but the condition has to be checked in any case, and then each look-up would have
+to be watched in case it waits.
 """
 
 import math
@@ -25,17 +25,17 @@ _NOT_DELIVERED = ("SigBlk:", "SigIgn:")
 
 
 class IndexWait:
-    """Those who wait. Event loop only."""
+    """The waits of a mount. Event loop only."""
 
     def __init__(self) -> None:
         self._is_over = False
 
     def end(self) -> None:
-        """Let nobody wait any longer: the mount stops."""
+        """End all waits: the mount stops."""
         self._is_over = True
 
     async def for_positions(self, node: FileNode, pid: int) -> None:
-        """Wait until it is known where a file ends; one that begins in the middle may go on."""
+        """Wait until the end of a file is known; for a file with a selector, not for long."""
         if isinstance(node, PlainNode) or (isinstance(node, FollowNode) and not node.log.is_part):
             await self.for_log(node.partition.log, pid)
         elif isinstance(node, RangeNode):
@@ -47,15 +47,15 @@ class IndexWait:
             await self.until(lambda: log.indexing is None, pid, limit_s)
 
     async def until(self, holds: Callable[[], bool], pid: int, limit_s: float = math.inf) -> None:
-        """Wait until something holds, or for so many seconds.
+        """Wait until a condition is true, at most ``limit_s`` seconds.
 
         Args:
-            holds: What is waited for.
+            holds: Whether the condition is true.
             pid: The thread that waits in the kernel; 0 if it is in another pid namespace.
             limit_s: How long at most.
 
         Raises:
-            InterruptedWaitError: A signal has come for it, or the mount stops.
+            InterruptedWaitError: A signal has come for that thread, or the mount stops.
         """
         with trio.move_on_after(limit_s):
             while not holds():
@@ -65,7 +65,7 @@ class IndexWait:
 
 
 def has_signal(pid: int) -> bool:
-    """Whether a signal waits to be delivered to a thread, or it is gone."""
+    """Whether a signal is pending for a thread, or the thread has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:

@@ -1,8 +1,7 @@
 """Inode numbers, and the nodes that the kernel knows by them.
 
-A number is made from what the inode *is* (its key), so it is the same after a restart. The kernel
-counts its look-ups and says when it forgets them; a node is in the table as long as it may
-still ask for it by number.
+A number is computed from the key of the inode, so it is the same after a restart. The kernel tells
+how many look-ups it forgets. A node is in the table as long as the kernel may use its number.
 """
 
 from collections.abc import Callable, Iterable
@@ -16,11 +15,11 @@ _MASK = 2**63 - 1
 
 
 class Numbered(Protocol):
-    """What the table holds.
+    """An entry of the table.
 
     Attributes:
-        key: What the inode is; two nodes with the same key are the same inode.
-        ino: Its number, 0 until it has one.
+        key: Two nodes with the same key are the same inode.
+        ino: The inode number, 0 until there is one.
     """
 
     @property
@@ -38,7 +37,7 @@ def inode_number(key: str, salt: int) -> int:
 
     Args:
         key: Any text.
-        salt: 0, or how many numbers of this key were taken by others.
+        salt: How many numbers of this key are taken by other keys.
     """
     digest = blake2b(key.encode(), digest_size=8, salt=salt.to_bytes(8, "big")).digest()
     number = int.from_bytes(digest, "big") & _MASK
@@ -49,8 +48,8 @@ class InodeTable(Generic[NodeT]):
     """The nodes the kernel knows. Event loop only.
 
     Args:
-        root: Has the number 1 and is never forgotten.
-        hash_key: Makes a number of a key and a salt.
+        root: It has the number 1 and is never forgotten.
+        hash_key: Computes a number from a key and a salt.
     """
 
     def __init__(self, root: NodeT, hash_key: Callable[[str, int], int] = inode_number) -> None:
@@ -63,7 +62,7 @@ class InodeTable(Generic[NodeT]):
         return len(self._nodes)
 
     def nodes(self) -> list[NodeT]:
-        """Return all of them."""
+        """Return all nodes."""
         return list(self._nodes.values())
 
     def node(self, number: int) -> NodeT:
@@ -78,9 +77,9 @@ class InodeTable(Generic[NodeT]):
         return node
 
     def canonical(self, node: NodeT) -> NodeT:
-        """Return the node to use for what this one is, with its number.
+        """Return the node with this key, and give it its number.
 
-        That is one the kernel knows already if it has the same key. The table does not change.
+        If the kernel knows a node with the same key, that one is returned. The table is unchanged.
         """
         if node.ino and self._nodes.get(node.ino) is node:
             return node
@@ -96,7 +95,7 @@ class InodeTable(Generic[NodeT]):
             salt += 1
 
     def count(self, node: NodeT) -> None:
-        """Note that the kernel has looked up a node that ``canonical`` returned."""
+        """Note a look-up of a node that ``canonical`` returned."""
         number = node.ino
         lookups = self._lookups
         if number in lookups:
@@ -106,7 +105,7 @@ class InodeTable(Generic[NodeT]):
             lookups[number] = 1
 
     def forget(self, lookups: Iterable[tuple[int, int]]) -> None:
-        """Take back look-ups, as (number, how many); unknown numbers are passed over."""
+        """Take back look-ups, as (number, how many); unknown numbers are ignored."""
         for number, times in lookups:
             left = self._lookups.get(number, 0) - times
             if left > 0 or number == ROOT_INODE:

@@ -1,13 +1,14 @@
 """Signals for programs that wait for an answer.
 
-The kernel tells the daemon of them (FUSE_INTERRUPT), and a program in the kernel cannot even be
-killed until its request is answered. pyfuse3 does not pass this on; the hooks do.
+The kernel reports them to the daemon (FUSE_INTERRUPT). A program in the kernel cannot even be
+killed until its request is answered. pyfuse3 does not pass the report on; the hooks do.
 
     with interrupts.watched() as interrupted:   # in a handler, before its first await
-        ...                                     # wait for what was asked for or interrupted.wait()
+        ...                                     # wait for the data, or interrupted.wait()
 
-A handler that is interrupted answers EINTR (``InterruptedWaitError``); another answer is allowed as
-well. Without the hooks nothing is told: ``is_told`` says so, and who waits has to look for himself.
+A handler that is interrupted fails with EINTR (``InterruptedWaitError``); any other reply is
+allowed too. Without the hooks nothing is reported: ``is_told`` is False, and a handler that waits
+has to check for signals itself.
 """
 
 from collections.abc import Callable, Iterator
@@ -56,7 +57,7 @@ class InterruptWatch:
 
     @property
     def is_told(self) -> bool:
-        """Whether a watched request learns of signals."""
+        """Whether signals are reported to a watched request."""
         return self._hooks is not None and self._hooks.is_active
 
     @contextmanager
@@ -64,7 +65,7 @@ class InterruptWatch:
         """Watch the request whose handler has just begun, before its first await.
 
         Args:
-            interrupt: Called when a signal came, for who waits for more than that.
+            interrupt: Called when a signal came, for handlers that wait for other events too.
 
         Returns:
             An event that is set when a signal came for the program that waits for the answer.

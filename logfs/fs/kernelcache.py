@@ -1,7 +1,7 @@
-"""What the kernel keeps of the mount, dropped before its time.
+"""Names, attributes and bytes that the kernel has cached, dropped before their time.
 
-The kernel answers such a call only when requests that are under way have been answered: the calls
-run in threads, and nobody waits for them once the mount stops.
+The kernel returns from such a call only when running requests have been answered. So the calls run
+in threads, which are abandoned when the mount stops.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ class KernelCache:
     """Names and bytes that the kernel has cached. Event loop only."""
 
     async def drop_name(self, parent: int, name: str) -> None:
-        """Have a name looked up again at its next use."""
+        """Make the kernel look a name up again at its next use."""
         await trio.to_thread.run_sync(_drop_name, parent, name.encode(), abandon_on_cancel=True)
 
     async def drop_bytes(self, inodes: Iterable[int]) -> None:
-        """Have the bytes and attributes of inodes asked for again at their next use."""
+        """Make the kernel ask for bytes and attributes of inodes again at their next use."""
         await trio.to_thread.run_sync(_drop_bytes, list(inodes), abandon_on_cancel=True)
 
     async def drop_attributes(self, inodes: Iterable[int]) -> None:
-        """Have modes, owners and sizes of inodes asked for again at their next use."""
+        """Make the kernel ask for modes, owners and sizes of inodes again at their next use."""
         await trio.to_thread.run_sync(_drop_attributes, list(inodes), abandon_on_cancel=True)
 
 

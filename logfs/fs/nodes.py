@@ -1,9 +1,9 @@
-"""What an inode of the mount is: its key, its attributes, and whether it grows or may be cached.
+"""The inodes of the mount: their keys, their attributes, and whether they grow or may be cached.
 
-An inode grows or is cached, never both. Growing ones are read directly and their attributes are
-asked for every time; the bytes of all others never change, so the kernel keeps them.
+An inode grows or is cached, never both. A growing inode is read directly and its attributes are
+asked for every time. The bytes of all others never change, so the kernel caches them.
 
-No pyfuse3, no awaiting. ``attributes`` reads memory only, but of nodes that say ``asks_disk``.
+No pyfuse3, no awaiting. ``attributes`` reads memory only, except for nodes with ``asks_disk``.
 """
 
 import stat
@@ -23,9 +23,9 @@ from logfs.log.reading.resolve import Resolved, growing_end
 from logfs.types import View
 
 CACHED_S = 60.0
-"""How long the kernel keeps the attributes of what never changes."""
+"""How long the kernel keeps the attributes of inodes that never change."""
 NAMES_S = 1.0
-"""How long it keeps names that mkdir, touch and rmdir change, and attributes of directories."""
+"""How long it keeps names that mkdir, touch and rmdir change, and directory attributes."""
 
 _READ_ONLY = ~0o222
 _DIRECTORY = stat.S_IFDIR
@@ -33,7 +33,7 @@ _FILE = stat.S_IFREG
 
 
 class FileAttributes(NamedTuple):
-    """What stat(2) tells."""
+    """The attributes that stat(2) returns."""
 
     mode: int
     uid: int
@@ -44,10 +44,10 @@ class FileAttributes(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MountOwnership:
-    """Who owns what, with which mode: what was remembered, else the mount's defaults.
+    """The owner and mode of each name: the stored ones, else the defaults of the mount.
 
-    A partition belongs to the owner of its topic unless it was given one of its own. The root of
-    the mount is remembered as the topic "".
+    A partition belongs to the owner of its topic unless it has an owner of its own. The root of
+    the mount is stored as the topic "".
     """
 
     stored: StoredAttributes
@@ -78,8 +78,8 @@ class Node:
     """One inode.
 
     Attributes:
-        key: What it is; see ``inodes``.
-        ino: Its number; 0 until the inode table gives it one.
+        key: Equal keys are the same inode; see ``inodes``.
+        ino: The inode number; 0 until the inode table assigns one.
         attr_timeout_s: How long the kernel may keep its attributes.
         entry_timeout_s: How long the kernel may keep its name.
         asks_disk: ``attributes`` may have to wait for the disk.
@@ -95,11 +95,11 @@ class Node:
 
     @property
     def partition(self) -> MountedPartition | None:
-        """Return the partition whose executor its requests use, if it belongs to one."""
+        """Return the partition whose executor runs its requests, if it belongs to one."""
         return None
 
     def attributes(self) -> FileAttributes:
-        """Return what stat(2) tells now."""
+        """Return the present attributes."""
         raise NotImplementedError
 
 
@@ -108,8 +108,8 @@ class DirectoryNode(Node):
 
     Attributes:
         parent: None for the root.
-        owned_by: The topic whose mode and owner it has; "" is the root.
-        mtime_ms: When a name was last made or removed in it, as far as this mount knows.
+        owned_by: The topic with its mode and owner; "" is the root.
+        mtime_ms: When a name was last created or removed in it, as far as this mount knows.
     """
 
     attr_timeout_s = NAMES_S
@@ -125,7 +125,7 @@ class DirectoryNode(Node):
         self._ownership = ownership
 
     def attributes(self) -> FileAttributes:
-        """Return what stat(2) tells now: without write permission for any user."""
+        """Return the present attributes, without write permission for any user."""
         mode, uid, gid = self._ownership.of_directory(self.owned_by)
         return FileAttributes(mode & _READ_ONLY, uid, gid, 0, self.mtime_ms)
 
@@ -135,7 +135,7 @@ class TopicNode(DirectoryNode):
 
     Attributes:
         name: Of the topic.
-        plain: Its growing plain names that were looked up, a cache for the tree.
+        plain: The plain names that were looked up, a cache for the tree.
     """
 
     def __init__(
@@ -152,7 +152,7 @@ class TopicNode(DirectoryNode):
         self.plain: dict[bytes, FileNode] = {}
 
     def attributes(self) -> FileAttributes:
-        """Return what stat(2) tells now."""
+        """Return the present attributes."""
         mode, uid, gid = self._ownership.of_directory(self.name)
         return FileAttributes(mode, uid, gid, 0, self.mtime_ms)
 
@@ -161,7 +161,7 @@ class RootNode(TopicNode):
     """The root of the mount.
 
     Attributes:
-        facts: What its extended attributes say, by their names: whose mount it is.
+        facts: The extended attributes, by name.
         time_zone: Zone of dates and times that name none.
     """
 
@@ -175,11 +175,11 @@ class FileNode(Node):
     """A file of a partition.
 
     Attributes:
-        is_cached: Its bytes never change, so the kernel may keep them; else it grows.
+        is_cached: The bytes never change, so the kernel may cache them; otherwise it grows.
         takes_appends: It may be opened for writing, with O_APPEND.
-        reads_log: Who has it open keeps the partition from being reloaded.
-        is_damaged: A read of it ended early. From now on it is read directly, since the kernel can
-            keep whole pages only, and what is before the damage would be lost.
+        reads_log: While it is open, the partition is not reloaded.
+        is_damaged: A read of it ended early. From then on it is read directly: the kernel caches
+            whole pages only, so the bytes before the damage would be lost.
     """
 
     is_cached: ClassVar[bool] = False
@@ -200,14 +200,14 @@ class FileNode(Node):
 
     @property
     def is_current(self) -> bool:
-        """Whether positions still are what they were when the node was made."""
+        """Whether positions still mean what they meant when the node was created."""
         return self._partition.identity == self._identity
 
     def attributes(self) -> FileAttributes:
-        """Return what stat(2) tells now.
+        """Return the present attributes.
 
         Raises:
-            StaleError: The partition was reloaded, and this is not what it was.
+            StaleError: The partition was reloaded, and positions have another meaning.
         """
         partition = self._partition
         if not self.is_current:
@@ -227,7 +227,7 @@ class FileNode(Node):
 
 
 class PlainNode(FileNode):
-    """A growing name without a selector, ``0``, ``0.tsv`` or ``0.jsonl``: what is written to."""
+    """A growing name without a selector, ``0``, ``0.tsv`` or ``0.jsonl``; it takes appends."""
 
     entry_timeout_s = NAMES_S
     takes_appends = True
@@ -237,7 +237,7 @@ class PlainNode(FileNode):
         self.view = view
 
     def size(self) -> int:
-        """Return the end of what readers see, holes included; 0 while positions are not known."""
+        """Return the end of the visible bytes, holes included; 0 while positions are not known."""
         partition = self._partition
         if partition.log.indexing is not None:
             return 0
@@ -245,10 +245,10 @@ class PlainNode(FileNode):
 
 
 class RangeNode(FileNode):
-    """A name with a selector that grows: its first byte is at ``start`` for ever.
+    """A name with a selector that grows; its first byte stays at ``start``.
 
     Attributes:
-        limit: Where it ends. Once that is known it stays, whatever retention removes.
+        limit: Where it ends. Once that is known it stays, also when retention removes records.
     """
 
     def __init__(
@@ -264,12 +264,12 @@ class RangeNode(FileNode):
 
     @property
     def waits_for_clock(self) -> bool:
-        """Whether it grows because the time of its end has not come."""
+        """Whether it grows because the time of its end is in the future."""
         return isinstance(self.resolved.limit, Moment)
 
     @property
     def log(self) -> ReadableLog:
-        """Return the log it reads: that of the partition, if it was reloaded the new one."""
+        """Return the log that it reads: after a reload the new one."""
         found = self.resolved.log
         return found if found.is_part else self._partition.log
 
@@ -293,7 +293,7 @@ class FollowNode(RangeNode):
 
 
 def _part_of(resolved: Resolved) -> str:
-    """Tell positions in a part of a log from those in the log."""
+    """Return a part of the key: positions in a part of a log are others than in the log."""
     return f" part {resolved.log.generation.hex()}" if resolved.log.is_part else ""
 
 
@@ -308,7 +308,7 @@ class FixedNode(FileNode):
     ) -> None:
         segments = blake2b(digest_size=8)
         for segment in resolved.segments:
-            # A segment keeps its base offset when it is compacted, but not what is kept in it.
+            # A compacted segment keeps its base offset, but not its records.
             kept = segment.kept[resolved.view] if segment.has_gaps else None
             segments.update(f"{segment.base_offset} {kept} {segment.rewrites};".encode())
         super().__init__(
@@ -319,29 +319,26 @@ class FixedNode(FileNode):
         )
         self.resolved = resolved
         self._size = resolved.size
-        # It must be still: the kernel drops what it has cached when it sees another one.
+        # It must not change: the kernel drops what it has cached when it sees another time.
         self._mtime_ms = partition.log.last_modified_ms
 
     @property
     def is_current(self) -> bool:
-        """Whether the log that its segments belong to is still the one in use."""
+        """Whether its segments belong to the log that is in use."""
         log = self.resolved.log
         return log is self._partition.log or (log.is_part and not log.is_deleted)
 
     def size(self) -> int:
-        """Return the length of what is kept in the range."""
+        """Return the bytes of the retained records in the range."""
         return self._size
 
     def mtime_ms(self) -> int:
-        """Return when the partition was last appended to before the name was resolved."""
+        """Return the time of the last append before the look-up."""
         return self._mtime_ms
 
 
 class MetaNode(FileNode):
-    """The facts about a partition, as JSON. Its bytes are those of the moment it is opened.
-
-    ``of_mount`` tells what is said of the mount as well.
-    """
+    """The facts about a partition as JSON, with those of the mount, fixed when it is opened."""
 
     entry_timeout_s = NAMES_S
     asks_disk = True
@@ -362,5 +359,5 @@ class MetaNode(FileNode):
         return format_meta(meta)
 
     def size(self) -> int:
-        """Return the length it has now."""
+        """Return the present length."""
         return len(self.text())

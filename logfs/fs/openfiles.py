@@ -34,27 +34,27 @@ MAX_READ_BYTES = 1024 * 1024
 """The largest read that the kernel sends."""
 _NEXT_STEP_S = 0.01
 RELOAD_AGAIN_S = 1.0
-"""A partition that could not be brought back is not loaded again before this time is over."""
+"""How long a partition that could not be reloaded is not reloaded again."""
 LOOK_AGAIN_MS = 10_000
 LOOK_S = 0.02
-"""How often and for how long the page cache is looked at for ``.meta``."""
+"""How often and for how long the page cache is examined for ``.meta``."""
 
 
 class OpenFiles:
     """The open files of a mount. Event loop only.
 
     Args:
-        store: Loads partitions again.
-        tree: Whose recent answers are dropped when they turn out to be stale.
-        tasks: Told of partitions that want maintenance.
-        passthrough: Has the kernel read what it can read itself.
+        store: Reloads partitions.
+        tree: The names; stale nodes are dropped from its ``lookup_cache``.
+        tasks: Maintains partitions that need it.
+        passthrough: Lets the kernel read sealed files itself.
         clock: The clocks.
-        syncs: Every write is to be durable when it returns (mount option ``sync``).
-        hooks: What answers reads without Python; None if nothing does.
-        note_ahead: Called when reads have been answered so.
+        syncs: Make every write durable before it returns (mount option ``sync``).
+        hooks: Answer reads without Python; None where they were not built.
+        note_ahead: Called when the hooks have answered reads.
 
     Attributes:
-        flushes: The flushes that are under way.
+        flushes: The flushes that are running.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with
@@ -88,14 +88,14 @@ class OpenFiles:
         self.fsyncs = Fsyncs(clock)
 
     def open_files(self) -> list[FileHandle]:
-        """Return the files that are open. Any thread."""
+        """Return all open files. Any thread."""
         return self._files.all()
 
     async def open(self, node: FileNode, flags: int) -> tuple[int, FileHandle]:
-        """Open a file whose flags have been found to be allowed.
+        """Open a file whose flags have been checked.
 
         Returns:
-            Its number, and the file.
+            The number of the open file, and the file.
 
         Raises:
             StaleError, DeletedError: What the name was resolved to is gone; it may be looked up
@@ -114,7 +114,7 @@ class OpenFiles:
             if isinstance(node, PlainNode | RangeNode):
                 file = FileHandle(node, flags, self._syncs, self._buffers)
             else:
-                file = await partition.executor.look(
+                file = await partition.executor.query(
                     FileHandle, node, flags, self._syncs, self._buffers
                 )
         except BaseException:
@@ -132,7 +132,7 @@ class OpenFiles:
         return number, file
 
     async def read(self, number: int, offset: int, size: int) -> bytes | bytearray | memoryview:
-        """Read; the answer is good until the next await.
+        """Read; the result is valid until the next await.
 
         Raises:
             CorruptRecordError: The record there does not decode.
@@ -145,7 +145,7 @@ class OpenFiles:
         while True:
             was_behind = file.is_behind
             data = await self._read_unchanged(file, offset, size)
-            # Where it ends is not known while what is after has not been read.
+            # The end of the file is not known while later records have not been read.
             if data is not None and (len(data) or not was_behind):
                 return data
             await trio.sleep(_NEXT_STEP_S)
@@ -158,7 +158,7 @@ class OpenFiles:
         return READY
 
     async def _read_unchanged(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
-        """Read; None if what is there is being changed by somebody else, who will be done soon."""
+        """Read; None if another program is changing the bytes, and will be done soon."""
         try:
             data = await self._read(file, offset, size)
         except CorruptRecordError as error:
@@ -172,7 +172,7 @@ class OpenFiles:
         return data
 
     def _read_what_came(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
-        """Read; None if that takes an await, or if nothing can be read."""
+        """Read; None if that takes an await, or if there is nothing to read."""
         executor, reader = file.partition.executor, file.reader
         if (
             reader is None
@@ -184,13 +184,13 @@ class OpenFiles:
         try:
             got = reader.read_into(self._buffer[:size], offset)
         except CorruptRecordError:
-            return None  # which is looked into where there is time for it
+            return None  # the handler examines it, where there is time
         return self._buffer[:got] if got else None
 
     async def _is_changing(self, file: FileHandle) -> bool:
-        """Whether what does not decode is what somebody else has just cut: then it is read again.
+        """Whether another program has just cut the bytes that do not decode; then read again.
 
-        What is deleted or replaced counts when two looks agree, so this may take two or three.
+        A deletion or replacement is accepted when two looks agree, so this may take a few reads.
         """
         log = file.log
         if not log.is_followed:
@@ -228,22 +228,22 @@ class OpenFiles:
         started_s = self._monotonic_s()
         try:
             got = reader.read_into(self._buffer[:size], offset)
-            executor.note(self._monotonic_s() - started_s)
+            executor.note_duration(self._monotonic_s() - started_s)
             if reader.would_block:
                 begin = None if file.is_cached else self._buffer[:got]
                 return await self._read_in_thread(file, reader, offset, size, begin)
             if got < size and file.is_cached:
                 _check_whole(file, reader, offset + got)
         except CorruptRecordError:
-            executor.note(self._monotonic_s() - started_s)
+            executor.note_duration(self._monotonic_s() - started_s)
             raise
         return self._buffer[:got]
 
     def write_now(self, number: int, data: bytes) -> int | None:
-        """Append lines as ``write`` does, if that takes no await: a coroutine less for most writes.
+        """Append lines like ``write`` if that takes no await; it saves a coroutine for most writes.
 
         Returns:
-            The bytes accepted; None if nothing was done, because it has to wait.
+            The bytes accepted; None if nothing was done, because the write has to wait.
         """
         file = self._files[number]
         partition = file.partition
@@ -273,7 +273,7 @@ class OpenFiles:
         return accepted
 
     async def sync(self, number: int) -> None:
-        """Make durable what was written."""
+        """Make everything that was written durable."""
         file = self._files[number]
         if not self._store.read_only:
             await self.fsyncs.sync(file)
@@ -283,7 +283,7 @@ class OpenFiles:
         self._files[number].report_failure()
 
     async def release(self, number: int) -> None:
-        """End a file that nobody has open any more: its unfinished line becomes a record."""
+        """Close a file after its last close(2): its unfinished line becomes a record."""
         file = self._files.take(number)
         self._follow_reads.leave(number)
         if file.ahead is not None:
@@ -297,14 +297,14 @@ class OpenFiles:
             elif isinstance(file.node, PlainNode | RangeNode):
                 file.close(0)
             else:
-                await executor.look(file.close, 0)
+                await executor.query(file.close, 0)
         finally:
             if file.is_passed:
                 self._passthrough.release(file.node.ino)
             file.partition.leave(file.node.reads_log)
 
     async def close_all(self) -> None:
-        """End every file: the mount stops, and no RELEASE will come for them."""
+        """Close every file: the mount stops, and no RELEASE will come for them."""
         for number in self._files.numbers():
             try:
                 await self.release(number)
@@ -319,7 +319,7 @@ class OpenFiles:
         size: int,
         begin: memoryview | None,
     ) -> memoryview:
-        """Read what may have to wait for the disk, after what was read without."""
+        """Read in a thread, which may wait for the disk, after the bytes read without waiting."""
         done = file.waiting = trio.Event()
         spare = self._spare
         # New memory is made of zeros page by page, which takes as long as to read.
@@ -347,7 +347,7 @@ class OpenFiles:
         return buffer[:got]
 
     async def _look_at_cache(self, log: ReadableLog) -> None:
-        """See for ``.meta`` what of a log is in the page cache: not often, not for long."""
+        """Measure for ``.meta`` how much of a log is in the page cache: not often, not for long."""
         now_ms, started_s = self._now_ms(), self._monotonic_s()
         if log.residency is not None and now_ms - log.residency.time_ms < LOOK_AGAIN_MS:
             return
@@ -358,23 +358,23 @@ class OpenFiles:
         await trio.to_thread.run_sync(log.look_at_cache, now_ms, is_over)
 
     def _note_corrupt(self, partition: MountedPartition, error: CorruptRecordError) -> None:
-        """Count what a reader has met as a loss."""
+        """Record what a reader has found as a loss."""
         partition.log.note_corrupt(error, self._now_ms())
         self._upkeep.want_maintenance(partition)
 
     async def reload_if_offline(self, partition: MountedPartition) -> None:
-        """Load a partition again that went offline, if nobody has it open."""
+        """Reload a partition that went offline, if none of its files is open."""
         if partition.log.offline is None or partition.open_files:
             return
         if self._clock.monotonic_s() < partition.reload_after_s:
             return
-        await partition.executor.alone(self._reload_now, partition)
+        await partition.executor.change_in_thread(self._reload_now, partition)
         partition.replace_log(self._store.partition(*partition.topic_partition))
         if partition.log.offline is not None:
             partition.reload_after_s = self._clock.monotonic_s() + RELOAD_AGAIN_S
 
     def _reload_now(self, partition: MountedPartition) -> None:
-        # Whoever waited for his turn may find it done, or find that somebody has it open now.
+        # While this waited for its turn, it may have been reloaded, or a file may have been opened.
         if partition.log.offline is not None and not partition.open_files:
             current = self._store.partition(*partition.topic_partition)
             if current is partition.log:
@@ -382,13 +382,13 @@ class OpenFiles:
 
 
 def _check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:
-    """Refuse a read of a cached file that ends early: the kernel would take it for the end.
+    """Refuse a read of a cached file that ends early: the kernel would take it for end of file.
 
-    What is before the damage is read again page by page, and so returned.
+    The bytes before the damage are returned all the same: the kernel reads them page by page.
     """
     if stop < file.node.size():
         file.node.is_damaged = True
-        reader.read_into(memoryview(bytearray(1)), stop)  # says what does not decode
+        reader.read_into(memoryview(bytearray(1)), stop)  # raises: it does not decode
         raise CorruptRecordError(
             f"{file.partition.topic_partition}: a read ended at byte {stop} of {file.node.size()}"
         )

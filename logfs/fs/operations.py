@@ -187,7 +187,7 @@ class Operations(pyfuse3.Operations):
         if start_id == 0:
             listing = self.tree.names(directory.node)
             if not isinstance(listing, list):
-                listing = await listing.partition.executor.look(listing.ask, *listing.args)
+                listing = await listing.partition.executor.query(listing.ask, *listing.args)
             directory.names = [".", "..", *listing]
         await self._list(directory, start_id, token)
 
@@ -381,13 +381,13 @@ class Operations(pyfuse3.Operations):
         if partition is not None and partition.executor.releasing is not None:
             await partition.executor.releasing.wait()
         if not isinstance(found, Node):
-            found = await found.partition.executor.look(found.ask, *found.args)
+            found = await found.partition.executor.query(found.ask, *found.args)
         return self.inodes.canonical(found)
 
     async def _entry(self, node: Node) -> EntryAttributes:
         partition = node.partition
         if node.asks_disk and partition is not None:
-            return make_entry(node, await partition.executor.look(node.attributes))
+            return make_entry(node, await partition.executor.query(node.attributes))
         return make_entry(node, node.attributes())
 
     async def _list(self, directory: DirectoryHandle, start: int, token: ReaddirToken) -> None:
@@ -428,7 +428,7 @@ class Operations(pyfuse3.Operations):
             return call(node, *args)
         if partition.executor.releasing is not None:
             await partition.executor.releasing.wait()
-        return await partition.executor.look(call, node, *args)
+        return await partition.executor.query(call, node, *args)
 
     async def _change_attribute(
         self, inode: int, name: bytes, value: bytes | None, caller: int

@@ -1,4 +1,4 @@
-"""A partition as the file system holds it: its log, its executor, how many files of it are open.
+"""A partition in the mount: its log, its executor, and how many of its files are open.
 
 The log may be replaced by one that was reloaded, after a failed write or fsync; everything else
 that knows the partition (inodes, open files, the executor) stays.
@@ -17,11 +17,11 @@ class MountedPartition:
 
     Attributes:
         topic_partition: Its names.
-        level: What readers of the mount are shown.
+        level: The isolation level of the mount.
         log: The log; see ``replace_log``.
-        executor: Where its calls run.
-        open_files: Files of it that are open, for reading or writing.
-        reload_after_s: Not to be reloaded before this time, because it did not help.
+        executor: Runs the calls of the partition.
+        open_files: How many of its files are open, for reading or writing.
+        reload_after_s: It is not reloaded before this time, because the last reload failed.
     """
 
     __slots__ = (
@@ -52,7 +52,7 @@ class MountedPartition:
         self.replace_log(log)
 
     def replace_log(self, log: AnyLog) -> None:
-        """Go on with a log that was reloaded.
+        """Use a log that was reloaded.
 
         ``identity`` says which positions these are: it changes if they had to start again, and
         then every inode of the partition is another one.
@@ -65,17 +65,17 @@ class MountedPartition:
     def note_config(self) -> None:
         """Follow a change of the topic's configuration."""
         must_flush = self.log.config.flush_messages != _NO_FLUSH
-        # To find a place in a log whose positions are not known yet may be to read a lot of it.
+        # Finding a place in a log whose positions are not known yet may mean reading much of it.
         self.executor.always_in_thread = must_flush or self.log.indexing is not None
 
     def hold(self) -> None:
-        """Keep the files of a partition that is being deleted until nobody has it open."""
+        """Keep the files of a partition that is being deleted until its last file is closed."""
         if self.open_files:
             self._held = self.log.snapshot.segments
             self.log.pin(self._held)
 
     def leave(self, count: int) -> None:
-        """Note that open files of it have been closed."""
+        """Note that open files have been closed."""
         self.open_files -= count
         if self._held and not self.open_files:
             self.log.unpin(self._held)

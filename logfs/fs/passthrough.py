@@ -4,9 +4,9 @@ Where kernel and privileges allow it (Linux 6.9, CAP_SYS_ADMIN) an open file of 
 tied to the file on the disk, its *backing file*: reads, mappings and splices never reach the
 daemon, and go on when the file has been deleted. Elsewhere the kernel caches what the daemon reads.
 
-The kernel takes an inode either way, not both at once, and one backing file for all who have an
-inode open: it refuses anything else with EIO. So an inode that was cached once stays so as long as
-the kernel knows it, and the number of a backing file is closed with its last handle. No pyfuse3.
+An inode is either cached or passed through, and all open files of an inode share one backing file:
+the kernel refuses anything else with EIO. So an inode that was cached stays cached as long as the
+kernel knows it, and a backing file is closed with the last open file. No pyfuse3.
 """
 
 import errno
@@ -32,16 +32,16 @@ class PassthroughHooks(Protocol):
 
     @property
     def has_passthrough(self) -> bool | None:
-        """Whether the kernel knows passthrough."""
+        """Whether the kernel supports passthrough."""
 
     def backing_open(self, descriptor: int) -> int:
-        """Have an open file kept; returns its number."""
+        """Register an open file as a backing file; returns its number."""
 
     def backing_close(self, number: int) -> None:
-        """Have a number forgotten."""
+        """Close a backing file."""
 
     def pass_through(self, handle: int, number: int) -> None:
-        """Have a handle read from a backing file."""
+        """Let a handle read from a backing file."""
 
 
 class _Backing:
@@ -59,10 +59,10 @@ class Passthrough:
 
     Args:
         hooks: The hooks; None where they were not built.
-        wanted: Whether the mount is to have it.
+        wanted: False with the mount option ``no_passthrough``.
 
     Attributes:
-        opens: Files that were opened so.
+        opens: How many files were opened for passthrough.
     """
 
     def __init__(self, hooks: PassthroughHooks | None, *, wanted: bool = True) -> None:
@@ -77,7 +77,7 @@ class Passthrough:
 
     @property
     def why_not(self) -> str | None:
-        """Why the kernel caches sealed files instead; None if it need not, as far as is known."""
+        """Why the kernel caches sealed files instead; None if it need not, as far as known."""
         if not self._wanted:
             return "mount option no_passthrough"
         if self._hooks is None:
@@ -89,26 +89,26 @@ class Passthrough:
         return self._refusal
 
     def describe(self) -> str:
-        """Say how sealed files are read."""
+        """Return how sealed files are read, for people."""
         why_not = self.why_not
         return ON if why_not is None else f"page cache ({why_not})"
 
     def probe(self, descriptor: int) -> None:
-        """Find out, with an open file of the data directory, whether it works."""
+        """Find out with an open file of the data directory whether passthrough works."""
         number = self._open(descriptor)
         if self._hooks is not None and number:
             self._hooks.backing_close(number)
 
     def hold(self, inode: int, descriptor: int) -> bool:
-        """Open a sealed inode, which is not open as one that is cached.
+        """Open a sealed inode for passthrough; it must not be open as a cached one.
 
         Args:
             inode: Its number.
-            descriptor: The file on the disk, opened by whoever asks; it may be closed afterwards.
+            descriptor: The file on the disk; the caller may close it afterwards.
 
         Returns:
-            Whether it is read from its backing file: then ``release`` is to follow. False: it is
-            to be cached, as long as the kernel knows it.
+            Whether it is passed through; then ``release`` has to follow. False: it has to be
+            cached, as long as the kernel knows it.
         """
         backing = self._backings.get(inode)
         if backing is None:
@@ -121,12 +121,12 @@ class Passthrough:
         return True
 
     def attach(self, inode: int, handle: int) -> None:
-        """Tie an open file to the backing file of its inode; the last thing before the reply."""
+        """Connect an open file to the backing file of its inode, directly before the reply."""
         if self._hooks is not None:
             self._hooks.pass_through(handle, self._backings[inode].number)
 
     def release(self, inode: int) -> None:
-        """Note that an open file of an inode was closed; the last one takes the backing file."""
+        """Note that an open file was closed; with the last one the backing file is closed."""
         backing = self._backings[inode]
         backing.handles -= 1
         if not backing.handles:
@@ -135,7 +135,7 @@ class Passthrough:
                 self._hooks.backing_close(backing.number)
 
     def _open(self, descriptor: int) -> int:
-        """Open a backing file; 0 if that cannot be. What goes for all files is remembered."""
+        """Open a backing file; 0 if that fails. A reason that applies to all files is kept."""
         if self._hooks is None or self.why_not is not None:
             return 0
         try:

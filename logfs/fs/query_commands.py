@@ -102,7 +102,7 @@ class QueryCommands:
             raise LogOfflineError(str(log.offline))
         if log.offline is None:
             await self._operations.files.fsyncs.flush(partition)
-        point = await partition.executor.alone(take_point, log)
+        point = await partition.executor.change_in_thread(take_point, log)
         return point._asdict()
 
 

@@ -1,4 +1,4 @@
-"""What an inode below ``.segments`` is: the raw files of a partition, and their directory."""
+"""The inodes below ``.segments``: the raw files of a partition, and their directory."""
 
 from logfs.disk.vfs import FileStat
 from logfs.fs.errnos import StaleError
@@ -11,10 +11,10 @@ _LOG = ".log"
 
 
 class RawDirectoryNode(DirectoryNode):
-    """The raw files of one partition: whatever the topic's directory denies, this one denies.
+    """The directory of the raw files of a partition, with the mode and owner of its topic.
 
-    Its time of change is that of the directory on the disk, so that a program that follows the
-    files sees at once when some were added or removed.
+    Its time of change is that of the directory on the disk: a program that follows the files sees
+    at once when one was added or removed.
     """
 
     attr_timeout_s = 0.0
@@ -51,8 +51,8 @@ class RawNode(FileNode):
 
     Attributes:
         name: Its name in the directory.
-        disk_inode: Number of the file on the disk: it stays the same when a segment is sealed,
-            which makes another inode of the mount of it.
+        disk_inode: The inode number of the file on the disk. It stays the same when a segment is
+            sealed; the inode number in the mount changes then.
     """
 
     asks_disk = True
@@ -76,7 +76,7 @@ class RawNode(FileNode):
             StaleError: It has been removed.
         """
         try:
-            # What the kernel caches itself need not be in memory twice.
+            # The kernel caches the file in the mount; it need not be in memory twice.
             disk, is_cached = self._partition.log.disk, self.is_cached
             return RawFile(disk, self.path(), in_passing=is_cached)
         except FileNotFoundError as error:
@@ -104,7 +104,7 @@ class SealedNode(RawNode):
     """A file of a sealed segment.
 
     Attributes:
-        stays_cached: The kernel has been told to cache it, so it cannot be passed through any more.
+        stays_cached: The kernel was told to cache it, so it cannot be passed through any more.
     """
 
     attr_timeout_s = CACHED_S

@@ -10,7 +10,7 @@ for it already. Otherwise a crowd that was woken would stay awake as long as app
 all of its readers would read again between any two appends.
 
 A queue is in order of arrival. Readers that were in it at a change are ``due``: they are checked
-for new data one by one. So a change costs the same however long the queue is.
+for news one by one. So a change costs the same however long the queue is.
 """
 
 from collections.abc import Callable
@@ -21,23 +21,23 @@ from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.readable import ReadableLog
 
 AT_ONCE = 8
-"""How many are woken in one go; more are a crowd."""
-LOOKS = 64
-"""How many are looked at in one go."""
+"""How many readers are woken together; a queue as long as this is a crowd."""
+CHECKS = 64
+"""How many readers are checked for news together."""
 PATIENCE_S = 0.004
-"""How long ``run`` waits for those that it has woken: one who does something else is not missed."""
+"""How long ``run`` waits until the readers it has woken are back; some may do something else."""
 
 
 class QueuedReader:
-    """Somebody at the end of a file.
+    """A reader at the end of its file.
 
     Args:
-        reader: Of the file.
-        log: What it reads.
+        reader: Reads the file.
+        log: The log of the file.
 
     Attributes:
-        log: What it reads.
-        end: Where that ended when it was looked at; -1: not at all.
+        log: The log of the file.
+        end: Where the log ended when the reader last looked; -1 if it has not looked.
     """
 
     __slots__ = ("_reader", "end", "log")
@@ -49,38 +49,38 @@ class QueuedReader:
 
     @property
     def state(self) -> tuple[int, bool]:
-        """What of the log changes when there are news: where it ends, whether it is deleted."""
+        """What changes when there is news: where the log ends, and whether it is deleted."""
         return self._reader.seen_end(), self.log.is_deleted
 
     @property
     def has_news(self) -> bool:
-        """Whether it is worth looking again."""
+        """Whether a new read may find something."""
         return self._reader.seen_end() != self.end or self.log.is_deleted
 
     def wake(self) -> None:
-        """Have it look again."""
+        """Have the reader look again."""
         raise NotImplementedError
 
 
-class _Line:
-    """Those who wait for one log."""
+class _Queue:
+    """The readers that wait for one log, with their numbers."""
 
-    __slots__ = ("_due", "_last", "_state", "waiters")
+    __slots__ = ("_due", "_last", "_state", "readers")
 
     def __init__(self) -> None:
-        self.waiters: dict[QueuedReader, int] = {}
+        self.readers: dict[QueuedReader, int] = {}
         self._last = 0
         self._due = 0
         self._state: tuple[int, bool] | None = None
 
-    def add(self, waiter: QueuedReader) -> None:
-        """Put somebody at the end of the line."""
+    def add(self, reader: QueuedReader) -> None:
+        """Put a reader at the end."""
         self._last += 1
-        self.waiters[waiter] = self._last
+        self.readers[reader] = self._last
 
     def note_change(self) -> bool:
-        """Note that there may be news for all who are in it; returns whether there may be."""
-        first = next(iter(self.waiters), None)
+        """Make all readers due if there may be news; returns whether there may be."""
+        first = next(iter(self.readers), None)
         if first is None or first.state == self._state:
             return False
         self._state = first.state
@@ -88,23 +88,23 @@ class _Line:
         return True
 
     def note_late(self) -> None:
-        """Note that the last one was late: there are news for him already."""
+        """Make all readers due: the news was there before the last of them came."""
         self._due = self._last
 
     @property
     def is_due(self) -> bool:
-        """Whether the first one has to be looked at."""
-        first = next(iter(self.waiters), None)
-        return first is not None and self.waiters[first] <= self._due
+        """Whether the first reader has to be checked for news."""
+        first = next(iter(self.readers), None)
+        return first is not None and self.readers[first] <= self._due
 
     def wake_some(self) -> int:
-        """Wake the first of those who are due; returns how many."""
+        """Wake the first of the readers that are due; returns how many were woken."""
         woken = 0
-        for _ in range(LOOKS):
+        for _ in range(CHECKS):
             if not self.is_due or woken == AT_ONCE:
                 break
-            first = next(iter(self.waiters))
-            del self.waiters[first]
+            first = next(iter(self.readers))
+            del self.readers[first]
             if not first.has_news:
                 self.add(first)
                 continue
@@ -114,7 +114,7 @@ class _Line:
 
 
 class ReaderQueues:
-    """The lines of a mount. Event loop only; ``run`` has to.
+    """The queues of a mount, by log. Event loop only; the task ``run`` has to run.
 
     Args:
         monotonic_s: Seconds that only go forward.
@@ -122,75 +122,75 @@ class ReaderQueues:
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._monotonic_s = monotonic_s
-        self._lines: dict[ReadableLog, _Line] = {}
+        self._queues: dict[ReadableLog, _Queue] = {}
         self._due: dict[ReadableLog, None] = {}
         self._something_due = trio.Event()
         self._missing = 0
         self._all_back = trio.Event()
 
     def __len__(self) -> int:
-        """How many wait. Any thread."""
-        return sum(len(line.waiters) for line in list(self._lines.values()))
+        """How many readers wait. Any thread."""
+        return sum(len(queue.readers) for queue in list(self._queues.values()))
 
     def is_crowd(self, log: ReadableLog) -> bool:
-        """Whether so many wait for a log that whoever comes has to wait for his turn."""
-        line = self._lines.get(log)
-        return line is not None and len(line.waiters) >= AT_ONCE
+        """Whether so many readers wait for a log that a new one has to wait for its turn."""
+        queue = self._queues.get(log)
+        return queue is not None and len(queue.readers) >= AT_ONCE
 
-    def add(self, waiter: QueuedReader) -> None:
-        """Have somebody woken when there are news for him, at once if there are."""
-        line = self._lines.get(waiter.log)
-        if line is None:
-            line = self._lines[waiter.log] = _Line()
-        line.add(waiter)
+    def add(self, reader: QueuedReader) -> None:
+        """Wake a reader once there is news for it; soon if there is news already."""
+        queue = self._queues.get(reader.log)
+        if queue is None:
+            queue = self._queues[reader.log] = _Queue()
+        queue.add(reader)
         self._missing -= 1
         if self._missing == 0:
             self._all_back.set()
-        if waiter.has_news:
-            line.note_late()
-            self._note_due(waiter.log)
+        if reader.has_news:
+            queue.note_late()
+            self._note_due(reader.log)
 
-    def remove(self, waiter: QueuedReader) -> None:
-        """Have somebody woken no more."""
-        line = self._lines.get(waiter.log)
-        if line is not None:
-            line.waiters.pop(waiter, None)
-            if not line.waiters:
-                del self._lines[waiter.log]
+    def remove(self, reader: QueuedReader) -> None:
+        """Do not wake a reader any more."""
+        queue = self._queues.get(reader.log)
+        if queue is not None:
+            queue.readers.pop(reader, None)
+            if not queue.readers:
+                del self._queues[reader.log]
 
     def note_change(self, log: ReadableLog) -> None:
-        """Wake those who wait for a log: a few now, the others soon."""
-        line = self._lines.get(log)
-        if line is None or not line.note_change():
+        """Wake the readers that wait for a log: a few now, the others soon."""
+        queue = self._queues.get(log)
+        if queue is None or not queue.note_change():
             return
         if not self._due:
-            line.wake_some()
-        if line.is_due:
+            queue.wake_some()
+        if queue.is_due:
             self._note_due(log)
 
-    def note_look(self) -> None:
-        """Do that for every log: somebody else's directory has been looked at."""
-        for log in list(self._lines):
+    def note_directory_look(self) -> None:
+        """Do that for each log: the directory of another program has been looked at."""
+        for log in list(self._queues):
             self.note_change(log)
 
     def wake_all(self) -> None:
-        """Wake everybody, news or not."""
-        for line in list(self._lines.values()):
-            for waiter in list(line.waiters):
-                waiter.wake()
+        """Wake all readers, with news or without."""
+        for queue in list(self._queues.values()):
+            for reader in list(queue.readers):
+                reader.wake()
 
     async def run(self) -> None:
-        """Wake those who are due, a few at a time, until cancelled."""
+        """Wake the readers that are due, a few at a time, until cancelled."""
         while True:
             while self._due:
                 log = next(iter(self._due))
                 del self._due[log]
-                line = self._lines.get(log)
-                if line is None:
+                queue = self._queues.get(log)
+                if queue is None:
                     continue
                 started_s = self._monotonic_s()
-                self._missing, self._all_back = line.wake_some(), trio.Event()
-                if line.is_due:
+                self._missing, self._all_back = queue.wake_some(), trio.Event()
+                if queue.is_due:
                     self._due[log] = None
                 if self._missing:
                     with trio.move_on_after(PATIENCE_S):

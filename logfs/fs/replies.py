@@ -41,7 +41,7 @@ class RequestHandlers(Protocol):
 
     Attributes:
         translator: Knows the errnos, and what to log.
-        request_counts: Counts them.
+        request_counts: The number of replies.
     """
 
     translator: Translator
@@ -56,7 +56,7 @@ T = TypeVar("T")
 def request_handler(
     handler: Callable[Concatenate[SelfT, P], Awaitable[T]],
 ) -> Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]]:
-    """Turn what a handler raises into an errno; anything else would end the mount."""
+    """Turn every exception of a handler into an errno; any other would end the mount."""
     request = handler.__name__
     OPERATIONS.add(request)
 

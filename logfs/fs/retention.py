@@ -1,11 +1,11 @@
-"""Retention at work: every so often each partition gives up what its topic no longer keeps.
+"""Retention as a task: each partition deletes segments that its topic no longer keeps.
 
-The first look is log.initial.task.delay.ms after the start, the next ones follow every
-log.retention.check.interval.ms; a change of a topic counts from the next look on. Each partition is
-dealt with in a thread, one after the other, while its appends go on beside it.
+The first look is log.initial.task.delay.ms after the start, the next ones every
+log.retention.check.interval.ms. A change of a topic takes effect at the next look. Partitions are
+handled in a thread, one after the other; appends go on at the same time.
 
-A topic without a configuration of its own was made by a broker, and what its records are worth
-nobody has said here: it is left alone until ``logfs topic alter`` says so.
+A topic without a configuration of its own was created by a broker, and logfs does not know how long
+to keep its records. Nothing is deleted from it until ``logfs topic alter`` has set its policy.
 """
 
 import logging
@@ -26,16 +26,16 @@ logger = logging.getLogger(__name__)
 
 
 class Retention:
-    """Looks at every partition, again and again. Event loop only."""
+    """Applies retention to every partition, again and again. Event loop only."""
 
     def __init__(self, store: AnyStore, tree: Tree, clock: Clock) -> None:
         self._store = store
         self._tree = tree
         self._clock = clock
-        self._told: set[object] = set()
+        self._logged: set[object] = set()
 
     async def run(self) -> None:
-        """Look for what is to be deleted until cancelled."""
+        """Delete what is due, again and again, until cancelled."""
         config = self._store.config
         self._warn_of_pitfalls()
         await trio.sleep(config.log_initial_task_delay_ms / 1000)
@@ -48,7 +48,7 @@ class Retention:
         done = []
         for topic in self._store.topics():
             if not await trio.to_thread.run_sync(self._is_ours, topic):
-                self._tell(
+                self._warn_once(
                     ("config", topic),
                     f"topic {topic} has no configuration of its own, as a broker leaves it: nothing"
                     " is ever deleted from it until 'logfs topic alter' has set its policy",
@@ -78,7 +78,7 @@ class Retention:
             return None
         if deletion.future is not None:
             base_offset, latest = deletion.future
-            self._tell(
+            self._warn_once(
                 ("future", name, base_offset),
                 f"{name}: a record in the segment at offset {base_offset} is of {_moment(latest)}, "
                 "in the future: retention.ms keeps that segment, and all after it, until then",
@@ -98,7 +98,7 @@ class Retention:
             return True
 
     def _warn_of_pitfalls(self) -> None:
-        """Say at the start what is set and probably not meant, of the defaults once."""
+        """Log settings that are probably not meant; those of the defaults once."""
         defaults = configuration.warnings(self._store.topic_defaults)
         for warning in defaults:
             logger.warning("topics by default: %s", warning)
@@ -107,10 +107,10 @@ class Retention:
                 if warning not in defaults:
                     logger.warning("topic %s: %s", topic, warning)
 
-    def _tell(self, what: object, text: str) -> None:
-        """Log something once."""
-        if what not in self._told:
-            self._told.add(what)
+    def _warn_once(self, what: object, text: str) -> None:
+        """Log a warning once."""
+        if what not in self._logged:
+            self._logged.add(what)
             logger.warning("%s", text)
 
 

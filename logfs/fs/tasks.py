@@ -1,7 +1,7 @@
-"""What nobody asks for and has to be done: maintenance, flushes, checkpoints, removals.
+"""Background tasks: maintenance, flushes, checkpoints, removals, retention, compaction.
 
-    maintain      soon after an append made it due, within a second after anything else did: sync
-                  sealed segments, move the lease on
+    maintain      soon after an append made it due, within a second after any other cause: sync
+                  sealed segments, reserve positions
     flush         partitions whose flush.ms has passed
     checkpoint    every log.flush.offset.checkpoint.interval.ms
     remove        files of deleted topics and segments whose file.delete.delay.ms has passed, and
@@ -9,8 +9,8 @@
     retention     every log.retention.check.interval.ms; see ``retention``
     compaction    as soon as a log is due; see ``compaction``
 
-Every task runs beside the others, and every partition's beside those of other partitions, so a slow
-disk holds up nobody but its own.
+Tasks run at the same time, and so do those of different partitions. So a slow disk delays only its
+own partitions.
 """
 
 import logging
@@ -41,15 +41,15 @@ class BackgroundTasks:
     """The background tasks of a mount. Event loop only.
 
     Args:
-        store: The store; nothing is done to one that is open read-only.
-        tree: Knows the executors of its partitions.
-        changes: Taken for whatever changes the store as a whole.
+        store: The store. If it is read-only, nothing is done to it.
+        tree: Has the executors of the partitions.
+        changes: The lock of every change of the store as a whole.
         clock: The clocks.
-        followers: Told when somebody else's directory has been looked at.
+        followers: Notified after each look at the directory of another program.
 
     Attributes:
-        followers: Those who wait for records.
-        retention: Deletes what the rules of topics no longer keep.
+        followers: The reads that wait for records.
+        retention: Deletes records that topics no longer keep.
         compaction: Compacts logs.
     """
 
@@ -81,8 +81,8 @@ class BackgroundTasks:
     async def run(self) -> None:
         """Run the tasks until cancelled."""
         if self._store.is_followed:
-            note_look = self.follow_reads.queues.note_look
-            await Follower(self._store, self._tree, self._clock, note_look).run()
+            note_directory_look = self.follow_reads.queues.note_directory_look
+            await Follower(self._store, self._tree, self._clock, note_directory_look).run()
         if self._store.read_only:
             await trio.sleep_forever()
         checkpoint_s = max(1.0, self._store.config.log_flush_offset_checkpoint_interval_ms / 1000)
@@ -113,8 +113,8 @@ class BackgroundTasks:
                 if partition not in self._busy:
                     self._busy.add(partition)
                     nursery.start_soon(self._do, partition, log.flush)
-            # What retention or trimming has rolled: its files stay open, and so on the disk, until
-            # they are synced, and nobody may append for days.
+            # Segments that retention or trimming rolled: their files stay open, and so on the disk,
+            # until they are synced, and the next append may be days away.
             for _, partition in self._with_executors(
                 await trio.to_thread.run_sync(self._store.writable.maintenance_due)
             ):
@@ -143,11 +143,11 @@ class BackgroundTasks:
                 await self._attempt(trio.to_thread.run_sync, call)
 
     async def _attempt(self, run: Run, call: Callable[[], None]) -> bool:
-        """Run a call; what it raises is logged and ends neither the task nor the mount."""
+        """Run a call; an error is logged, and ends neither the task nor the mount."""
         try:
             await run(call)
         except (LogfsError, OSError) as error:
-            # What must not go on has been taken offline below; appends and fsyncs say so.
+            # The log has taken the partition offline where it must; appends and fsyncs report that.
             logger.warning("%s", error)
         except Exception:
             logger.exception("a bug in logfs: a background task failed")

@@ -106,8 +106,8 @@ async def test_a_look_that_was_slow_moves_to_a_thread_too(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
-    await executor.look(disk.slow, "index")
-    await executor.look(disk.quick, "next")
+    await executor.query(disk.slow, "index")
+    await executor.query(disk.quick, "next")
     assert disk.log == [("index", True), ("next", False)]
 
 
@@ -142,19 +142,19 @@ async def test_changes_run_beside_a_flush_that_takes_no_thread_of_python(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
-    executor.flush_begins()
+    executor.note_flush_start()
     await executor.change(disk.quick, "beside a quick one")
     assert executor.threads == 1
-    executor.flush_ends(2 * SLOW_S)
+    executor.note_flush_end(2 * SLOW_S)
     assert executor.threads == 0
     await executor.change(disk.quick, "after a slow one")
-    executor.flush_begins()
+    executor.note_flush_start()
     await executor.change(disk.quick, "beside the next one")
     assert executor.threads == 1
-    executor.flush_ends(0)
-    executor.flush_begins()
+    executor.note_flush_end(0)
+    executor.note_flush_start()
     await executor.change(disk.quick, "beside a quick one")
-    executor.flush_ends(0)
+    executor.note_flush_end(0)
     assert executor.threads == 0
     assert [on_loop for _, on_loop in disk.log] == [True, True, False, True]
 
@@ -174,7 +174,7 @@ async def test_while_somebody_else_holds_the_lock_changes_keep_off_the_loop(
     await calm(executor)
     with executor.kept_off_loop():
         await executor.change(disk.quick, "a")
-        await executor.look(disk.quick, "b")
+        await executor.query(disk.quick, "b")
     await executor.change(disk.quick, "c")
     assert disk.log == [("a", False), ("b", False), ("c", True)]
 
@@ -250,9 +250,9 @@ async def test_a_read_on_the_loop_that_was_slow_moves_to_a_thread_too(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
-    executor.note(SLOW_S)
+    executor.note_duration(SLOW_S)
     await executor.change(disk.quick, "before")
-    executor.note(2 * SLOW_S)
+    executor.note_duration(2 * SLOW_S)
     assert executor.is_slow
     await executor.change(disk.quick, "after")
     assert disk.log == [("before", True), ("after", False)]
@@ -286,7 +286,7 @@ async def test_what_runs_alone_takes_its_turn_in_a_thread(
 ) -> None:
     await calm(executor)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(executor.alone, disk.stuck, "reload")
+        nursery.start_soon(executor.change_in_thread, disk.stuck, "reload")
         await wait_all_tasks_blocked()
         nursery.start_soon(executor.change, disk.quick, "append")
         await wait_all_tasks_blocked()
