@@ -213,3 +213,21 @@ def test_compaction_does_not_copy_a_damaged_text_index() -> None:
     with pytest.raises(CorruptRecordError, match="the positions in it are lost"):
         compact_now(bench.log, bench.now_ms, tools())
     assert bench.disk.read(name, None) == data
+
+
+@pytest.mark.parametrize("wrong", [-2, 2])
+def test_an_entry_that_does_not_name_a_record_of_its_batch_is_an_error(wrong: int) -> None:
+    """Of a text index whose checksum is not known."""
+    log = compacted()
+    index = Index(log)
+    number = next(
+        n for n in range(2, len(index.entries)) if index.entries[n][:2] != index.entries[n - 1][:2]
+    )
+    entry = index.entries[number]
+    index.change(number, relative_offset=entry.relative_offset + wrong)
+    index.write()
+    with pytest.raises(CorruptRecordError, match="the positions in it are lost"):
+        read_at(log, View.TEXT, entry.text + 1)
+    if wrong < 0:
+        with pytest.raises(CorruptRecordError, match="the positions in it are lost"):
+            positions_of_offset(log.log.snapshot, entry.relative_offset + 1)

@@ -151,7 +151,11 @@ def _text_hint(segment: Segment, offset: int, file_end: int) -> textindex.TextEn
     entries, relative_offset = segment.files().text_entries(), offset - segment.base_offset
     if segment.has_gaps:
         segment.gap_numbers(entries)  # raises CorruptRecordError for an index that is damaged
-        return textindex.lookup_offset(entries, relative_offset)
+        entry = textindex.lookup_offset(entries, relative_offset)
+        head = segment.files().log.pread(HEADER_BYTES, entry.file_position)
+        if entry.relative_offset and header_ok(head, 0, file_end - entry.file_position):
+            segment.check_holds(entry, head)
+        return entry
     for number in range(textindex.count_text_offsets_up_to(entries, relative_offset) - 1, -1, -1):
         entry = textindex.decode_text_entry(entries, number)
         begin = segment.base_offset + entry.relative_offset

@@ -370,12 +370,16 @@ class TextReader:
             number -= 1
         is_loaded = number > 0 and not segment.has_gaps
         entry = textindex.decode_text_entry(entries, number - 1) if number else ZERO
+        is_checked = not entry.relative_offset
         while True:
             try:
                 if not is_loaded and not self._load(
                     segment.files().log, entry.file_position, file_end, LOOKUP_BYTES
                 ):
                     return False
+                if segment.has_gaps and not is_checked:
+                    segment.check_holds(entry, self._window.buffer)
+                    is_checked = True
                 if not self._go(segment, entry, length, file_end):
                     return False
                 break

@@ -21,6 +21,9 @@ from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.names import FileKind, FileSuffix, format_deleted_file, format_segment_file
 from logfs.log.segments.abortedruns import AbortedRuns
 from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.records._native import header_last_offset
+from logfs.records.compression import Buffer
+from logfs.records.layout import base_offset_of, is_message
 from logfs.types import Positions, View
 
 logger = logging.getLogger(__name__)
@@ -415,7 +418,25 @@ class Segment:
                 textindex.check_crc(entries, self.text_crc)
             return textindex.find_gaps(entries)
         except CorruptIndexError as error:
-            name = self.file_name(FileKind.TEXT_INDEX)
-            raise CorruptRecordError(
-                f"{name}: {error}: the positions in it are lost; run logfs verify", file=name
-            ) from None
+            raise self._lost_positions(str(error)) from None
+
+    def check_holds(self, entry: textindex.TextEntry, batch: Buffer) -> None:
+        """Compare an entry of the text index with the header of the batch that it points to.
+
+        Raises:
+            CorruptRecordError: The batch cannot hold the offset of the entry.
+        """
+        offset = self.base_offset + entry.relative_offset
+        first = base_offset_of(batch)
+        if offset > header_last_offset(batch, 0) or not (is_message(batch) or first <= offset):
+            raise self._lost_positions(
+                f"the batch at byte {entry.file_position} of the .log begins with offset {first}; "
+                f"expected one with offset {offset}",
+                entry.file_position,
+            )
+
+    def _lost_positions(self, problem: str, position: int | None = None) -> CorruptRecordError:
+        name = self.file_name(FileKind.TEXT_INDEX)
+        return CorruptRecordError(
+            f"{name}: {problem}: the positions in it are lost; run logfs verify", position, name
+        )
