@@ -35,7 +35,7 @@ test: connector ## all tests, those with a Kafka broker and with Spark too
 	@$(WITH_VENV) python -m pytest $(RERUNS) $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
-	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka" $(ARGS)
+	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka and not programs" $(ARGS)
 
 test-long: system-packages $(VENV)/.installed ## thousands of stops, hundreds of kills: STOPS=10000 KILLS=300 MINUTES=60 SEED=1
 	@LOGFS_LONG_STOPS=$(STOPS) LOGFS_LONG_KILLS=$(KILLS) LOGFS_LONG_MINUTES=$(MINUTES) \

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A guided tour, with the logs of this machine: they become topics, are read, followed, searched by
-# time, and survive a kill -9 of the daemon. Every result is checked; all that is made is removed.
+# A guided tour, with the logs of this machine. They become topics, are read, followed and searched
+# by time, and survive a kill -9 of the daemon. Every result is checked, and everything is removed.
 #
-# Run it with `make demo`. It needs neither root nor a file of its own: a user who may use
-# fusermount3 can run it.
+# Run it with `make demo`. It needs neither root nor a file of its own: every user with access
+# to fusermount3 can run it.
 
 set -euo pipefail
 shopt -s inherit_errexit
@@ -183,7 +183,7 @@ check_equal ".meta" "$(python3 -c '
 import json, sys
 print(json.load(sys.stdin)["log_end_offset"])' <output)" "$lines"
 
-title "The daemon is killed while somebody is in the middle of a line"
+title "The daemon is killed in the middle of a line"
 run "exec 9>> mnt/notes/0"
 run "printf 'the last words' >&9"
 pid=$(python3 -c 'import json; print(json.load(open("data/logfs.daemon"))["pid"])')

@@ -24,11 +24,7 @@ from tests.prose import (
 )
 
 PENDING = (
-    ".ci/",
-    "CHANGELOG.md",
-    "SECURITY.md",
     "benchmarks/",
-    "examples/",
     "logfs/cli/",
     "logfs/config/",
     "logfs/disk/",
@@ -39,7 +35,6 @@ PENDING = (
     "logfs/records/",
     "logfs/spark/",
     "logfs/types.py",
-    "systemd/",
     "tests/cli/",
     "tests/config/",
     "tests/conftest.py",

@@ -4,8 +4,8 @@
     getent passwd | awk -F: '{ print $1 "\t" $5 }' | logfs append /var/lib/logfs/accounts/0.tsv
     spark-submit examples/pipelines/accounts.py /var/lib/logfs
 
-A compacted topic is a table: of each key the last record counts, and one without a value is a row
-that was deleted.
+A compacted topic is a table: the last record of each key is its row, and a record without a value
+deletes the row.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def latest(records: DataFrame) -> DataFrame:
 
 
 def tried(attempts: DataFrame, accounts: DataFrame) -> DataFrame:
-    """Return the users that were tried, most often first, and who they are if there is such one."""
+    """Return the users that were tried, most often first, with their names if they exist."""
     counts = attempts.groupBy("user").agg(
         sql.count_if(sql.col("outcome") == "Failed").alias("failed"),
         sql.count_if(sql.col("outcome") == "Accepted").alias("accepted"),
@@ -45,7 +45,7 @@ def tried(attempts: DataFrame, accounts: DataFrame) -> DataFrame:
 
 
 def main() -> None:
-    """Print who was tried."""
+    """Print the accounts that were tried."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("path", help="a data directory")
     parser.add_argument("--logins", default="ssh", help="topic of sshd (default: ssh)")

@@ -1,4 +1,4 @@
-"""Who tries passwords? Addresses with many failed logins within minutes, and when it happened.
+"""Which addresses try passwords? Those with many failed logins within minutes, and when.
 
     logfs append --create /var/lib/logfs/ssh/0 /var/log/auth.log
     spark-submit examples/pipelines/brute_force.py /var/lib/logfs --picture attacks.svg

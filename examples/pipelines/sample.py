@@ -1,10 +1,10 @@
-"""Logs to try the pipelines on where there are none: what sshd and Apache say in six hours.
+"""Sample logs for the pipelines: six hours of sshd and Apache.
 
     python3 examples/pipelines/sample.py ssh > ssh.log
     python3 examples/pipelines/sample.py web > web.log
 
-Always the same lines: people who log in, somebody who tries root all the time, two bursts of
-guesses, and a web server that is restarted in between.
+The lines are always the same: normal logins, one address that tries root all the time, two bursts
+of guesses, and a web server that is restarted in between.
 """
 
 import random

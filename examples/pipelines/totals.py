@@ -43,7 +43,7 @@ def main() -> None:
 
     def append(changed: DataFrame, _batch: int) -> None:
         # Only what has changed. A batch that a crash repeats appends the same totals again, and
-        # of each key the last record counts.
+        # the last record of each key is the valid one.
         sink = changed.write.format("logfs").mode("append")
         sink.option("topic", options.target).save(options.path)
 

@@ -9,6 +9,7 @@ from tests.mounting import ROOT
 EXAMPLES = ROOT / "examples" / "prometheus"
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize(
     "arguments", [("check", "rules", "logfs.rules.yml"), ("test", "rules", "logfs.tests.yml")]
 )
