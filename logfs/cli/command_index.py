@@ -1,7 +1,7 @@
-"""What each command does, in a sentence: the first one of its own help.
+"""The first sentence of each command's help.
 
-It is here as well so that ``logfs --help`` can say it without loading every command; a test
-holds both together. A command that is missing here is loaded.
+``logfs --help`` prints it without loading the commands; a test compares both. A command that is
+missing here is loaded.
 """
 
 COMMAND_INDEX = {
@@ -11,7 +11,7 @@ COMMAND_INDEX = {
     "append": "Append the lines of FILEs, or of stdin, as records.",
     "cat": "Print what addresses mean, one after the other.",
     "tail": "Print the last records of partitions, and with -f those that come.",
-    "trim": "Give up the records that lie before a point; Kafka calls this DeleteRecords.",
+    "trim": "Delete the records before a point; Kafka calls this DeleteRecords.",
     "compact": "Keep only the last record of each key.",
     "metrics": (
         "Print the metrics of the daemon that serves PATH, a data directory or a mount point."
@@ -23,18 +23,16 @@ COMMAND_INDEX = {
     "verify": (
         "Check that everything in data directories, topics and partitions is as it was written."
     ),
-    "reindex": ("Make the indexes of a stopped data directory again, from what its logs hold."),
+    "reindex": ("Rebuild the indexes of a stopped data directory from its logs."),
     "backup": "Back up the data directory SOURCE into the directory DESTINATION.",
     "restore": "Restore the backup BACKUP into the data directory DATA.",
-    "status": "Show the topics of a data directory and who serves it.",
+    "status": "Show the topics of a data directory and the daemon that serves it.",
     "plan": (
-        "Work out how much disk a topic takes; or, for the directory PATH, when its disk is full."
+        "Calculate how much disk a topic takes; or, for the directory PATH, when its disk is full."
     ),
     "du": "Print how much of the disk topics and partitions take, in bytes.",
     "export": (
-        "Export records to Parquet files in the directory DESTINATION, and go on with it next time."
+        "Export records to Parquet files in the directory DESTINATION; the next run continues."
     ),
-    "spark-job": (
-        "Print the path of the file to give to spark-submit, after which a job's command line goes."
-    ),
+    "spark-job": ("Print the path of the file for spark-submit; a job's command line follows it."),
 }

@@ -29,13 +29,13 @@ _FAILED = 32
 @click.argument("source", metavar="DATA")
 @click.argument("target", metavar="MOUNTPOINT")
 @click.option("-o", "options", metavar="OPTIONS", multiple=True, help="See logfs-mount(1).")
-@click.option("-s", "is_sloppy", is_flag=True, help="Pass over options that are not known.")
-@click.option("-f", "is_fake", is_flag=True, help="Check everything, but mount nothing.")
-@click.option("-v", "is_verbose", is_flag=True, help="Say what was done.")
+@click.option("-s", "is_sloppy", is_flag=True, help="Ignore unknown options.")
+@click.option("-f", "is_fake", is_flag=True, help="Check everything, but do not mount.")
+@click.option("-v", "is_verbose", is_flag=True, help="Print what is done.")
 @click.option("-r", "is_read_only", is_flag=True, help="The same as -o ro.")
-@click.option("-n", "is_unnoted", is_flag=True, help="Means nothing: /etc/mtab is the kernel's.")
-@click.option("-w", "is_writable", is_flag=True, help="Means nothing: it is the default.")
-@click.option("-t", "kind", metavar="TYPE", help="Means nothing: there is one type only.")
+@click.option("-n", "is_unnoted", is_flag=True, help="No effect: the kernel keeps /etc/mtab.")
+@click.option("-w", "is_writable", is_flag=True, help="No effect: it is the default.")
+@click.option("-t", "kind", metavar="TYPE", help="No effect: there is one type only.")
 def mount(  # noqa: PLR0913 - one argument for each parameter
     source: str,
     target: str,
@@ -51,9 +51,8 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
 ) -> None:
     """Mount the data directory DATA at MOUNTPOINT, on behalf of mount.
 
-    Nobody calls this by hand: 'mount -t logfs' and lines of /etc/fstab do. It returns when the
-    mount answers; the daemon logs to syslog. With the option config=FILE more options stand in
-    FILE.
+    'mount -t logfs' and lines of /etc/fstab run this program. It returns when the mount answers;
+    the daemon logs to syslog. The option config=FILE reads more options from FILE.
 
     \b
     Examples:

@@ -34,7 +34,7 @@ def text(data: Path, name: str = "orders/0") -> bytes:
 def test_a_partition(logfs: Call, trimmed: Path) -> None:
     status, out, errors = logfs("trim", trimmed / "orders" / "0@offset=4")
     assert (status, errors) == (0, [])
-    assert out == b"orders/0 starts at offset 4, 4 offsets given up\n4 segments deleted\n"
+    assert out == b"orders/0 starts at offset 4, 4 offsets deleted\n4 segments deleted\n"
     assert text(trimmed) == LINES[8:]
     again = logfs("trim", trimmed / "orders" / "0@offset=3")
     assert again == (0, b"orders/0 starts at offset 4, nothing before that\n", [])
@@ -107,7 +107,7 @@ def test_by_the_daemon(mounted: Mounted) -> None:
             assert path.read_bytes() == text(mounted.data) == LINES[2 * offset :]
         outcome = run("trim", mounted.data / "orders@offset=8", "--now")
         assert outcome.out == (
-            b"orders/0 starts at offset 8, 2 offsets given up\n2 segments deleted\n"
+            b"orders/0 starts at offset 8, 2 offsets deleted\n2 segments deleted\n"
         )
         assert "552B are still read through open names with an end" in outcome.errors[0]
         assert fixed.read() == LINES

@@ -29,26 +29,28 @@ if TYPE_CHECKING:
     "--format",
     "form",
     type=click.Choice([*VIEWS]),
-    help="What the lines are; without it what PATH says, as orders/0.tsv, else text.",
+    help="The form of the lines; default: the view of PATH, such as orders/0.tsv, else text.",
 )
 @click.option(
     "--key-delimiter",
     metavar="TEXT",
-    help="Lines are a key, this text and a value: the first place where it is counts, nothing "
-    "is escaped. \\t is a TAB.",
+    help="Split each line at the first TEXT into a key and a value; \\t is a TAB. Nothing is "
+    "escaped. For text only.",
 )
-@header_option("A header for every record; may be given several times.")
+@header_option("Add a header to every record; may be given several times.")
 @click.option(
-    "--create", is_flag=True, help="Make the topic, or the partition, if it is not there."
+    "--create", is_flag=True, help="Create the topic, or the partition, if it is missing."
 )
-@click.option("--durable", is_flag=True, help="End only when all of it is on the disk (fsync).")
+@click.option("--durable", is_flag=True, help="Return when all records are durable (fsync).")
 @click.option(
     "--flush-every",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Make it durable (fsync) after every N records or a few more, and at the end.",
+    help="Make records durable (fsync) after every N or a few more, and at the end.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print what was appended as a JSON object.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the offsets and sizes as a JSON object."
+)
 def append(  # noqa: PLR0913 - options
     path: str,
     files: tuple[str, ...],
@@ -63,18 +65,17 @@ def append(  # noqa: PLR0913 - options
 ) -> None:
     """Append the lines of FILEs, or of stdin, as records.
 
-    PATH is DATA/TOPIC/PARTITION[.VIEW], with the data directory or a mount point in front. A line
-    is a record: in text a value, in .tsv KEY TAB VALUE, in .jsonl what 'logfs cat' prints of that
-    view. With DATA/TOPIC alone the key decides on the partition, by the hash that Kafka's producers
-    use; records without a key go to one partition after the other, some megabytes each.
+    PATH is DATA/TOPIC/PARTITION[.VIEW]; DATA is a data directory or a mount point. Each line is a
+    record: a value in text, KEY TAB VALUE in .tsv, and in .jsonl what 'logfs cat' prints of that
+    view. With DATA/TOPIC the key selects the partition by the hash of Kafka's producers; records
+    without a key go to the partitions in turn, some megabytes each.
 
-    It is what >> does below a mount, and as quick, with keys and headers beside it. If a daemon
-    serves the directory, the daemon appends; else this command takes the lock of the directory for
-    as long as it runs. When it ends, the lines are records, which a kill cannot lose; a power cut
-    can for some seconds, as of any file, unless --durable was given.
+    If a daemon serves the directory, the daemon appends. Otherwise this command takes the lock of
+    the directory while it runs. A kill after the end loses no line; a power cut can lose the last
+    seconds, unless --durable is given.
 
-    A line that is refused ends it: the lines before it are in the log, and it is named with its
-    number. The same after Ctrl-C. The last line needs no newline.
+    A refused line ends the command with its line number; the lines before it are in the log. The
+    same applies to Ctrl-C. The last line needs no newline.
 
     \b
     Examples:
@@ -101,11 +102,7 @@ def append(  # noqa: PLR0913 - options
         _append(path, place, target, names, options, summary)
     except failures.AboutError as error:
         if isinstance(error.cause, RecordTooLargeError):
-            topic = shlex.quote(f"{place.root}/{target.topic}")
-            error.cause.args = (
-                f"{error.cause}; 'logfs topic alter {topic} --config "
-                f"max.message.bytes={error.cause.size_bytes}' lets it in",
-            )
+            _add_remedy(error.cause, f"{place.root}/{target.topic}")
         if as_json:
             click.echo(json.dumps(_as_json(target.topic, summary), indent=2))
         raise
@@ -115,14 +112,21 @@ def append(  # noqa: PLR0913 - options
         click.echo(f"{path}: {_so_far(summary)}", err=True)
 
 
+def _add_remedy(error: RecordTooLargeError, topic: str) -> None:
+    error.args = (
+        f"{error}; 'logfs topic alter {shlex.quote(topic)} --config "
+        f"max.message.bytes={error.size_bytes}' lets it in",
+    )
+
+
 class _Options(NamedTuple):
-    """How it is done.
+    """How to append.
 
     Attributes:
-        create: What is missing is made.
-        flush_every: Records after which a flush is due, and one at the end; None: no flush.
-        total: Bytes of all files together, if that is known.
-        is_shown: How far it is is shown on a terminal.
+        create: Create a missing topic or partition.
+        flush_every: Flush after so many records, and at the end; None: no flush.
+        total: Bytes of all files together; None if unknown.
+        is_shown: Show the progress on the terminal.
     """
 
     create: bool
@@ -176,7 +180,7 @@ def _append(
                 else:
                     through(point)
         except failures.AboutError as error:
-            # A line that was refused is named already.
+            # The error of a refused line names the line itself.
             error.state = _so_far(summary, up_to=error.thing == path)
             raise
         except KeyboardInterrupt:
@@ -225,7 +229,7 @@ def _as_json(topic: str, summary: "Summary") -> dict[str, object]:
 
 @contextmanager
 def _progress(total: int | None, *, is_shown: bool) -> "Iterator[Callable[[Summary], None]]":
-    """Show on a terminal how far it is, and how quick; returns what is to be told."""
+    """Yield the function that takes the summary after each step and shows it on a terminal."""
     if not is_shown:
         yield lambda _: None
         return

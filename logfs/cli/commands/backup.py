@@ -27,11 +27,13 @@ _TOPICS = click.option(
 @click.option(
     "--previous",
     metavar="PATH",
-    help="An earlier backup, or a directory of backups, of which the newest whole one counts: "
-    "files that are the same there are linked from there instead of being copied.",
+    help="Link files that are the same in an earlier backup instead of copying them. PATH is a "
+    "backup, or a directory of backups, whose newest complete one is used.",
 )
-@click.option("--copy", "copies", is_flag=True, help="Copy also what could be linked.")
-@click.option("--verify", "must_verify", is_flag=True, help="Read it back, as 'logfs verify'.")
+@click.option("--copy", "copies", is_flag=True, help="Copy files also where they could be linked.")
+@click.option(
+    "--verify", "must_verify", is_flag=True, help="Check the backup as 'logfs verify' does."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest, a JSON object.")
 def backup(  # noqa: PLR0913 - what there is on the command line
     source: str,
@@ -45,20 +47,19 @@ def backup(  # noqa: PLR0913 - what there is on the command line
 ) -> None:
     """Back up the data directory SOURCE into the directory DESTINATION.
 
-    SOURCE is a data directory or a mount point; whether a daemon serves it does not matter, and
-    nothing stops meanwhile. DESTINATION, which is made, becomes a data directory of its own: with
-    the offsets, the positions and the records that each partition of SOURCE had at one moment, and
-    stopped cleanly. It is read-only: it can be mounted with '-o ro', read by every command, and
-    restored; nothing is appended to it.
+    SOURCE is a data directory or a mount point; a daemon that serves it continues meanwhile. The
+    command creates DESTINATION as a data directory. It contains the offsets, positions and records
+    that each partition of SOURCE had at one moment, and is read-only. It can be mounted with
+    '-o ro', read by every command, and restored.
 
-    On the file system of SOURCE a backup takes a moment and no room but for the newest segment of
-    each partition: segments that are sealed are linked (hard links). Such a backup survives
-    deletion, retention, compaction and mistakes, not the disk: for that, DESTINATION lies on
-    another one, or --copy is given. Elsewhere they are copied; with --previous only what is new.
+    On the file system of SOURCE, sealed segments are hard links, so a backup takes a moment and
+    room for the newest segment of each partition alone. Such a backup survives deletion, retention,
+    compaction and mistakes, but not the loss of the disk: for that use another disk, or --copy.
+    Elsewhere segments are copied; with --previous only new ones.
 
-    All of it is durable when the command returns. One that was interrupted is no data directory
-    yet, every command says so; the same command again completes it. Partitions that could not be
-    backed up, or read back with --verify, are named, and the exit status is 1.
+    The backup is durable when the command returns. No command opens an interrupted backup; the same
+    command again completes it. Partitions that could not be backed up, or read with --verify, are
+    named, and the exit status is 1.
 
     \b
     Examples:
@@ -102,16 +103,15 @@ def backup(  # noqa: PLR0913 - what there is on the command line
 def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
     """Restore the backup BACKUP into the data directory DATA.
 
-    DATA is missing or empty; with --topic it may hold other topics, if no daemon serves it. Nothing
-    that is there is ever replaced. Everything is copied (sharing blocks where the file system can),
-    so that the backup stays what it is, whatever becomes of DATA.
+    DATA is missing or empty; with --topic it may contain other topics, if no daemon serves it. No
+    file in it is ever replaced. Everything is copied (sharing blocks where the file system can), so
+    later changes of DATA do not change the backup.
 
-    Offsets and positions are those of the backup; records that came later are not there, and what
-    is appended next takes their offsets and positions. Programs that have saved a position after
-    the end have to be reset.
+    Offsets and positions are those of the backup. Records that came later are missing, and new
+    records take their offsets and positions. Programs that saved a later position must be reset.
 
-    A restore that was interrupted leaves a directory that nothing opens, or in one that held other
-    topics nothing that counts; the same command again completes it.
+    No command opens the directory of an interrupted restore; where DATA had other topics, the
+    incomplete ones are ignored. The same command again completes it.
 
     \b
     Examples:

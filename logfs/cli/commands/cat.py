@@ -26,19 +26,19 @@ class _CatCommand(click.Command):
 
 @click.command(cls=_CatCommand)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@isolation_option("What is shown; without it, as the daemon's mount shows it, else everything.")
+@isolation_option("What to print; default: what the daemon's mount shows, else all records.")
 @click.pass_obj
 def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None") -> None:
     """Print what addresses mean, one after the other.
 
-    PATH is DATA/TOPIC/PARTITION[@FROM[..TO]][.VIEW], with the data directory or a mount point in
-    front: the same path that any program reads in a mount. Without a daemon the data directory is
-    read directly, without its lock and without changing anything; what recovery would cut after a
-    crash is not shown. If a daemon serves it, the daemon reads, unless it was mounted with another
-    isolation level than the one asked for.
+    PATH is DATA/TOPIC/PARTITION[@FROM[..TO]][.VIEW]. DATA is a data directory or a mount point, so
+    PATH is the path that programs read in a mount. If a daemon serves the directory, the daemon
+    reads, unless its mount shows another isolation level than --isolation-level. Otherwise this
+    command reads the files, takes no lock and changes nothing. Data that recovery would remove
+    after a crash is not printed.
 
-    If something cannot be read, what is before it is printed, then an error; the next PATH follows,
-    and the exit status is 1.
+    After an error the command continues with the next PATH; then the exit status is 1. What
+    precedes the error is printed.
 
     \b
     Examples:

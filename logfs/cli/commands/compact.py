@@ -25,29 +25,26 @@ if TYPE_CHECKING:
 @click.option(
     "--roll",
     is_flag=True,
-    help="Begin a new segment first: what is in the active one is not compacted.",
+    help="Start a new segment first, so that all present records can be compacted.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
 @spark_options
 def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> None:
     """Keep only the last record of each key.
 
-    PATH is DATA/TOPIC/PARTITION, or DATA/TOPIC for every partition of the topic, with the data
-    directory or a mount point in front. The topic's cleanup.policy must have compact. A daemon
-    compacts by itself when more than min.cleanable.dirty.ratio of a log is new; this does it now.
+    PATH is DATA/TOPIC/PARTITION, or DATA/TOPIC for all its partitions; DATA is a data directory or
+    a mount point. The topic's cleanup.policy must contain compact. A daemon compacts by itself when
+    more than min.cleanable.dirty.ratio of a log is new; this command compacts now.
 
-    As in Kafka the active segment is left alone, and records that are younger than
-    min.compaction.lag.ms or belong to a transaction that is still open. A record with a key and no
-    value (a tombstone) goes delete.retention.ms after it was first compacted.
+    As in Kafka, compaction leaves alone the active segment, records younger than
+    min.compaction.lag.ms, and those of open transactions. A record with a key and no value (a
+    tombstone) is removed delete.retention.ms after its first compaction. Offsets and positions do
+    not change: removed records become holes. A crash at any moment loses no record that is kept.
 
-    Offsets and positions stay: what is removed becomes a hole. A crash at any moment leaves every
-    record that is to be kept, once.
-
-    A log with more keys than fit into memory (log.cleaner.dedupe.buffer.size) is gone through in
-    several rounds. With --spark a cluster, which has the directory at the same path, finds the
-    last record of every key at once, and this command rewrites the log: it must own the directory,
-    so no daemon may serve it meanwhile. 'spark-submit $(logfs spark-job) compact PATH' is the same
-    job.
+    If the keys do not fit into memory (log.cleaner.dedupe.buffer.size), compaction takes several
+    rounds. With --spark a cluster, which has the directory at the same path, finds the last record
+    of every key at once, and this command rewrites the log. No daemon may serve the directory
+    then. 'spark-submit $(logfs spark-job) compact PATH' is the same job.
 
     \b
     Examples:
@@ -62,10 +59,6 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
     from logfs.log.store import LogStore
     from logfs.machine.host import system_clock
 
-    def say(text: str) -> None:
-        if sys.stderr.isatty():
-            failures.warn(text)
-
     with failures.about(path):
         place = locate(path)
         topic, number = _parse(place.address)
@@ -75,17 +68,19 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
             tools = tools_for(store.config, store.new_id, clock.monotonic_s, time.sleep)
             with _finding(spark, place.root) as find:
                 return [
-                    compact_now(log, clock.now_ms(), watched(tools, log, say), find, roll=roll)
+                    compact_now(
+                        log, clock.now_ms(), watched(tools, log, _show_progress), find, roll=roll
+                    )
                     for log in logs_of(store, topic, number)
                 ]
 
         def ask(daemon: Daemon) -> list[Compacted]:
             if spark.is_wanted:
                 raise LockedError(
-                    "a daemon owns the directory, and --spark has to: unmount it for that time, or "
-                    "leave --spark out, and the daemon compacts it in as many rounds as it takes"
+                    "a daemon owns the directory, and --spark needs to: unmount it meanwhile, or "
+                    "leave --spark out, so that the daemon compacts it in several rounds"
                 )
-            return daemon.compact(topic, number, roll=roll, progress=say)
+            return daemon.compact(topic, number, roll=roll, progress=_show_progress)
 
         done = owner.act(place, ask, do, failures.progress())
     if as_json:
@@ -95,8 +90,13 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
             click.echo(_sentence(topic, row))
 
 
+def _show_progress(text: str) -> None:
+    if sys.stderr.isatty():
+        failures.warn(text)
+
+
 def _parse(names: Sequence[str]) -> tuple[str, int | None]:
-    """Return the topic and, if it is named, the partition."""
+    """Return the topic, and the partition; None: all partitions."""
     from logfs.errors import UnknownNameError
     from logfs.log.reading.address import parse_topic_name
 
@@ -107,7 +107,7 @@ def _parse(names: Sequence[str]) -> tuple[str, int | None]:
 
 @contextmanager
 def _finding(spark: SparkRequest, data: str) -> "Iterator[FindKeys]":
-    """Give what finds the last records of keys: this process, or a Spark job."""
+    """Yield the function that finds the last records of keys, in this process or in a Spark job."""
     from logfs.log.compaction.offsetmap import find_keys
 
     with chosen_session(spark, "logfs compact") as session:

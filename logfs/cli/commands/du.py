@@ -20,26 +20,31 @@ _COLUMNS = ("DISK", "LOG", "INDEX", "OTHER", "KEPT", "SHOWN")
 @click.command(context_settings={"help_option_names": ["--help"]})
 @click.argument("paths", metavar="[PATH]...", nargs=-1)
 @click.option("-h", "--human-readable", "human", is_flag=True, help="Print sizes as 1.5MiB.")
-@click.option("-a", "--all", "every", is_flag=True, help="A line a partition, not only a topic.")
+@click.option(
+    "-a",
+    "--all",
+    "every",
+    is_flag=True,
+    help="Print a line for each partition, not only for each topic.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a line.")
 def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> None:
     """Print how much of the disk topics and partitions take, in bytes.
 
-    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, with a mount point in its place if
-    you like; without one the directory you are in. Of a data directory each topic is a line, of a
-    topic each partition.
+    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount; default:
+    the current directory. A data directory is printed by topics, a topic by partitions.
 
     \b
-        DISK    all of it: blocks that the files take, holes not counted
+        DISK    all of it: blocks of the files, without holes
         LOG     of that, the records
         INDEX   offset, time, transaction and text indexes
-        OTHER   the rest: what is deleted and not removed yet, snapshots, tables
+        OTHER   the rest: deleted files that are not removed yet, snapshots, tables
         KEPT    length of the values that are kept, a newline after each
         SHOWN   size of the file in a mount: positions never go back, so it only grows
 
-    du(1) on a mount adds up SHOWN, and on the data directory knows nothing of topics. A file with
-    several names (a backup's hard links) counts once. KEPT and SHOWN of a directory that logfs has
-    never written to are not known ("-").
+    du(1) on a mount adds up SHOWN, and on the data directory it does not know topics. A file with
+    several names (a backup's hard links) is added once. KEPT and SHOWN are "-" in a directory that
+    logfs has never written to.
 
     \b
     Examples:

@@ -22,7 +22,9 @@ _MAX_INT32 = 2**31 - 1
 
 @click.command()
 @click.argument("paths", metavar="FILES...", nargs=-1)
-@click.option("--files", "listed", metavar="A,B", help="More files, with commas between them.")
+@click.option(
+    "--files", "listed", metavar="A,B", help="Print these files too; commas separate them."
+)
 @click.option(
     "--print-data-log",
     "is_printed",
@@ -33,13 +35,13 @@ _MAX_INT32 = 2**31 - 1
     "--deep-iteration",
     "is_deep",
     is_flag=True,
-    help="Print a line for every record; --print-data-log and the decoders do it as well.",
+    help="Print a line for every record; --print-data-log and the decoders imply it.",
 )
 @click.option(
     "--skip-record-metadata",
     "is_bare",
     is_flag=True,
-    help="Print of a record only key and value.",
+    help="Print only the key and the value of a record.",
 )
 @click.option(
     "--verify-index-only", "verify_only", is_flag=True, help="Check indexes without printing them."
@@ -48,7 +50,7 @@ _MAX_INT32 = 2**31 - 1
     "--index-sanity-check",
     "sanity_only",
     is_flag=True,
-    help="Check only that an index is not obviously wrong.",
+    help="Check indexes superficially, without printing them.",
 )
 @click.option(
     "--max-message-size",
@@ -57,14 +59,14 @@ _MAX_INT32 = 2**31 - 1
     default=5 * 1024 * 1024,
     show_default=True,
     metavar="BYTES",
-    help="Largest batch an index is expected to point to.",
+    help="Report indexes that point to a larger batch.",
 )
 @click.option(
     "--max-bytes",
     type=click.IntRange(0, _MAX_INT32),
     default=_MAX_INT32,
     metavar="BYTES",
-    help="Read only so much of every log.",
+    help="Read only the first BYTES of every log.",
 )
 @click.option(
     "--key-decoder-class",
@@ -123,14 +125,14 @@ def dump(
 ) -> None:
     """Print logs, indexes, snapshots and checkpoints as kafka-dump-log does, line for line.
 
-    FILES are those of a partition directory, or copies of them anywhere: .log, .index, .timeindex,
+    FILES are those of a partition directory, or copies of them: .log, .index, .timeindex,
     .txnindex, .snapshot, .checkpoint (of KRaft), leader-epoch-checkpoint and the checkpoints of a
-    data directory. An index is checked against the .log beside it. A directory means all such
-    files in it. Nothing is locked or changed, so they may belong to a running broker.
+    data directory. An index is checked against the .log in the same directory. A directory means
+    all such files in it. Nothing is locked or changed: a running broker may use them.
 
-    A .log is printed by its batches, their checksums checked; with --print-data-log by its records.
-    What the checks have found goes to stderr at the end. The exit status is 1 if something is
-    damaged (kafka-dump-log's is 0) or a file cannot be read; the next file follows then.
+    A .log is printed by batches, whose checksums are checked; with --print-data-log by records.
+    Findings of the checks go to stderr at the end. The exit status is 1 if something is damaged
+    (kafka-dump-log's is 0) or a file cannot be read; the command continues with the next file.
 
     \b
     Examples:

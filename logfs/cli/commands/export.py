@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 @click.option(
     "--iceberg",
     metavar="CATALOG.NAMESPACE.TABLE",
-    help="Add the files to this Iceberg table, which is made if it is missing.",
+    help="Add the files to this Iceberg table; create it if it is missing.",
 )
 @click.option(
     "-j",
     "--jobs",
     metavar="N",
     type=click.IntRange(1),
-    help="Write N files at the same time; without it, one a core.",
+    help="Write N files at the same time; default: one for each core.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @spark_options
@@ -42,29 +42,26 @@ def export(
     spark: SparkRequest,
     as_json: bool,
 ) -> None:
-    """Export records to Parquet files in the directory DESTINATION, and go on with it next time.
+    """Export records to Parquet files in the directory DESTINATION; the next run continues.
 
-    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION; a mount point will do in its
-    place. A file has the records of one day (UTC, of their timestamps) out of some 128 MB of a
-    partition: DESTINATION/topic=orders/day=2026-11-20/orders-0-START-END.parquet, from offset START
-    up to END. Its columns are those of Spark's Kafka source: key, value, topic, partition, offset,
-    timestamp, timestampType, headers.
+    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount. A file has
+    the records of one day (UTC, of their timestamps) of about 128 MB of a partition:
+    DESTINATION/topic=orders/day=2026-11-20/orders-0-START-END.parquet, from offset START up to END.
+    Its columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp,
+    timestampType, headers.
 
-    The first time all that is kept is exported, then what has come since. A run that was killed
-    goes on with the next one: nothing is missing and nothing there twice, whatever the moment.
-    DESTINATION/_logfs says how far it is. Records of open and of aborted transactions are not
-    exported.
+    The first run exports all records, later runs new ones. After a kill at any moment the next run
+    continues, and no record is missing or exported twice; DESTINATION/_logfs has the state. Records
+    of open and aborted transactions are not exported. Nothing is locked or changed in the data
+    directory: a daemon or a broker may write to it. Needs pyarrow and numpy: 'sudo make install
+    EXTRAS=export', or pip in the environment of logfs.
 
-    Nothing is locked or changed in the data directory: a daemon or a broker may be writing to it.
-    Takes pyarrow and numpy: 'sudo make install EXTRAS=export', or add them with pip to the
-    environment of logfs.
+    With --iceberg the files are added to a table, each once. pyiceberg's configuration has the
+    catalog: ~/.pyiceberg.yaml, or PYICEBERG_CATALOG__PROD__URI in the environment. Needs pyiceberg:
+    EXTRAS=iceberg. The files must not be removed.
 
-    With --iceberg the files are added to a table, each once; it says itself how far it has them.
-    The catalog is one of pyiceberg's configuration: ~/.pyiceberg.yaml, or in the environment
-    PYICEBERG_CATALOG__PROD__URI. Takes pyiceberg: EXTRAS=iceberg. The files must stay.
-
-    With --spark the files are written by the machines of a cluster, which have PATH and DESTINATION
-    at the same paths; 'spark-submit $(logfs spark-job) export PATH DESTINATION' is the same job.
+    With --spark the machines of a cluster write the files; they have PATH and DESTINATION at the
+    same paths. 'spark-submit $(logfs spark-job) export PATH DESTINATION' is the same job.
 
     \b
     Examples:

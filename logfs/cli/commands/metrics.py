@@ -1,4 +1,4 @@
-"""``logfs metrics``: what a running daemon counts, as Prometheus text."""
+"""``logfs metrics``: the metrics of a running daemon, as Prometheus text."""
 
 import json
 
@@ -14,14 +14,14 @@ from logfs.library.places import locate
     "--json",
     "as_json",
     is_flag=True,
-    help="Print those that are not of single topics or partitions as a JSON object.",
+    help="Print a JSON object of the metrics that do not belong to single topics.",
 )
 def metrics(path: str, *, as_json: bool) -> None:
     """Print the metrics of the daemon that serves PATH, a data directory or a mount point.
 
-    The text is the one that Prometheus reads where the mount option metrics=PORT says so. This
-    needs no port, but the daemon's own user or root, as everything that goes through its control
-    socket; a read-only mount has none.
+    The text is that of the mount option metrics=ADDRESS for Prometheus. This command needs no
+    address, but must run as the daemon's user or root, since it uses the control socket. A
+    read-only mount has none.
 
     \b
     Examples:
@@ -41,9 +41,7 @@ def metrics(path: str, *, as_json: bool) -> None:
             raise UnknownNameError("expected a data directory or a mount point, no name in it")
         daemon = daemon_of(place)
         if daemon is None:
-            raise ControlError(
-                "nobody serves it who can be asked: expected a mount that is not read-only"
-            )
+            raise ControlError("no daemon answers here: expected a mount that is not read-only")
         with daemon:
             if as_json:
                 click.echo(json.dumps(daemon.metrics(), indent=2))

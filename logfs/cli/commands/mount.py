@@ -58,33 +58,33 @@ class MountRequest(NamedTuple):
 @click.argument("data", metavar="[DATA]", required=False, type=DIRECTORY)
 @click.argument("mountpoint", metavar="[MOUNTPOINT]", required=False, type=DIRECTORY)
 @click.option("-o", "options", metavar="OPTIONS", multiple=True, help="Mount options; see below.")
-@settings_option("A setting of a Kafka broker: num.partitions=3, log.retention.hours=24.")
+@settings_option("Set a setting of a Kafka broker: num.partitions=3, log.retention.hours=24.")
 @config_file_option(
-    "A TOML file with data, mountpoint, options and a table [kafka]; options override it."
+    "Read data, mountpoint, options and a table [kafka] from this TOML file; options override it."
 )
 @click.option("--read-only", is_flag=True, help="Write nothing; the same as -o ro.")
 @click.option(
     "--background",
     is_flag=True,
-    help="Return once the mount answers; if it fails, say why and exit with 1.",
+    help="Return when the mount answers; if it fails, print the reason and exit with 1.",
 )
 @click.option(
     "--log-file",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Log to the end of this file, not to stderr (--background: syslog).",
+    help="Append the log to this file; default: stderr, with --background syslog.",
 )
 @click.option(
     "--log-format",
     type=click.Choice(logs.FORMATS),
     default="auto",
-    help="Lines of text, JSON objects, or lines with a level in front for the journal; auto: "
-    "journald where stderr leads to it (as in a systemd unit), else text.",
+    help="Log lines of text, JSON objects, or lines that start with a level for the journal; auto "
+    "(default): journald where stderr is the journal (as in a systemd unit), else text.",
 )
 @click.option(
     "--log-level",
     type=click.Choice(logs.LEVELS),
-    help="What is logged: this and what is more important. Default: info.",
+    help="Log messages of this level and more important ones; default: info.",
 )
 def mount(  # noqa: PLR0913 - one argument for each parameter
     data: str | None,
@@ -101,14 +101,14 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
 ) -> None:
     """Mount the data directory DATA at MOUNTPOINT and serve it.
 
-    DATA is an existing directory. It must hold Kafka-format logs, or nothing yet.
-    MOUNTPOINT is an existing directory; the mount of a daemon that died there is taken away first.
-    Both may be in the file that --config-file names.
+    DATA is an existing directory that is empty or contains Kafka-format logs. MOUNTPOINT is an
+    existing directory; the mount of a daemon that died there is removed first. The file of
+    --config-file may name both.
 
     The command stays in the foreground until Ctrl-C, SIGTERM, 'logfs umount' or the end of its
-    terminal, and then stops cleanly: open files end, everything is flushed. SIGHUP reopens the file
-    of --log-file. Started by systemd (Type=notify) it says when
-    the mount answers and, with WatchdogSec, that it is alive.
+    terminal. Then it ends open files, flushes everything and stops. SIGHUP reopens the file of
+    --log-file. Under systemd (Type=notify) it reports when the mount answers and, with WatchdogSec,
+    that it is alive.
 
     \b
     Examples:
@@ -131,21 +131,21 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
 @click.option(
     "--lazy",
     is_flag=True,
-    help="Take it out of the tree at once; the daemon ends when the last user has gone.",
+    help="Unmount also if it is in use; the daemon ends when no program uses it any more.",
 )
-@click.option("--dead", is_flag=True, help="Only if its daemon has died; else do nothing.")
+@click.option("--dead", is_flag=True, help="Unmount only if the daemon has died; else do nothing.")
 def umount(mountpoint: str | None, *, config_file: str | None, lazy: bool, dead: bool) -> None:
     """Unmount what logfs has mounted at MOUNTPOINT.
 
-    Returns when the daemon has written everything and has closed the data directory. A mount whose
-    daemon has died is taken away. A mount that is in use stays, and the message names the processes
-    that use it: end them, or use --lazy. umount(8) does the same, but does not wait for the daemon
-    and does not name anybody.
+    The command returns when the daemon has written everything and closed the data directory. The
+    mount of a daemon that died is removed. A mount in use remains, and the error names the
+    processes that use it: end them, or use --lazy. umount(8) does not wait for the daemon and names
+    no processes.
 
     \b
     Examples:
         logfs umount /mnt/logs
-        logfs umount --lazy /mnt/logs       # somebody still reads; new opens find nothing
+        logfs umount --lazy /mnt/logs       # programs still read; new opens find nothing
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.fs import unmounting
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     "times",
     metavar="TIME",
     multiple=True,
-    help="Only this: a time as in selectors (2026-11-20T10:00, -15m, now, epoch milliseconds), "
-    "earliest, latest or max-timestamp; may be given several times.",
+    help="Look up this alone: a time as in selectors (2026-11-20T10:00, -15m, now, epoch "
+    "milliseconds), earliest, latest or max-timestamp; may be given several times.",
 )
-@click.option("--as-kafka", is_flag=True, help="Give the answers of a broker; see above.")
-@isolation_option("What is shown; without it, as the daemon's mount shows it, else everything.")
+@click.option("--as-kafka", is_flag=True, help="Print the answers of a broker; see above.")
+@isolation_option("What to look up; default: what the daemon's mount shows, else all records.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array.")
 def offsets(
     path: str,
@@ -38,18 +38,17 @@ def offsets(
 ) -> None:
     """Print the offsets of moments in a partition, in those of a topic, or in all there are.
 
-    PATH is DATA/TOPIC/PARTITION, DATA/TOPIC or DATA, with the data directory or a mount point for
-    DATA; without PATH it is the current directory.
-    Without --time: the first offset that is kept (earliest), where the next record that is shown
-    will be (latest), and the record with the largest timestamp.
+    PATH is DATA, DATA/TOPIC or DATA/TOPIC/PARTITION; DATA is a data directory or a mount point.
+    Default: the current directory. Without --time the command prints the first offset that is kept
+    (earliest), the offset of the next record (latest), and the record with the largest timestamp.
 
-    A time is the first record that can be read at or after it, and "-" if there is none. Kafka's
-    ListOffsets, and so offsetsForTimes and kafka-get-offsets, answers something else now and then:
-    the offset of a transaction marker or of an aborted record, or nothing although there are such
-    records, if compaction has emptied a batch or a whole segment before them. --as-kafka
-    gives the broker's answer; high_watermark is Kafka's read_uncommitted then.
+    The offset of a time is that of the first readable record at or after it, or "-". Kafka's
+    ListOffsets (offsetsForTimes, kafka-get-offsets) sometimes gives the offset of a transaction
+    marker or of an aborted record instead. It gives none if compaction has emptied a batch or a
+    segment before the record. --as-kafka prints the broker's answer; high_watermark is Kafka's
+    read_uncommitted then.
 
-    Nothing is locked or changed, and a daemon that serves the directory does not notice.
+    Nothing is locked or changed, and a daemon that serves the directory is not asked.
 
     \b
     Examples:

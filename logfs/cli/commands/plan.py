@@ -26,45 +26,51 @@ _ZERO_TO_ONE = click.FloatRange(0, 1, min_open=True)
     "--rate",
     type=of.rate,
     metavar="RATE",
-    help="Records (5000/s) or values' bytes (10MB/s) a second.",
+    help="Records (5000/s) or bytes of values (10MB/s) for each second.",
 )
 @click.option(
-    "--record", type=of.size, metavar="SIZE", default="100", help="Length of a value; default 100."
+    "--record", type=of.size, metavar="SIZE", default="100", help="Length of a value; default: 100."
 )
-@click.option(
-    "--key", type=of.size, metavar="SIZE", help="Length of a key; without it records have none."
-)
+@click.option("--key", type=of.size, metavar="SIZE", help="Length of a key; default: no key.")
 @click.option(
     "--batch",
     type=of.count,
     metavar="N",
     default="1",
-    help="Records that come together: lines of a write(2), what a producer sends. Default 1.",
+    help="Records of one write(2) or of one request of a producer; default: 1.",
 )
 @click.option(
     "--compression",
     type=_ZERO_TO_ONE,
     metavar="SHARE",
     default=1.0,
-    help="Compressed by plain size.",
+    help="Compressed size divided by plain size; default: 1.",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1), metavar="N", default=1, help="Of the topic; default 1."
+    "--partitions",
+    type=click.IntRange(1),
+    metavar="N",
+    default=1,
+    help="Partitions of the topic; default: 1.",
 )
 @click.option(
-    "--keys", type=of.count, metavar="N", help="Different keys; for cleanup.policy=compact."
+    "--keys", type=of.count, metavar="N", help="Different keys, for cleanup.policy=compact."
 )
-@click.option("--disk", type=of.size, metavar="SIZE", help="Room there is: say how long it lasts.")
+@click.option(
+    "--disk", type=of.size, metavar="SIZE", help="Print also how long a disk of this size lasts."
+)
 @click.option(
     "--tail",
     type=of.duration,
     metavar="TIME",
     default="10m",
-    help="What readers are behind at most; default 10m.",
+    help="The longest lag of a reader; default: 10m.",
 )
-@settings_option("A setting of the topic, as retention.ms=86400000; may be given several times.")
+@settings_option(
+    "Set a setting of the topic, such as retention.ms=86400000; may be given several times."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object, sizes in bytes.")
-def plan(  # noqa: PLR0913, PLR0917 - one for each thing that counts
+def plan(  # noqa: PLR0913, PLR0917 - one for each option
     path: str | None,
     rate: tuple[float, bool] | None,
     record: float,
@@ -79,22 +85,20 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each thing that counts
     *,
     as_json: bool,
 ) -> None:
-    """Work out how much disk a topic takes; or, for the directory PATH, when its disk is full.
+    """Calculate how much disk a topic takes; or, for the directory PATH, when its disk is full.
 
-    Without PATH: from --rate and the size of records. Every overhead is counted as it will be
-    written: 61 bytes for the header of a batch, some for each record, the entries of the offset,
-    time and text indexes. On top comes what retention leaves standing: it deletes whole segments
-    (the granularity), at the next look of its task, and files stay for file.delete.delay.ms.
+    Without PATH: from --rate and the size of records. The result includes all overhead: 61 bytes
+    for the header of a batch, some for each record, and the entries of the offset, time and text
+    indexes. It also includes what retention cannot delete yet: it deletes whole segments at the
+    next run of its task, and their files remain for file.delete.delay.ms. Let a tenth more of the
+    disk be free than is printed, for bursts and other files.
 
-    Ask for the free space of a disk to be a tenth more than what is printed: nothing here knows of
-    other files, of bursts, or of a topic that is made tomorrow.
+    The time of recovery is measured on this machine, with such batches in the page cache. A cold
+    disk needs the time of reading the bytes.
 
-    How long recovery takes is measured: on this machine, batches of that kind, read from the page
-    cache. From a cold disk it takes as long as reading the bytes.
-
-    With PATH, a data directory or a mount point: its topics, what they grow by (from the first
-    record that is kept until now), what they take at most with their retention, and when the disk
-    is full. Only headers are read.
+    With PATH, a data directory or a mount point: its topics, their growth (from the first record
+    that is kept until now), their largest size under their retention, and when the disk is full.
+    Only headers are read.
 
     \b
     Examples:
@@ -109,13 +113,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each thing that counts
     if (path is None) == (rate is None):
         raise click.UsageError("expected either --rate, or the PATH of a data directory")
     if path is not None:
-        with failures.about(path):
-            forecast = disk_forecast.forecast(locate(path))
-        if as_json:
-            click.echo(json.dumps(forecast.as_json(), indent=2))
-        else:
-            _show_forecast(forecast)
-        return
+        return _forecast(path, as_json=as_json)
     if rate is None or rate[0] <= 0:
         raise click.UsageError("--rate: expected more than nothing")
     needs = disk_forecast.needs(
@@ -131,6 +129,18 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each thing that counts
         click.echo(json.dumps(needs.as_json(disk, tail), indent=2))
     else:
         _show_needs(needs, disk, tail)
+    return None
+
+
+def _forecast(path: str, *, as_json: bool) -> None:
+    from logfs.cli import disk_forecast
+
+    with failures.about(path):
+        forecast = disk_forecast.forecast(locate(path))
+    if as_json:
+        click.echo(json.dumps(forecast.as_json(), indent=2))
+    else:
+        _show_forecast(forecast)
 
 
 def _show_needs(needs: "Needs", disk: float | None, tail_s: float) -> None:

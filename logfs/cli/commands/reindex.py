@@ -22,28 +22,26 @@ if TYPE_CHECKING:
     "--jobs",
     metavar="N",
     type=click.IntRange(1),
-    help="Work on N segments at the same time; without it, one a core.",
+    help="Read N segments at the same time; default: one for each core.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @spark_options
 def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) -> int:
-    """Make the indexes of a stopped data directory again, from what its logs hold.
+    """Rebuild the indexes of a stopped data directory from its logs.
 
-    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION. Every segment is read; its offset
-    index, time index and text index are worked out and, where they are others or missing, replaced.
-    'logfs verify' says whether that is needed: a start makes missing indexes again by itself, and
-    look-ups pass by wrong entries.
+    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION. The command reads every segment
+    and replaces its offset, time and text index where they are wrong or missing. 'logfs verify'
+    says whether that is necessary: a start rebuilds missing indexes by itself, and look-ups
+    tolerate wrong entries.
 
-    The text index of a compacted segment stays as it is, since what was removed cannot be measured
-    any more; so does the segment table. A batch that is corrupt is passed over and named, and the
-    exit status is 1.
+    The text index of a compacted segment and the segment table are not changed, since the length of
+    removed records is unknown. Corrupt batches are skipped and named; then the exit status is 1.
 
-    No daemon may serve the directory. It is recovered first if it was not stopped cleanly. Killed
-    at any moment it leaves indexes that are old or new, and whole; the same command goes on: what
-    is right already is not written again.
+    No daemon may serve the directory. It is recovered first if it was not stopped cleanly. After a
+    kill at any moment every index is complete, old or new; the same command again continues.
 
-    With --spark the segments are shared out to the machines of a cluster, which have the directory
-    at the same path; 'spark-submit $(logfs spark-job) reindex PATH' is the same job.
+    With --spark the machines of a cluster, which have the directory at the same path, read the
+    segments. 'spark-submit $(logfs spark-job) reindex PATH' is the same job.
 
     \b
     Examples:

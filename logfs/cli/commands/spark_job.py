@@ -7,12 +7,11 @@ import click
 
 @click.command("spark-job")
 def spark_job() -> None:
-    """Print the path of the file to give to spark-submit, after which a job's command line goes.
+    """Print the path of the file for spark-submit; a job's command line follows it.
 
-    verify, reindex, compact and export can be Spark jobs. 'logfs COMMAND --spark' starts one from
-    here; spark-submit does where a cluster is used that way, with its own options for the size of
-    executors and what they are given. Every machine needs logfs and, at the same path, the data
-    directory.
+    verify, reindex, compact and export can be Spark jobs. 'logfs COMMAND --spark' starts one
+    directly. spark-submit starts one with its own options, such as the size of executors. Every
+    machine needs logfs and, at the same path, the data directory.
 
     \b
     Examples:

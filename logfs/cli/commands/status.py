@@ -37,26 +37,26 @@ def _as_number(
 
 @click.command()
 @click.argument("path", default=".")
-@click.option("-p", "--partitions", "every", is_flag=True, help="A line a partition.")
+@click.option("-p", "--partitions", "every", is_flag=True, help="Print a line for each partition.")
 @click.option(
     "--since",
     metavar="TIME",
-    help="Count losses that were noticed since then alone: a time as after @ in a path, as -1d.",
+    help="Leave out losses before TIME, which is a point of a path, such as -1d.",
 )
 @click.option(
     "--watch",
     metavar="SECONDS",
     type=click.FloatRange(0.1, _LONGEST_WATCH_S),
     callback=_as_number,
-    help="Look again, so often.",
+    help="Repeat every SECONDS.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def status(path: str, *, every: bool, since: str | None, watch: float | None, as_json: bool) -> int:
-    """Show the topics of a data directory and who serves it.
+    """Show the topics of a data directory and the daemon that serves it.
 
     PATH is a data directory or a mount point (default: the current directory), or a topic or a
-    partition in one. Nothing is locked or changed, and nothing scanned but the end of a log that
-    was not stopped cleanly; a daemon is asked.
+    partition in one. If a daemon serves the directory, the daemon answers. Otherwise nothing is
+    locked or changed, and only the end of a log that was not stopped cleanly is scanned.
 
     \b
         SIZE       bytes of the .log files
@@ -69,10 +69,9 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
                    timestamps of the first record that is kept, and the largest one
         LOSSES     noticed in the life of the log; 'logfs cat PATH.meta' has each
 
-    "-" is what is not known: of a topic that a broker made and logfs has never written to, or
-    through a read-only mount. Below the table is what to know: partitions that are offline,
-    losses, topics that nobody has given a configuration and that are therefore never trimmed,
-    settings that are probably not meant.
+    "-" is unknown: a broker made the topic and logfs has never written to it, or the mount is
+    read-only. Lines below the table name offline partitions, losses, topics without a configuration
+    (retention never trims these), and settings that are probably a mistake.
 
     The exit status is 0 if all is well, 1 if a partition is offline, there are losses or the disk
     is full (less than 1 MiB or no inode is free), 2 if that could not be found out.

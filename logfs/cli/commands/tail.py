@@ -44,22 +44,25 @@ class _TailCommand(click.Command):
     "--records",
     "count",
     type=click.IntRange(0, MAX_OFFSET),
-    help=f"Begin with the last so many records of each partition; {_LINES} if not given.",
+    metavar="N",
+    help=f"Print the last N records of each partition first; default: {_LINES}.",
 )
-@click.option("--from", "start", metavar="FROM", help="Begin at a point instead; see below.")
-@click.option("-f", "--follow", is_flag=True, help="Then print records as they come.")
+@click.option(
+    "--from", "start", metavar="FROM", help="Start at a point instead; see below. Excludes -n."
+)
+@click.option("-f", "--follow", is_flag=True, help="Print new records as they come.")
 @click.option(
     "--view",
     type=click.Choice([*VIEWS]),
     default="text",
-    help="How records are printed where PATH does not end in .tsv or .jsonl.",
+    help="The form of records where PATH does not end in .tsv or .jsonl; default: text.",
 )
 @click.option(
     "--prefix/--no-prefix",
     default=None,
-    help="Say before each record where it is from; by default if there is more than one partition.",
+    help="Print the partition before each record; default: if there are several partitions.",
 )
-@isolation_option("What is shown; without it, as the daemon's mount shows it, else everything.")
+@isolation_option("What to print; default: what the daemon's mount shows, else all records.")
 @click.pass_obj
 def tail(  # noqa: PLR0913 - an argument for each option
     session: object,
@@ -74,28 +77,25 @@ def tail(  # noqa: PLR0913 - an argument for each option
 ) -> None:
     """Print the last records of partitions, and with -f those that come.
 
-    PATH is DATA, all topics that a listing shows, DATA/TOPIC, all partitions of a topic, or
-    DATA/TOPIC/PARTITION, which may end in .tsv or .jsonl; DATA may be a mount point, too. It does
-    not matter whether a daemon serves the directory: the files are read, without a lock and without
-    changing anything, and records of whoever writes them are seen at once, a running broker's too.
+    PATH is DATA (all topics that a listing shows), DATA/TOPIC, or DATA/TOPIC/PARTITION, which may
+    end in .tsv or .jsonl. DATA is a data directory or a mount point. The command reads the files,
+    takes no lock and changes nothing. It sees new records at once, also those of a running broker.
 
-    The records of several partitions are merged by their timestamps; with -f those that come are
-    printed as they come. Each begins with its partition, "orders/0: "; in .jsonl that is two more
-    fields, topic and partition. Partitions that are added to a topic are followed from their
-    first record on.
+    Records of several partitions are merged by their timestamps; with -f new ones are printed as
+    they come. Each starts with its partition, "orders/0: "; in .jsonl two more fields, topic and
+    partition, name it. New partitions of a topic are followed from their first record.
 
     \b
     Examples:
         logfs tail /var/lib/logfs/orders/0
         logfs tail -f /var/lib/logfs/orders
         logfs tail -n 0 -f /mnt/logs/orders /mnt/logs/payments
-        logfs tail -f /mnt/logs
         logfs tail --from -15m /var/lib/logfs/orders | grep refused
         logfs tail -f --view jsonl /var/lib/logfs/orders | jq .value
         logfs tail -f --isolation-level read_committed /var/lib/logfs/payments/0.tsv
     """  # noqa: D301 - click's mark for text it does not fill
     if count is not None and start is not None:
-        raise click.UsageError("--from and -n both say where to begin; give one of them")
+        raise click.UsageError("--from and -n exclude each other: give one of them")
     from logfs.cli.tail_records import Tail
 
     is_debug = bool(getattr(session, "debug", False))

@@ -52,11 +52,11 @@ class _WithSettings(click.Command):
 def topic() -> None:
     """Create, list, describe, alter, delete and restore topics.
 
-    PATH is DATA/TOPIC, or MOUNTPOINT/TOPIC: which of them does not matter. If a daemon serves the
-    data directory, what changes it is done by the daemon, and is visible in the mount at once.
+    PATH is DATA/TOPIC; DATA is a data directory or a mount point. If a daemon serves the directory,
+    the daemon makes the change, and the mount shows it at once.
 
     \b
-    In a mount the same is done with:
+    In a mount these do the same:
         mkdir MOUNTPOINT/TOPIC                                      create
         touch MOUNTPOINT/TOPIC/3                                    four partitions
         setfattr -n user.logfs.retention.ms -v 86400000 …/TOPIC     alter --config
@@ -71,10 +71,12 @@ def topic() -> None:
     "--partitions",
     type=_PARTITIONS,
     metavar="N",
-    help="How many; default: num.partitions of the daemon, or 1.",
+    help="Create N partitions; default: num.partitions of the daemon, or 1.",
 )
-@settings_option("A setting; may be given several times.")
-@click.option("--if-not-exists", is_flag=True, help="A topic that exists stays as it is.")
+@settings_option("Set a setting; may be given several times.")
+@click.option(
+    "--if-not-exists", is_flag=True, help="Leave a topic that exists unchanged, without an error."
+)
 def create(
     paths: Sequence[str],
     partitions: int | None,
@@ -82,9 +84,9 @@ def create(
     *,
     if_not_exists: bool,
 ) -> None:
-    """Make the topics PATH.
+    """Create the topics PATH.
 
-    The data directory has to exist: one that holds logs, or an empty one.
+    The data directory must exist; it contains logs or is empty.
 
     \b
     Examples:
@@ -111,8 +113,8 @@ def create(
 def list_topics(path: str, *, as_json: bool) -> None:
     """List the topics of the data directory or mount point PATH (default: the current directory).
 
-    On a terminal a table of topics and their numbers of partitions, elsewhere one name a line.
-    Topics that begin with "__", which ls does not show, are listed too.
+    A terminal gets a table of topics and their numbers of partitions, a pipe one name a line.
+    Topics whose names start with "__", which ls does not show, are listed too.
     """
     with failures.about(path):
         place = locate(path)
@@ -135,12 +137,14 @@ def list_topics(path: str, *, as_json: bool) -> None:
 @topic.command()
 @click.argument("path")
 @click.option("--all", "with_all", is_flag=True, help="Show every setting in effect.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object, with all of .meta.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON object, including all of .meta."
+)
 def describe(path: str, *, with_all: bool, as_json: bool) -> None:
     """Show the topic PATH: its id, its settings, its partitions.
 
-    Of each partition: the first offset that is kept, the offset the next record will get, the
-    number of segments and their size, the newest timestamp, and whether it is in order.
+    Each partition has the first offset that is kept, the offset of the next record, the number of
+    segments and their size, the newest timestamp, and its state.
     """
     with failures.about(path):
         place = locate(path)
@@ -156,22 +160,22 @@ def describe(path: str, *, with_all: bool, as_json: bool) -> None:
 
 @topic.command(cls=_WithSettings)
 @click.argument("path")
-@settings_option("Set this; may be given several times.")
+@settings_option("Set a setting; may be given several times.")
 @click.option(
     "--delete",
     "taken_back",
     multiple=True,
     metavar="KEY",
-    help="Take a setting back, so that the default counts; also several times.",
+    help="Remove a setting, so that the default applies; may be given several times.",
 )
-@click.option("--partitions", type=_PARTITIONS, metavar="N", help="Grow to so many partitions.")
+@click.option("--partitions", type=_PARTITIONS, metavar="N", help="Grow to N partitions.")
 def alter(
     path: str,
     settings: Sequence[tuple[str, str]],
     taken_back: Sequence[str],
     partitions: int | None,
 ) -> None:
-    """Change settings of the topic PATH, or give it more partitions.
+    """Change settings of the topic PATH, or add partitions.
 
     \b
     Examples:
@@ -194,13 +198,13 @@ def alter(
 
 @topic.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
 def delete(paths: Sequence[str], *, if_exists: bool) -> None:
     """Delete the topics PATH and all their records.
 
-    As in Kafka its directories are renamed at once, and removed after file.delete.delay.ms (a
-    minute; log.segment.delete.delay.ms of the daemon). Until then programs that have its files open
-    go on reading, and 'logfs topic undelete' restores it.
+    As in Kafka, the directories are renamed at once and removed after file.delete.delay.ms (a
+    minute; log.segment.delete.delay.ms of the daemon). Until then programs that have the files open
+    can read them, and 'logfs topic undelete' restores the topic.
     """
 
     def remove(path: str) -> None:
@@ -217,8 +221,8 @@ def delete(paths: Sequence[str], *, if_exists: bool) -> None:
 def undelete(path: str) -> None:
     """Restore the topic PATH, which was deleted less than a minute ago.
 
-    It has its records, positions, settings, owner and mode again. If it was deleted several times,
-    the latest one is restored. Programs that had it open for appending must open it again.
+    Records, positions, settings, owner and mode are as before. Of several deleted topics of this
+    name the latest is restored. Programs that had it open for appending must reopen it.
 
     \b
     Examples:
@@ -231,7 +235,7 @@ def undelete(path: str) -> None:
 
 
 def _each(paths: Sequence[str], act: Callable[[str], None]) -> None:
-    """Act on each path; what fails is reported, and those after it follow."""
+    """Act on each path; after an error, report it and continue with the next path."""
     debug = bool(getattr(click.get_current_context().obj, "debug", False))
     status = 0
     for path in paths:
@@ -244,7 +248,7 @@ def _each(paths: Sequence[str], act: Callable[[str], None]) -> None:
 
 
 def _topic_of(place: Place) -> str:
-    """Return the topic that is meant.
+    """Return the topic that a path names.
 
     Raises:
         UnknownNameError, IllegalTopicNameError: The path is not that of a topic.

@@ -1,13 +1,17 @@
-"""``logfs trim``: give up the records before a point."""
+"""``logfs trim``: delete the records before a point."""
 
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from logfs.cli import failures
 from logfs.cli.terminal import tables
 from logfs.library.places import locate
+
+if TYPE_CHECKING:
+    from logfs.log.trimming import Trimmed
 
 
 class _TrimCommand(click.Command):
@@ -25,23 +29,24 @@ class _TrimCommand(click.Command):
     "--now",
     "at_once",
     is_flag=True,
-    help="Remove the files at once, those that wait to be removed as well, and have the kernel "
-    "forget what it has cached of the partition.",
+    help="Remove the files at once, also those of earlier deletions, and drop the kernel's cache "
+    "of the partition. Default: after file.delete.delay.ms.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
 def trim(path: str, *, at_once: bool, as_json: bool) -> None:
-    """Give up the records that lie before a point; Kafka calls this DeleteRecords.
+    """Delete the records before a point; Kafka calls this DeleteRecords.
 
-    PATH is DATA/TOPIC/PARTITION@FROM, or DATA/TOPIC@FROM for every partition of the topic, with the
-    data directory or a mount point in front. What 'cat PATH' shows is what is kept. Positions and
-    offsets stay: what is given up becomes a hole, also for whoever is reading there.
+    PATH is DATA/TOPIC/PARTITION@FROM, or DATA/TOPIC@FROM for all partitions; DATA is a data
+    directory or a mount point. What 'cat PATH' prints is kept. Positions and offsets do not change:
+    the deleted records become a hole, also for programs that are reading there.
 
-    It is durable when the command returns. Segments that hold nothing else are deleted: their files
-    are renamed at once, and removed after file.delete.delay.ms (a minute), or when the directory is
-    next opened. With --now they are removed at once; only what an open fixed name
-    (0@earliest..latest and its like) still has to read stays until that is closed.
+    The deletion is durable when the command returns. The files of segments without other records
+    are renamed at once and removed after file.delete.delay.ms (a minute), or when the directory is
+    next opened. With --now they are removed at once, except what an open fixed name
+    (0@earliest..latest and its like) still has to read.
 
-    As in Kafka only topics whose cleanup.policy has delete can be trimmed. FROM must not lie ahead.
+    As in Kafka, only topics whose cleanup.policy contains delete can be trimmed. FROM must not be
+    in the future.
 
     \b
     Examples:
@@ -59,7 +64,7 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
 
     with failures.about(path):
         place = locate(path)
-        address = parse_trim_address(place.address, zone_of(place))  # before a daemon is troubled
+        address = parse_trim_address(place.address, zone_of(place))  # before the daemon is asked
 
         def do(store: LogStore) -> list[Trimmed]:
             numbers = [address.partition]
@@ -77,14 +82,18 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
     else:
         _show(address.topic, [(x.partition, x.log_start_offset, x.offsets) for x in done])
         _show_files(sum(x.segments for x in done), sum(x.removed_bytes for x in done))
+        _warn(path, done, at_once=at_once)
+
+
+def _warn(path: str, done: "Sequence[Trimmed]", *, at_once: bool) -> None:
     kept_offsets = sum(trimmed.kept_offsets for trimmed in done)
-    if kept_offsets and not as_json:
+    if kept_offsets:
         failures.warn(
             f"{path}: the disk is full: {kept_offsets} offsets more stay until there is room; "
             + ("make room, then trim again" if at_once else "trim again with --now")
         )
     held_bytes = sum(trimmed.held_bytes for trimmed in done)
-    if at_once and held_bytes and not as_json:
+    if at_once and held_bytes:
         failures.warn(
             f"{path}: {tables.format_bytes(held_bytes)} are still read through open names with an "
             "end; they go when these are closed"
@@ -93,7 +102,7 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
 
 def _show(topic: str, rows: Sequence[tuple[int, int, int]]) -> None:
     for partition, start, offsets in rows:
-        what = f"{tables.counted(offsets, 'offset')} given up" if offsets else "nothing before that"
+        what = f"{tables.counted(offsets, 'offset')} deleted" if offsets else "nothing before that"
         click.echo(f"{topic}/{partition} starts at offset {start}, {what}")
 
 

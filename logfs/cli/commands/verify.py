@@ -32,9 +32,11 @@ UNCHECKED = 2
     "--jobs",
     metavar="N",
     type=click.IntRange(1),
-    help="Check N segments at the same time; without it, one a core.",
+    help="Check N segments at the same time; default: one for each core.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a directory.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print a JSON array with an object for each directory."
+)
 @spark_options
 def verify(
     paths: tuple[str, ...],
@@ -47,25 +49,21 @@ def verify(
 ) -> int:
     """Check that everything in data directories, topics and partitions is as it was written.
 
-    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION; a mount point will do in its
-    place. Of every batch the checksum, the header and the records are checked, and that offsets go
-    on without a hole; of every index each entry against the log; then the segment table and the
-    positions in it, producers, transactions, leader epochs and checkpoints, and what else lies
-    about.
+    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount. Of every
+    batch the command checks the checksum, the header, the records, and that no offset is missing
+    before it; of every index each entry against the log; then the segment table and its positions,
+    producers, transactions, leader epochs, checkpoints, and unknown files.
 
-    Every finding is a line: the file, the byte or line in it, what is wrong and what was expected,
-    and what to do or what the next start does by itself. What is only good to know is called a
-    note. The exit status is 0 if nothing is damaged, 1 if something is, 2 if that could not be
-    found out.
+    Each finding is a line: the file, the byte or line in it, what is wrong and what was expected,
+    and what to do or what the next start repairs. Harmless findings are called notes. The exit
+    status is 0 if nothing is damaged, 1 if something is, 2 if that could not be found out.
 
-    Nothing is locked or changed: a daemon or a broker may be writing to the directory, and what is
-    just being written is no damage. Of such a directory a finding counts that is there in three
-    looks.
+    Nothing is locked or changed. A daemon or a broker may write to the directory; then a finding is
+    printed only if three checks a moment apart agree on it.
 
-    A core checks 2 GB/s and more of uncompressed records that are in the page cache; compressed
-    ones take as long as it takes to decompress them. With --spark the segments are shared out to
-    the machines of a cluster, which have the directory at the same path; all else is the same, and
-    'spark-submit $(logfs spark-job) verify PATH' is the same job.
+    A core checks 2 GB/s and more of uncompressed records in the page cache; compressed records take
+    the time of decompression. With --spark the machines of a cluster, which have the directory at
+    the same path, check the segments; 'spark-submit $(logfs spark-job) verify PATH' does the same.
 
     \b
     Examples:
