@@ -11,8 +11,8 @@
     mount_file     /etc/logfs/NAME.toml           completion  what the Tab key offers
     manual         the man pages, made from the help texts
 
-Work that is too large for a command's module: append (append_target, append_files, store_target,
-mount_target), cat (address_output), tail (tail_records), status (directory_status, activity),
+Work that is too large for a command's module: append (append_target, append_files, store_appender,
+mount_appender), cat (address_output), tail (tail_records), status (directory_status, activity),
 offsets (offset_queries), du (disk_use), plan (disk_forecast), verify (verify_data), reindex
 (reindex_data), export (parquet_export).
 

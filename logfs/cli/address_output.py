@@ -1,4 +1,8 @@
-"""What ``logfs cat`` prints: an address copied to a stream, through a mount or from the files."""
+"""``logfs cat``: copy an address to a stream, through a mount or from the files.
+
+Two threads render pieces of a large file. Rendering costs more than reading a plain file, and no
+thread needs the interpreter meanwhile.
+"""
 
 import os
 from collections import deque
@@ -33,32 +37,32 @@ from logfs.machine.host import system_clock
 from logfs.types import IsolationLevel, TopicPartition, View
 
 PIECE_BYTES = 4 << 20
-"""At most. The more, the less often threads wait for each other; but what is rendered should be in
-a cache still when it is written."""
+"""The largest piece. Threads wait less with large pieces; small ones stay in the processor's cache
+until they are written."""
 
 _BUFFER_BYTES = 1 << 20
 _WORKERS = 2
 _AHEAD = _WORKERS + 1
 
 
-class OpenFile(Protocol):
-    """One open file of the log."""
+class ReadableFile(Protocol):
+    """An open file of the log."""
 
     def read_into(self, out: memoryview, offset: int) -> int:
         """Read bytes from an offset; 0 at the end."""
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the file."""
         ...
 
 
 def copy_resolved(resolved: Resolved, out: BinaryIO) -> None:
-    """Copy what an address was resolved to, up to its end as it is now.
+    """Copy a resolved address, up to its present end.
 
     Raises:
-        LogfsError: It cannot be read; what is before a corrupt record has been copied.
-        OSError: The disk failed, or nobody reads the stream.
+        LogfsError: It cannot be read. Data before a corrupt record has been copied.
+        OSError: The disk failed, or the reader of the stream ended.
     """
     fixed = fixed_now(resolved)
     if fixed is not None and fixed.size >= 2 * PIECE_BYTES and (os.cpu_count() or 1) > 1:
@@ -70,7 +74,7 @@ def copy_resolved(resolved: Resolved, out: BinaryIO) -> None:
         copy_file(FixedFile(resolved), out)
 
 
-def copy_file(file: OpenFile, out: BinaryIO) -> None:
+def copy_file(file: ReadableFile, out: BinaryIO) -> None:
     """Copy an open file from its start to its end, and close it."""
     buffer = memoryview(bytearray(_BUFFER_BYTES))
     offset = 0
@@ -83,7 +87,7 @@ def copy_file(file: OpenFile, out: BinaryIO) -> None:
 
 
 class _Piece(NamedTuple):
-    """Rendered bytes, and what kept more from being rendered."""
+    """Rendered bytes, and the error after them."""
 
     data: memoryview
     error: CorruptRecordError | None
@@ -115,20 +119,20 @@ def _copy_pieces(resolved: Resolved, out: BinaryIO) -> None:
 
 
 def _borders(file: FixedFile) -> Iterator[int]:
-    """Give where the pieces begin and end: where a batch does, or two threads would read it."""
+    """Yield the borders of the pieces: starts of batches, so that one thread reads each batch."""
     border = 0
     while border < file.size():
         yield border
         begin, border = border, border + PIECE_BYTES
         if border < file.size():
-            with suppress(OSError, LogfsError):  # who reads there says so, after what is before
+            with suppress(OSError, LogfsError):  # the thread of that piece meets the error again
                 begin_near = file.begin_near(border)
                 border = begin_near if begin_near > begin else border
     yield file.size()
 
 
 def _write(future: "Future[_Piece]", out: BinaryIO) -> memoryview:
-    """Write a piece as soon as it is there; returns its buffer."""
+    """Wait for a piece, write it, and return its buffer."""
     piece = future.result()
     out.write(piece.data)
     if piece.error is not None:
@@ -153,17 +157,17 @@ _LEVEL_ATTRIBUTE = "user.logfs.isolation_level"
 
 
 def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> None:
-    """Copy what an address means to a stream: up to its end as it is now.
+    """Copy an address to a stream, up to its present end.
 
     Args:
         place: The address.
         out: The stream.
-        level: What is shown; None for what the mount shows if a daemon serves it, else everything.
+        level: What to show; None: what the mount shows if a daemon serves it, else all records.
 
     Raises:
-        LogfsError: It is no file, does not exist or cannot be read; what is before a corrupt record
-            has been copied then.
-        OSError: The disk or the mount failed; or BrokenPipeError, nobody reads the stream.
+        LogfsError: It is not a file, does not exist or cannot be read. Data before a corrupt record
+            has been copied.
+        OSError: The disk or the mount failed. BrokenPipeError: the reader of the stream ended.
     """
     zone = zone_of(place)
     point = place.root if place.is_mount else served_at(place.root)
@@ -179,7 +183,7 @@ def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> No
 
 
 def _beside(point: str, place: Place, level: IsolationLevel) -> tuple[str | None, Place]:
-    """Leave a mount that shows another isolation level for the data directory behind it."""
+    """Return the data directory instead of a mount that shows another isolation level."""
     if os.getxattr(point, _LEVEL_ATTRIBUTE).decode() == level:
         return point, place
     data = os.getxattr(point, _DATA_ATTRIBUTE).decode()
@@ -204,12 +208,12 @@ def _copy_from_mount(point: str, place: Place, out: BinaryIO) -> None:
 
 
 def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
-    """Tell from the address why a mount refuses it; its errno says less."""
+    """Return why a mount refuses an address, which says more than its errno."""
     topic, name, *more = *address, "", ""
     try:
         if not Path(point, topic).exists():
             return _no_topic(topic)
-        number = parse_partition_name(name, UTC).partition  # what the dates mean does not matter
+        number = parse_partition_name(name, UTC).partition  # the zone of dates does not matter here
         if not Path(point, topic, str(number)).exists():
             return _no_partition(topic, number)
     except LogfsError as error:

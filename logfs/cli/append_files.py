@@ -1,7 +1,7 @@
 """Appending the lines of files and stdin to a partition, or to the partitions of a topic.
 
-``Target`` is where they go: the daemon, the store that this process owns (``store_target``), or
-files below a mount (``mount_target``).
+A ``LineAppender`` appends them to the daemon, to the store that this process owns
+(``store_appender``), or to files below a mount (``mount_appender``).
 
 The target reads regular files itself. Pipes, and file systems that only this process may wait for,
 are read here. A pipe is read without waiting to fill a chunk, so that lines of a slow program are
@@ -32,17 +32,17 @@ from logfs.records.compression import Buffer
 STDIN = "-"
 
 
-class Target(Protocol):
-    """Where lines go.
+class LineAppender(Protocol):
+    """Appends lines to a partition, or to the partitions of a topic by their keys.
 
     Attributes:
-        chunk_bytes: How many of them at once, if they are read here.
+        chunk_bytes: The size of the chunks that ``append`` should get.
     """
 
     chunk_bytes: int
 
     def can_read(self, descriptor: int) -> bool:
-        """Tell whether it takes lines out of a regular file itself."""
+        """Return whether ``append_file`` can read a regular file."""
         ...
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
@@ -54,19 +54,19 @@ class Target(Protocol):
         ...
 
     def flush(self) -> None:
-        """Return once everything appended so far is durable."""
+        """Make all earlier appends durable."""
         ...
 
 
 Step = Callable[[int], Lines]
-"""Appends the next lines; takes the ``unkeyed`` of ``Target``."""
+"""Appends the next lines; its argument is the ``unkeyed`` of ``LineAppender``."""
 
 
 def check_files(names: Sequence[str]) -> int | None:
-    """Look at files before anything is done with the first of them.
+    """Check that all files can be read.
 
     Returns:
-        The bytes of all of them together; None if that cannot be known.
+        The size of all files together; None if it is unknown.
 
     Raises:
         OSError: One does not exist or cannot be read.
@@ -81,13 +81,13 @@ def check_files(names: Sequence[str]) -> int | None:
     return total
 
 
-def appending_steps(name: str, target: Target, *, in_chunks: bool) -> Iterator[Step]:
-    """Append the lines of a file step by step; each has to be taken before the next is asked for.
+def appending_steps(name: str, appender: LineAppender, *, in_chunks: bool) -> Iterator[Step]:
+    """Yield steps that append the lines of a file. Run each before asking for the next.
 
     Args:
-        name: Of the file.
-        target: Where they go.
-        in_chunks: No step is larger than the target's ``chunk_bytes``, though that takes longer.
+        name: The file.
+        appender: Appends the lines.
+        in_chunks: Limit each step to ``chunk_bytes``, which takes longer.
 
     Raises:
         OSError: The file cannot be read.
@@ -95,32 +95,32 @@ def appending_steps(name: str, target: Target, *, in_chunks: bool) -> Iterator[S
     """
     with _open(name) as file:
         is_regular = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
-        if in_chunks or not is_regular or not target.can_read(file.fileno()):
-            buffer = bytearray(target.chunk_bytes)
+        if in_chunks or not is_regular or not appender.can_read(file.fileno()):
+            buffer = bytearray(appender.chunk_bytes)
             for lines in whole_lines(file.readinto, buffer, partial(_has_more, file)):
-                yield partial(_append, target, lines)
+                yield partial(_append, appender, lines)
             return
         position, is_over = file.tell(), False
 
         def take(unkeyed: int) -> Lines:
             nonlocal position, is_over
-            done = target.append_file(file.fileno(), position, unkeyed=unkeyed)
+            done = appender.append_file(file.fileno(), position, unkeyed=unkeyed)
             position += done.accepted
             is_over = not done.accepted
             return done
 
         while not is_over:
             yield take
-        # As if it had been read: it may be the stdin of others too.
+        # As a read would do: other programs may have the same stdin.
         file.seek(min(position, file.seek(0, io.SEEK_END)))
 
 
-def _append(target: Target, lines: Buffer, unkeyed: int) -> Lines:
-    return target.append(lines, unkeyed=unkeyed)
+def _append(appender: LineAppender, lines: Buffer, unkeyed: int) -> Lines:
+    return appender.append(lines, unkeyed=unkeyed)
 
 
 def label_of(name: str) -> str:
-    """Return what to call a file."""
+    """Return the name of a file for messages."""
     return "stdin" if name == STDIN else name
 
 
@@ -136,16 +136,16 @@ def _open(name: str) -> io.FileIO:
 
 
 def _has_more(file: io.FileIO) -> bool:
-    """Tell whether a read would return at once; of a regular file it always does."""
+    """Return whether a read would return at once; always so for a regular file."""
     return bool(select.select([file], [], [], 0)[0])
 
 
 AT_THE_END = 2**63 - 1
-"""So many records never come: a flush that is due after them is due at the end."""
+"""More records than a log can have: a flush after so many records is one at the end."""
 
 
-class DaemonTarget:
-    """Partitions of the daemon's."""
+class DaemonAppender:
+    """See ``LineAppender``. Partitions of a data directory that a daemon serves."""
 
     chunk_bytes = 4 << 20
 
@@ -155,32 +155,32 @@ class DaemonTarget:
         self._form = form
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
-        """See ``Target``."""
+        """See ``LineAppender``."""
         return self._daemon.append_lines(self._place, lines, self._form, unkeyed=unkeyed)
 
     def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
-        """See ``Target``."""
+        """See ``LineAppender``."""
         file = (descriptor, position)
         return self._daemon.append_file(self._place, file, self._form, unkeyed=unkeyed)
 
     def can_read(self, descriptor: int) -> bool:
-        """See ``Target``; the daemon shall wait for no other program or machine."""
+        """See ``LineAppender``; the daemon must not wait for another program or machine."""
         return is_local(descriptor)
 
     def flush(self) -> None:
-        """See ``Target``."""
+        """See ``LineAppender``."""
         self._daemon.append_lines(self._place, b"", self._form, is_durable=True)
 
 
 @dataclass(slots=True)
 class Summary:
-    """What has been appended.
+    """The records that have been appended.
 
     Attributes:
-        records: How many.
-        bytes: Their lines, newlines included.
-        partitions: By number; offsets of other writers may lie in between.
-        last_line: Up to where all lines are in the log, for people; empty if that is not known.
+        records: Their number.
+        bytes: The size of their lines, newlines included.
+        partitions: Rows by partition; other writers' records may have offsets between.
+        last_line: The last line in the log, for people; empty if it is unknown.
     """
 
     records: int = 0
@@ -189,7 +189,7 @@ class Summary:
     last_line: str = ""
 
     def add(self, lines: Lines) -> None:
-        """Count what became of the lines of a call."""
+        """Add the result of a call."""
         self.records += lines.records
         self.bytes += lines.accepted
         for row in lines.appended:
@@ -201,39 +201,36 @@ class Summary:
             self.partitions[row.partition] = row
 
 
-Told = Callable[[Summary], None]
-
-
 def append_files(
     files: Sequence[str],
-    target: Target,
+    appender: LineAppender,
     summary: Summary,
     interrupts: Interrupts,
-    told: Told,
+    report: Callable[[Summary], None],
     flush_every: int | None,
 ) -> None:
     """Append the lines of files.
 
     Args:
         files: Their names.
-        target: Where lines go.
-        summary: Says at any moment what is in the log.
-        interrupts: Held back while lines are being appended.
-        told: Called after each chunk.
-        flush_every: Records after which a flush is due, and one at the end; None: none. With
-            ``AT_THE_END`` there is only that one.
+        appender: Appends the lines.
+        summary: Gets what is in the log, at any moment.
+        interrupts: Delays Ctrl-C while lines are appended.
+        report: Called with the summary after each chunk.
+        flush_every: Flush after so many records, and at the end; None: no flush. With
+            ``AT_THE_END``, flush at the end alone.
 
     Raises:
         AboutError: A line was refused; all before it are in the log.
         LogfsError: Lines could not be appended.
-        KeyboardInterrupt: Whole lines are in the log, what was read after them is not.
+        KeyboardInterrupt: Whole lines are in the log; lines read after them are not.
         OSError: A file could not be read, or lines not be appended.
     """
     flushed, turn = 0, 0
     in_chunks = flush_every is not None and flush_every < AT_THE_END
     for name in files:
         label, line = label_of(name), 1
-        for append in appending_steps(name, target, in_chunks=in_chunks):
+        for append in appending_steps(name, appender, in_chunks=in_chunks):
             with interrupts.held():
                 done = append(turn)
                 turn += 1
@@ -246,21 +243,21 @@ def append_files(
                     raise done.refusal
                 line += done.records
                 if flush_every is not None and summary.records - flushed >= flush_every:
-                    target.flush()
+                    appender.flush()
                     flushed = summary.records
-            told(summary)
+            report(summary)
     if flush_every is not None:
         with interrupts.held():
-            target.flush()
+            appender.flush()
 
 
 def _refused(
     error: RecordTooLargeError | UnparsableLineError, name: str, line: int, done: int
 ) -> AboutError:
-    """Return the error about a line that was refused, by its number in its file.
+    """Return the error of a refused line, with its number in its file.
 
     Args:
-        error: Says which line of its chunk it is.
+        error: Its text names the line of the chunk.
         name: The file.
         line: Number of the chunk's first line.
         done: Lines of the chunk that are in the log.

@@ -1,11 +1,8 @@
-"""Where ``logfs append`` is told to append: its PATH taken apart, what is missing made if asked."""
+"""The target of ``logfs append``: its PATH and options parsed, the topic created if necessary."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from logfs.cli.parameters import VIEWS, view_of_suffix
-from logfs.client import Daemon
 from logfs.errors import (
     InvalidConfigError,
     NoSuchPartitionError,
@@ -15,47 +12,49 @@ from logfs.errors import (
 from logfs.library.places import Place
 from logfs.log.lines.form import LineForm
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name, parse_topic_name
-from logfs.machine.host import LOCAL_ZONE, system_clock
+from logfs.machine.host import LOCAL_ZONE
 from logfs.records.record import Header
 from logfs.types import MAX_PARTITIONS, View
 
 if TYPE_CHECKING:
-    from logfs.cli.mount_target import MountTarget
-    from logfs.cli.store_target import StoreTarget
     from logfs.library.topics import Topics
-    from logfs.log.store import LogStore
 
 _TAB = "\\t"
 
 
-class LineTarget(NamedTuple):
-    """What lines go to.
+class AppendTarget(NamedTuple):
+    """The partition or topic to which lines are appended.
 
     Attributes:
         topic: The topic.
-        partition: Its number; None: that to which the key of each line belongs.
-        form: What the lines are.
+        partition: Its number; None: the key of each line decides.
+        form: The form of the lines.
     """
 
     topic: str
     partition: int | None
     form: LineForm
 
+    @property
+    def has_timestamps(self) -> bool:
+        """Whether lines may contain timestamps, which retention may find too old."""
+        return self.form.view is View.JSONL
+
 
 def parse_target(
     place: Place, form: str | None, key_delimiter: str | None, headers: tuple[Header, ...]
-) -> LineTarget:
-    """Find out from PATH and options what is to be appended to, and how.
+) -> AppendTarget:
+    """Return the target that PATH and the options mean.
 
     Args:
         place: PATH.
-        form: The name of a view, "text" for none; None: what PATH says.
-        key_delimiter: What is between key and value; None: nothing.
+        form: The name of a view; None: the view of PATH.
+        key_delimiter: The text between key and value; None: no keys.
         headers: Of every record.
 
     Raises:
-        UnknownNameError: PATH names nothing that could be appended to, or options contradict it.
-        LogfsError: It does not parse.
+        UnknownNameError: PATH cannot be appended to, or options contradict it.
+        LogfsError: PATH does not parse.
     """
     topic, name, *more = *place.address, "", ""
     if not topic or topic == SEGMENTS_NAME or any(more):
@@ -82,10 +81,10 @@ def parse_target(
         raise UnknownNameError("--key-delimiter is for text: tsv and jsonl have keys already")
     if b"\n" in delimiter:
         raise UnknownNameError("--key-delimiter has a newline, which ends every line")
-    return LineTarget(topic, partition, LineForm(view, delimiter, headers))
+    return AppendTarget(topic, partition, LineForm(view, delimiter, headers))
 
 
-def prepare(topics: "Topics", target: LineTarget, *, create: bool) -> None:
+def prepare(topics: "Topics", target: AppendTarget, *, create: bool) -> None:
     """Check that the topic and the partition exist, or create them.
 
     Raises:
@@ -101,36 +100,12 @@ def prepare(topics: "Topics", target: LineTarget, *, create: bool) -> None:
         topics.alter_topic(topic, {}, count)
 
 
-@contextmanager
-def of_mount(point: str, target: LineTarget) -> "Iterator[MountTarget]":
-    """Append through a mount while this is entered."""
-    from logfs.cli.mount_target import MountTarget
-
-    found = MountTarget(point, target.topic, target.partition, target.form)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-@contextmanager
-def of_store(store: "LogStore", target: LineTarget, *, is_durable: bool) -> "Iterator[StoreTarget]":
-    """Append to a store while this is entered; ``is_durable``: it is flushed at the end."""
-    from logfs.cli.store_target import StoreTarget
-
-    found = StoreTarget(store, target.topic, target.partition, target.form, is_durable=is_durable)
-    try:
-        yield found
-    finally:
-        found.close()
-
-
-def _partitions_to_make(target: LineTarget, present: int | None, *, create: bool) -> int | None:
-    """Return how many partitions the topic is to have; None for as many as it has, or by default.
+def _partitions_to_make(target: AppendTarget, present: int | None, *, create: bool) -> int | None:
+    """Return the number of partitions to create; None: no change, or the default of a new topic.
 
     Raises:
-        NoSuchTopicError, NoSuchPartitionError: Something is missing and not to be made.
-        InvalidConfigError: It would be absurdly many.
+        NoSuchTopicError, NoSuchPartitionError: One is missing, without ``create``.
+        InvalidConfigError: More than a topic can have.
     """
     topic, partition = target.topic, target.partition
     if present is None and not create:
@@ -146,23 +121,3 @@ def _partitions_to_make(target: LineTarget, present: int | None, *, create: bool
             f"partition {partition}: a topic can be made up to {MAX_PARTITIONS} partitions large"
         )
     return partition + 1
-
-
-def expired_in_store(store: "LogStore", target: LineTarget) -> Sequence[str]:
-    """Return warnings about partitions whose records retention is about to delete.
-
-    Only lines of ``.jsonl`` bring timestamps of their own; all others are new.
-    """
-    if target.form.view is not View.JSONL:
-        return ()
-    from logfs.log.overview import topic_overview
-
-    return topic_overview(store, target.topic, system_clock().now_ms()).expired
-
-
-def expired_by_daemon(daemon: Daemon, target: LineTarget) -> Sequence[str]:
-    """Return the same of the topic of a daemon."""
-    if target.form.view is not View.JSONL:
-        return ()
-    now_ms = system_clock().now_ms()
-    return daemon.overview(target.topic, target.partition or 0, now_ms).expired

@@ -1,4 +1,4 @@
-"""What ``logfs status`` knows, and from whom: the daemon, a read-only mount, or the files."""
+"""The state of a data directory, from its daemon, from a read-only mount, or from its files."""
 
 import contextlib
 import json
@@ -24,23 +24,23 @@ from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 
 LARGEST_APPEND_BYTES = 1024 * 1024
-"""What one write(2) can bring at most: the kernel's largest request."""
+"""The most bytes of one write(2): the kernel's largest request."""
 
 
 class Status(NamedTuple):
-    """A data directory, and who serves it.
+    """A data directory and the daemon that serves it.
 
     Attributes:
         data: The data directory.
-        daemon: What the daemon says of itself: pid, mountpoint, options, started_ms, version,
-            was_clean, sealed_files; of a read-only mount less. None if there is none.
-        metrics: Those of the daemon that are not of single partitions; None if it was not asked.
+        daemon: Facts about the daemon: pid, mountpoint, options, started_ms, version, was_clean,
+            sealed_files; fewer for a read-only mount. None if no daemon serves the directory.
+        metrics: The daemon's metrics that do not belong to single topics; None if it was not asked.
         is_read_only: The daemon changes nothing.
-        is_foreign: Somebody else has the directory: a broker, a job, another command.
-        is_clean: It was stopped cleanly; None while somebody has it.
-        free_bytes: Room on its file system.
-        is_full: That is too little for an append, or no more files can be made.
-        topics: The topics, with the partitions that were asked for.
+        is_foreign: Another program has the lock: a broker, a job, another command.
+        is_clean: The last stop was clean; None while a program has the lock.
+        free_bytes: Free space of its file system.
+        is_full: The free space is too small for an append, or no more files can be created.
+        topics: The topics, with the requested partitions.
     """
 
     data: str
@@ -60,11 +60,11 @@ class Status(NamedTuple):
 
 
 def look(place: Place, since_ms: int) -> Status:
-    """Find out how a data directory is, or some of its partitions; changes nothing.
+    """Return the state of a data directory, or of some of its partitions; changes nothing.
 
     Args:
         place: DATA, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount.
-        since_ms: Losses before that are left out.
+        since_ms: Leave out losses before this time.
 
     Raises:
         LogfsError: There is no such topic or partition, or the daemon cannot be asked.
@@ -78,7 +78,7 @@ def look(place: Place, since_ms: int) -> Status:
     try:
         daemon = Daemon.connect(data)
     except PermissionError:
-        daemon = None  # of another user: what the mount shows is seen all the same
+        daemon = None  # another user's: its mount still answers
     if daemon is not None:
         with daemon:
             facts = daemon.status()
@@ -123,7 +123,7 @@ def _from_daemon(
 
 
 def _ask(daemon: Daemon, topic: str, numbers: Sequence[int], since_ms: int) -> TopicOverview:
-    """Ask for a topic, as many partitions at once as there are in one answer."""
+    """Ask for a topic, as many partitions at once as one answer has."""
     rows: list[PartitionOverview] = []
     first = numbers[0]
     while True:
@@ -148,7 +148,7 @@ def _from_mount(
 
 
 def _has_config(point: str, topic_partition: TopicPartition) -> bool | None:
-    """Tell whether a topic has a configuration of its own; None if this user may not know."""
+    """Return whether a topic has its own configuration; None if this user may not read it."""
     directory = Path(point, SEGMENTS_NAME, topic_partition.directory)
     try:
         (directory / names.TOPIC_CONFIG).stat()
@@ -160,7 +160,7 @@ def _has_config(point: str, topic_partition: TopicPartition) -> bool | None:
 
 
 def _from_meta(point: str, topic_partition: TopicPartition, since_ms: int) -> PartitionOverview:
-    """Tell what the mount says of a partition: nothing if this user may not read it."""
+    """Return what the mount shows of a partition; nothing if this user may not read it."""
     topic, number = topic_partition
     try:
         meta = json.loads(Path(point, topic, f"{number}.meta").read_bytes())
@@ -186,7 +186,7 @@ def _from_meta(point: str, topic_partition: TopicPartition, since_ms: int) -> Pa
 def _from_files(
     disk: PosixDisk, wanted: Sequence[TopicPartition], since_ms: int
 ) -> Iterator[TopicOverview]:
-    """Load what has a segment table; what logfs never wrote to is not scanned for this."""
+    """Load the partitions that have a segment table; others would have to be scanned."""
     ours = [tp for tp in wanted if disk.exists(f"{tp.directory}/{names.SEGMENT_TABLE}")]
     store = open_for_reading(disk, ours)
     now_ms = system_clock().now_ms()
@@ -200,11 +200,11 @@ def _from_files(
 
 
 def _from_names(disk: PosixDisk, topic_partition: TopicPartition) -> PartitionOverview:
-    """Tell what the names and sizes of its files say of a partition."""
+    """Return what the names and sizes of the files of a partition show."""
     directory, size, bases = topic_partition.directory, 0, list[int]()
     try:
         listed = disk.list(directory)
-    except OSError as error:  # it is a symbolic link
+    except OSError as error:  # a symbolic link
         return PartitionOverview(*topic_partition, offline=str(error), is_unreadable=True)
     for name, _ in listed:
         parsed = names.parse_segment_file(name)

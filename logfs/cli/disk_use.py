@@ -69,11 +69,11 @@ class DiskUse:
 
 
 def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
-    """Add up a data directory, whoever owns it; nothing is locked.
+    """Add up a data directory; takes no lock.
 
     Args:
         data: The data directory.
-        only: Some partitions; None for everything.
+        only: Some partitions; None: all files.
     """
     found, seen = DiskUse(), set[tuple[int, int]]()
     point = served_at(data)
@@ -116,7 +116,7 @@ def _directory(path: str, seen: set[tuple[int, int]]) -> Use:
 
 
 def _blocks(entry: os.DirEntry[str], seen: set[tuple[int, int]]) -> int:
-    """Return what a file takes; of several names of one file the first counts."""
+    """Return the blocks of a file; 0 for further names of a file that was added before."""
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """From any error to one line on stderr, ``logfs: THING: what was expected and what to do``.
 
 The exit status is 1; 2 where the command line itself is wrong, as in click; 130 after Ctrl-C.
-A traceback is for those who ask for it, with ``--debug`` or ``LOGFS_DEBUG=1``.
+``--debug`` or ``LOGFS_DEBUG=1`` prints the traceback.
 """
 
 import errno
@@ -24,22 +24,22 @@ INTERRUPTED = 130
 """128 + SIGINT, as in shells."""
 
 _HINTS = {
-    errno.ENOTCONN: "the daemon of this mount has died; 'logfs umount' takes the mount away, "
-    "'logfs mount' brings it back",
+    errno.ENOTCONN: "the daemon of this mount has died; 'logfs umount' removes the mount, "
+    "'logfs mount' mounts again",
     errno.EROFS: "the mount or the file system is read-only",
-    errno.EACCES: "run it as the user who owns it, or as root",
+    errno.EACCES: "run it as the owner, or as root",
     errno.EBADF: "it is closed",
     errno.ENOSPC: "make room, then try again",
 }
 
 
 class AboutError(Exception):
-    """An error, with what it is about.
+    """An error and the argument that it is about.
 
     Attributes:
-        thing: What the user named: a path, most of the time.
-        cause: What happened.
-        state: How things stand now; most of the time as before.
+        thing: The argument, usually a path.
+        cause: The error.
+        state: What has been done so far; empty: nothing.
     """
 
     def __init__(self, thing: str, cause: Exception, state: str = "") -> None:
@@ -51,21 +51,21 @@ class AboutError(Exception):
 
 @contextmanager
 def about(thing: str) -> Iterator[None]:
-    """Say of errors inside what they are about."""
+    """Turn errors inside into ``AboutError``."""
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads our output any more: that is about nothing
+        raise  # the reader of the output ended: no argument is wrong
     except (LogfsError, OSError) as error:
         raise AboutError(thing, error) from error
 
 
 def explain(error: BaseException) -> str:
-    """Return what to tell the user of an error, in one line."""
+    """Return the message of an error for the user, in one line."""
     match error:
         case AboutError(thing=thing, cause=cause, state=state):
             reason = explain(_unnamed(cause, thing)) + (f"; {state}" if state else "")
-            # A message that begins with the thing need not say it twice.
+            # A message that starts with the argument need not name it again.
             text = reason if reason.startswith(f"{thing}:") else f"{thing or repr(thing)}: {reason}"
         case LogfsError():
             text = str(error)
@@ -82,7 +82,7 @@ def explain(error: BaseException) -> str:
 
 
 def _unnamed(cause: Exception, thing: str) -> Exception:
-    """Leave out the name of a file that is what the error is about, spelled in another way."""
+    """Leave out the name of a file if it is another spelling of the argument."""
     if not isinstance(cause, OSError) or not isinstance(cause.filename, str):
         return cause
     if os.path.realpath(cause.filename) != os.path.realpath(thing):
@@ -91,7 +91,7 @@ def _unnamed(cause: Exception, thing: str) -> Exception:
 
 
 def explain_usage(error: click.UsageError) -> str:
-    """Return what to tell the user of a command line that is wrong, in one line."""
+    """Return the message of a wrong command line for the user, in one line."""
     path = "logfs" if error.ctx is None else error.ctx.command_path
     text = " ".join(error.format_message().split()).rstrip(".")
     if text[1:2].islower():
@@ -114,12 +114,12 @@ def warn(text: str) -> None:
 
 
 def progress() -> Callable[[str], None] | None:
-    """Return what is told how long work goes on; None where nobody watches."""
+    """Return a function that prints progress; None if stderr is not a terminal."""
     return warn if sys.stderr.isatty() else None
 
 
 def give_up(status: int) -> NoReturn:
-    """End the command; what there was to say has been said."""
+    """End the command with an exit status; print nothing more."""
     raise click.exceptions.Exit(status)
 
 

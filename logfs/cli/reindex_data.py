@@ -29,17 +29,17 @@ def reindex_data(
     progress: Progress,
     say: Callable[[str], None] | None,
 ) -> list[Reindexed]:
-    """Make the indexes of partitions again.
+    """Rebuild the indexes of partitions.
 
     Args:
         place: The data directory, a topic or a partition in it.
-        worker: A Spark session; else how many segments at the same time, None for one a core.
-        progress: Told how it goes on.
-        say: Told how recovery goes on, if there has to be one.
+        worker: A Spark session; or how many segments to read at once, None: one for each core.
+        progress: Called with the progress.
+        say: Called with the progress of a recovery.
 
     Raises:
-        LockedError: Somebody owns the directory.
-        SparkJobError, LogfsError, OSError: It could not be done; the next run goes on.
+        LockedError: Another process owns the directory.
+        SparkJobError, LogfsError, OSError: It failed; the next run continues.
     """
     data, only = data_and_partitions(place)
     disk, defaults = PosixDisk(data), TopicConfig.from_properties({})

@@ -1,4 +1,4 @@
-"""What ``logfs tail`` prints: records of several partitions, merged, and those that come.
+"""``logfs tail``: records of several partitions, merged by time, then new ones.
 
 A merge keeps the order of each partition: a record is treated as if it had the largest timestamp of
 those before it.
@@ -97,7 +97,7 @@ class Followed:
 
 _FEW_TIMES = 4
 _HIDDEN = "__"
-"""Topics whose names begin so are not meant by a PATH that names no topic, as in a listing."""
+"""A PATH without a topic leaves out topics whose names start so, as a listing does."""
 _time = attrgetter("time_ms")
 
 
@@ -148,7 +148,7 @@ class _Selection:
         return self.topic == name.topic and self.number in {None, name.partition}
 
 
-class Tail:
+class TailPrinter:
     """Partitions that are printed.
 
     Args:
@@ -212,7 +212,7 @@ class Tail:
                     self._open(root, selections, count)
 
     def print_present(self) -> None:
-        """Print what there is, merged by time."""
+        """Print the present records, merged by time."""
         has_prefix = self._prefixes
         streams = [self._present(followed, has_prefix=has_prefix) for followed in self._followed]
         merged = heapq.merge(*streams, key=_time) if len(streams) > 1 else chain(*streams)
@@ -220,7 +220,7 @@ class Tail:
         self._out.flush()
 
     def print_coming(self) -> None:
-        """Print what comes, for as long as there is a partition, and somebody who reads."""
+        """Print new records until no partition is left, or the reader of the output ends."""
         while self._followed and self._is_read():
             self._find_new()
             self._has_more = False
@@ -290,7 +290,7 @@ class Tail:
 
     @contextmanager
     def _reported(self, path: str) -> Iterator[None]:
-        """Report an error, and go on without what it is about."""
+        """Report an error and continue without the PATH or partition."""
         try:
             with failures.about(path):
                 yield
@@ -308,7 +308,7 @@ class Tail:
         name, level = log.topic_partition, self._level or selection.root.level
         if log.is_unreadable:
             raise LogOfflineError(f"{name}: {log.offline}")
-        # Watched first: what comes from now on wakes.
+        # Watch first, so that no append is missed.
         self._watch.add([source.watched(name)])
         self._known.add((source, name))
         _, end = source.locate(log, Latest(), level)
@@ -319,7 +319,7 @@ class Tail:
         self._followed.append(Followed(name, cursor, end, selection.view))
 
     def _find_new(self) -> None:
-        """Follow partitions that were added, from their first record on."""
+        """Follow new partitions from their first record."""
         for source, selections in self._sources:
             present = source.partitions()
             new = [name for name in present if (source, name) not in self._known]
@@ -348,7 +348,7 @@ class Tail:
             yield from followed.render(records, has_prefix=self._prefixes)
 
     def _guarded(self, followed: Followed, stream: Iterator[Printed]) -> Iterator[Printed]:
-        """Leave a partition out from where it cannot be read any more."""
+        """Leave out a partition after its first error."""
         try:
             yield from stream
         except (LogfsError, OSError) as error:
@@ -362,7 +362,7 @@ class Tail:
             self._out.write(text)
 
     def _is_read(self) -> bool:
-        """Whether somebody reads what is printed; a pipe that nobody reads has an error."""
+        """Return whether the output has a reader; a pipe without one has an error."""
         poll = select.poll()
         poll.register(self._out, 0)
         return not any(events & select.POLLERR for _, events in poll.poll(0))
@@ -381,7 +381,7 @@ def _wanted(selections: Sequence[_Selection]) -> Callable[[TopicPartition], bool
 
 
 def _of(selection: _Selection, logs: Sequence[ReadableLog]) -> list[ReadableLog]:
-    """Return those of a topic's logs, which are sorted, that a PATH names."""
+    """Return the logs that a PATH names; ``logs`` are sorted."""
     if selection.topic is not None:
         key = attrgetter("topic_partition")
         first = bisect_left(logs, TopicPartition(selection.topic, 0), key=key)

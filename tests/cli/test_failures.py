@@ -22,7 +22,7 @@ from tests.cli.conftest import Call, command, environment, fill, run
         (click.ClickException("that"), "that"),
         (
             PermissionError(errno.EACCES, "Permission denied", "/x"),
-            "/x: Permission denied; run it as the user who owns it, or as root",
+            "/x: Permission denied; run it as the owner, or as root",
         ),
         (OSError(errno.EIO, "I/O error"), "I/O error"),
         (OSError("no number"), "no number"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logfs.cli.terminal import tables
-from logfs.cli.terminal.tables import Column
+from logfs.cli.terminal.tables import TableColumn
 from tests.cli.conftest import command, environment, fill
 
 
@@ -28,7 +28,7 @@ def test_bytes_for_people(size: int, text: str) -> None:
 
 
 def test_plain_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    columns = [Column("NAME"), Column("COUNT", is_number=True), Column("STATE")]
+    columns = [TableColumn("NAME"), TableColumn("COUNT", is_number=True), TableColumn("STATE")]
     tables.show_table(columns, [["a", "7", "ok"], ["longer", "1234567", "[red]"]])
     assert capsys.readouterr().out == (
         "NAME      COUNT  STATE\na             7  ok\nlonger  1234567  [red]\n"

@@ -166,7 +166,7 @@ def test_a_directory_that_may_not_be_read(tmp_path: Path) -> None:
         named = what.split()[-1]
         found = "" if named == "data" else f"{tmp_path}/data: "
         assert errors[0] == (
-            f"logfs: {named}: {found}Permission denied; run it as the user who owns it, or as root"
+            f"logfs: {named}: {found}Permission denied; run it as the owner, or as root"
         )
     (tmp_path / "data").chmod(0o700)
 

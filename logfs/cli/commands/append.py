@@ -4,7 +4,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -14,10 +14,13 @@ from logfs.cli.parameters import VIEWS, header_option
 from logfs.cli.terminal import tables
 from logfs.errors import RecordTooLargeError
 from logfs.library.places import Place, locate
+from logfs.machine.host import system_clock
 
 if TYPE_CHECKING:
-    from logfs.cli.append_files import Summary, Target
-    from logfs.cli.append_target import LineTarget
+    from logfs.cli.append_files import LineAppender, Summary
+    from logfs.cli.append_target import AppendTarget
+    from logfs.cli.terminal.interrupts import Interrupts
+    from logfs.client import Daemon
     from logfs.log.store import LogStore
     from logfs.records.record import Header
 
@@ -135,50 +138,99 @@ class _Options(NamedTuple):
     is_shown: bool
 
 
+class _Append(NamedTuple):
+    """One run of the command, in one of three ways.
+
+    Attributes:
+        path: The PATH of the command line.
+        place: Where it is.
+        target: What it means.
+        names: The files.
+        options: How to append.
+        summary: Gets what was appended.
+        interrupts: Delays Ctrl-C while lines are appended.
+    """
+
+    path: str
+    place: Place
+    target: "AppendTarget"
+    names: Sequence[str]
+    options: _Options
+    summary: "Summary"
+    interrupts: "Interrupts"
+
+    def to_store(self, store: "LogStore") -> None:
+        """Append to a store that this process owns."""
+        from logfs.cli.append_target import prepare
+        from logfs.cli.store_appender import StoreAppender
+        from logfs.library.topics import StoredTopics
+        from logfs.log.overview import topic_overview
+
+        prepare(StoredTopics(self.place.root, store), self.target, create=self.options.create)
+        is_durable = self.options.flush_every is not None
+        with closing(StoreAppender(store, *self.target, is_durable=is_durable)) as appender:
+            self._run(appender)
+        if self.target.has_timestamps:
+            now_ms = system_clock().now_ms()
+            _warn(self.path, topic_overview(store, self.target.topic, now_ms).expired)
+
+    def to_daemon(self, daemon: "Daemon") -> None:
+        """Append through the control socket of a daemon."""
+        from logfs.cli.append_files import DaemonAppender
+        from logfs.cli.append_target import prepare
+
+        prepare(daemon, self.target, create=self.options.create)
+        self._run(DaemonAppender(daemon, *self.target))
+        if self.target.has_timestamps:
+            now_ms, first = system_clock().now_ms(), self.target.partition or 0
+            _warn(self.path, daemon.overview(self.target.topic, first, now_ms).expired)
+
+    def to_mount(self, point: str) -> None:
+        """Append to files below a mount point."""
+        from logfs.cli.append_target import prepare
+        from logfs.cli.mount_appender import MountAppender
+        from logfs.library.topics import MountedTopics
+
+        prepare(MountedTopics(point), self.target, create=self.options.create)
+        with closing(MountAppender(point, *self.target)) as appender:
+            self._run(appender)
+
+    def _run(self, appender: "LineAppender") -> None:
+        from logfs.cli.append_files import append_files
+
+        with _progress(self.options.total, is_shown=self.options.is_shown) as report:
+            append_files(
+                self.names,
+                appender,
+                self.summary,
+                self.interrupts,
+                report,
+                self.options.flush_every,
+            )
+
+
 def _append(
     path: str,
     place: Place,
-    target: "LineTarget",
+    target: "AppendTarget",
     names: Sequence[str],
     options: _Options,
     summary: "Summary",
 ) -> None:
-    from logfs.cli import append_files, append_target
     from logfs.cli.terminal.interrupts import Interrupts
-    from logfs.client import Daemon
     from logfs.library import owner
-    from logfs.library.topics import MountedTopics, StoredTopics
-
-    is_durable = options.flush_every is not None
-
-    def run(to: "Target") -> None:
-        with _progress(options.total, is_shown=options.is_shown) as told:
-            append_files.append_files(names, to, summary, interrupts, told, options.flush_every)
-
-    def do(store: "LogStore") -> None:
-        append_target.prepare(StoredTopics(place.root, store), target, create=options.create)
-        with append_target.of_store(store, target, is_durable=is_durable) as to:
-            run(to)
-        _warn(path, append_target.expired_in_store(store, target))
-
-    def ask(daemon: Daemon) -> None:
-        append_target.prepare(daemon, target, create=options.create)
-        run(append_files.DaemonTarget(daemon, target.topic, target.partition, target.form))
-        _warn(path, append_target.expired_by_daemon(daemon, target))
-
-    def through(point: str) -> None:
-        append_target.prepare(MountedTopics(point), target, create=options.create)
-        with append_target.of_mount(point, target) as to:
-            run(to)
 
     with Interrupts() as interrupts:
+        run = _Append(path, place, target, names, options, summary, interrupts)
+        is_durable = options.flush_every is not None
         try:
             with failures.about(path):
                 point = owner.mount_to_use(place)
                 if point is None:
-                    owner.act(place, ask, do, failures.progress(), is_durable=is_durable)
+                    progress = failures.progress()
+                    owner.act(place, run.to_daemon, run.to_store, progress, is_durable=is_durable)
                 else:
-                    through(point)
+                    run.to_mount(point)
         except failures.AboutError as error:
             # The error of a refused line names the line itself.
             error.state = _so_far(summary, up_to=error.thing == path)
@@ -235,8 +287,6 @@ def _progress(total: int | None, *, is_shown: bool) -> "Iterator[Callable[[Summa
         return
     from rich import progress
     from rich.console import Console
-
-    from logfs.machine.host import system_clock
 
     columns = (
         progress.BarColumn(),

@@ -60,7 +60,10 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
         click.echo(json.dumps([_as_json(name, use) for name, use in rows], indent=2))
         return
     form = tables.format_bytes if human else str
-    columns = [tables.Column("NAME"), *(tables.Column(name, is_number=True) for name in _COLUMNS)]
+    columns = [
+        tables.TableColumn("NAME"),
+        *(tables.TableColumn(name, is_number=True) for name in _COLUMNS),
+    ]
     tables.show_table(columns, [[name, *_cells(use, form)] for name, use in rows])
 
 

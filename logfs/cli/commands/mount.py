@@ -121,7 +121,7 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     texts = (*options, "ro") if read_only else options
     request = make_mount_request(data, mountpoint, texts, settings, config_file)
     become(request.options.run_as)
-    log = logs.Log(log_file, log_format, log_level)
+    log = logs.LogOutput(log_file, log_format, log_level)
     serve(request, background=background, log=log)
 
 
@@ -168,7 +168,7 @@ def make_mount_request(
     *,
     is_sloppy: bool = False,
 ) -> MountRequest:
-    """Put together what the command line and a file say.
+    """Combine the command line and the configuration file.
 
     Args:
         data: The data directory; None for that of the file.
@@ -176,10 +176,10 @@ def make_mount_request(
         texts: What followed each -o.
         settings: Kafka's keys and their values.
         config_file: The file; None for that of the option ``config``, if there is one.
-        is_sloppy: Pass over unknown options.
+        is_sloppy: Ignore unknown options.
 
     Raises:
-        click.UsageError: Nobody says what, or where.
+        click.UsageError: DATA or MOUNTPOINT is given neither here nor in the file.
         LogfsError, OSError: An option is not valid; the file cannot be read.
     """
     from logfs.config import StoreConfig
@@ -191,23 +191,23 @@ def make_mount_request(
     if found.options:
         given = parse_options([*found.options, *texts], is_sloppy=is_sloppy)
     for option in given.unknown:
-        failures.warn(f"mount option {option}: not known, passed over")
+        failures.warn(f"mount option {option}: unknown, ignored")
     data, mountpoint = data or found.data, mountpoint or found.mountpoint
     if not data or not mountpoint:
         name = "MOUNTPOINT" if data else "DATA"
         where = "" if path is None else f" {path} has no {name.lower()} either."
         raise click.UsageError(f"Missing argument '{name}'.{where}")
-    # What is after -o or --config takes precedence than [kafka], wherever it is.
+    # -o and --config take precedence over [kafka].
     overrides = {**found.settings, **given.store.overrides(), **dict(settings)}
     options = replace(given, store=StoreConfig.from_properties(overrides))
     return MountRequest(os.path.realpath(data), os.path.realpath(mountpoint), options)
 
 
 def become(user: str | None) -> None:
-    """Go on as another user, with his groups and his home; None: as before.
+    """Continue as another user, with the user's groups and home; None: as before.
 
     Raises:
-        InvalidConfigError: There is no such user, or this one may not become him.
+        InvalidConfigError: There is no such user, or this process may not change its user.
     """
     if user is None:
         return
@@ -231,7 +231,7 @@ def become(user: str | None) -> None:
 
 
 def check(request: MountRequest) -> None:
-    """Refuse what was probably not meant.
+    """Refuse arguments that are probably a mistake.
 
     Raises:
         NoDataDirectoryError: A directory with files but no logs; or the arguments are reversed.
@@ -253,7 +253,7 @@ def check(request: MountRequest) -> None:
         )
 
 
-def serve(request: MountRequest, *, background: bool, log: logs.Log = logs.STDERR) -> None:
+def serve(request: MountRequest, *, background: bool, log: logs.LogOutput = logs.STDERR) -> None:
     """Mount and serve; the status of the command says how it ended.
 
     Args:

@@ -84,12 +84,12 @@ def _as_json(answer: "Answer") -> dict[str, Any]:
 
 
 def _show(answers: "list[Answer]", *, has_topics: bool) -> None:
-    columns = [tables.Column("TOPIC")] if has_topics else []
+    columns = [tables.TableColumn("TOPIC")] if has_topics else []
     columns += [
-        tables.Column("PARTITION", is_number=True),
-        tables.Column("TIME"),
-        tables.Column("OFFSET", is_number=True),
-        tables.Column("TIMESTAMP"),
+        tables.TableColumn("PARTITION", is_number=True),
+        tables.TableColumn("TIME"),
+        tables.TableColumn("OFFSET", is_number=True),
+        tables.TableColumn("TIMESTAMP"),
     ]
     rows = [
         [

@@ -158,12 +158,12 @@ def _show_needs(needs: "Needs", disk: float | None, tail_s: float) -> None:
 
 def _show_forecast(forecast: "Forecast") -> None:
     columns = [
-        tables.Column("TOPIC"),
+        tables.TableColumn("TOPIC"),
         *(
-            tables.Column(n, is_number=True)
+            tables.TableColumn(n, is_number=True)
             for n in ("RECORDS/S", "BYTES/S", "RECORD", "NOW", "AT MOST")
         ),
-        tables.Column("SINCE"),
+        tables.TableColumn("SINCE"),
     ]
     tables.show_table(columns, [_forecast_row(row) for row in forecast.rows])
     click.echo()

@@ -1,4 +1,4 @@
-"""``logfs status``: what is there, who serves it, how fast it grows, what is wrong."""
+"""``logfs status``: topics, their daemon, their growth, what is wrong."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from logfs.cli import failures
 from logfs.cli.activity import describe_activity
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.escapes import printable
-from logfs.cli.terminal.tables import Column, format_bytes, format_time
+from logfs.cli.terminal.tables import TableColumn, format_bytes, format_time
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate
 
@@ -194,13 +194,13 @@ def _daemon(found: "Status") -> str:
 
 def _show_topics(found: "Status") -> None:
     columns = [
-        Column("TOPIC"),
-        Column("PARTITIONS", is_number=True),
-        Column("RECORDS", is_number=True),
-        *(Column(name, is_number=True) for name in _NUMBERS),
-        *(Column("OLDEST"), Column("NEWEST")),
-        Column("LOSSES", is_number=True),
-        Column("STATE"),
+        TableColumn("TOPIC"),
+        TableColumn("PARTITIONS", is_number=True),
+        TableColumn("RECORDS", is_number=True),
+        *(TableColumn(name, is_number=True) for name in _NUMBERS),
+        *(TableColumn("OLDEST"), TableColumn("NEWEST")),
+        TableColumn("LOSSES", is_number=True),
+        TableColumn("STATE"),
     ]
     rows = []
     for topic in found.topics:
@@ -227,11 +227,11 @@ def _show_topics(found: "Status") -> None:
 
 def _show_partitions(found: "Status") -> None:
     columns = [
-        Column("PARTITION"),
-        *(Column(name, is_number=True) for name in ("START", "END", "SEGMENTS", *_NUMBERS)),
-        *(Column("OLDEST"), Column("NEWEST")),
-        Column("LOSSES", is_number=True),
-        Column("STATE"),
+        TableColumn("PARTITION"),
+        *(TableColumn(name, is_number=True) for name in ("START", "END", "SEGMENTS", *_NUMBERS)),
+        *(TableColumn("OLDEST"), TableColumn("NEWEST")),
+        TableColumn("LOSSES", is_number=True),
+        TableColumn("STATE"),
     ]
     rows = [
         [

@@ -96,7 +96,7 @@ def tail(  # noqa: PLR0913 - an argument for each option
     """  # noqa: D301 - click's mark for text it does not fill
     if count is not None and start is not None:
         raise click.UsageError("--from and -n exclude each other: give one of them")
-    from logfs.cli.tail_records import Tail
+    from logfs.cli.tail_records import TailPrinter
 
     is_debug = bool(getattr(session, "debug", False))
     status = 0
@@ -107,7 +107,7 @@ def tail(  # noqa: PLR0913 - an argument for each option
         status = failures.report(error, debug=is_debug)
 
     try:
-        with Tail(sys.stdout.buffer, report, view, level, has_prefix=prefix) as followed:
+        with TailPrinter(sys.stdout.buffer, report, view, level, has_prefix=prefix) as followed:
             for path in paths:
                 try:
                     with failures.about(path):

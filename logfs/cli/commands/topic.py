@@ -127,7 +127,7 @@ def list_topics(path: str, *, as_json: bool) -> None:
     if as_json:
         _print_json([{"topic": name, "partitions": count} for name, count in sizes.items()])
     elif sys.stdout.isatty():
-        columns = [tables.Column("TOPIC"), tables.Column("PARTITIONS", is_number=True)]
+        columns = [tables.TableColumn("TOPIC"), tables.TableColumn("PARTITIONS", is_number=True)]
         tables.show_table(columns, [[name, str(count)] for name, count in sizes.items()])
     else:
         for name in sizes:
@@ -312,13 +312,13 @@ def _show(facts: "TopicFacts", *, with_all: bool) -> None:
     click.echo()
     tables.show_table(
         [
-            tables.Column("PARTITION", is_number=True),
-            tables.Column("LOG-START-OFFSET", is_number=True),
-            tables.Column("LOG-END-OFFSET", is_number=True),
-            tables.Column("SEGMENTS", is_number=True),
-            tables.Column("SIZE", is_number=True),
-            tables.Column("NEWEST"),
-            tables.Column("STATE"),
+            tables.TableColumn("PARTITION", is_number=True),
+            tables.TableColumn("LOG-START-OFFSET", is_number=True),
+            tables.TableColumn("LOG-END-OFFSET", is_number=True),
+            tables.TableColumn("SEGMENTS", is_number=True),
+            tables.TableColumn("SIZE", is_number=True),
+            tables.TableColumn("NEWEST"),
+            tables.TableColumn("STATE"),
         ],
         [_partition_row(meta) for meta in facts.partitions],
     )

@@ -1,9 +1,9 @@
 """Leaving the terminal: the caller gets its prompt back once the daemon has something to answer.
 
     parent    waits; exits with 0 when the daemon is ready, else with the daemon's own exit status
-    daemon    a session of its own, in /, without stdin and what else the caller had open
+    daemon    a session of its own, in /, without stdin and the caller's other open files
 
-stdout and stderr stay until the daemon is ready, so that whatever keeps it from starting is said
+stdout and stderr stay open until the daemon is ready, so that the errors of its start are printed
 where the command was given.
 """
 
@@ -18,10 +18,10 @@ from logfs.cli import failures
 
 
 def leave_terminal() -> Callable[[], None]:
-    """Go on in the background; returns in the daemon only. Call it before any thread is started.
+    """Continue in the background; return in the daemon only. Call it before any thread is started.
 
     Returns:
-        To be called once the daemon is ready; until then the caller of the command waits.
+        A function to call when the daemon is ready; until then the caller of the command waits.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -34,13 +34,13 @@ def leave_terminal() -> Callable[[], None]:
     os.setsid()
     os.chdir("/")
     _replace(0)
-    # Whoever reads from a pipe of the caller's, or waits for its lock, would wait for the daemon.
+    # Readers of the caller's pipes, and waiters for its locks, would wait for the daemon.
     os.closerange(3, writing)
     os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
 
     def ready() -> None:
         _replace(1, 2)
-        with contextlib.suppress(BrokenPipeError):  # nobody waits any more
+        with contextlib.suppress(BrokenPipeError):  # the caller has ended
             os.write(writing, b"+")
         os.close(writing)
 
@@ -62,7 +62,7 @@ def _wait(pid: int, reading: int) -> int:
 
 
 def _replace(*descriptors: int) -> None:
-    """Let standard descriptors lead to nowhere."""
+    """Replace standard descriptors by /dev/null."""
     with Path(os.devnull).open("r+b", buffering=0) as nowhere:
         for descriptor in descriptors:
             os.dup2(nowhere.fileno(), descriptor)

@@ -1,10 +1,10 @@
-"""What a line of the log looks like: one line a record, whatever the message holds.
+"""The lines of the log: one line for each record, also if the message has line breaks.
 
     text       2026-11-21 22:44:54,497 WARNING orders/0 is offline: ...
     json       {"time": "2026-11-21T22:44:54.497Z", "level": "warning", "message": ..., "topic":
                "orders", "partition": 0, "position": 120, "bytes": 60, ...}
-    journald   <4>orders/0 is offline: ...       the level in front, as sd-daemon(3) has it; time
-               and the rest are the journal's own
+    journald   <4>orders/0 is offline: ...       starts with the level, as in sd-daemon(3); the
+               journal adds the time and the rest
 
 Characters that do not print (line breaks in a file's name, terminal sequences) are escaped.
 """
@@ -75,7 +75,7 @@ class LineFormatter(logging.Formatter):
 
 
 class JournalFormatter(LineFormatter):
-    """Makes a line for the journal, with its level in front."""
+    """Makes a line for the journal, which starts with the level."""
 
     def __init__(self) -> None:
         super().__init__("%(message)s")
@@ -86,7 +86,7 @@ class JournalFormatter(LineFormatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Makes a JSON object of a record, with all that is known of what it is about."""
+    """Makes a JSON object of a record, with the fields of its subject."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""

@@ -1,4 +1,4 @@
-"""Where the log goes: what the layers below have to say, beside the errors of the command itself.
+"""The output of the log: the messages of the layers below.
 
 A command shows warnings as lines on stderr. A mount logs to stderr in the foreground, to syslog or
 a file of its own in the background; what its lines look like is in ``logformat``.
@@ -18,8 +18,8 @@ FORMATS = ("auto", "text", "json", "journald")
 LEVELS = ("debug", "info", "warning", "error")
 
 
-class Log(NamedTuple):
-    """Where a daemon logs, and how.
+class LogOutput(NamedTuple):
+    """Where and how a daemon logs.
 
     Attributes:
         file: A file; None for stderr, or syslog in the background.
@@ -32,7 +32,7 @@ class Log(NamedTuple):
     level: str | None = None
 
 
-STDERR = Log()
+STDERR = LogOutput()
 """In the foreground."""
 
 
@@ -46,7 +46,7 @@ class _Warnings(logging.Handler):
 
 
 def show_warnings() -> None:
-    """Show warnings and errors of all layers on stderr, unless somebody listens already."""
+    """Show warnings and errors of all layers on stderr, unless the log has a handler already."""
     root = logging.getLogger()
     if not root.handlers:
         root.addHandler(_Warnings(logging.WARNING))

@@ -31,7 +31,7 @@ class _Stdout(io.FileIO):
 
 
 def prepare() -> None:
-    """Prepare those of this process; nothing where somebody has put others in their place."""
+    """Prepare the streams of this process, unless others have replaced them already."""
     is_ours = sys.stdout is sys.__stdout__
     _take_closed()
     if is_ours:

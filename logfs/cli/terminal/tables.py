@@ -16,14 +16,14 @@ _LAST_COLUMN = 20
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-class Column(NamedTuple):
+class TableColumn(NamedTuple):
     """The head of a column."""
 
     title: str
     is_number: bool = False
 
 
-def show_table(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def show_table(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> None:
     """Print a table to stdout. No cell is empty, so that awk can count columns.
 
     On a terminal the last column is wrapped if need be. One that is too narrow for the others gets
@@ -69,7 +69,7 @@ def format_time(timestamp_ms: int, precision: str = "seconds") -> str:
         return str(timestamp_ms)  # far outside the calendar
 
 
-def _show_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+def _show_rich(columns: Sequence[TableColumn], rows: Sequence[Sequence[str]]) -> None:
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table

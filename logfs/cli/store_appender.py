@@ -1,4 +1,4 @@
-"""Lines into partitions of a store that this process owns: ``logfs append`` without a daemon."""
+"""Appending to a store that this process owns: ``logfs append`` without a daemon."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,17 +12,16 @@ from logfs.machine.host import system_clock
 from logfs.records.compression import Buffer
 
 FLUSH_AHEAD_BYTES = 64 << 20
-"""So much is left to be flushed at the end, while everything before it was on its way already."""
+"""Flush in the background after so many bytes, so that the flush at the end is short."""
 
 FLUSH_RARELY_BYTES = 16 << 30
-"""A segment that was sealed stays open until a flush; so much is left without one."""
+"""Flush after so many bytes in any case, since sealed segments stay open until a flush."""
 
 
-class StoreTarget:
-    """Partitions of a store that this process owns.
+class StoreAppender:
+    """See ``LineAppender``. Partitions of a store that this process owns.
 
-    If they are to be durable at the end, they are flushed meanwhile, beside the appends, so that
-    the end does not take long. Their leases are moved on there as well.
+    A thread flushes them and renews their leases meanwhile. So a durable end does not take long.
     """
 
     chunk_bytes = 4 << 20
@@ -49,7 +48,7 @@ class StoreTarget:
         self._upkeep: Future[None] | None = None
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
-        """See ``Target``."""
+        """See ``LineAppender``."""
         if self._is_spread:
             done = append_by_key(self._logs, lines, self._form, unkeyed, self._now_ms())
         else:
@@ -57,14 +56,14 @@ class StoreTarget:
         return self._upkept(done)
 
     def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
-        """See ``Target``."""
+        """See ``LineAppender``."""
         file, now_ms = (descriptor, position, self._form), self._now_ms()
         if self._is_spread:
             return self._upkept(append_file_by_key(self._logs, *file, unkeyed, now_ms))
         return self._upkept(append_file(self._logs[0], *file, now_ms))
 
     def can_read(self, descriptor: int) -> bool:
-        """See ``Target``; it is this process that waits for the file."""
+        """See ``LineAppender``; only this process waits for the file."""
         return True
 
     def _upkept(self, done: Lines) -> Lines:
@@ -76,11 +75,11 @@ class StoreTarget:
         return done
 
     def flush(self) -> None:
-        """See ``Target``."""
+        """See ``LineAppender``."""
         _flush(self._logs)
 
     def close(self) -> None:
-        """Wait for what is done beside the appends; closing the store meets its errors again."""
+        """Wait for the background flush; closing the store raises its errors again."""
         self._pool.shutdown()
 
 

@@ -1,4 +1,4 @@
-"""Where ``logfs append`` puts lines if the control socket of the daemon is another user's."""
+"""Appending through a mount, if the control socket of the daemon is another user's."""
 
 from dataclasses import replace
 
@@ -14,16 +14,16 @@ from logfs.records.compression import Buffer, Compression
 from logfs.types import TopicPartition, View
 
 
-class MountTarget:
-    """Partitions below a mount point, for a user who may not ask the daemon; offsets stay unknown.
+class MountAppender:
+    """See ``LineAppender``. Partitions below a mount point; offsets stay unknown.
 
-    What a line is, and whether it is refused, is found out here by the rules of the daemon.
+    This class splits and checks the lines by the daemon's rules.
 
     Args:
         point: The mount point.
         topic: The topic.
-        partition: Its number; None: those to which the keys belong.
-        form: What the lines are.
+        partition: Its number; None: the key of each line decides.
+        form: The form of the lines.
     """
 
     chunk_bytes = 4 << 20
@@ -38,7 +38,7 @@ class MountTarget:
         self._now_ms = system_clock().now_ms
 
     def append(self, lines: Buffer, *, unkeyed: int) -> Lines:
-        """See ``Target``."""
+        """See ``LineAppender``."""
         form, size = self._form, memoryview(lines).nbytes
         tried = encode_lines(form.view, b"", lines, 0, size, 0, self._now_ms(), self._options)
         stop = tried.ends[-1] if tried.ends else 0
@@ -64,15 +64,15 @@ class MountTarget:
         return Lines(rows, stop, tried.refusal)
 
     def append_file(self, descriptor: int, position: int, *, unkeyed: int) -> Lines:
-        """See ``Target``; not called, as it cannot read files."""
+        """See ``LineAppender``; never called, since ``can_read`` returns False."""
         raise NotImplementedError
 
     def can_read(self, descriptor: int) -> bool:
-        """See ``Target``: lines are read here."""
+        """See ``LineAppender``; the caller reads the lines."""
         return False
 
     def flush(self) -> None:
-        """See ``Target``."""
+        """See ``LineAppender``."""
         numbers = range(self._count) if self._partition is None else [self._partition]
         for number in numbers:
             self._writer.flush(TopicPartition(self._topic, number))
@@ -82,7 +82,7 @@ class MountTarget:
         self._writer.close()
 
     def _write(self, number: int, lines: Buffer) -> tuple[int, Exception | None]:
-        """Write lines to a partition; returns how many got in, and why not all."""
+        """Write lines to a partition; return their number, and the error of the next line."""
         form, name = self._form, TopicPartition(self._topic, number)
         view = form.view
         if form.key_delimiter or form.headers:
@@ -96,7 +96,7 @@ class MountTarget:
         return bytes(data).count(b"\n"), None
 
     def _as_jsonl(self, lines: Buffer) -> bytes:
-        """Return lines with the keys and headers that the options say."""
+        """Return lines as .jsonl, with the keys and headers of the form."""
         size = memoryview(lines).nbytes
         encoded = encode_lines(
             self._form.view, b"", lines, 0, size, 0, self._now_ms(), self._options
