@@ -35,7 +35,7 @@ def read_checkpoint(disk: Disk, name: str) -> dict[TopicPartition, int]:
 
 
 class WatchedCheckpoints:
-    """The files as somebody else writes them: read again when they are others than last time."""
+    """The files that another process writes: read again when they have changed."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

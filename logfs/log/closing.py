@@ -9,11 +9,12 @@ and the file system stays mounted: the page cache is as good as the disk until t
     logs       by partition directory: the *entry* of its last segment, closed, as the segment table
                has entries (hex), and the time of change of its ``.log``, *mtime_ms*
 
-The tables themselves keep their open entry, with the lease, and the recovery points stay where the
-last flush put them: after a power cut everything is as after any other. The note is neither synced
-when it is made nor when it is removed, since what a power cut does to it can only be found under
-another boot id. Nor does it count once anybody else has written: a broker that was killed leaves a
-last segment that is another one, or has another size or time; one that was stopped, Kafka's marker.
+The tables themselves keep their open entry, with the reservation, and the recovery points stay
+where the last flush put them: after a power cut everything is as after any other. The note is
+neither synced when it is made nor when it is removed, since what a power cut does to it can only be
+found under another boot id. It is also ignored after another process has written: a killed broker
+leaves a last segment that is another one, or has another size or time; one that was stopped,
+Kafka's marker.
 """
 
 import json
@@ -92,7 +93,7 @@ def remove_note(disk: Disk) -> None:
 
 
 def last_stop(disk: Disk, boot_id: str, partitions: Iterable[TopicPartition]) -> LastStop:
-    """Find out how a data directory was left that nobody owns now.
+    """Find out how the last owner of a data directory stopped; nothing owns it now.
 
     Args:
         disk: The data directory.
@@ -111,7 +112,7 @@ def last_stop(disk: Disk, boot_id: str, partitions: Iterable[TopicPartition]) ->
 
 
 def _read_note(disk: Disk, boot_id: str) -> dict[TopicPartition, tuple[TableEntry, int]] | None:
-    """Read the note; None if there is none that counts on this boot, or it is torn."""
+    """Read the note; None if there is none of this boot, or it is torn."""
     try:
         content = json.loads(disk.read(names.CLOSED))
         is_known = content["version"] == _VERSION and content["mount"] is not None

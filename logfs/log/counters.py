@@ -1,4 +1,4 @@
-"""What a partition counts while it works: plain numbers, read by whoever wants to know.
+"""The counters of a partition: plain numbers for metrics and ``.meta``.
 
 Counting is part of every append, so it is as cheap as can be: attributes that are added to under
 locks that are held anyway (that of the partition for appends, that of the flusher for flushes).

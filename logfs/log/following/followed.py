@@ -1,4 +1,4 @@
-"""One partition of a directory that somebody else writes: a look at it, and what readers see then.
+"""One partition of a directory that another process writes: a look at it, and what readers see.
 
 ``refresh`` is one look. Most cost two stats: of the directory, whose time changes when a name does,
 and of the newest ``.log``. Records that were appended are published at once. Anything else, files
@@ -227,7 +227,7 @@ class FollowedLog(ReadableLog):
                 self._adopt(shape)
             limit_bytes -= self._read_on(limit_bytes)
             if limit_bytes <= 0:
-                self._seen = None  # there may be more, whatever the stat says
+                self._seen = None  # there may be more, even if the stat is the same
                 return True
             if not later:
                 return False
@@ -391,7 +391,7 @@ class FollowedLog(ReadableLog):
             self._complaint.settle()
 
     def _hold(self, segment: Segment) -> None:
-        """Keep the files of a deleted segment open for those who read it."""
+        """Keep the files of a deleted segment open for the files that read it."""
         files = segment.files()
         with contextlib.suppress(OSError, LogfsError):
             files.text_entries()

@@ -1,4 +1,4 @@
-"""A data directory that somebody else writes, open read-only and followed.
+"""A data directory that another process writes, open read-only and followed.
 
 Nothing in it is locked, made or changed. Its topics come and go as the broker makes and deletes
 them; the checkpoint files in its root say where each log starts and how far it is replicated.
@@ -84,14 +84,14 @@ class FollowedStore(Catalog[AnyLog]):
         """Open a directory; all its partitions are there when this returns.
 
         If there is not much to read that is not known from before, it has been read. The rest is
-        for those who call ``refresh`` on what ``followed`` returns.
+        read by ``refresh`` of what ``followed`` returns.
 
         Args:
             disk: The directory.
             config: The settings of the store.
             host: The machine.
-            cache: A directory for what is to outlast the mount; nobody else may use it. None: it
-                is kept in memory.
+            cache: A directory for what is to outlast the mount, for this process alone. None: it is
+                kept in memory.
             now_ms: The clock.
             at_once_bytes: How much is read.
             only: Which partitions are followed; None: all. What a cache keeps of others is removed.
@@ -222,7 +222,7 @@ class FollowedStore(Catalog[AnyLog]):
     def _first_look(self, now_ms: int) -> LoadContext:
         """Return what is known before a partition is loaded.
 
-        While somebody has the directory there is nothing to recover, and the end of a log may be
+        While a process owns the directory there is nothing to recover, and the end of a log may be
         on its way; else what recovery would leave is shown.
         """
         is_live = self.disk.is_locked(names.LOCK_FILE)

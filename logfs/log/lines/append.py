@@ -1,4 +1,4 @@
-"""Many whole lines at once, for whoever has them as bytes and no open file: ``logfs append``.
+"""Appending many whole lines at once, without an open file: ``logfs append``.
 
 A line is a record, as in ``lines``; here no line is ever unfinished, keys may be before a
 delimiter, every record may get headers, and the lines of a topic can be spread over its partitions
@@ -142,7 +142,7 @@ def append_by_key(
     """
     size = memoryview(data).nbytes
     options = replace(form.options(logs[0].encode_options()), compression=Compression.NONE)
-    # A trial, so that nothing behind a line that is refused gets in.
+    # A trial, so that no line after a refused one is appended.
     tried = encode_lines(form.view, b"", data, 0, size, 0, now_ms, options)
     stop = tried.ends[-1] if tried.ends else 0
     place = unkeyed % len(logs)

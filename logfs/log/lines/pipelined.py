@@ -4,7 +4,7 @@ Two threads take turns, and what one has read it encodes and writes itself: a pi
 large as a batch, so it stays in the cache of one processor. Had one thread encoded what the other
 one writes, each would wait for the cache of the other, which costs more than the rest together.
 
-Only a write takes the lock of the partition, so a file on a slow disk keeps nobody waiting; what
+Only a write takes the lock of the partition, so a file on a slow disk delays no other writer; what
 others append meanwhile is between two pieces.
 """
 
@@ -43,7 +43,7 @@ def append_file(
         now_ms: Timestamp of records whose lines give none.
 
     Returns:
-        What became of them; the next begin ``accepted`` bytes further. Nothing accepted and nothing
+        What became of them; the next start ``accepted`` bytes further. Nothing accepted and nothing
         refused: the file has no more.
 
     Raises:
@@ -105,7 +105,7 @@ class _Relay:
     """What two threads do in turn: one reads and encodes a piece while the other writes one.
 
     Attributes:
-        writer: Whoever has the right to write uses it.
+        writer: Used by the thread whose turn it is to write.
     """
 
     def __init__(

@@ -33,6 +33,7 @@ class LineWriter:
 
     def __init__(self, log: PartitionLog, view: View) -> None:
         self._log = log
+        self._state = log.state
         self._view = view
         self._unfinished: UnfinishedFile | None = None
 
@@ -60,8 +61,8 @@ class LineWriter:
                 call was accepted.
             LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was accepted.
         """
-        with self._log.exclusive():
-            if self._log.adopt_later is not None:
+        with self._state.lock:
+            if self._state.adopt_later is not None:
                 self._log.adopt_waiting()
             stop = data.rfind(_NEWLINE) + 1
             if stop:
@@ -101,7 +102,7 @@ class LineWriter:
         file, files = self._unfinished, self._log.line_files
         if file is None:
             return True
-        with self._log.exclusive():
+        with self._state.lock:
             self._unfinished = None
             if not file.line_bytes:
                 files.discard(file)
@@ -143,9 +144,9 @@ class LineWriter:
         return file
 
     def _encode(self, head: bytes | bytearray, body: bytes, stop: int, now_ms: int) -> Encoded:
-        log = self._log
+        state = self._state
         return encode_lines(
-            self._view, head, body, 0, stop, log.log_end_offset, now_ms, log.encode_options()
+            self._view, head, body, 0, stop, state.snapshot.end.offset, now_ms, state.options
         )
 
     def _append(self, data: bytes, stop: int, now_ms: int) -> tuple[int, Exception | None]:
@@ -223,7 +224,7 @@ def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
 def adopt_unfinished(log: PartitionLog, now_ms: int, only: Collection[str] | None = None) -> None:
     """Make records of the unfinished lines that a crash left in a partition directory.
 
-    A line for which the disk has no room waits, and so does whatever would be appended after it:
+    A line for which the disk has no room waits, and so do all appends after it:
     the partition takes no appends until ``adopt_waiting`` has found room for the line. What cannot
     be done now for another reason is left for the next start.
 

@@ -173,7 +173,7 @@ class ActiveSegment:
         """Write one batch after the last one.
 
         Raises:
-            OSError: It is not in the log; whatever part was written has been cut off again.
+            OSError: It is not in the log; a part that was written has been cut off again.
         """
         builder, size = self.builder, len(batch.data)
         if size >= _LARGE_BYTES and builder.file_position + size > self._room_end:
@@ -223,7 +223,7 @@ class ActiveSegment:
     def close_empty(self) -> None:
         """Let go of a new segment for now; the bytes of its indexes are durable.
 
-        Whoever goes on with an index syncs it only if he writes to it, and there may be no entries.
+        Later an index is synced only if it was written to, and there may be no entries.
         """
         self.close()
         for index in self._indexes.all():
@@ -241,7 +241,7 @@ class ActiveSegment:
                 index.seal()
         except OSError as error:
             logger.warning("%s: it could not be trimmed: %s", self.segment.name, error)
-        self.segment.is_writable = False  # whoever opens it again only reads
+        self.segment.is_writable = False  # from now on it is opened for reading only
         fill_segment(self.segment, self.builder)
 
     def sealed_entry(self) -> TableEntry:
@@ -318,7 +318,7 @@ def _usable_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> Segmen
         try:
             index.entries()
         except OSError as error:
-            logger.warning("%s: the index begins at the end of the segment", error)
+            logger.warning("%s: the index starts at the end of the segment", error)
             counts.append(0)
         else:
             counts.append(None)
@@ -368,7 +368,7 @@ def trim_padding(disk: Disk, segment: Segment, size: int) -> None:
 
 
 def remove_segment_files(disk: Disk, segment: Segment) -> None:
-    """Remove whatever files a segment has."""
+    """Remove all files of a segment."""
     segment.close_files()
     for kind in SEGMENT_FILE_KINDS:
         if disk.exists(segment.file_name(kind)):

@@ -91,7 +91,7 @@ class Appender:
         Args:
             records: At least one; offsets are ignored. Those of a producer make one batch.
             now_ms: The clock; see ``EncodeOptions`` for what it is used for.
-            producer: Who writes; None: without protection against repetition.
+            producer: The producer; None: without protection against repetition.
 
         Returns:
             Where they stand: where they were already if the very same sequence numbers are among
@@ -126,13 +126,13 @@ class Appender:
     def append_encoded(
         self, payload: Buffer, now_ms: int, producer: ProducerBatch | None = None
     ) -> Appended:
-        """Append batches that somebody else has encoded; see ``append_records`` for the rest.
+        """Append batches that a client has encoded; see ``append_records`` for the rest.
 
         Args:
             payload: Whole batches, one after the other; those of a producer are one. What is
                 in their headers about offsets, epochs and producers means nothing.
             now_ms: The clock.
-            producer: Who writes; None: without protection against repetition.
+            producer: The producer; None: without protection against repetition.
 
         Raises:
             CorruptRecordError: The payload does not decode.
@@ -316,7 +316,7 @@ class Appender:
             active.segment.close_files()
 
     def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
-        """Make sure that the lease covers what is about to be shown."""
+        """Make sure that the reserved positions cover what is about to be shown."""
         state = self._state
         text, tsv, jsonl = state.snapshot.end.positions
         for *_, text_bytes, tsv_bytes, jsonl_bytes in batches:
@@ -380,7 +380,7 @@ class Appender:
         segment = state.new_segment(base_offset, bases)
         try:
             new = ActiveSegment.create(state.disk, segment, state.config, now_ms)
-            # In this order: of a torn write, the open entry with the lease is what is kept.
+            # In this order: of a torn write, the open entry with the reservation is what is kept.
             state.table.put(state.reservation.open_entry(segment), old.sealed_entry())
         except OSError:
             with state.offline_on_failure("roll", but_not_full=True):

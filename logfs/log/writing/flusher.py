@@ -1,15 +1,15 @@
-"""Making a partition durable, once for everybody who asks at the same time.
+"""Making a partition durable: callers that ask at the same time share one fsync.
 
-A flush costs milliseconds and covers everything appended before it began. Whoever asks while one
-is under way waits for it, and returns without an fsync of his own if it covered him.
+A flush costs milliseconds and covers everything appended before it began. A caller that asks while
+one is under way waits for it, and needs no fsync of its own if it covered the caller's records.
 
 The active segment's ``.log`` alone is synced by a flush: its indexes are rebuilt after a power cut,
 since recovery scans the segment that holds the recovery point. Those of a sealed segment are synced
 before the recovery point moves past it.
 
 A flush can be begun without waiting for it (``begin``), if it takes no more than that one fsync. It
-is treated as one that is under way until somebody has taken note of how it ended: whoever began it
-(``end``), or whoever comes in between and has to wait for it.
+is treated as under way until its result has been noted: by the caller that began it (``end``), or
+by another caller that has to wait for it.
 """
 
 import contextlib
@@ -78,8 +78,8 @@ class Flusher:
     def begin(self, syncs: Syncs) -> Flush | None:
         """Begin what ``flush`` does, to go on by itself, if it is a single fsync. Never waits.
 
-        Whoever began it calls ``end`` when its sync comes out of ``syncs``. Meanwhile anybody
-        may call anything else.
+        The caller calls ``end`` when the sync comes out of ``syncs``. Meanwhile any thread may
+        call any other method.
 
         Returns:
             None: it takes more than that, or another flush is under way; ``flush`` does it all.
@@ -209,7 +209,7 @@ class Flusher:
 
     @contextlib.contextmanager
     def _final_failure(self) -> Iterator[None]:
-        """Keep whoever waited for a flush that failed from trusting one of his own."""
+        """Let no caller that waited for a failed flush trust an fsync of its own."""
         if self._failure is not None:
             raise self._failure
         try:

@@ -85,7 +85,7 @@ def rebase_encoded(
     options: EncodeOptions,
     producer: ProducerBatch | None,
 ) -> tuple[list[EncodedBatch], ProducedBatch | None]:
-    """Take batches that somebody else has encoded; make them again where they cannot be taken.
+    """Take batches that a client has encoded; encode them again where they cannot be taken.
 
     Returns:
         The batches, and of a producer's what the rules need to know of the only one.

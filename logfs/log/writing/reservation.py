@@ -12,7 +12,7 @@ from logfs.types import Positions
 
 RESERVED_BYTES = 256 * 1024 * 1024
 NO_BOOT = bytes(8)
-"""In place of a boot id: whatever the machine did since, bytes that were shown may be lost."""
+"""In place of a boot id: bytes that were shown may be lost, even if the machine went on."""
 ALL_SHOWN = b"\xff" * 8
 """In place of a boot id: nothing is lost, but a size up to the bound may have been shown."""
 
@@ -52,7 +52,7 @@ class PositionReservation:
         )
 
     def note(self, segment: Segment, ends: Positions) -> Positions:
-        """Write a bound well beyond ``ends`` to the table; it counts after ``sync``."""
+        """Write a bound well beyond ``ends`` to the table; it takes effect with ``sync``."""
         self._noted = _moved(ends, RESERVED_BYTES).at_least(self._noted)
         self._table.put(self.open_entry(segment))
         return self._noted
@@ -67,7 +67,7 @@ class PositionReservation:
         self._table.put(self.open_entry(segment)._replace(boot=NO_BOOT))
 
     def sync(self, noted: Positions) -> None:
-        """Make a bound that was noted durable, from then on it counts."""
+        """Make a noted bound durable; it takes effect with that."""
         self._table.sync()
         self._set_bound(noted)
 

@@ -148,7 +148,7 @@ class SegmentRemoval:
             return self.deleted.hasten(now_ms)
 
     def remove_due_files(self, now_ms: int) -> None:
-        """Remove the files of deleted segments whose time has come and that nobody reads."""
+        """Remove the files of deleted segments that are due and that no open file reads."""
         with self._state.lock:
             due = self.deleted.take_due(now_ms)
         for segment in due:

@@ -93,8 +93,8 @@ class PartitionState(ReadableState):
             raise DeletedError(f"{self.topic_partition}: the topic has been deleted")
         if self.offline is not None:
             raise LogOfflineError(
-                f"{self.topic_partition} is offline: {self.offline}; it is reloaded once nobody "
-                "has it open, or at the next mount"
+                f"{self.topic_partition} is offline: {self.offline}; it is reloaded when "
+                "its last open file is closed, or at the next mount"
             )
 
     def finish_loading(self) -> None:
@@ -123,7 +123,7 @@ class PartitionState(ReadableState):
     def adopt_waiting(self) -> None:
         """Make records of the lines that a crash left and that wait for room, if there is any.
 
-        They come before whatever is appended from now on. Without room they go on waiting.
+        They precede all later appends. Without room they go on waiting.
         """
         with self.lock:
             adopt, self.adopt_later = self.adopt_later, None

@@ -110,7 +110,8 @@ def decode_unfinished(name: str, data: bytes) -> UnfinishedLine:
 class UnfinishedFile:
     """The ``.unfinished`` file of one writer: made when first needed.
 
-    One owner, who has the lock of the partition; ``sync`` and ``sync_announcement`` may run beside.
+    One owner, which holds the lock of the partition, except for ``sync`` and
+    ``sync_announcement``.
 
     Attributes:
         name: Of the file below the data directory.
@@ -258,7 +259,7 @@ class UnfinishedFile:
             self._synced_changes = max(self._synced_changes, changes)
 
     def supersede(self) -> None:
-        """Make the line durable as the last one of the file, whatever was announced before it.
+        """Make the line durable as the last one of the file, without its announcements.
 
         It is promised no more than before.
         """
