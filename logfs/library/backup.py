@@ -13,11 +13,11 @@ from logfs.errors import BackupError, LockedError, NoDataDirectoryError
 from logfs.library.owner import owned
 from logfs.library.places import Kind, kind_of, locate, noted_daemon
 from logfs.log import names
-from logfs.log.backup.job import ChangedError, Job
+from logfs.log.backup.copying import ChangedError, Job
 from logfs.log.backup.point import Point
 from logfs.log.backup.restoring import check_source, restore_all, restore_topics
 from logfs.log.backup.taking import back_up
-from logfs.log.manifest import WHOLE, Manifest, read_manifest
+from logfs.log.manifest import WHOLE, BackupManifest, read_manifest
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 
@@ -51,7 +51,7 @@ def take_backup(
     *,
     say: Say = lambda _: None,
     count: Count | None = None,
-) -> Manifest:
+) -> BackupManifest:
     """Back up a data directory; durable when this returns, and whole.
 
     Args:
@@ -259,7 +259,7 @@ def _newest_in(previous: str, target: str) -> tuple[str, ...]:
     return (max(found)[1],) if found else ()
 
 
-def _manifest_of(path: str) -> Manifest | None:
+def _manifest_of(path: str) -> BackupManifest | None:
     try:
         return read_manifest(PosixDisk(path))
     except (BackupError, OSError):

@@ -49,7 +49,7 @@ class BackedUp(NamedTuple):
         return TopicPartition(self.topic, self.partition)
 
 
-class Manifest(NamedTuple):
+class BackupManifest(NamedTuple):
     """See the format above."""
 
     state: str
@@ -61,7 +61,7 @@ class Manifest(NamedTuple):
     problems: Sequence[str] = ()
 
 
-def write_manifest(disk: Disk, manifest: Manifest) -> None:
+def write_manifest(disk: Disk, manifest: BackupManifest) -> None:
     """Put a manifest in place, durable when this returns."""
     fields: dict[str, Any] = {"version": VERSION, **manifest._asdict()}
     fields["partitions"] = [partition._asdict() for partition in manifest.partitions]
@@ -69,7 +69,7 @@ def write_manifest(disk: Disk, manifest: Manifest) -> None:
     disk.replace(names.BACKUP, (json.dumps(fields, indent=1) + "\n").encode())
 
 
-def read_manifest(disk: Disk) -> Manifest | None:
+def read_manifest(disk: Disk) -> BackupManifest | None:
     """Read the manifest of a directory; None if it has none.
 
     Raises:
@@ -85,7 +85,7 @@ def read_manifest(disk: Disk) -> Manifest | None:
                 f"this logfs reads version {VERSION}: use a newer logfs"
             )
         fields["partitions"] = [BackedUp(**row) for row in fields["partitions"]]
-        return Manifest(**fields)
+        return BackupManifest(**fields)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -9,7 +9,7 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.disk.transfer import FileTransfer
 from logfs.disk.vfs import SMALL_FILE_BYTES, File, ReadableBuffer
-from logfs.log.backup.job import Job
+from logfs.log.backup.copying import Job
 from logfs.log.backup.point import Point, take_point
 from logfs.log.backup.restoring import restore_all
 from logfs.log.lines.writer import LineWriter

@@ -5,7 +5,7 @@ import errno
 
 import pytest
 
-from logfs.log.backup.job import Job
+from logfs.log.backup.copying import Job
 from logfs.log.backup.point import take_point
 from logfs.log.backup.taking import back_up
 from logfs.log.compaction.manual import compact_now

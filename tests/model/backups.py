@@ -3,7 +3,7 @@
 import errno
 
 from logfs.disk.transfer import FileTransfer
-from logfs.log.backup.job import Job
+from logfs.log.backup.copying import Job
 from logfs.log.backup.point import Point, take_point
 from logfs.log.backup.restoring import restore_all
 from logfs.log.backup.taking import back_up

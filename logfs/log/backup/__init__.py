@@ -1,23 +1,22 @@
-"""Backups of a data directory: directories of the same kind, made while its daemon goes on.
+"""Backups of a data directory: directories of the same kind, made while its daemon runs.
 
-    point       where a partition is at one moment, as only its owner can say
-    running     a partition of a daemon, as it was at such a point
-    resting     a partition that nobody owns, file by file
-    manifest    ``logfs.backup``: whether a backup is whole, and of what
-    taking      a whole backup            restoring    and back
+    point       the state of a partition at one moment, from its owner process
+    live        back up a partition that a daemon owns, as it was at a point
+    copying     copy a partition without an owner process, file by file
+    taking      make a whole backup
+    restoring   restore a backup
 
-What is linked must never change in place. File by file, of a partition that a daemon owns:
+A linked file must never change in place. The files of a partition that a daemon owns:
 
-    NNN.log, .index, .timeindex,      sealed and flushed: linked. Nothing appends to them, the flush
-    .txnindex, .textindex             before the point has made them durable and as long as they
-                                      stay. Retention and compaction rename and remove names, and
-                                      what compaction puts there is a new file. Recovery and
-                                      ``truncate_to`` do change them in place, and so might whoever
-                                      mounts the backup; ``PosixDisk.open`` gives whoever opens a
-                                      linked file for writing a copy of his own first.
+    NNN.log, .index, .timeindex,      sealed and flushed: linked. Flushed before the point, they
+    .txnindex, .textindex             are not appended to. Retention and compaction rename and
+                                      remove names; compaction writes new files. Recovery and
+                                      ``truncate_to`` change files in place, as may a mount of the
+                                      backup. ``PosixDisk.open`` therefore replaces a linked file
+                                      by a copy before it is opened for writing.
     the same, not flushed             (the partition is offline) copied, then recovered in the copy
-    the same, of the active segment   the .log copied up to the point, which is where a batch ends;
-                                      recovery of the copy makes the indexes, as after a crash
+    the same, of the active segment   the .log copied up to the point, which is the end of a batch;
+                                      recovery of the copy makes the indexes, like after a crash
     NNN.snapshot                      up to the active segment: the two newest copied, which may
                                       still be written, others linked
     logfs.segments                    appended to in place: rewritten from its entries
@@ -27,17 +26,17 @@ What is linked must never change in place. File by file, of a partition that a d
     logfs.config, logfs.losses,       replaced as a whole: copied
     partition.metadata,
     leader-epoch-checkpoint
-    others                            copied: staged records, whatever else there is
+    others                            copied: staged records, and files of other programs
     *.deleted, *.cleaned, *.swap,     not taken
     *.tmp
 
-and in the root: ``meta.properties``, ``logfs.attributes`` and, of a directory that was a broker's,
-``__cluster_metadata-0`` and ``bootstrap.checkpoint`` are copied; the checkpoints are written for
-what is in the backup, the clean-shutdown marker last. ``.lock``, ``logfs.daemon`` and
+In the root, ``meta.properties`` and ``logfs.attributes`` are copied, and of a broker's directory
+also ``__cluster_metadata-0`` and ``bootstrap.checkpoint``. The checkpoints are written for the
+partitions in the backup, the clean-shutdown marker last. ``.lock``, ``logfs.daemon`` and
 ``logfs.socket`` belong to a process and are not taken.
 
-Nothing holds retention or compaction back meanwhile. The files of a segment are those that one look
-at the directory has shown; when all are linked or copied, a second look and the entries that the
-segment table has got since must say the same of them, else what has changed is taken again, from a
-new point. A segment that retention has removed by then does no harm: the backup keeps it.
+Retention and compaction go on meanwhile. The files of a segment are taken from one listing of the
+directory. After all are linked or copied, a second listing and new entries of the segment table
+must agree with it. If not, the partition is taken again from a new point; files that have not
+changed are reused. A segment that retention removes meanwhile stays in the backup.
 """

@@ -1,4 +1,4 @@
-"""Where a partition is at one moment: what a backup of a running daemon goes up to."""
+"""The state of a partition at one moment, at which a backup of a live directory ends."""
 
 from typing import NamedTuple
 

@@ -1,12 +1,12 @@
-"""Back from a backup: into an empty directory, or single topics into one that nobody owns.
+"""Restoring a backup into an empty directory, or single topics into one without an owner process.
 
-Everything is copied, nothing linked: what a daemon does to it must not reach the backup. Nothing
-that is there is replaced.
+All files are copied and none linked, so that later changes do not reach the backup. Existing
+partitions are never replaced.
 
-Into an empty directory the manifest says that it is not whole until it is. Into another one each
-partition is copied under a name that ends in ``-delete``, which the next start of logfs or of a
-broker removes, and gets its own name when all are whole; one that was restored by an attempt that
-was interrupted is known by its files.
+An empty directory gets a manifest that marks it as not whole until all is restored. In another
+directory each partition is copied under a name that ends in ``-delete``. The next start of logfs or
+of a broker would remove it. The partitions get their own names when all are whole. A partition that
+an interrupted attempt has restored is recognized by its files.
 """
 
 from collections.abc import Collection
@@ -16,8 +16,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import BackupError, TopicExistsError
 from logfs.log import checkpoints, names
 from logfs.log.attributes import Attributes
-from logfs.log.backup.job import Job
-from logfs.log.backup.resting import copy_resting
+from logfs.log.backup.copying import Job, copy_stopped
 from logfs.log.backup.taking import (
     CHECKPOINTS,
     EVERYTHING,
@@ -28,7 +27,7 @@ from logfs.log.backup.taking import (
 )
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.loading.loader import list_partitions
-from logfs.log.manifest import UNFINISHED, Manifest, check_whole
+from logfs.log.manifest import UNFINISHED, BackupManifest, check_whole
 from logfs.types import TopicPartition
 
 KIND = "restore"
@@ -37,15 +36,15 @@ KIND = "restore"
 def check_source(
     source: Disk, topics: Collection[str], *, is_beside_others: bool = False
 ) -> list[TopicPartition]:
-    """Find the partitions of a backup that are to be restored.
+    """Return the partitions of a backup to restore.
 
     Args:
         source: The backup.
-        topics: Those wanted; none for all.
-        is_beside_others: They are restored into a directory that holds other topics.
+        topics: The topics to restore; none for all.
+        is_beside_others: The target directory contains other topics.
 
     Raises:
-        BackupError: The backup is not whole, or cannot be restored so.
+        BackupError: The backup is not whole, or single topics cannot be restored from it.
         NoSuchTopicError: A topic is not in it.
         OSError: It cannot be read.
     """
@@ -62,24 +61,24 @@ def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[Top
     """Restore a backup into an empty directory, which the caller has locked.
 
     Args:
-        job: From the backup to the directory; it may not link.
-        source: What the manifest calls the backup.
-        topics: Those wanted; none for all.
+        job: From the backup to the directory, without links.
+        source: The name of the backup in the manifest.
+        topics: The topics to restore; none for all.
 
     Returns:
-        What was restored.
+        The restored partitions.
 
     Raises:
-        ChangedError: Somebody writes the backup.
+        ChangedError: Another process is writing to the backup.
         BackupError: The backup is not whole, or the directory not empty.
         NoSuchTopicError: A topic is not in the backup.
         OSError: The disk failed.
     """
     found = check_source(job.source, topics)
-    prepare_target(job, Manifest(UNFINISHED, KIND, source, job.now_ms))
+    prepare_target(job, BackupManifest(UNFINISHED, KIND, source, job.now_ms))
     keep_only(job, found)
     for topic_partition in found:
-        copy_resting(job, topic_partition, EVERYTHING)
+        copy_stopped(job, topic_partition, EVERYTHING)
     copy_root_files(job)
     for name in CHECKPOINTS:
         rows = read_checkpoint(job.source, name)
@@ -93,10 +92,10 @@ def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[Top
 
 
 def restore_topics(job: Job, topics: Collection[str]) -> list[TopicPartition]:
-    """Restore topics into a data directory that holds others, and that the caller has locked.
+    """Restore topics into a data directory with other topics, which the caller has locked.
 
     Raises:
-        TopicExistsError: One of them is there.
+        TopicExistsError: One of the topics exists there, and is not the restored one.
         BackupError: The backup was not stopped cleanly, or one of the directories is not whole.
         ChangedError, NoSuchTopicError, OSError: See ``restore_all``.
     """
@@ -114,7 +113,7 @@ def restore_topics(job: Job, topics: Collection[str]) -> list[TopicPartition]:
         if topic_partition not in present:
             unique = UUID(bytes=job.host.new_id())
             places[topic_partition] = names.format_delete_directory(topic_partition, unique)
-            copy_resting(job, topic_partition, 0, target=places[topic_partition])
+            copy_stopped(job, topic_partition, 0, target=places[topic_partition])
     _take_over_rows(job, found)
     _take_over_attributes(job, topics)
     for topic_partition, place in places.items():
@@ -124,7 +123,7 @@ def restore_topics(job: Job, topics: Collection[str]) -> list[TopicPartition]:
 
 
 def _is_restored(job: Job, topic_partition: TopicPartition) -> bool:
-    """Whether a partition is there just as it is in the backup."""
+    """Whether a partition of the target has the same files as the backup."""
     directory = topic_partition.directory
     files = [name for name, _ in job.source.list(directory)]
     if {name for name, _ in job.target.list(directory)} != set(files):
@@ -133,7 +132,7 @@ def _is_restored(job: Job, topic_partition: TopicPartition) -> bool:
 
 
 def _take_over_rows(job: Job, found: Collection[TopicPartition]) -> None:
-    """Have the checkpoints say of what was restored what they say in the backup."""
+    """Copy the checkpoints' rows of restored partitions from the backup."""
     with checkpoints.WRITING:
         for name in CHECKPOINTS:
             ours, theirs = read_checkpoint(job.target, name), read_checkpoint(job.source, name)

@@ -1,7 +1,7 @@
-"""A whole backup: partition by partition, then what the root holds, the manifest last.
+"""Making a whole backup: partition by partition, then the files of the root, the manifest last.
 
-Interrupted at any step it is an unfinished one, which ``check_whole`` knows; made again it goes on:
-what is linked or copied already is found to be the same and stays.
+If it is interrupted the backup is unfinished, and ``check_whole`` refuses it. The next attempt
+completes it: files that are linked or copied already are kept if they have not changed.
 """
 
 from collections.abc import Collection
@@ -16,9 +16,8 @@ from logfs.errors import (
     NoSuchTopicError,
 )
 from logfs.log import checkpoints, names
-from logfs.log.backup.job import ChangedError, Job
-from logfs.log.backup.resting import copy_resting
-from logfs.log.backup.running import Ask, DamagedCopyError, back_up_running, backed_up
+from logfs.log.backup.copying import ChangedError, Job, copy_stopped
+from logfs.log.backup.live import Ask, DamagedCopyError, back_up_live, backed_up
 from logfs.log.checkpointing import read_checkpoint
 from logfs.log.cleanercheckpoint import read_cleaner_offsets
 from logfs.log.closing import ShutdownNote, last_stop
@@ -28,7 +27,7 @@ from logfs.log.manifest import (
     UNFINISHED,
     WHOLE,
     BackedUp,
-    Manifest,
+    BackupManifest,
     read_manifest,
     write_manifest,
 )
@@ -49,8 +48,8 @@ EVERYTHING = 2**63 - 1
 _HARMLESS = frozenset({names.LOCK_FILE, "lost+found"})
 
 
-class _Source(NamedTuple):
-    """What the root of the source says."""
+class _SourceRoot(NamedTuple):
+    """The files in the root of the source."""
 
     is_clean: bool
     left: ShutdownNote | None
@@ -64,25 +63,25 @@ def back_up(
     source: str,
     ask: Ask | None,
     topics: Collection[str] = (),
-) -> Manifest:
-    """Make a backup, or complete one that was interrupted; durable when this returns.
+) -> BackupManifest:
+    """Make a backup, or complete an interrupted one; durable on return.
 
     Args:
-        job: What to work with; the target is a directory that is empty or holds that backup.
-        source: What the manifest calls the source.
-        ask: Asks the daemon that owns the source; None: nobody does.
-        topics: Those wanted; none for all.
+        job: Source and target; the target is empty or contains that interrupted backup.
+        source: The name of the source in the manifest.
+        ask: Asks the daemon that owns the source; None: no process owns it.
+        topics: The topics to back up; none for all.
 
     Returns:
-        What was made; ``problems`` say what is missing or wrong.
+        The manifest; ``problems`` lists partitions that are missing or damaged.
 
     Raises:
-        ChangedError: Somebody has begun to write the source, which nobody owned.
-        BackupError: The target holds something else, or see ``back_up_running``.
-        NoSuchTopicError: A topic that is wanted does not exist.
-        LogfsError, OSError: What was met.
+        ChangedError: A process has started to write to the source, which had no owner.
+        BackupError: The target contains something else, or see ``back_up_live``.
+        NoSuchTopicError: One of the topics does not exist.
+        LogfsError, OSError: The daemon or the disk failed.
     """
-    prepare_target(job, Manifest(UNFINISHED, KIND, source, job.now_ms))
+    prepare_target(job, BackupManifest(UNFINISHED, KIND, source, job.now_ms))
     found = choose(list_partitions(job.source), topics)
     root, done, problems = _read_root(job), list[BackedUp](), list[str]()
     keep_only(job, found)
@@ -90,7 +89,7 @@ def back_up(
         try:
             row = _back_up(job, topic_partition, ask, root)
         except (NoSuchTopicError, NoSuchPartitionError):
-            job.loose(topic_partition)  # deleted since
+            job.remove_partition(topic_partition)  # deleted since
             continue
         except DamagedCopyError as error:
             problems.append(f"{topic_partition}: {error}")
@@ -98,23 +97,23 @@ def back_up(
         except (LogOfflineError, BackupError) as error:
             problems.append(f"{topic_partition}: {error}")
             if ask is not None:
-                job.loose(topic_partition)  # a part of it, which could pass for all
+                job.remove_partition(topic_partition)  # incomplete, but it would load
             continue
         done.append(row)
     if ask is None and _read_root(job).is_clean != root.is_clean:
         raise ChangedError("a daemon has started")
     _write_root(job, root, done, is_running=ask is not None)
-    manifest = Manifest(WHOLE, KIND, source, job.now_ms, job.now(), done, problems)
+    manifest = BackupManifest(WHOLE, KIND, source, job.now_ms, job.now(), done, problems)
     job.target.sync_directory("")
     write_manifest(job.target, manifest)
     return manifest
 
 
-def prepare_target(job: Job, manifest: Manifest) -> None:
-    """Claim the target for what is to be made in it.
+def prepare_target(job: Job, manifest: BackupManifest) -> None:
+    """Write the manifest that claims the target.
 
     Raises:
-        BackupError: It holds something else.
+        BackupError: The target contains something else.
     """
     present = read_manifest(job.target)
     if present is None:
@@ -138,7 +137,7 @@ def prepare_target(job: Job, manifest: Manifest) -> None:
 
 
 def choose(found: Collection[TopicPartition], topics: Collection[str]) -> list[TopicPartition]:
-    """Return the partitions of topics; of all if none are named.
+    """Return the partitions of some topics; of all topics if ``topics`` is empty.
 
     Raises:
         NoSuchTopicError: One of the topics does not exist.
@@ -151,17 +150,17 @@ def choose(found: Collection[TopicPartition], topics: Collection[str]) -> list[T
 
 
 def keep_only(job: Job, found: Collection[TopicPartition]) -> None:
-    """Remove partitions from the target that an interrupted attempt has left there."""
+    """Remove other partitions, of an interrupted attempt, from the target."""
     for topic_partition in list_partitions(job.target):
         if topic_partition not in found:
-            job.loose(topic_partition)
+            job.remove_partition(topic_partition)
 
 
 def copy_root_files(job: Job) -> None:
-    """Copy what speaks of no partition: files of the root, the metadata of a broker's cluster.
+    """Copy the files that belong to no partition: of the root, and a broker's cluster metadata.
 
-    Nobody writes the metadata while logfs has the directory, and a broker that opens the copy finds
-    its topics by them.
+    The metadata does not change while logfs owns the directory. A broker that opens the copy needs
+    it to find its topics.
     """
     for name in COPIED_ROOT_FILES:
         if job.source.exists(name):
@@ -175,12 +174,14 @@ def copy_root_files(job: Job) -> None:
         job.target.sync_directory(directory)
 
 
-def _back_up(job: Job, topic_partition: TopicPartition, ask: Ask | None, root: _Source) -> BackedUp:
+def _back_up(
+    job: Job, topic_partition: TopicPartition, ask: Ask | None, root: _SourceRoot
+) -> BackedUp:
     if ask is not None:
-        return back_up_running(job, topic_partition, ask)
+        return back_up_live(job, topic_partition, ask)
     recovery_point = root.recovery_points.get(topic_partition, 0)
     is_durable = root.is_clean and root.left is None
-    copy_resting(job, topic_partition, EVERYTHING if is_durable else recovery_point)
+    copy_stopped(job, topic_partition, EVERYTHING if is_durable else recovery_point)
     if root.left is not None:
         _close_copy(job, topic_partition, root.left[topic_partition])
     try:
@@ -191,15 +192,15 @@ def _back_up(job: Job, topic_partition: TopicPartition, ask: Ask | None, root: _
 
 
 def _close_copy(job: Job, topic_partition: TopicPartition, left: TableEntry) -> None:
-    """Say in the segment table what a close would have said that flushes: the copy is durable."""
+    """Write the entry of a close with a flush to the segment table: the copy is durable."""
     table = SegmentTable.load(job.target, topic_partition.directory)
     table.put(left)
     table.sync()
     table.close()
 
 
-def _load_copy(job: Job, topic_partition: TopicPartition, root: _Source) -> PartitionLog:
-    """Load a partition of the backup to see what is in it; nothing is changed."""
+def _load_copy(job: Job, topic_partition: TopicPartition, root: _SourceRoot) -> PartitionLog:
+    """Load a partition of the backup read-only, to describe it."""
     loading = LoadContext(
         job.target,
         job.host,
@@ -214,19 +215,19 @@ def _load_copy(job: Job, topic_partition: TopicPartition, root: _Source) -> Part
     return load_partition(loading, topic_partition)
 
 
-def _read_root(job: Job) -> _Source:
+def _read_root(job: Job) -> _SourceRoot:
     found = list_partitions(job.source)
-    return _Source(
+    return _SourceRoot(
         *last_stop(job.source, job.host.boot_id, found),
         read_checkpoint(job.source, names.RECOVERY_POINT_CHECKPOINT),
         read_checkpoint(job.source, names.LOG_START_OFFSET_CHECKPOINT),
-        # Before anything is taken: what is compacted since is treated as dirty, which does no harm.
+        # Read first: segments that are compacted meanwhile are then dirty, which is harmless.
         read_cleaner_offsets(job.source),
     )
 
 
-def _write_root(job: Job, root: _Source, done: list[BackedUp], *, is_running: bool) -> None:
-    """Write the checkpoint files, and at last the marker of a clean stop."""
+def _write_root(job: Job, root: _SourceRoot, done: list[BackedUp], *, is_running: bool) -> None:
+    """Write the checkpoint files, then the marker of a clean stop."""
     copy_root_files(job)
     rows: dict[str, dict[TopicPartition, int]] = {name: {} for name in CHECKPOINTS}
     present = [row.topic_partition for row in done]

@@ -1,8 +1,8 @@
 """A partition that a daemon owns, backed up as it was at one moment.
 
-The sealed segments are taken as they are, the active one up to the point that the daemon has named.
-What then lies in the target is what a crash at that moment would have left, and it is loaded and
-closed there: recovery makes the indexes of the end, a clean stop leaves nothing to recover.
+The sealed segments are taken whole, the active one up to the point that the daemon has returned.
+The target is then in the state after a crash at that moment. It is loaded and closed there:
+recovery makes the missing indexes, and the clean stop leaves nothing to recover.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import LARGER_FILE_BYTES
 from logfs.errors import BackupError
 from logfs.log import names
-from logfs.log.backup.job import ChangedError, Job
+from logfs.log.backup.copying import ChangedError, Job
 from logfs.log.backup.point import Point
 from logfs.log.host import cache_mark
 from logfs.log.loading.context import LoadContext
@@ -33,19 +33,19 @@ from logfs.records.checksum import crc32c
 from logfs.types import TopicPartition
 
 Ask = Callable[[TopicPartition], Point]
-"""Asks the daemon where a partition is, what it holds up to there being durable."""
+"""Asks the daemon for the point of a partition; everything before it is durable."""
 
 _ATTEMPTS = 200
 _PATIENT_ATTEMPTS = 100
-"""So often a compaction that is about to end is waited for."""
+"""In how many attempts to wait for the end of a compaction."""
 _SNAPSHOTS_COPIED = 2
 
 
 class DamagedCopyError(BackupError):
-    """A copy has lost its end, which is damaged in the source.
+    """The end of a copy was truncated, because it is damaged in the source.
 
     Attributes:
-        row: What is in the backup.
+        row: The partition as it is in the backup.
     """
 
     def __init__(self, message: str, row: BackedUp) -> None:
@@ -53,15 +53,15 @@ class DamagedCopyError(BackupError):
         self.row = row
 
 
-class _Plan(NamedTuple):
-    """What is to be taken of a partition.
+class _PartitionPlan(NamedTuple):
+    """The files to take of a partition.
 
     Attributes:
-        point: Up to where.
+        point: The point at which the backup ends.
         table: The segment table.
-        raw: The bytes of its file.
-        inodes: The directory as it was looked at.
-        files: The files of each segment, the last one the active one.
+        raw: The bytes of the table's file.
+        inodes: The listing of the directory: name -> inode.
+        files: The files of each segment; the last one is the active segment.
     """
 
     point: Point
@@ -71,14 +71,14 @@ class _Plan(NamedTuple):
     files: dict[int, list[SegmentFileName]]
 
 
-def back_up_running(job: Job, topic_partition: TopicPartition, ask: Ask) -> BackedUp:
-    """Back up one partition; it is whole and durable when this returns.
+def back_up_live(job: Job, topic_partition: TopicPartition, ask: Ask) -> BackedUp:
+    """Back up one partition; whole and durable on return.
 
     Raises:
-        NoSuchTopicError, NoSuchPartitionError: It has been deleted.
-        DamagedCopyError: The copy is whole but for the end of the log, which is damaged.
+        NoSuchTopicError, NoSuchPartitionError: It was deleted.
+        DamagedCopyError: The end of the log is damaged; the rest is in the copy.
         BackupError: It changes faster than it can be copied; the target has a part of it.
-        LogfsError, OSError: What the daemon or the disk met.
+        LogfsError, OSError: The daemon or the disk failed.
     """
     directory = topic_partition.directory
     job.make_directory(directory)
@@ -87,7 +87,7 @@ def back_up_running(job: Job, topic_partition: TopicPartition, ask: Ask) -> Back
         point = ask(topic_partition)
         try:
             unfinished = _read_unfinished(job, directory, point)
-            plan = _look(job, directory, point, is_patient=attempt < _PATIENT_ATTEMPTS)
+            plan = _plan(job, directory, point, is_patient=attempt < _PATIENT_ATTEMPTS)
             kept = _take_segments(job, directory, plan)
             kept |= _take_others(job, directory, plan)
             _check_unchanged(job, directory, plan)
@@ -101,12 +101,12 @@ def back_up_running(job: Job, topic_partition: TopicPartition, ask: Ask) -> Back
         return _close(job, topic_partition, plan)
     raise BackupError(
         f"it has changed {_ATTEMPTS} times while it was copied ({why}): 'logfs verify' says "
-        "whether it is whole; if it is, try again when fewer segments are rolled and compacted"
+        "whether it is whole; if so, try again when fewer segments are rolled and compacted"
     )
 
 
 def _read_unfinished(job: Job, directory: str, point: Point) -> dict[str, bytes]:
-    """Read unfinished lines as they were at the point: nothing is changed but appended to them."""
+    """Read unfinished lines as they were at the point; since then they were only appended to."""
     found = {}
     for name, (size, crc) in point.unfinished.items():
         try:
@@ -119,7 +119,7 @@ def _read_unfinished(job: Job, directory: str, point: Point) -> dict[str, bytes]
     return found
 
 
-def _look(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Plan:
+def _plan(job: Job, directory: str, point: Point, *, is_patient: bool) -> _PartitionPlan:
     try:
         raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
         inodes = job.source.inodes(directory)
@@ -142,11 +142,11 @@ def _look(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Plan:
     is_whole = logs == wanted or bool(table.state.pending)
     if not is_whole or point.base_offset not in wanted or inodes.get(active) != point.inode:
         raise ChangedError("not all segments of the table are there")
-    return _Plan(point, table, raw, inodes, dict(sorted(files.items())))
+    return _PartitionPlan(point, table, raw, inodes, dict(sorted(files.items())))
 
 
-def _take_segments(job: Job, directory: str, plan: _Plan) -> set[str]:
-    """Have the segments in the target; returns the names."""
+def _take_segments(job: Job, directory: str, plan: _PartitionPlan) -> set[str]:
+    """Take the segments; returns the names of their files."""
     point, kept = plan.point, set()
     bases = [*plan.files, point.end_offset]
     for base, behind in zip(plan.files, bases[1:], strict=True):
@@ -164,17 +164,17 @@ def _take_segments(job: Job, directory: str, plan: _Plan) -> set[str]:
     return kept
 
 
-def _is_settled(plan: _Plan, base: int, behind: int) -> bool:
-    """Whether a sealed segment is durable with its indexes, so that it stays as it is.
+def _is_settled(plan: _PartitionPlan, base: int, behind: int) -> bool:
+    """Whether a sealed segment and its indexes are durable, so that they never change.
 
-    A compacted one is that from the start.
+    A compacted segment is durable from the start.
     """
     entry = plan.table.entries.get(base)
     return behind <= plan.point.recovery_point or (entry is not None and entry.has_gaps)
 
 
 def _copy(
-    job: Job, directory: str, file: SegmentFileName, plan: _Plan, size: int | None = None
+    job: Job, directory: str, file: SegmentFileName, plan: _PartitionPlan, size: int | None = None
 ) -> None:
     name = format_segment_file(*file)
     try:
@@ -183,8 +183,8 @@ def _copy(
         raise ChangedError(str(error)) from error
 
 
-def _take_others(job: Job, directory: str, plan: _Plan) -> set[str]:
-    """Have the other files of the partition in the target; returns the names."""
+def _take_others(job: Job, directory: str, plan: _PartitionPlan) -> set[str]:
+    """Take the other files of the partition; returns their names."""
     snapshots, others = [], []
     for name in plan.inodes:
         file = names.parse_segment_file(name)
@@ -212,11 +212,11 @@ def _take_others(job: Job, directory: str, plan: _Plan) -> set[str]:
     return kept
 
 
-def _check_unchanged(job: Job, directory: str, plan: _Plan) -> None:
-    """See that what was taken belongs together.
+def _check_unchanged(job: Job, directory: str, plan: _PartitionPlan) -> None:
+    """Check that the files that were taken belong together.
 
     Raises:
-        ChangedError: It does not.
+        ChangedError: They do not.
     """
     try:
         raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
@@ -229,13 +229,13 @@ def _check_unchanged(job: Job, directory: str, plan: _Plan) -> None:
     for base in plan.files.keys() - dropped:
         for kind in SEGMENT_FILE_KINDS:
             name = format_segment_file(base, kind)
-            # The active one may have been sealed since, and may have got a transaction index.
+            # The active segment may have been sealed since, and may have a transaction index now.
             is_same = plan.inodes.get(name) == inodes.get(name)
             if not is_same and (kind is FileKind.LOG or base != plan.point.base_offset):
-                raise ChangedError(f"{name} is another file by now")
+                raise ChangedError(f"{name} was replaced")
 
 
-def _dropped_since(plan: _Plan, raw: bytes) -> set[int]:
+def _dropped_since(plan: _PartitionPlan, raw: bytes) -> set[int]:
     """Return the segments that retention has removed since; ChangedError for anything else."""
     dropped = set()
     for entry in decode_entries(raw, len(plan.raw)):
@@ -252,12 +252,12 @@ def _is_growth(entry: TableEntry) -> bool:
     return entry.state in (SegmentState.OPEN, SegmentState.SEALED) and not entry.has_gaps
 
 
-def _close(job: Job, topic_partition: TopicPartition, plan: _Plan) -> BackedUp:
-    """Make what was taken a log that was stopped cleanly, durable."""
+def _close(job: Job, topic_partition: TopicPartition, plan: _PartitionPlan) -> BackedUp:
+    """Recover the copy and stop it cleanly; durable on return."""
     directory, point = topic_partition.directory, plan.point
     _write_table(job, directory, plan)
     is_settled = all(_is_settled(plan, base, behind) for base, behind in pairwise(plan.files))
-    # Above where the sealed ones end: they are taken as they are.
+    # Above the end of the sealed segments, so that they are not scanned.
     recovery_point = point.base_offset + 1 if is_settled else point.recovery_point
     loading = LoadContext(
         job.target,
@@ -282,7 +282,7 @@ def _close(job: Job, topic_partition: TopicPartition, plan: _Plan) -> BackedUp:
     return backed_up(log)
 
 
-def _write_table(job: Job, directory: str, plan: _Plan) -> None:
+def _write_table(job: Job, directory: str, plan: _PartitionPlan) -> None:
     base = plan.point.base_offset
     state = plan.table.state
     entries = [e for b, e in sorted(plan.table.entries.items()) if b < base]

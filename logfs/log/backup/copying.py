@@ -1,0 +1,168 @@
+"""What every step of a backup or a restore uses, and copying a stopped partition.
+
+A stopped partition is one without an owner process. It is copied file by file. If it was not
+stopped cleanly, neither is the copy, and the next start recovers it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from logfs.disk.transfer import FileTransfer
+from logfs.disk.vfs import Disk
+from logfs.log import names
+from logfs.log.host import Host
+from logfs.log.indexes.textindex import TEXT_INDEX
+from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
+from logfs.types import TopicPartition
+
+
+class ChangedError(Exception):
+    """The source has changed while it was copied; the copy has to be made again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A backup or restore that is being made.
+
+    Attributes:
+        source: The directory to copy.
+        target: The directory of the copy.
+        transfer: Copies and links files from source to target.
+        previous: Absolute paths of earlier backups; unchanged files are linked from there.
+        host: The machine.
+        now_ms: The clock at the start.
+        now: The clock.
+        pause: Waits a little before another attempt.
+        say: Called with a line of text about the progress.
+    """
+
+    source: Disk
+    target: Disk
+    transfer: FileTransfer
+    previous: tuple[str, ...]
+    host: Host
+    now_ms: int
+    now: Callable[[], int]
+    pause: Callable[[], None]
+    say: Callable[[str], None]
+
+    def take_segment(
+        self, directory: str, files: list[SegmentFileName], inodes: dict[str, int]
+    ) -> None:
+        """Take the files of a settled segment: linked from an earlier backup, linked, or copied.
+
+        Raises:
+            ChangedError: A file was removed or replaced meanwhile.
+        """
+        paths = [f"{directory}/{format_segment_file(*file)}" for file in files]
+        for root in self.previous:
+            if self._are_copies(paths, root) and all(
+                self.transfer.reuse(path, root) for path in paths
+            ):
+                return
+        try:
+            for path in paths:
+                self.transfer.take(path, inodes[path.rpartition("/")[2]])
+        except FileNotFoundError as error:
+            raise ChangedError(str(error)) from error
+
+    def _are_copies(self, paths: list[str], root: str) -> bool:
+        """Whether the same files are below another root.
+
+        Compaction keeps the time of a file, and maybe the size. But each new text index has a new
+        mark.
+        """
+        if not all(self.transfer.is_copy(path, root) for path in paths):
+            return False
+        marked = [path for path in paths if path.endswith(FileKind.TEXT_INDEX)]
+        return all(
+            self.transfer.begins_alike(path, root, TEXT_INDEX.header_bytes) for path in marked
+        )
+
+    def clear(self, directory: str, kept: set[str]) -> None:
+        """Remove the files of an interrupted attempt from a directory of the target."""
+        for name, is_directory in self.target.list(directory):
+            if name in kept:
+                continue
+            path = f"{directory}/{name}"
+            (self.target.remove_tree if is_directory else self.target.remove)(path)
+
+    def make_directory(self, directory: str) -> None:
+        """Make a directory in the target, unless it exists."""
+        if not self.target.exists(directory):
+            self.target.make_directory(directory)
+
+    def remove_partition(self, topic_partition: TopicPartition) -> None:
+        """Remove a partition from the target."""
+        if self.target.exists(topic_partition.directory):
+            self.target.remove_tree(topic_partition.directory)
+
+
+State = dict[str, tuple[int, int, int]]
+"""Name -> inode, size and time."""
+
+
+def state_of(job: Job, directory: str) -> State:
+    """Return the state of the files of a directory of the source, without temporary ones."""
+    found = {}
+    for name, is_directory in job.source.list(directory):
+        if not is_directory and not name.endswith((FileSuffix.DELETED, ".tmp")):
+            stat = job.source.stat(f"{directory}/{name}")
+            found[name] = (stat.inode, stat.size, stat.mtime_ms)
+    return found
+
+
+def copy_stopped(
+    job: Job, topic_partition: TopicPartition, recovery_point: int, *, target: str | None = None
+) -> None:
+    """Copy one partition without an owner process; durable on return.
+
+    Args:
+        job: The backup or restore.
+        topic_partition: The partition.
+        recovery_point: Its first offset that may not be durable. Segments before it may be linked,
+            or may have been copied before.
+        target: Another name for its directory in the target; then nothing is linked.
+
+    Raises:
+        ChangedError: Another process is writing to the partition.
+        OSError: The disk failed.
+    """
+    directory = topic_partition.directory
+    job.make_directory(target or directory)
+    before = state_of(job, directory)
+    inodes = {name: inode for name, (inode, _, _) in before.items()}
+    settled = _settled(before, recovery_point)
+    try:
+        for name in before:
+            parsed = names.parse_segment_file(name)
+            if target is not None:
+                job.transfer.copy(f"{directory}/{name}", to=f"{target}/{name}")
+            elif parsed is None or parsed.base_offset not in settled:
+                job.transfer.copy(f"{directory}/{name}")
+            if parsed is not None and parsed.kind is FileKind.LOG:
+                if target is None and parsed.base_offset in settled:
+                    job.take_segment(directory, settled[parsed.base_offset], inodes)
+                job.say(f"{directory}: {name}")
+    except FileNotFoundError as error:
+        raise ChangedError(str(error)) from error
+    if state_of(job, directory) != before:
+        raise ChangedError(f"{directory} is being written to")
+    job.clear(target or directory, set(before))
+    job.target.sync_directory(target or directory)
+
+
+def _settled(state: State, recovery_point: int) -> dict[int, list[SegmentFileName]]:
+    """Return the files of the segments that are durable, sealed, and not being replaced."""
+    files: dict[int, list[SegmentFileName]] = {}
+    unsettled = set()
+    for name in state:
+        parsed = names.parse_segment_file(name)
+        if parsed is not None:
+            files.setdefault(parsed.base_offset, []).append(parsed)
+            if parsed.suffix is not FileSuffix.NONE:
+                unsettled.add(parsed.base_offset)
+    bases = sorted(base for base in files if format_segment_file(base, FileKind.LOG) in state)
+    sealed = [base for base, behind in pairwise(bases) if behind <= recovery_point]
+    return {base: files[base] for base in sealed if base not in unsettled}
