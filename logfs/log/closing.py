@@ -36,19 +36,19 @@ logger = logging.getLogger(__name__)
 _VERSION = 1
 
 ShutdownNote = Mapping[TopicPartition, TableEntry]
-"""The last segment of each partition, closed, as a close left it that synced nothing."""
+"""The last segment of each partition, closed, after a close that synced nothing."""
 
 
 class LastStop(NamedTuple):
-    """How a data directory was left.
+    """How the last owner of a data directory stopped.
 
     Attributes:
         is_clean: Nothing needs to be scanned.
-        left: What of it holds only until the machine stops; None after a stop that flushed.
+        note: What holds only until the machine stops; None after a stop that flushed.
     """
 
     is_clean: bool
-    left: ShutdownNote | None = None
+    note: ShutdownNote | None = None
 
 
 def fast_close(disk: Disk, boot_id: str, logs: Sequence[PartitionLog]) -> None:
@@ -66,14 +66,14 @@ def fast_close(disk: Disk, boot_id: str, logs: Sequence[PartitionLog]) -> None:
             log.close_files()
 
 
-def write_note(disk: Disk, boot_id: str, left: ShutdownNote) -> None:
+def write_note(disk: Disk, boot_id: str, note: ShutdownNote) -> None:
     """Leave the note; only after everything else is written and closed."""
     logs = {
         topic_partition.directory: {
             "entry": encode_entry(entry).hex(),
             "mtime_ms": disk.stat(_log_name(topic_partition, entry)).mtime_ms,
         }
-        for topic_partition, entry in left.items()
+        for topic_partition, entry in note.items()
     }
     content = {"version": _VERSION, "boot": boot_id, "mount": disk.mount_id(), "logs": logs}
     file = disk.open(names.CLOSED, write=True, create=True)
@@ -105,10 +105,10 @@ def last_stop(disk: Disk, boot_id: str, partitions: Iterable[TopicPartition]) ->
     """
     if checkpoints.has_clean_shutdown(disk):
         return LastStop(True)
-    left = _read_note(disk, boot_id)
-    if left is None or not all(_is_as_left(disk, tp, left.get(tp)) for tp in partitions):
+    note = _read_note(disk, boot_id)
+    if note is None or not all(_is_unchanged(disk, tp, note.get(tp)) for tp in partitions):
         return LastStop(False)
-    return LastStop(True, {tp: entry for tp, (entry, _) in left.items()})
+    return LastStop(True, {tp: entry for tp, (entry, _) in note.items()})
 
 
 def _read_note(disk: Disk, boot_id: str) -> dict[TopicPartition, tuple[TableEntry, int]] | None:
@@ -141,13 +141,13 @@ def _parse_entry(text: str) -> TableEntry:
     return entry
 
 
-def _is_as_left(
-    disk: Disk, topic_partition: TopicPartition, left: tuple[TableEntry, int] | None
+def _is_unchanged(
+    disk: Disk, topic_partition: TopicPartition, noted: tuple[TableEntry, int] | None
 ) -> bool:
     """Whether a partition ends just as it did when the note was written."""
-    if left is None:
+    if noted is None:
         return False
-    entry, mtime_ms = left
+    entry, mtime_ms = noted
     try:
         found = disk.stat(_log_name(topic_partition, entry))
     except OSError:  # gone, or no regular file

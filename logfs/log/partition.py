@@ -16,7 +16,6 @@ from logfs.log import names
 from logfs.log.losses import Loss, log_loss
 from logfs.log.producers.state import LastRecord, ProducerState
 from logfs.log.reading.readable import ReadableLog
-from logfs.log.segments.deletion import unpin
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import trim_padding
@@ -84,7 +83,8 @@ class PartitionLog(ReadableLog):
 
     def unpin(self, segments: Sequence[Segment]) -> None:
         """Undo ``pin``."""
-        unpin(segments)
+        for segment in segments:
+            segment.pins -= 1
 
     @property
     def is_pinned(self) -> bool:

@@ -379,12 +379,12 @@ class LogStore(Catalog[PartitionLog]):
         if not self.read_only:
             self._deleted.find(now_ms, self.config.log_segment_delete_delay_ms)
             found = sorted([*found, *self._deleted.undo_interrupted(found)])
-        is_clean, left = last_stop(self.disk, self._host.boot_id, found)
+        is_clean, note = last_stop(self.disk, self._host.boot_id, found)
         if not self.read_only:
             checkpoints.remove_clean_shutdown(self.disk)
             remove_note(self.disk)
             self._deleted.remove_due(now_ms)
-        context = replace(self._load_context(now_ms, is_clean=is_clean), unflushed=left)
+        context = replace(self._load_context(now_ms, is_clean=is_clean), unflushed=note)
         found = found if only is None else [tp for tp in found if tp in only]
         self.was_clean = is_clean or not found
         if not self.was_clean:

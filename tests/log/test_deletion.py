@@ -10,9 +10,9 @@ from logfs.config import StoreConfig
 from logfs.errors import DeletedError, NoSuchTopicError, TopicExistsError
 from logfs.log.names import SEGMENT_TABLE
 from logfs.log.reading.reader import TextReader
-from logfs.log.segments.deletion import DeletedSegments, remove_files
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState
+from logfs.log.writing.segmentremoval import DeletedSegments, remove_files
 from logfs.types import View
 from tests.fakestate import Stopped
 from tests.log.looking import directories

@@ -52,7 +52,7 @@ class _SourceRoot(NamedTuple):
     """The files in the root of the source."""
 
     is_clean: bool
-    left: ShutdownNote | None
+    note: ShutdownNote | None
     recovery_points: dict[TopicPartition, int]
     start_offsets: dict[TopicPartition, int]
     cleaner_offsets: dict[TopicPartition, int]
@@ -180,10 +180,10 @@ def _back_up(
     if ask is not None:
         return back_up_live(job, topic_partition, ask)
     recovery_point = root.recovery_points.get(topic_partition, 0)
-    is_durable = root.is_clean and root.left is None
+    is_durable = root.is_clean and root.note is None
     copy_stopped(job, topic_partition, EVERYTHING if is_durable else recovery_point)
-    if root.left is not None:
-        _close_copy(job, topic_partition, root.left[topic_partition])
+    if root.note is not None:
+        _close_copy(job, topic_partition, root.note[topic_partition])
     try:
         log = _load_copy(job, topic_partition, root)
     except LogfsError as error:
@@ -191,10 +191,10 @@ def _back_up(
     return backed_up(log)
 
 
-def _close_copy(job: Job, topic_partition: TopicPartition, left: TableEntry) -> None:
+def _close_copy(job: Job, topic_partition: TopicPartition, entry: TableEntry) -> None:
     """Write the entry of a close with a flush to the segment table: the copy is durable."""
     table = SegmentTable.load(job.target, topic_partition.directory)
-    table.put(left)
+    table.put(entry)
     table.sync()
     table.close()
 
@@ -241,7 +241,7 @@ def _write_root(job: Job, root: _SourceRoot, done: list[BackedUp], *, is_running
         rows[names.CLEANER_OFFSET_CHECKPOINT] = root.cleaner_offsets
     else:
         rows = {name: read_checkpoint(job.source, name) for name in CHECKPOINTS}
-        if root.left is not None:
+        if root.note is not None:
             ends = {row.topic_partition: row.end_offset for row in done}
             rows[names.RECOVERY_POINT_CHECKPOINT] |= ends
     for name in CHECKPOINTS:

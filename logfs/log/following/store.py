@@ -229,8 +229,8 @@ class FollowedStore(Catalog[AnyLog]):
         if is_live:
             return replace(self._load_context(now_ms, is_clean=True), is_live=True)
         found = list_partitions(self.disk)
-        is_clean, left = last_stop(self.disk, self._host.boot_id, found)
-        return replace(self._load_context(now_ms, is_clean=is_clean), unflushed=left)
+        is_clean, note = last_stop(self.disk, self._host.boot_id, found)
+        return replace(self._load_context(now_ms, is_clean=is_clean), unflushed=note)
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         """A partition was deleted, or its name belongs to another one by now."""

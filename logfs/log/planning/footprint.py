@@ -1,6 +1,6 @@
 """What records become: batches, segments of batches, entries of indexes.
 
-The rules are those of ``records._native.IndexBuilder`` and ``log.writing.roll``.
+The rules are those of ``records._native.IndexBuilder`` and ``log.writing.active``.
 """
 
 import math
