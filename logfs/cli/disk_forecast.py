@@ -14,7 +14,7 @@ from logfs.library.owner import data_directory
 from logfs.library.places import Place
 from logfs.log.planning.footprint import Workload
 from logfs.log.planning.measuring import Measured, measure, seconds_until_full
-from logfs.log.planning.steady import Plan, plan_topic
+from logfs.log.planning.steady import CapacityPlan, plan_topic
 from logfs.machine.host import current_host, system_clock
 from logfs.records._native import IndexBuilder
 from logfs.records.compression import decompress
@@ -50,7 +50,7 @@ class Needs:
     workload: Workload
     config: TopicConfig
     store: StoreConfig
-    plan: Plan
+    plan: CapacityPlan
     scan_rate: float
 
     @property

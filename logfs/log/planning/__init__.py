@@ -1,10 +1,9 @@
-"""Capacity: what a topic will take, worked out from its rate, its records and its configuration.
+"""Capacity: the disk and memory that a topic needs, from its rate, records and configuration.
 
-    footprint    what records become: batches, segments, entries of indexes
-    steady       what is on the disk at most once retention deletes as fast as records come
-    measuring    rates and sizes of a directory that is there
+    footprint    sizes of batches, segments and index entries
+    steady       the largest size on the disk, when retention deletes as fast as records arrive
+    measuring    rates and sizes of an existing directory
 
-Pure but for ``measuring``, which reads. Sizes of batches are not worked out but tried: a batch of
-records of that size is encoded. Sizes of entries, and when there is one, are those of the code that
-writes them.
+All but ``measuring`` is pure. The size of a batch is found by encoding one. Sizes and intervals of
+index entries are those of the code that writes them.
 """

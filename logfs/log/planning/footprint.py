@@ -1,4 +1,4 @@
-"""What records become: batches, segments of batches, entries of indexes.
+"""The sizes of batches, segments and index entries for given records.
 
 The rules are those of ``records._native.IndexBuilder`` and ``log.writing.active``.
 """
@@ -21,16 +21,16 @@ _MS_PER_S = 1000
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is written to a topic.
+    """The records that are written to a topic.
 
     Attributes:
-        records_per_s: To all its partitions together.
+        records_per_s: Records per second, in all partitions together.
         value_bytes: Average length of a value.
-        key_bytes: Average length of a key; None: records have none.
-        batch_records: Records that come in one batch: the lines of one write(2).
+        key_bytes: Average length of a key; None: records have no key.
+        batch_records: Records in one batch: the lines of one write(2).
         compression_ratio: Compressed by uncompressed size of a batch's records; 1: uncompressed.
-        partitions: Of the topic; each gets the same.
-        keys: Different keys, of a topic that is compacted.
+        partitions: Number of partitions; each gets the same share.
+        keys: Number of different keys, for a compacted topic.
     """
 
     records_per_s: float
@@ -43,19 +43,19 @@ class Workload:
 
     @property
     def partition_records_per_s(self) -> float:
-        """Records that one partition gets."""
+        """Records per second in one partition."""
         return self.records_per_s / self.partitions
 
 
 @dataclass(frozen=True, slots=True)
 class BatchShape:
-    """A batch as it will be on the disk.
+    """A batch on the disk.
 
     Attributes:
-        records: In it: ``max.message.bytes`` may allow fewer than come together.
-        size_bytes: Of it, its header included.
-        lengths: Of its renderings.
-        data: It itself, uncompressed.
+        records: Number of records; ``max.message.bytes`` may limit it.
+        size_bytes: Size of the batch with its header.
+        lengths: Lengths of its renderings.
+        data: The batch, uncompressed.
     """
 
     records: int
@@ -69,11 +69,12 @@ class SegmentShape:
     """A full segment.
 
     Attributes:
-        batches: In it.
-        size_bytes: Of its ``.log``.
-        seconds: From its first record to its last.
-        offset_index_bytes, time_index_bytes, text_index_bytes: Of its indexes.
-        rolled_by: What ends it: ``segment.bytes``, ``segment.ms`` or ``segment.index.bytes``.
+        batches: Number of batches.
+        size_bytes: Size of its ``.log``.
+        seconds: Time from its first record to its last.
+        offset_index_bytes, time_index_bytes, text_index_bytes: Sizes of its indexes.
+        rolled_by: The limit that is reached: ``segment.bytes``, ``segment.ms`` or
+            ``segment.index.bytes``.
     """
 
     batches: int
@@ -86,12 +87,12 @@ class SegmentShape:
 
     @property
     def index_bytes(self) -> int:
-        """Of its indexes together."""
+        """Size of its indexes together."""
         return self.offset_index_bytes + self.time_index_bytes + self.text_index_bytes
 
 
 def batch_shape(workload: Workload, config: TopicConfig) -> BatchShape:
-    """Encode a batch of such records; RecordTooLargeError if not even one record fits into it."""
+    """Encode a batch of such records; RecordTooLargeError if not even one record fits."""
     key = None if workload.key_bytes is None else b"k" * workload.key_bytes
     record = Record(0, 0, key, b"v" * workload.value_bytes)
     size = workload.value_bytes + (workload.key_bytes or 0) + _LEAST_RECORD_BYTES
@@ -111,7 +112,7 @@ def batch_shape(workload: Workload, config: TopicConfig) -> BatchShape:
 
 
 def segment_shape(batch: BatchShape, batches_per_s: float, config: TopicConfig) -> SegmentShape:
-    """Work out when a segment is full, and what its indexes hold then."""
+    """Return the shape of a full segment."""
     stride = batches_per_entry(batch.size_bytes, config.index_interval_bytes)
     slots = config.segment_index_bytes // TIME_INDEX.entry_bytes - 1  # one is left for the roll
     limits = {
@@ -131,7 +132,7 @@ def filled_segment(
     config: TopicConfig,
     rolled_by: str = "",
 ) -> SegmentShape:
-    """Work out what a sealed segment of so many batches takes."""
+    """Return the shape of a sealed segment with a number of batches."""
     stride = batches_per_entry(batch.size_bytes, config.index_interval_bytes)
     entries = max(batches - 1, 0) // stride
     seconds = max(batches - 1, 0) / batches_per_s
@@ -150,5 +151,5 @@ def filled_segment(
 
 
 def batches_per_entry(batch_bytes: int, interval_bytes: int) -> int:
-    """Return how many batches it takes until more than an interval lies after an entry."""
+    """Return the number of batches between two index entries."""
     return interval_bytes // batch_bytes + 1

@@ -1,7 +1,7 @@
-"""What a directory grows by: rates and sizes of its partitions, from headers and indexes.
+"""The growth of a directory: rates and sizes of its partitions, from headers and indexes.
 
-Read are the first batch and the headers after the last entry of an index, however long the log.
-No lock is taken; whoever owns the directory may go on writing.
+Only the first batch is read and the headers after the last entry of an index. No lock is taken, and
+the owner process of the directory may be writing.
 """
 
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ _MS_PER_S = 1000
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What was found of a partition.
+    """The size and rate of a partition.
 
     Attributes:
-        topic_partition: Which one.
-        config: Of its topic.
-        has_config: Whether it has one: without, logfs deletes nothing.
-        records: Offsets from its first batch to its last.
-        log_bytes, index_bytes: Of its files.
-        segments: How many.
+        topic_partition: The partition.
+        config: Configuration of its topic.
+        has_config: Whether the topic has one; without one logfs deletes nothing.
+        records: Number of offsets from its first batch to its last.
+        log_bytes, index_bytes: Sizes of its files.
+        segments: Number of segments.
         first_ms, last_ms: Timestamps of its first and last batch; None: it is empty.
     """
 
@@ -46,19 +46,19 @@ class Measured:
     last_ms: int | None
 
     def seconds(self, now_ms: int) -> float:
-        """Return how long it took until now to write what is kept; at least a second."""
+        """Return how long the retained records took to write; at least a second."""
         if self.first_ms is None:
             return 1.0
         return max((max(now_ms, self.last_ms or 0) - self.first_ms) / _MS_PER_S, 1.0)
 
     def bytes_per_s(self, now_ms: int) -> float:
-        """Return what it grows by, log and indexes."""
+        """Return the growth of log and indexes in bytes per second."""
         return (self.log_bytes + self.index_bytes) / self.seconds(now_ms)
 
     def most_bytes(self, now_ms: int, store: StoreConfig) -> float:
-        """Return what it takes at most at that rate; infinite if nothing is ever deleted.
+        """Return its largest size at that rate; infinite if nothing is ever deleted.
 
-        Of a compacted topic: what it takes now is taken for the half of it that is dirty.
+        The present size of a compacted topic is taken for its clean part.
         """
         config, rate = self.config, self.bytes_per_s(now_ms)
         if config.is_compacted:
@@ -92,7 +92,7 @@ def measure(disk: Disk, store: StoreConfig) -> list[Measured]:
 def seconds_until_full(
     partitions: list[Measured], free_bytes: int, now_ms: int, store: StoreConfig
 ) -> float | None:
-    """Return how long it takes until a disk is full; None if it will never be."""
+    """Return the time until a disk is full; None if it never is."""
     growths = []
     for partition in partitions:
         rate, size = partition.bytes_per_s(now_ms), partition.log_bytes + partition.index_bytes
@@ -117,7 +117,7 @@ def _measure(disk: Disk, defaults: TopicConfig, topic_partition: TopicPartition)
         properties = read_properties(disk, directory)
         config, has_config = effective_config(defaults, properties), properties is not None
     except (InvalidConfigError, LogfsError):
-        pass  # the partition is offline then, and nothing is deleted
+        pass  # the partition is offline, so nothing is deleted
     bases, log_bytes, index_bytes = [], 0, 0
     for name, is_directory in disk.list(directory):
         parsed = None if is_directory else parse_segment_file(name)
@@ -177,7 +177,7 @@ def _last_of(disk: Disk, directory: str, base: int) -> tuple[int, int] | None:
 
 
 def _last_indexed(disk: Disk, directory: str, base: int, log: File) -> int:
-    """Return the file position that the last entry of an offset index names; 0 if none does."""
+    """Return the file position in the last entry of an offset index; 0 if there is none."""
     try:
         data = disk.read(f"{directory}/{format_segment_file(base, FileKind.OFFSET_INDEX)}", None)
     except FileNotFoundError:
@@ -190,7 +190,7 @@ def _last_indexed(disk: Disk, directory: str, base: int, log: File) -> int:
 
 
 def _unused(disk: Disk, directory: str, base: int) -> int:
-    """Return the bytes of the last segment's indexes that are only reserved."""
+    """Return how many bytes of the last segment's indexes are preallocated and unused."""
     unused = 0
     for kind, entry_bytes in ((FileKind.OFFSET_INDEX, 8), (FileKind.TIME_INDEX, 12)):
         try:

@@ -1,8 +1,8 @@
-"""What a topic takes at most, once retention or compaction removes as fast as records come.
+"""The largest size of a topic, when retention or compaction removes as fast as records arrive.
 
-Nothing goes but whole segments, at the next look of the retention task, and files stay for
-``file.delete.delay.ms``. So there is more on the disk than retention asks for: the *granularity*,
-up to a segment per partition, and what waits to be removed.
+Retention deletes whole segments, at the next run of its task, and files stay for
+``file.delete.delay.ms``. So the disk contains more than retention requires: up to a segment per
+partition (the *granularity*), and deleted files that wait to be removed.
 """
 
 import math
@@ -23,9 +23,9 @@ from logfs.records._native import OffsetMap
 from logfs.records.layout import HEADER_BYTES
 
 BLOCK_BYTES = 4096
-"""Of the file system: a file takes half of one more than its bytes, on the average."""
+"""Of the file system: on average a file uses half a block more than its size."""
 _FILES_OF_SEGMENT = 5
-"""Its log, three indexes, and the producer snapshot that is taken where it begins."""
+"""Its log, three indexes, and the producer snapshot at its base offset."""
 _SMALL_FILES = 5
 """Of a partition: metadata, leader epochs, configuration, segment table, directory."""
 _ACTIVE_DESCRIPTORS = 5
@@ -34,23 +34,23 @@ _MS_PER_S = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What a topic needs; sizes in bytes and of all partitions together unless said otherwise.
+class CapacityPlan:
+    """What a topic needs. Sizes are in bytes, of all partitions together.
 
     Attributes:
-        batch, segment: What its records become.
-        log_bytes_per_s: What it grows by.
-        is_endless: Neither retention nor compaction bounds it: all sizes are those of a day.
-        kept: What retention or compaction asks for.
-        dirty: What waits to be compacted, and the room that compacting takes.
-        granularity: Of segments that could go but for their newest records.
-        waiting: Of files that were deleted and are not removed yet.
-        offset_index, time_index, text_index: Of all of that.
-        small: Everything else, and the ends of blocks that no file uses.
-        segments: How many, deleted ones included.
-        files: How many.
-        descriptors: Open at the same time, at most.
-        recovery: Bytes that are read again after a crash.
+        batch, segment: The shape of a batch and of a full segment.
+        log_bytes_per_s: Growth of the ``.log`` files.
+        is_endless: Neither retention nor compaction limits it; all sizes are those of one day.
+        kept: Records that retention or compaction keeps.
+        dirty: Records to be compacted, and the space that compaction needs.
+        granularity: Expired records in segments that also have newer ones.
+        waiting: Deleted files that are not removed yet.
+        offset_index, time_index, text_index: The indexes of all of these.
+        small: All other files, and unused ends of blocks.
+        segments: Number of segments, including deleted ones.
+        files: Number of files.
+        descriptors: Largest number of open files.
+        recovery: Bytes to read after a crash.
         cleaner_rounds: How often a log is read for one compaction: 1 if all keys fit into memory;
             0 if it is not compacted.
     """
@@ -75,30 +75,30 @@ class Plan:
 
     @property
     def log(self) -> int:
-        """Of all ``.log`` files."""
+        """Size of all ``.log`` files."""
         return self.kept + self.dirty + self.granularity + self.waiting
 
     @property
     def indexes(self) -> int:
-        """Of all indexes."""
+        """Size of all indexes."""
         return self.offset_index + self.time_index + self.text_index
 
     @property
     def disk(self) -> int:
-        """Of everything: what the disk must have."""
+        """Size of all files: what the disk must have."""
         return self.log + self.indexes + self.small
 
 
 def plan_topic(
     workload: Workload, config: TopicConfig, store: StoreConfig, open_segments: int
-) -> Plan:
-    """Work out what a topic needs.
+) -> CapacityPlan:
+    """Calculate what a topic needs.
 
     Args:
-        workload: What is written.
-        config: Of the topic.
-        store: Of the data directory.
-        open_segments: Sealed segments that are kept open at the same time.
+        workload: The records that are written.
+        config: Configuration of the topic.
+        store: Configuration of the data directory.
+        open_segments: Number of sealed segments that are kept open at the same time.
     """
     batch = batch_shape(workload, config)
     batches_per_s = workload.partition_records_per_s / batch.records
@@ -120,7 +120,7 @@ def plan_topic(
         text += 2 * TEXT_INDEX.entry_bytes * (workload.keys or 0) / number
     sealed = min((segments - 1) * number, open_segments)
     per_segment = _FILES_OF_SEGMENT * BLOCK_BYTES // 2 + ENTRY_BYTES * 2
-    return Plan(
+    return CapacityPlan(
         batch,
         segment,
         rate * number,
@@ -152,7 +152,7 @@ class _Partition:
     bytes_per_s: float
 
     def kept(self) -> tuple[int, bool]:
-        """Return what is to be kept, and whether nothing bounds it; then that of a day."""
+        """Return the size to keep, and whether it is unlimited; then the size is that of a day."""
         config, limits = self.config, []
         if config.is_compacted:
             limits.append(self._of_keys())
@@ -171,24 +171,24 @@ class _Partition:
         return math.ceil(keys * (record + HEADER_BYTES))
 
     def dirty(self, kept: int) -> int:
-        """Return what has come since the last compaction, and the room for the next one."""
+        """Return the size of new records since a compaction, and of the space for the next one."""
         ratio = min(self.config.min_cleanable_dirty_ratio, 0.99)
-        behind = max(math.ceil(kept * ratio / (1 - ratio)), self.segment.size_bytes)
+        new = max(math.ceil(kept * ratio / (1 - ratio)), self.segment.size_bytes)
         lag_ms = self.config.min_compaction_lag_ms
-        behind += math.ceil(self.bytes_per_s * lag_ms / _MS_PER_S)
+        new += math.ceil(self.bytes_per_s * lag_ms / _MS_PER_S)
         active = self.segment.size_bytes
-        copy = min(self.config.effective_segment_bytes, kept + behind)
-        return behind + active + copy
+        copy = min(self.config.effective_segment_bytes, kept + new)
+        return new + active + copy
 
     def waiting(self, *, is_endless: bool) -> int:
-        """Return what was deleted within ``file.delete.delay.ms``: whole segments."""
+        """Return the size of the segments that are deleted within ``file.delete.delay.ms``."""
         if is_endless:
             return 0
         gone = self.bytes_per_s * self.config.file_delete_delay_ms / _MS_PER_S
         return (1 + int(gone / self.segment.size_bytes)) * self.segment.size_bytes
 
     def cleaner_rounds(self, store: StoreConfig) -> int:
-        """Return how many rounds it takes to compact the partition once."""
+        """Return the number of rounds to compact the partition once."""
         keys = (self.workload.keys or 0) / self.workload.partitions
         memory = store.log_cleaner_dedupe_buffer_size // max(store.log_cleaner_threads, 1)
         share = store.log_cleaner_io_buffer_load_factor

@@ -1,4 +1,4 @@
-"""What of a query was published, in the plain file ``logfs.KEY.ledger`` of the data directory.
+"""The progress of a query, in the plain file ``logfs.KEY.ledger`` of the data directory.
 
     {"version": 2, "query": "…", "is_single": false, "done": 6,
      "intent": {"batch": 7, "partitions": [
@@ -6,9 +6,9 @@
           "topic_id": "MkTRFLDkRMSQo8wQwVx0Gw",
           "files": [{"name": "logfs.….staged", "records": 100, "size_bytes": 12345}]}]}}
 
-One JSON object; ``done`` is the last batch that is over, -1 at first; ``intent`` is null or the one
-that is being published; a query that is single has but one batch. Version 1 has no topic ids.
-Replaced whole, durable on return.
+It is one JSON object. ``done`` is the last published batch, -1 at first. ``intent`` is null or the
+batch that is being published. A query with ``is_single`` has only one batch. Version 1 has no topic
+ids. The file is replaced as a whole, durably.
 """
 
 import json
@@ -30,13 +30,13 @@ NONE_DONE = -1
 
 
 class Share(NamedTuple):
-    """What one partition gets of a batch.
+    """The part of a batch for one partition.
 
     Attributes:
-        topic, partition: Which.
-        log_end_offset: Where its log ended, durable, before the intent: nothing of it is in front.
+        topic, partition: The partition.
+        log_end_offset: The log end before the intent, durable. No record of the batch is below it.
         base_sequence: Sequence number of the first record.
-        files: Whose records it gets, in this order.
+        files: The staged files, in the order in which they are appended.
         topic_id: 22 characters; a topic of this name with another id is another topic. None if the
             topic has no id, or the intent is of version 1.
     """
@@ -50,7 +50,7 @@ class Share(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Which partition."""
+        """The partition."""
         return TopicPartition(self.topic, self.partition)
 
 
@@ -62,7 +62,7 @@ class Intent(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """What of a query was published; see the format above."""
+    """The progress of a query; see the format above."""
 
     query: str
     done: int = NONE_DONE
@@ -108,8 +108,8 @@ def _decode(name: str, data: bytes) -> Ledger:
             )
     except (ValueError, RecursionError, TypeError, KeyError) as error:
         raise CorruptCheckpointError(
-            f"{name}: it does not parse ({error!r}): without it nobody knows what its query has "
-            "published; restore it, or remove it and begin the query again",
+            f"{name}: it does not parse ({error!r}): without it the published batches of its query "
+            "are not known; restore it, or remove it and start the query again",
             name,
         ) from None
     raise UnsupportedFormatError(
@@ -118,7 +118,7 @@ def _decode(name: str, data: bytes) -> Ledger:
 
 
 def write_ledger(disk: Disk, ledger: Ledger) -> None:
-    """Put a ledger in the place of the one before it; durable on return."""
+    """Replace a ledger; durable on return."""
     intent = None
     if ledger.intent is not None:
         shares = [_encoded(share) for share in ledger.intent.shares]
@@ -134,7 +134,7 @@ def write_ledger(disk: Disk, ledger: Ledger) -> None:
 
 
 def ledger_name(query: str) -> str:
-    """Name the file in the root that is the ledger of a query."""
+    """Return the name of the ledger file of a query."""
     return names.format_ledger_file(query_key(query))
 
 

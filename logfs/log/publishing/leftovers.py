@@ -1,14 +1,14 @@
-"""What jobs have left: batches whose publishing was stopped, files that nobody will publish.
+"""Leftovers of jobs: batches whose publishing was stopped, and files that no job will publish.
 
-    complete   at every start, by whoever takes the lock: an intent that was begun is carried out
-    tidy       at every start, and every hour by a daemon: what is over goes
+    complete   at every start of an owner process: carry out intents
+    tidy       at every start, and every hour by a daemon: remove files that are not needed any more
 
-A staged file is over when its query's ledger says that its batch is. One of a batch that was never
-published goes when it has not changed for ``EXPIRATION_MS``: its job has failed and was not started
-again, for a task writes to its file, or waits for other tasks. Should such a job come back, it is
-told that its records are gone before anything of the batch was published. The ledger of a query of
-one batch, which is removed at its end, goes after the same time if its job could not; that of a
-stream stays, for its checkpoint may come back.
+A staged file is removed when the ledger of its query says that the batch is published. A file of an
+unpublished batch is removed when it has not changed for ``EXPIRATION_MS``: its job has failed and
+was not restarted. If the job is restarted later, it gets an error before any record of the batch is
+published. The ledger of a query with one batch is normally removed by its job; otherwise it is
+removed after the same time. The ledger of a stream is kept, because the stream may be restarted
+from its checkpoint.
 
 Source: Kafka ``transactional.id.expiration.ms``.
 """
@@ -32,7 +32,7 @@ LOOK_INTERVAL_MS = 60 * 60 * 1000
 
 
 def complete(store: Catalog[PartitionLog], now_ms: int) -> None:
-    """Carry out what was being published; what cannot be is logged and waits."""
+    """Carry out all intents; one that fails is logged, and tried again at the next start."""
     with PUBLISHING:
         _remove_interrupted(store.disk)
         for ledger in read_ledgers(store.disk):
@@ -51,7 +51,7 @@ def complete(store: Catalog[PartitionLog], now_ms: int) -> None:
 
 
 def tidy(store: Catalog[PartitionLog], now_ms: int) -> bool:
-    """Remove what is over; returns False if somebody is publishing: try again."""
+    """Remove files that are not needed any more; returns False if a batch is being published."""
     if not PUBLISHING.acquire(blocking=False):
         return False
     try:
@@ -66,7 +66,7 @@ def tidy(store: Catalog[PartitionLog], now_ms: int) -> bool:
             if ledger.is_single and ledger.intent is None:
                 _remove_if_old(store.disk, name, now_ms)
     except OSError as error:
-        logger.warning("what jobs have left could not be removed: %s", error)
+        logger.warning("leftovers of jobs could not be removed: %s", error)
     finally:
         PUBLISHING.release()
     return True
@@ -80,7 +80,7 @@ def _tidy_directory(disk: Disk, directory: str, ledgers: list[Ledger], now_ms: i
         path = f"{directory}/{name}"
         ledger = next((x for x in ledgers if query_key(x.query) == staged.query_key), None)
         if ledger is None:
-            # One that cannot be read may intend it.
+            # An intent in an unreadable ledger may need the file.
             if not disk.exists(names.format_ledger_file(staged.query_key)):
                 _remove_if_old(disk, path, now_ms)
         elif staged.batch <= ledger.done:
@@ -98,11 +98,11 @@ def _remove_if_old(disk: Disk, path: str, now_ms: int) -> None:
     with contextlib.suppress(FileNotFoundError):
         if disk.stat(path).mtime_ms < now_ms - EXPIRATION_MS:
             disk.remove(path)
-            logger.info("%s was left by a job long ago: removed", path)
+            logger.info("%s belongs to no job any more: removed", path)
 
 
 def _remove_interrupted(disk: Disk) -> None:
-    """Remove ledgers that were not written to their end: those that hold are beside them."""
+    """Remove the temporary files of interrupted ledger writes; the ledgers are still valid."""
     for name in disk.inodes(""):
         if name.endswith(TEMPORARY_SUFFIX) and names.is_ledger_file(
             name.removesuffix(TEMPORARY_SUFFIX)

@@ -1,7 +1,7 @@
-"""Publishing: what was staged for a batch gets offsets and positions, exactly once.
+"""Publishing: append the staged records of a batch exactly once.
 
-The protocol is in the docstring of the package. Works on the store that holds the lock of the
-data directory: a daemon's, or one that was opened for this.
+The docstring of the package describes the protocol. The store must hold the lock of the data
+directory: a daemon's store, or one that was opened for this.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ _EPOCH = 0
 _OURS = 1 << 62
 """Producer ids from here on: brokers count theirs from 0."""
 PUBLISHING = threading.Lock()
-"""Two who publish the same batch at once would both find that nobody has."""
+"""Held while a batch is published: two threads would append the same batch twice."""
 
 
 def publish(
@@ -62,26 +62,27 @@ def publish(
     *,
     is_single: bool = False,
 ) -> bool:
-    """Append what was staged for a batch of a query, unless that was done before.
+    """Append the staged records of a batch, unless that was done before.
+
+    On return all records are durable and visible, and the staged files are removed.
 
     Args:
-        store: Holds the lock of the data directory.
-        query: Who writes.
-        batch: The number of the batch; those of a query only grow.
-        staged: The files of the tasks that count, in the order of their records; perhaps none.
+        store: The store; it holds the lock of the data directory.
+        query: The name of the query.
+        batch: The number of the batch; the numbers of a query only grow.
+        staged: The files of the successful tasks, in the order of their records; may be empty.
         now_ms: The clock.
-        is_single: The query has no other batch; ``forget`` is to follow.
+        is_single: The query has no other batch; the caller calls ``forget`` afterwards.
 
     Returns:
-        Whether it was this call that brought the batch to its end. When it returns all records are
-        durable and seen, and the staged files are gone.
+        Whether this call has published the batch.
 
     Raises:
-        DataLossError: Staged records are gone; nothing was begun.
-        CorruptRecordError: They are damaged.
-        ReadOnlyError: Nothing can be published here.
-        LogfsError, OSError: See ``PartitionLog.append_encoded``, ``read_ledger``. Whatever it is,
-            the call may be repeated.
+        DataLossError: Staged records are missing; nothing was appended.
+        CorruptRecordError: Staged records are damaged.
+        ReadOnlyError: The store is read-only.
+        LogfsError, OSError: See ``PartitionLog.append_encoded``, ``read_ledger``. The call may be
+            repeated after any error.
     """
     if store.read_only:
         raise ReadOnlyError("the data directory is open read-only")
@@ -101,7 +102,7 @@ def publish(
 
 
 def forget(store: Catalog[PartitionLog], query: str) -> None:
-    """Remove the ledger of a query that will not come back, unless a batch of it is unfinished.
+    """Remove the ledger of a query that has ended, unless it has an unfinished batch.
 
     Raises:
         LogfsError, OSError: See ``read_ledger``.
@@ -128,12 +129,12 @@ def concerned(
 def _intend(
     store: Catalog[PartitionLog], query: str, batch: int, staged: Sequence[StagedFile]
 ) -> Intent:
-    """Find out where the files of a batch are to go.
+    """Return the intent for the files of a batch.
 
     Raises:
-        NoSuchTopicError, NoSuchPartitionError: Not there.
-        PolicyViolationError: They are more records than sequence numbers.
-        DataLossError: One has gone.
+        NoSuchTopicError, NoSuchPartitionError: A partition does not exist.
+        PolicyViolationError: There are more records than sequence numbers.
+        DataLossError: A file is missing.
     """
     shares = []
     for (topic, partition), group in groupby(sorted(staged), key=lambda file: file.topic_partition):
@@ -145,8 +146,8 @@ def _intend(
                 "be published at once"
             )
         for file in files:
-            check_staged(store.disk, file)  # once they are intended it is too late to find out
-        log.flush()  # a recovery must not cut before where the intent says
+            check_staged(store.disk, file)  # an intent must not name missing files
+        log.flush()  # a recovery must not truncate below the end in the intent
         sequence = log.next_sequence(_producer_id(query))
         end_offset = log.log_end_offset
         shares.append(Share(topic, partition, end_offset, sequence, files, log.topic_id))
@@ -154,7 +155,7 @@ def _intend(
 
 
 def carry_out(store: Catalog[PartitionLog], ledger: Ledger, intent: Intent, now_ms: int) -> Ledger:
-    """Append what is missing of an intent; returns the ledger that says so.
+    """Append the missing records of an intent; returns the new ledger.
 
     The caller holds ``PUBLISHING``.
     """
@@ -162,7 +163,7 @@ def carry_out(store: Catalog[PartitionLog], ledger: Ledger, intent: Intent, now_
         log = _partition_of(store, share)
         if log is None:
             logger.warning(
-                "%s is gone, and with it what batch %d of %s was to bring",
+                "%s was deleted, so its records of batch %d of %s are dropped",
                 share.topic_partition, intent.batch, ledger.query,
             )  # fmt: skip
             continue
@@ -174,7 +175,7 @@ def carry_out(store: Catalog[PartitionLog], ledger: Ledger, intent: Intent, now_
 
 
 def _partition_of(store: Catalog[PartitionLog], share: Share) -> PartitionLog | None:
-    """Return the partition that a share is for; None if its topic was deleted, or made again."""
+    """Return the partition of a share; None if its topic was deleted or recreated."""
     try:
         log = store.partition(share.topic, share.partition)
     except (NoSuchTopicError, NoSuchPartitionError):
@@ -187,14 +188,14 @@ def _partition_of(store: Catalog[PartitionLog], share: Share) -> PartitionLog | 
 def _clear(
     store: Catalog[PartitionLog], ledger: Ledger, topic_partitions: Iterable[TopicPartition]
 ) -> None:
-    """Remove what was staged for batches that are over, by whatever attempt."""
+    """Remove the staged files of published batches, of all attempts."""
     for topic_partition in sorted(topic_partitions):
         with contextlib.suppress(FileNotFoundError):  # the topic was deleted
             remove_staged_of(store.disk, topic_partition.directory, ledger.query, ledger.done)
 
 
 def _append_share(log: PartitionLog, share: Share, producer_id: int, now_ms: int) -> None:
-    """Append the records of a share that are not in the log, and flush it."""
+    """Append the records of a share that are not in the log yet, and flush it."""
     there = _records_there(log, share, producer_id)
     seen = 0
     for file in share.files:
@@ -214,7 +215,7 @@ def _append_share(log: PartitionLog, share: Share, producer_id: int, now_ms: int
 def _append_batch(
     log: PartitionLog, data: memoryview, skipped: int, producer: ProducerBatch, now_ms: int
 ) -> None:
-    """Append a batch, or what is missing of one that had to be recreated."""
+    """Append a batch; without its first records if an earlier attempt has appended them."""
     if not skipped:
         try:
             log.append_encoded(data, now_ms, producer)
@@ -228,7 +229,7 @@ def _append_batch(
 def _append_records(
     log: PartitionLog, records: Sequence[Record], producer: ProducerBatch, now_ms: int
 ) -> None:
-    """Append records in as many batches as it takes."""
+    """Append records in as many batches as ``max.message.bytes`` requires."""
     try:
         log.append_records(records, now_ms, producer)
     except RecordTooLargeError:
@@ -241,10 +242,10 @@ def _append_records(
 
 
 def _records_there(log: PartitionLog, share: Share, producer_id: int) -> int:
-    """Count the records of a share that were appended, by the headers of the log's last batches.
+    """Count the records of a share in the log, from the headers of its last batches.
 
-    What is known of the producer is not enough: it may have expired, if its records are old. But
-    of records that retention has removed meanwhile nothing else is left.
+    The producer state alone is not enough, because it may have expired. But it still includes
+    records that retention has deleted meanwhile.
     """
     snapshot, there = log.snapshot, 0
     written = log.last_records_of_producers().get(producer_id)

@@ -1,4 +1,4 @@
-"""Records that a task has staged: a plain file in the directory of their partition.
+"""The staged records of a task: a plain file in the directory of their partition.
 
     bytes  field
     0-7    magic     "LFSTAGED"
@@ -6,9 +6,9 @@
     12-15  nothing   uint32   0
     then   record batches of format v2, one after the other, offsets from 0
 
-Its name begins with ``logfs.`` and ends with ``.staged``, which Kafka's loader passes over, and
-says of which query and batch it is. It is written once, by one task, and never changed. Nobody
-needs the lock of the data directory for it.
+Its name starts with ``logfs.`` and ends with ``.staged``; Kafka's loader ignores such names. The
+name also contains the query and the batch. The file is written once, by one task, and never
+changed. Writing it does not need the lock of the data directory.
 """
 
 import contextlib
@@ -35,10 +35,10 @@ class StagedFile(NamedTuple):
     """A file that a task has staged.
 
     Attributes:
-        topic, partition: Where its records are to go.
-        name: Of the file, in the directory of the partition.
-        records: How many it holds, at least 1.
-        size_bytes: Of the file.
+        topic, partition: The partition to append its records to.
+        name: Name of the file, in the directory of the partition.
+        records: Number of its records, at least 1.
+        size_bytes: Size of the file.
     """
 
     topic: str
@@ -49,18 +49,18 @@ class StagedFile(NamedTuple):
 
     @property
     def topic_partition(self) -> TopicPartition:
-        """Where its records are to go."""
+        """The partition to append its records to."""
         return TopicPartition(self.topic, self.partition)
 
     @property
     def path(self) -> str:
-        """The file, below the data directory."""
+        """The path of the file below the data directory."""
         return f"{self.topic_partition.directory}/{self.name}"
 
 
 def query_key(query: str) -> bytes:
-    """Return 16 bytes that mean a query in names of files."""
-    import hashlib  # only for those who publish
+    """Return the 16 bytes that identify a query in file names."""
+    import hashlib  # not loaded unless a job publishes
 
     return hashlib.md5(query.encode(), usedforsecurity=False).digest()
 
@@ -71,10 +71,10 @@ def encode_staged(staged: Sequence[StagedFile]) -> bytes:
 
 
 def decode_staged(data: Buffer) -> list[StagedFile]:
-    """Read what ``encode_staged`` wrote.
+    """Decode the JSON of ``encode_staged``.
 
     Raises:
-        ControlError: It is something else, or names another file.
+        ControlError: It does not parse, or a name is not that of a staged file.
     """
     try:
         found = [StagedFile(*row) for row in json.loads(bytes(data))]
@@ -92,13 +92,13 @@ class StagingWriter:
 
     Args:
         disk: The data directory.
-        topic_partition: Where the records are to go.
-        query: Who writes.
+        topic_partition: The partition to append the records to.
+        query: The name of the query.
         batch: The number of the batch, >= 0.
         unique_id: 16 random bytes.
 
     Raises:
-        OSError: The file cannot be made; FileNotFoundError if there is no such partition.
+        OSError: The file cannot be made; FileNotFoundError if the partition does not exist.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class StagingWriter:
         """Append batches to the file.
 
         Raises:
-            OSError: ``discard`` is what is left to do.
+            OSError: The disk failed; call ``discard``.
         """
         for batch in batches:
             self._put(batch.data)
@@ -127,7 +127,7 @@ class StagingWriter:
         """Make the file and its name durable; the last call.
 
         Raises:
-            OSError: ``discard`` is what is left to do.
+            OSError: The disk failed; call ``discard``.
         """
         self._file.sync()
         self._file.close()
@@ -145,10 +145,10 @@ class StagingWriter:
 
 
 def staged_batches(disk: Disk, staged: StagedFile) -> Iterator[tuple[memoryview, int]]:
-    """Read a staged file: each batch, and how many records it holds.
+    """Yield the batches of a staged file, each with its number of records.
 
     Raises:
-        DataLossError: It is gone, or not as long as it was.
+        DataLossError: It is missing, or has another size.
         UnsupportedFormatError: A newer logfs wrote it.
         CorruptRecordError: It does not decode.
     """
@@ -166,7 +166,7 @@ def staged_batches(disk: Disk, staged: StagedFile) -> Iterator[tuple[memoryview,
 
 
 def check_staged(disk: Disk, staged: StagedFile) -> None:
-    """See that a staged file is there.
+    """Check that a staged file exists.
 
     Raises:
         DataLossError, UnsupportedFormatError: See ``staged_batches``.
@@ -200,15 +200,15 @@ def _too_short(staged: StagedFile, size: int) -> DataLossError:
 
 
 def remove_staged(disk: Disk, path: str) -> None:
-    """Remove a staged file; nothing if it has gone."""
+    """Remove a staged file, if it exists."""
     with contextlib.suppress(FileNotFoundError):
         disk.remove(path)
 
 
 def remove_staged_of(disk: Disk, directory: str, query: str, last_batch: int) -> None:
-    """Remove what a query staged in a partition for batches up to one that is over.
+    """Remove the files that a query staged in a partition for batches up to a published one.
 
-    They are of attempts that failed, or lost against another one.
+    They are of failed attempts, or of attempts that another one has overtaken.
     """
     for name, _ in disk.list(directory):
         parsed = names.parse_staged_file(name)
