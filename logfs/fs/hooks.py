@@ -1,7 +1,8 @@
 """The hooks: a small C library of ours between pyfuse3 and libfuse; see ``native/hooks.h``.
 
-It is optional: built where the headers of libfuse are there, and everything works without it. It
-has to be loaded before pyfuse3 is, which takes its functions in the place of libfuse's. No pyfuse3.
+It is optional: it is built where the headers of libfuse are installed, and everything works without
+it. It has to be loaded before pyfuse3, which then uses its functions instead of libfuse's. No
+pyfuse3.
 """
 
 import ctypes
@@ -42,25 +43,25 @@ class Hooks:
 
     @property
     def is_active(self) -> bool:
-        """Whether what is mounted is mounted through it."""
+        """Whether the mount goes through the hooks."""
         return int(self._library.logfs_session()) >= 0
 
     @property
     def has_passthrough(self) -> bool | None:
-        """Whether the kernel knows passthrough; None: it was not asked yet, or need not say."""
+        """Whether the kernel supports passthrough; None if that is not known."""
         return {1: True, -1: False}.get(self._library.logfs_has_passthrough())
 
     @property
     def uses_own_way(self) -> bool:
-        """Whether libfuse itself knows passthrough."""
+        """Whether libfuse itself supports passthrough."""
         return bool(self._library.logfs_uses_own_way())
 
     def want_passthrough(self, *, wanted: bool) -> None:
-        """Say whether passthrough is to be agreed on; before the mount."""
+        """Set whether passthrough is wanted; before the mount."""
         self._library.logfs_want_passthrough(int(wanted))
 
     def backing_open(self, descriptor: int) -> int:
-        """Have the kernel keep an open file for passthrough; returns its number.
+        """Register an open file as a backing file; returns its number.
 
         Raises:
             OSError: It does not: EPERM without CAP_SYS_ADMIN, ELOOP on a stacked file system.
@@ -71,7 +72,7 @@ class Hooks:
         return number
 
     def backing_close(self, number: int) -> None:
-        """Have the kernel forget a number; what is open goes on.
+        """Close a backing file; open files go on.
 
         Raises:
             OSError: It does not know it.
@@ -81,61 +82,61 @@ class Hooks:
             raise OSError(-status, os.strerror(-status))
 
     def pass_through(self, handle: int, number: int) -> None:
-        """Have a handle read from a backing file; the last thing the handler of OPEN does."""
+        """Let a handle read from a backing file; directly before the handler of OPEN returns."""
         self._library.logfs_pass_through(ctypes.c_uint64(handle), number)
 
     def request(self) -> int:
-        """Return the number of the request; only before the first await of its handler."""
+        """Return the number of the request, before the first await of its handler."""
         return int(self._library.logfs_request())
 
     def drop_buffer(self) -> None:
-        """Give back the memory of a small request that may wait; when ``request`` may be called."""
+        """Free the buffer of a small request that may wait, wherever ``request`` may be called."""
         self._library.logfs_drop_buffer()
 
     def on_interrupt(self, interrupted: Callable[[int], None]) -> None:
-        """Have a function called with the number of each request that a signal interrupts."""
+        """Set a function that is called with the number of each interrupted request."""
         callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64)(interrupted)
         self._library.logfs_on_interrupt(callback)
         self._on_interrupt = callback  # as long as the library may call it
 
     def ahead_put(self, handle: int, offset: int, address: int, size: int) -> bool:
-        """Have reads of a handle answered from memory, from an offset on; see ``hooks.h``.
+        """Answer reads of a handle from memory, from an offset on; see ``hooks.h``.
 
         The memory has to stay where it is, unchanged, until ``ahead_take``.
         """
         return bool(self._library.logfs_ahead_put(handle, offset, address, size))
 
     def ahead_take(self, handle: int) -> int:
-        """Take back what was put for a handle; returns how many bytes nobody has read."""
+        """Take back the bytes of a handle; returns how many of them have not been read."""
         return int(self._library.logfs_ahead_take(handle))
 
     @property
     def ahead_reads(self) -> int:
-        """How many reads were answered so."""
+        """How many reads were answered from memory."""
         return int(self._library.logfs_ahead_reads())
 
     def on_reply(self, replied: Callable[[], None]) -> None:
-        """Have a function called after the reply that is sent next after ``expect_reply``."""
+        """Set a function that is called after the reply that follows ``expect_reply``."""
         callback = ctypes.CFUNCTYPE(None)(replied)
         self._library.logfs_on_reply(callback)
         self._on_reply = callback  # as long as the library may call it
 
     def expect_reply(self) -> None:
-        """Have that function called once."""
+        """Have that function called once, after the next reply."""
         self._library.logfs_expect_reply()
 
     def reply(self, request: int, data: memoryview) -> bool:
-        """Answer a read that waits, which is not read-only memory; see ``hooks.h``.
+        """Answer a waiting read, from writable memory; see ``hooks.h``.
 
         Returns:
-            False: it is left to its handler.
+            False if the handler has to reply.
         """
         address = ctypes.addressof(ctypes.c_char.from_buffer(data))
         return bool(self._library.logfs_reply(request, address, len(data)))
 
 
 def load() -> None:
-    """Load the library, if it is there. Before anything imports pyfuse3."""
+    """Load the library, if it exists. It has to be before the first import of pyfuse3."""
     if _loaded or "pyfuse3" in sys.modules:
         return
     for suffix in EXTENSION_SUFFIXES:

@@ -1,11 +1,11 @@
 """Mounting: from a data directory and a mount point to a served file system, and back.
 
-The start: check the paths, clear a dead mount, take the data directory, mount, serve; READY is said
-when a look at the mount from another thread has been answered. The stop: read no more requests, end
-the open files (unfinished lines become records), unmount, close the store.
+The start: check the paths, clear a dead mount, lock the data directory, mount, serve. READY is sent
+when another thread has got a reply from the mount. The stop: read no more requests, close the open
+files (unfinished lines become records), unmount, close the store.
 
-The loop never touches its own mount: it would wait for itself. After an error that ends the loop
-the mount stays, dead: an empty directory in its place would look like deleted data.
+The loop never uses its own mount: it would wait for itself. After an error that ends the loop the
+mount stays, dead: an empty directory in its place would look like deleted data.
 """
 
 import contextlib
@@ -62,8 +62,8 @@ logger = logging.getLogger(__name__)
 
 _DECOMPRESSED_MAX = "logfs.decompressed.max.bytes"
 _MAX_REQUESTS = 1 << 20
-"""Requests served at the same time, in effect all: those of a partition whose disk hangs, and reads
-of ``.follow`` that wait, must not use them up."""
+"""Requests served at the same time, in effect all: waiting reads of ``.follow`` and requests of a
+partition whose disk hangs must not use them up."""
 _IDLE_WORKERS = 4
 _DAEMON_VERSION = 1
 _WAIT_AGAIN_S = 0.2
@@ -84,15 +84,15 @@ def run_mount(
     """Mount a data directory and serve it until SIGTERM, SIGINT or an unmount. Blocks.
 
     SIGHUP reopens log files (``logging.handlers.WatchedFileHandler``). A daemon that has lost the
-    terminal it was started from stops as it does after SIGINT.
+    terminal that it was started from stops like after SIGINT.
 
     Args:
-        data: The data directory; it has to exist.
-        mountpoint: An existing directory, or the mount that an earlier daemon left.
+        data: The data directory; it must exist.
+        mountpoint: An existing directory, or the dead mount of an earlier daemon.
         options: See ``options``.
         ready: Called on the loop once the mount answers.
-        progress: Called with a line of text where loading takes its time.
-        supervisor: Tells the service manager; None if there is none.
+        progress: Called with lines about the progress of a long load.
+        supervisor: Reports to the service manager; None if there is none.
 
     Returns:
         The exit status: 0 after a clean stop, 1 if serving ended with an error.
@@ -126,8 +126,7 @@ def _open_and_mount(
     cache = open_cache(data, options.cache_dir) if options.read_only else None
     with supervisor:
         store = _open(data, options, clock, cache, _both(progress, supervisor.status))
-        # What has been loaded stays: a collection that looks at ten thousand segments is a long
-        # pause.
+        # Loaded objects stay: a collection that examines ten thousand segments is a long pause.
         gc.collect()
         gc.freeze()
         try:
@@ -142,12 +141,12 @@ def _open_and_mount(
 def _both(
     progress: Callable[[str], None] | None, status: Callable[[str], None]
 ) -> Callable[[str], None]:
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         status(text)
         if progress is not None:
             progress(text)
 
-    return say
+    return report
 
 
 def _open(
@@ -169,7 +168,7 @@ def _open(
             now_ms = clock.now_ms()
             return LogStore.open(disk, options.store, host, now_ms=now_ms, progress=progress)
         except LockedError:
-            # umount(8) returns when the mount has gone, before the daemon has written everything.
+            # umount(8) returns when the mount is gone, before the daemon has written everything.
             closing = find_closing(data)
             if closing is None or time.monotonic() > deadline_s:
                 raise
@@ -184,7 +183,7 @@ def make_operations(
     time_zone: tzinfo = LOCAL_ZONE,
     loaded_hooks: Hooks | None = None,
 ) -> Operations:
-    """Put a file system together over a store; dates without a zone are of ``time_zone``."""
+    """Assemble a file system over a store; dates without a zone are in ``time_zone``."""
     ownership = MountOwnership(
         store.attributes,
         os.getuid() if options.uid is None else options.uid,
@@ -196,7 +195,7 @@ def make_operations(
 
 
 def kernel_options(data: str, options: MountOptions) -> set[str]:
-    """Return the options that libfuse and the kernel get."""
+    """Return the options for libfuse and the kernel."""
     name = options.fsname or (data if data.isascii() and data.isprintable() else "logfs")
     escaped = name.replace("\\", "\\\\").replace(",", "\\,")
     chosen = {f"fsname={escaped}", f"subtype={mountpoints.SUBTYPE}", "default_permissions"}
@@ -222,7 +221,7 @@ def _check_directory(point: str) -> None:
 
 
 def _take_place(point: str) -> None:
-    """Take a dead mount away; not before the new one is ready, for nothing is written below it."""
+    """Remove a dead mount only now: until the new one is ready it prevents writes below it."""
     if mountpoints.clear_dead_mount(point):
         logger.info("%s: took away the mount of a daemon that died", point)
     _check_directory(point)
@@ -291,7 +290,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         if listener is not None:
             nursery.start_soon(server.run, listener)
-        nursery.start_soon(_heed_signals, operations, supervisor)
+        nursery.start_soon(_handle_signals, operations, supervisor)
         nursery.start_soon(operations.tasks.run)
         nursery.start_soon(operations.follow_reads.queues.run)
         nursery.start_soon(operations.cpu_latency.run)
@@ -304,7 +303,7 @@ async def _serve(
     await operations.files.close_all()
 
 
-async def _heed_signals(operations: Operations, supervisor: Supervisor) -> None:
+async def _handle_signals(operations: Operations, supervisor: Supervisor) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
         async for number in signals:
             if number == signal.SIGHUP and not supervisor.terminal.is_lost:
@@ -319,7 +318,7 @@ async def _heed_signals(operations: Operations, supervisor: Supervisor) -> None:
 
 
 def _stop_without(terminal: ControllingTerminal) -> None:
-    """SIGHUP while the store is loaded: nothing to reopen yet."""
+    """Handle SIGHUP while the store is loaded: nothing to reopen yet."""
     if terminal.is_lost:
         raise KeyboardInterrupt
 
@@ -335,7 +334,7 @@ async def _announce(
     operations: Operations, store: AnyStore, point: str, supervisor: Supervisor
 ) -> None:
     try:
-        await trio.to_thread.run_sync(_look, point, abandon_on_cancel=True)
+        await trio.to_thread.run_sync(_raise_limits, point, abandon_on_cancel=True)
     except OSError as error:
         logger.warning("the mount went away before it was ready: %s", error)
         return
@@ -347,9 +346,9 @@ async def _announce(
 
 
 def _try_passthrough(passthrough: Passthrough, disk: Disk) -> None:
-    """Find out with a file that is there; if there is none, the first open will.
+    """Find out with an existing file; if there is none, the first open does.
 
-    Not with the lock file: who closes it, whichever descriptor he has, gives up its lock.
+    Not with the lock file: closing any descriptor of it releases its lock.
     """
     for name in (names.DAEMON, names.META_PROPERTIES):
         try:
@@ -361,11 +360,11 @@ def _try_passthrough(passthrough: Passthrough, disk: Disk) -> None:
         return
 
 
-def _look(point: str) -> None:
-    """See that the mount answers, and give it room; in a thread, for this waits for the loop."""
+def _raise_limits(point: str) -> None:
+    """Wait until the mount answers, and raise its limits; in a thread: it waits for the loop."""
     device = Path(point).stat().st_dev
     minor = os.minor(device)
-    # Reads ahead as large as requests may be. RELEASE is a background request: it must not wait
+    # Reads ahead as large as a request may be. RELEASE is a background request: it must not wait
     # after the reads ahead of a partition whose disk hangs. Both need privileges.
     for name, value in (
         (f"/sys/class/bdi/{os.major(device)}:{minor}/read_ahead_kb", _READ_AHEAD_KIB),
@@ -378,8 +377,8 @@ def _look(point: str) -> None:
 def _note_daemon(store: AnyStore, point: str) -> None:
     """Write where the store is mounted, for command-line tools.
 
-    The note only informs, so the mount comes up without it, on a full disk for example. The note of
-    an earlier daemon then goes: it is wrong, and its room may be enough for the new one.
+    The mount works without this note, on a full disk for example. The note of an earlier daemon is
+    removed then: it is wrong, and its space may be enough for the new one.
     """
     if store.read_only:
         return
@@ -396,7 +395,7 @@ def _note_daemon(store: AnyStore, point: str) -> None:
 
 
 async def _keep_daemon_noted(store: AnyStore, point: str) -> None:
-    """Try again until the note is there."""
+    """Write the note again until it exists."""
     while not (store.read_only or store.disk.exists(names.DAEMON)):
         await trio.sleep(_NOTE_AGAIN_S)
         await trio.to_thread.run_sync(_note_daemon, store, point)

@@ -1,10 +1,10 @@
-"""The requests of the kernel: decode, call, translate, reply. Of logfs only this knows their types.
+"""The requests of the kernel: decode, call, translate, reply. Only this module has their types.
 
-Every handler takes its place in line before its first await: pyfuse3 starts handlers in the order
-in which it reads requests, and runs each up to there before it reads the next. What a handler may
-raise is an errno; everything else is translated on the way out (``errnos``).
+Every handler takes its turn before its first await: pyfuse3 starts handlers in the order in which
+it reads requests, and runs each up to its first await before it reads the next. ``request_handler``
+turns every exception of a handler into an errno.
 
-pyfuse3 copies what ``read`` returns before anything else runs on the loop.
+pyfuse3 copies the result of ``read`` before anything else runs on the loop.
 """
 
 import errno
@@ -55,7 +55,7 @@ from logfs.log.following.store import AnyStore
 from logfs.machine.host import Clock
 
 _NOT_COUNTED = frozenset({b".", b".."})
-"""Names whose look-ups in a listing the kernel does not count."""
+"""Names in a listing that are no look-ups for the kernel."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -64,7 +64,7 @@ _OWN_ATTRIBUTES = PREFIX.encode()
 
 
 class Operations(pyfuse3.Operations):
-    """The file system, as pyfuse3 wants it."""
+    """The handlers of the file system, for pyfuse3."""
 
     supports_dot_lookup = False
 
@@ -140,7 +140,7 @@ class Operations(pyfuse3.Operations):
         fh: int | None,
         ctx: RequestContext,
     ) -> EntryAttributes:
-        """Refuse a new size, remember mode and owner, take any time and keep none."""
+        """Refuse a new size, store mode and owner, ignore times."""
         node = self.inodes.node(inode)
         self._check_writable()
         if fields.update_size:
@@ -182,7 +182,7 @@ class Operations(pyfuse3.Operations):
 
     @request_handler
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
-        """List a directory from a place on; from 0 with the names it has now."""
+        """List a directory from an entry on; from entry 0 with its present names."""
         directory = self.directories[fh]
         if start_id == 0:
             listing = self.tree.names(directory.node)
@@ -205,7 +205,7 @@ class Operations(pyfuse3.Operations):
     async def mkdir(
         self, parent_inode: int, name: bytes, mode: int, ctx: RequestContext
     ) -> EntryAttributes:
-        """Make a topic."""
+        """Create a topic."""
         parent = self.inodes.node(parent_inode)
         self._check_writable()
         if parent is not self.tree.root:
@@ -239,7 +239,7 @@ class Operations(pyfuse3.Operations):
     async def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
-        """Make a partition and open it."""
+        """Create a partition and open it."""
         parent = self.inodes.node(parent_inode)
         self._check_writable()
         self._quotas.check_open(ctx.uid)
@@ -258,30 +258,30 @@ class Operations(pyfuse3.Operations):
 
     @request_handler
     async def read(self, fh: int, off: int, size: int) -> bytes:
-        """Read; what is returned is good until the next await."""
+        """Read; the result is valid until the next await."""
         return await self.files.read(fh, off, size)  # type: ignore[return-value]  # any buffer will do
 
     @request_handler
     async def poll(
         self, inode: int, fh: int, poll_handle: PollHandle | None, ctx: RequestContext
     ) -> int:
-        """Say whether a read would wait; every file but a ``.follow`` is always ready."""
+        """Return whether a read would wait; only that of a ``.follow`` name may."""
         return self.files.poll(fh, poll_handle)
 
     @request_handler
     async def write(self, fh: int, off: int, buf: bytes) -> int:
-        """Append; the offset says where the file ended when the kernel last looked."""
+        """Append; the offset is ignored: it is where the file ended for the kernel."""
         accepted = self.files.write_now(fh, buf)
         return await self.files.write(fh, buf) if accepted is None else accepted
 
     @request_handler
     async def flush(self, fh: int) -> None:
-        """Answer close(2) with what went wrong earlier; ends nothing, others may share the file."""
+        """Report an earlier failure at close(2); the file stays open, others may share it."""
         self.files.report_failure(fh)
 
     @request_handler
     async def release(self, fh: int) -> None:
-        """End a file that nobody has open any more."""
+        """Close a file after its last close(2)."""
         self._quotas.note_released("file", fh)
         await self.files.release(fh)
 
@@ -297,12 +297,12 @@ class Operations(pyfuse3.Operations):
         """Return an extended attribute."""
         if not name.startswith(_OWN_ATTRIBUTES):
             raise FUSEError(pyfuse3.ENOATTR)
-        return await self._look(inode, get_attribute, self._store, name)
+        return await self._query(inode, get_attribute, self._store, name)
 
     @request_handler
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         """List the extended attributes."""
-        return await self._look(inode, list_attributes, self._store)
+        return await self._query(inode, list_attributes, self._store)
 
     @request_handler
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
@@ -311,10 +311,10 @@ class Operations(pyfuse3.Operations):
 
     @request_handler
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
-        """Take a topic's configuration back."""
+        """Reset a topic's configuration."""
         await self._change_attribute(inode, name, None, ctx.uid)
 
-    # What is always refused: nothing is removed, renamed or linked by its name
+    # Always refused: nothing is removed, renamed or linked by its name
 
     @request_handler
     async def unlink(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
@@ -367,7 +367,7 @@ class Operations(pyfuse3.Operations):
     # Inside
 
     async def _find_waiting(self, parent: Node, name: bytes, pid: int) -> Node:
-        """Find a name; where that takes positions that are not known yet, wait until they are."""
+        """Find a name; if that needs positions that are not known yet, wait for them."""
         while True:
             try:
                 return await self._find(parent, name)
@@ -417,11 +417,11 @@ class Operations(pyfuse3.Operations):
         self._quotas.note_opened(caller, "file", number)
         if file.is_passed:
             self.passthrough.attach(node.ino, number)
-        # keep_cache always: an open without it would drop the pages of everybody who has it open.
+        # keep_cache always: an open without it would drop the pages that other readers use.
         return FileInfo(fh=number, direct_io=not file.is_cached, keep_cache=True)
 
-    async def _look(self, inode: int, call: Callable[[Node, *Ts], T], *args: *Ts) -> T:
-        """Ask something about a node that may have to wait for its disk."""
+    async def _query(self, inode: int, call: Callable[[Node, *Ts], T], *args: *Ts) -> T:
+        """Run a call about a node that may have to wait for the disk."""
         node = self.inodes.node(inode)
         partition = node.partition
         if partition is None:

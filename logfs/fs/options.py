@@ -1,16 +1,17 @@
 r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it.
 
-    allow_other        other users than the one who mounts may use the files (as their modes allow)
-    uid=N gid=N        owner of everything that nobody has chowned, a number or a name; default:
-                       whoever mounts
-    umask=OCTAL        bits missing in the mode of everything that nobody has chmodded; default 022
+    allow_other        users other than the mounting one may use the files (as their modes allow)
+    uid=N gid=N        owner of all files without a chown, a number or a name; default: the
+                       mounting user
+    umask=OCTAL        bits missing in the mode of all files without a chmod; default 022
     create             >> on a missing partition makes it
     rmdir=WHICH        what rmdir deletes: "empty" (default), topics that hold no records; "delete",
                        every topic, with its records, as Kafka deletes topics
-    ro                 read-only: nothing is written into DATA; what others write is followed
-    cache_dir=DIR      where a read-only mount keeps what is to outlast it, as positions; default
+    ro                 read-only: nothing is written into DATA; appends of other programs appear
+    cache_dir=DIR      where a read-only mount keeps positions for the next mount; default
                        $CACHE_DIRECTORY, else $XDG_CACHE_HOME/logfs, else ~/.cache/logfs
-    isolation.level=L  what readers see: read_uncommitted (default), everything; read_committed, up
+    isolation.level=L  which records readers see: read_uncommitted (default), everything;
+    read_committed, up
                        to the first record of an open transaction and without aborted records;
                        high_watermark, up to the high watermark
     metrics=ADDRESS    metrics for Prometheus under /metrics, and under /healthz whether the mount
@@ -18,27 +19,25 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
                        0.0.0.0:9464 or [::1]:9464: a port of an address, without a password;
                        /run/logfs.sock: a socket for its owner and group. Port 0 is any free
                        port; the daemon logs which
-    no_topic_metrics   metrics of all topics together instead of each: the names of topics do not
-                       appear, and thousands of topics do not make a scrape large
+    no_topic_metrics   metrics of all topics together instead of each: no topic names appear, and
+                       a scrape stays small with thousands of topics
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
-                       also where the kernel could read them itself (Linux 6.9, CAP_SYS_ADMIN)
-    keep_awake         while programs read growing names in small pieces, no processor sleeps: twice
-                       as fast in many virtual machines, and more power (needs root)
+                       even if the kernel can read them itself (Linux 6.9, CAP_SYS_ADMIN)
+    keep_awake         no processor sleeps while programs read growing names in small pieces: twice
+                       as fast in many virtual machines, for more power (needs root)
     user_max_partitions=N, user_max_message_bytes=N, user_max_open_files=N
-                       the most partitions that the topics of one user have together, the most that
-                       users can set max.message.bytes to (both EDQUOT), and the most files that one
-                       user has open (EMFILE), through the mount; for root and the daemon's user
-                       there is no limit; default 1000, 104857600 and 20000
+                       limits for users of the mount: partitions of all topics of a user, the value
+                       of max.message.bytes (both EDQUOT), open files of a user (EMFILE). Default
+                       1000, 104857600 and 20000; no limits for root and the daemon's user
     sync               every write is durable when it returns, as with O_SYNC
     fsname=TEXT        the device that /proc/mounts shows; default: the data directory
-    config=FILE        more of these from a file, as --config-file; what is here takes precedence
-    setuid=USER        give up root before anything else: the daemon runs as this user
+    config=FILE        more options from a file, as --config-file; those given here override it
+    setuid=USER        the daemon gives up root first, and runs as this user
     KEY=VALUE          a setting of a Kafka broker: num.partitions=3, log.retention.hours=24
 
-nosuid, nodev, noexec, noatime and their likes go to the kernel; default_permissions is always set.
-What only says when and by whom a file system is mounted (defaults, user, nofail,
-x-systemd.automount …) means nothing here. Anything else is refused. A comma in a value is written
-``\,``.
+nosuid, nodev, noexec, noatime and the like go to the kernel; default_permissions is always set.
+Options about when and for which users to mount (defaults, user, nofail, x-systemd.automount …) are
+ignored. Any other option is refused. A comma in a value is written ``\,``.
 """
 
 import difflib
@@ -66,8 +65,8 @@ _MEANINGLESS = frozenset({
 _MEANINGLESS_PREFIXES = ("x-", "X-", "comment=", "subtype=", "user=", "helper=", "uhelper=")
 _LABELS = ("context=", "fscontext=", "defcontext=", "rootcontext=")
 _REFUSED = {
-    "remount": "a mount of logfs is not changed: unmount it, then mount it with other options",
-    "auto_unmount": "the mount of a daemon that died stays, so that nobody writes below it, until "
+    "remount": "a mount of logfs cannot be changed: unmount it, then mount it with other options",
+    "auto_unmount": "the mount of a daemon that died stays, to prevent writes below it, until "
     "the next 'logfs mount' or 'logfs umount'",
     "allow_root": "root may enter with allow_other; see also uid, gid and umask",
     "bind": "a bind mount needs no file system type: mount --bind",
@@ -89,7 +88,7 @@ _HIGHEST_PORT = 65535
 USER_MAX_PARTITIONS = 1000
 USER_MAX_OPEN_FILES = 20_000
 USER_MAX_MESSAGE_BYTES = 100 * 1024 * 1024
-"""What a broker takes in one request by default. Source: Kafka socket.request.max.bytes."""
+"""The largest request of a broker by default. Source: Kafka socket.request.max.bytes."""
 
 
 class MetricsAddress(NamedTuple):
@@ -132,28 +131,28 @@ def parse_metrics_address(text: str) -> MetricsAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MountOptions:
-    """What may be chosen at a mount.
+    """The options of a mount.
 
     Attributes:
         allow_other: Other users may use the mount.
-        uid: Owner by default; None for whoever runs the daemon.
-        gid: Group by default; None for that of whoever runs the daemon.
+        uid: Owner by default; None for the user of the daemon.
+        gid: Group by default; None for the group of the daemon.
         umask: Bits missing in the modes by default; None for 022.
         create: ``>>`` on a missing partition makes it.
-        rmdir_deletes: rmdir deletes topics that hold records, too.
+        rmdir_deletes: rmdir deletes topics with records too.
         keep_awake: No processor sleeps while small reads are answered.
-        no_topic_metrics: Metrics do not tell topics apart.
+        no_topic_metrics: There are no metrics of single topics.
         no_passthrough: Sealed files are not passed through to the kernel.
         read_only: Nothing is written.
         sync: Every write is durable when it returns.
-        cache_dir: Where a read-only mount keeps what is to outlast it; None for the default.
-        isolation_level: What readers are shown.
-        metrics: Where metrics are read; None: nowhere.
+        cache_dir: Where a read-only mount keeps its positions; None for the default.
+        isolation_level: Which records readers see.
+        metrics: Where metrics are served; None: nowhere.
         fsname: The device that /proc/mounts shows; None for the data directory.
         config_file: Where more options stand; reading it is the caller's.
         run_as: Name of the user to become; that, too, is the caller's.
-        unknown: Options that are passed over because that was asked for (``is_sloppy``).
-        kernel: Options of the kernel's own.
+        unknown: Options that were ignored (``is_sloppy``).
+        kernel: Options for the kernel.
         user_max_partitions: The most partitions that topics of one user have.
         user_max_open_files: The most files and directories that one user has open.
         user_max_message_bytes: The most that a user can set ``max.message.bytes`` to.
@@ -186,11 +185,11 @@ class MountOptions:
 
 
 def parse_options(texts: Iterable[str], *, is_sloppy: bool = False) -> MountOptions:
-    """Read what followed each ``-o``.
+    """Parse the text after each ``-o``.
 
     Args:
-        texts: Options separated by commas; of an option given twice the last one counts.
-        is_sloppy: Pass over what is unknown, as ``mount -s`` asks for.
+        texts: Options separated by commas. If an option is given twice, the last one applies.
+        is_sloppy: Ignore unknown options, like ``mount -s``.
 
     Raises:
         InvalidConfigError: An option is unknown or its value not valid.

@@ -63,7 +63,7 @@ class MountedPartition:
         self.note_config()
 
     def note_config(self) -> None:
-        """Follow a change of the topic's configuration."""
+        """Apply a change of the topic's configuration."""
         must_flush = self.log.config.flush_messages != _NO_FLUSH
         # Finding a place in a log whose positions are not known yet may mean reading much of it.
         self.executor.always_in_thread = must_flush or self.log.indexing is not None

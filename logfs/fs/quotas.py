@@ -1,8 +1,8 @@
-"""How much of what all users share a user of a mount may take. Root and the daemon's user may more.
+"""Limits for users of a mount; root and the daemon's user have none.
 
-    user_max_partitions=N       no topic, and not all topics of one owner together, get more
-    user_max_message_bytes=N    no topic is given a larger max.message.bytes
-    user_max_open_files=N       a user has no more files and directories of the mount open
+    user_max_partitions=N       partitions of a topic, and of all topics of one owner together
+    user_max_message_bytes=N    the value of max.message.bytes
+    user_max_open_files=N       files and directories of the mount that a user has open
 
 A record is in memory as a whole when it is appended and when it is read. A partition is a directory
 with a dozen files. An open file takes a few KiB of the daemon; one below ``.segments`` or with an
@@ -24,7 +24,7 @@ _MESSAGE_BYTES = "max.message.bytes"
 class Quotas:
     """Checks requests of users against the limits of a mount.
 
-    Any thread; what is about open files, the event loop only.
+    Any thread; the methods for open files, event loop only.
 
     Args:
         store: The store.
@@ -38,19 +38,19 @@ class Quotas:
         self._options = options
         self._unlimited = {0, os.getuid()}
         self._open: Counter[int] = Counter()  # by user
-        self._users: dict[tuple[str, int], int] = {}  # of what is open
+        self._users: dict[tuple[str, int], int] = {}  # by kind and number of the handle
 
     def check_partitions(self, caller: int, topic: str, partitions: int, owner: int) -> None:
-        """Refuse a number of partitions for a topic, present or to be made.
+        """Refuse a number of partitions for a topic that exists or is to be created.
 
         Args:
             caller: The user that asks for it.
             topic: Its name.
-            partitions: How many it is to have.
-            owner: The user whose topic it is or will be.
+            partitions: How many it shall have.
+            owner: The owner of the topic.
 
         Raises:
-            QuotaExceededError: They are more than the caller may make.
+            QuotaExceededError: The caller may not create so many.
         """
         if caller in self._unlimited:
             return
@@ -71,7 +71,7 @@ class Quotas:
         """Refuse a setting of a topic.
 
         Raises:
-            QuotaExceededError: It is larger than the caller is allowed to set.
+            QuotaExceededError: It is larger than the caller may set.
             InvalidConfigError: The value is not valid.
         """
         if key != _MESSAGE_BYTES or caller in self._unlimited:
@@ -87,7 +87,7 @@ class Quotas:
         """Refuse to open one more file or directory.
 
         Raises:
-            TooManyOpenFilesError: The caller has as many open as it may.
+            TooManyOpenFilesError: The caller has reached the limit.
         """
         limit = self._options.user_max_open_files
         if self._open[caller] >= limit and caller not in self._unlimited:
@@ -97,12 +97,12 @@ class Quotas:
             )
 
     def note_opened(self, caller: int, kind: str, number: int) -> None:
-        """Note which user has opened a handle, named by its kind and number."""
+        """Note the user that has opened a handle of a kind and number."""
         self._users[kind, number] = caller
         self._open[caller] += 1
 
     def note_released(self, kind: str, number: int) -> None:
-        """Note that a handle is not open any more."""
+        """Note that a handle was closed."""
         caller = self._users.pop((kind, number))
         self._open[caller] -= 1
         if not self._open[caller]:

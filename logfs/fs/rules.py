@@ -1,11 +1,11 @@
-"""What may be opened and created how: files here only take appends, as after ``chattr +a``.
+"""What may be opened and created: files only take appends, as after ``chattr +a``.
 
 open for reading                 everything
 >>  (O_APPEND)                   plain names only: 0, 0.tsv, 0.jsonl
 >   cp  rsync  sed -i  truncate  EPERM
-touch of a missing partition     makes it, and those below it
+touch of a missing partition     creates it, and all with lower numbers
 >>  of a missing partition       ENOENT; with the mount option create as touch
-touch of what exists             open is refused, touch then sets the times and is content
+touch of an existing partition   open is refused; touch then sets the times and succeeds
 """
 
 import os
@@ -22,7 +22,7 @@ from logfs.fs.tree import VIEWS, Tree
 
 
 def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
-    """Decide whether a file may be opened with the flags of open(2).
+    """Check whether a file may be opened with the flags of open(2).
 
     Raises:
         ReadOnlyError: Nothing may be written on this mount.
@@ -42,22 +42,22 @@ def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
 def partition_to_make(
     tree: Tree, parent: Node, name: bytes, flags: int, *, create: bool
 ) -> tuple[TopicNode, int]:
-    """Decide whether CREATE of a name that does not exist makes a partition.
+    """Check whether CREATE of a missing name creates a partition.
 
     Args:
         tree: The names.
         parent: The directory.
         name: The name in it.
         flags: Those of open(2).
-        create: Appending may make a partition.
+        create: Appending may create a partition.
 
     Returns:
         The topic and the number of the partition.
 
     Raises:
-        RefusedError: No file of this name, or with these flags, can be made.
+        RefusedError: No file of this name, or with these flags, can be created.
         BadSelectorError: The part after ``@`` does not parse.
-        NoSuchPartitionError: Appending does not make partitions.
+        NoSuchPartitionError: Appending does not create partitions.
     """
     if not isinstance(parent, TopicNode) or parent is tree.root:
         raise RefusedError("files cannot be made here; mkdir makes a topic")
@@ -77,7 +77,7 @@ def partition_to_make(
 
 
 def refusal(*, read_only: bool) -> LogfsError:
-    """Return the error for a request that would change what cannot be changed."""
+    """Return the error for a request that would remove, rename or link a name."""
     if read_only:
         return ReadOnlyError("the mount is read-only")
     return RefusedError(

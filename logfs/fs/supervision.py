@@ -1,20 +1,19 @@
-"""What a service manager is told: systemd's protocol, a datagram for each message.
+"""Messages to a service manager: systemd's protocol, a datagram for each message.
 
     READY=1                     the mount answers
-    STATUS=text                 how far loading is
-    WATCHDOG=1                  from the event loop: a loop that hangs says nothing any more
-    EXTEND_TIMEOUT_USEC=n       loading or closing takes its time, and gets on
-    STOPPING=1                  a signal or an unmount has been seen
+    STATUS=text                 the progress of loading
+    WATCHDOG=1                  from the event loop; a loop that hangs does not send it
+    EXTEND_TIMEOUT_USEC=n       loading or closing takes long, and makes progress
+    STOPPING=1                  a signal or an unmount has been noticed
 
-A thread is beside the loop, which does not run before and after serving: it asks for more time
-as long as the process computes. While serving it speaks for the loop in one case only, when the
-loop waits inside the kernel in a way that no signal ends (state D): it is a disk that hangs, not
-logfs. Killing could not end it, and all that systemd could do is to call the service failed while
-it still owns the data directory.
+The loop does not run before and after serving, so a thread asks for more time as long as the
+process computes. While serving, the thread sends WATCHDOG=1 for the loop in one case only: when the
+loop waits inside the kernel in a way that no signal ends (state D). Then a disk hangs, not logfs. A
+kill could not end the process, and systemd would mark the service as failed while it still owns the
+data directory.
 
-Source: sd_notify(3), whose notes say that the protocol is stable and meant to be spoken without
-libsystemd. The one package for it alone has seen no change since 2017, the others need headers and
-a compiler; these few lines do not.
+Source: sd_notify(3). Its notes say that the protocol is stable and may be used without libsystemd.
+The only package for it alone has not changed since 2017; the others need headers and a compiler.
 """
 
 import logging
@@ -35,11 +34,11 @@ logger = logging.getLogger(__name__)
 
 _BEATS_A_PERIOD = 3
 _LOOK_EVERY_S = 5.0
-"""How often the thread looks while there is no watchdog."""
+"""The period of the thread without a watchdog."""
 _EXTENSION_S = 60
-"""Time asked for at each look; systemd counts from now."""
+"""The time that is asked for in each period, from then on."""
 _ALIVE_CPU_S = 0.01
-"""Computing for so long between two looks is getting on; a look alone takes a hundredth of it."""
+"""CPU time in a period that is progress; the thread itself takes a hundredth of it."""
 
 
 class _Phase(Enum):
@@ -49,14 +48,14 @@ class _Phase(Enum):
 
 
 class Supervisor:
-    """Tells the service manager how it goes. Without one, nothing is said.
+    """Reports the state to the service manager. Without one, nothing is sent.
 
     Args:
-        address: A socket's path, or its abstract name after "@"; None if nobody listens.
-        watchdog_s: The service is killed if it is silent for so long; None if it is not.
+        address: A socket's path, or "@" and its abstract name; None without a service manager.
+        watchdog_s: The service is killed if it is silent for so long; None without a watchdog.
 
     Attributes:
-        when_ready: Called once the mount answers, for whom else that concerns.
+        when_ready: Called once the mount answers.
         terminal: The terminal that the daemon was started from; its loss ends the daemon.
     """
 
@@ -77,7 +76,7 @@ class Supervisor:
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str]) -> Self:
-        """Make that of the variables of systemd, and remove them: they are not for children."""
+        """Create it from the variables of systemd, and remove them: they are not for children."""
         address = environment.pop("NOTIFY_SOCKET", None)
         period_us = environment.pop("WATCHDOG_USEC", "")
         pid = environment.pop("WATCHDOG_PID", "")
@@ -85,15 +84,15 @@ class Supervisor:
         return cls(address, int(period_us) / 1e6 if is_watched else None)
 
     def __enter__(self) -> Self:
-        """Begin; from the thread that will run the loop."""
+        """Start, in the thread that will run the loop."""
         self._loop_thread = threading.get_native_id()
         if self._socket is not None:
-            self._thread = threading.Thread(target=self._look_on, name="supervision", daemon=True)
+            self._thread = threading.Thread(target=self._watch, name="supervision", daemon=True)
             self._thread.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        """End; nothing is said any more."""
+        """End; nothing is sent any more."""
         self._ended.set()
         if self._thread is not None:
             self._thread.join()
@@ -102,69 +101,69 @@ class Supervisor:
             self._socket = None
 
     def status(self, text: str) -> None:
-        """Say in words how it goes."""
-        self._tell(f"STATUS={' '.join(text.split())}")
+        """Send the state in words."""
+        self._send(f"STATUS={' '.join(text.split())}")
 
     def ready(self, text: str) -> None:
-        """Say that the mount answers."""
-        self._tell("READY=1", f"STATUS={text}")
+        """Send that the mount answers."""
+        self._send("READY=1", f"STATUS={text}")
         if self.when_ready is not None:
             self.when_ready()
 
     def stopping(self) -> None:
-        """Say that it is coming to its end. Event loop only."""
+        """Send that the daemon stops. Event loop only."""
         if self._phase is not _Phase.CLOSING:
             self._phase = _Phase.CLOSING
-            self._tell("STOPPING=1", "STATUS=closing the data directory")
+            self._send("STOPPING=1", "STATUS=closing the data directory")
 
     async def beat(self) -> None:
-        """Say again and again that the loop runs, until cancelled."""
+        """Send again and again that the loop runs, until cancelled."""
         self._phase = _Phase.SERVING
         if self._watchdog_s is None:
             return
         while True:
             self._last_beat_s = time.monotonic()
-            self._tell("WATCHDOG=1")
+            self._send("WATCHDOG=1")
             await trio.sleep(self._watchdog_s / _BEATS_A_PERIOD)
 
-    def _look_on(self) -> None:
+    def _watch(self) -> None:
         period_s = _LOOK_EVERY_S
         if self._watchdog_s is not None:
             period_s = min(period_s, self._watchdog_s / _BEATS_A_PERIOD)
         while not self._ended.wait(period_s):
             if self._phase is not _Phase.SERVING:
-                if self._gets_on() or is_waiting_for_disk(self._loop_thread):
-                    self._tell(f"EXTEND_TIMEOUT_USEC={_EXTENSION_S * 1_000_000}", "WATCHDOG=1")
+                if self._makes_progress() or is_waiting_for_disk(self._loop_thread):
+                    self._send(f"EXTEND_TIMEOUT_USEC={_EXTENSION_S * 1_000_000}", "WATCHDOG=1")
             elif self._watchdog_s is not None:
                 silent_s = time.monotonic() - self._last_beat_s
-                self._speak_for_loop(is_late=silent_s > 2 * period_s)
+                self._beat_for_loop(is_late=silent_s > 2 * period_s)
 
-    def _speak_for_loop(self, *, is_late: bool) -> None:
+    def _beat_for_loop(self, *, is_late: bool) -> None:
         if is_late and is_waiting_for_disk(self._loop_thread):
-            self._tell("WATCHDOG=1", "STATUS=waiting for the disk, which does not answer")
+            self._send("WATCHDOG=1", "STATUS=waiting for the disk, which does not answer")
             if not self._is_stuck:
-                logger.warning("the disk does not answer, and everybody waits for it")
+                logger.warning("the disk does not answer, and all requests wait for it")
             self._is_stuck = True
         elif self._is_stuck and not is_late:
-            self._tell("STATUS=serving again")
+            self._send("STATUS=serving again")
             self._is_stuck = False
 
-    def _gets_on(self) -> bool:
+    def _makes_progress(self) -> bool:
         before_s, self._cpu_s = self._cpu_s, time.process_time()
         return self._cpu_s - before_s > _ALIVE_CPU_S
 
-    def _tell(self, *lines: str) -> None:
+    def _send(self, *lines: str) -> None:
         if self._socket is None:
             return
         try:
             self._socket.send("\n".join(lines).encode(), socket.MSG_DONTWAIT)
         except OSError as error:
-            # The next message may arrive; nobody is served worse meanwhile.
+            # The next message may arrive; requests are served all the same.
             logger.debug("the service manager was not told %s: %s", lines, error)
 
 
 def is_waiting_for_disk(thread: int) -> bool:
-    """Tell whether a thread of this process sleeps in the kernel in a way no signal ends."""
+    """Return whether a thread of this process sleeps in the kernel in a way no signal ends."""
     try:
         text = Path(f"/proc/self/task/{thread}/stat").read_text()
     except OSError:

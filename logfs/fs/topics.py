@@ -30,10 +30,10 @@ class Creator(NamedTuple):
 
 
 class TopicChangeQueue:
-    """Makes them. Event loop only.
+    """Runs changes of the store as a whole one at a time, in threads. Event loop only.
 
     Attributes:
-        lock: Taken for each.
+        lock: Held during each change.
     """
 
     def __init__(self, store: AnyStore, tree: Tree, clock: Clock) -> None:
@@ -43,7 +43,7 @@ class TopicChangeQueue:
         self.lock = trio.Lock()
 
     async def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
-        """Make a change when its turn comes."""
+        """Run a change when its turn comes."""
         async with self.lock:
             return await trio.to_thread.run_sync(call, *args)
 
@@ -58,11 +58,11 @@ class TopicChangeQueue:
         self._tree.root.mtime_ms = self._clock.now_ms()
 
     async def delete_topic(self, topic: TopicNode, *, only_empty: bool = False) -> None:
-        """Delete a topic; programs that have its files open finish reading.
+        """Delete a topic; files that programs have open stay readable.
 
         Args:
             topic: The topic.
-            only_empty: Refuse to delete one that holds records.
+            only_empty: Refuse to delete a topic that contains records.
 
         Raises:
             TopicNotEmptyError, NoSuchTopicError, ReadOnlyError, OSError: See
@@ -77,7 +77,7 @@ class TopicChangeQueue:
 
 
 class TopicChanges:
-    """What mkdir, touch, rmdir, chmod and chown do. Runs in threads, one call at a time."""
+    """The changes of mkdir, touch, chmod and chown. In threads, one call at a time."""
 
     def __init__(
         self,
@@ -94,14 +94,14 @@ class TopicChanges:
         self._quotas = quotas
 
     def make(self, name: bytes, mode: int, creator: Creator) -> None:
-        """Make a topic, with the owner and modes that mkdir(2) and open(2) would give.
+        """Create a topic, with the owner and modes that mkdir(2) and open(2) would give.
 
-        Its partitions have the modes of files that its creator makes. Options of the mount (uid,
-        gid, umask) name the owner and the modes instead.
+        Its partitions get the modes of new files of its creator. Mount options (uid, gid, umask)
+        set owner and modes instead.
 
         Raises:
             IllegalTopicNameError, TopicExistsError, ReadOnlyError, OSError.
-            QuotaExceededError: Its creator may not have as many partitions.
+            QuotaExceededError: The creator may not have as many partitions.
         """
         store, defaults = self._store, self._ownership
         text, count = name.decode(errors="surrogateescape"), store.config.num_partitions
@@ -122,12 +122,12 @@ class TopicChanges:
         store.writable.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
 
     def grow(self, topic: str, number: int, mode: int, creator: Creator) -> None:
-        """Give a topic partitions up to a number, with the owner and mode that open(2) would give.
+        """Add partitions to a topic up to a number, with the owner and mode of open(2).
 
         Raises:
             NoSuchTopicError, LogOfflineError, ReadOnlyError, OSError.
-            InvalidConfigError: A topic cannot have as many.
-            QuotaExceededError: The creator may not make as many.
+            InvalidConfigError: A topic cannot have so many.
+            QuotaExceededError: The creator may not have so many.
         """
         topic_mode, topic_uid, topic_gid = self._ownership.of_directory(topic)
         self._quotas.check_partitions(creator.uid, topic, number + 1, topic_uid)
@@ -140,19 +140,19 @@ class TopicChanges:
         self._store.writable.grow_topic(topic, number + 1, self._clock.now_ms(), ownership)
 
     def _own_mode(self, mode: int, most: int) -> int | None:
-        """Return the mode to remember; None if it is that of the mount."""
+        """Return the mode to store; None if it is the default of the mount."""
         if self._options.umask is not None or mode == most & ~self._ownership.umask:
             return None
         return mode
 
     def _own_id(self, own: int, option: int | None, inherited: int) -> int | None:
-        """Return the user or group to remember; None if it is inherited."""
+        """Return the user or group to store; None if it is inherited."""
         return None if option is not None or own == inherited else own
 
     def set_attributes(
         self, node: Node, mode: int | None, uid: int | None, gid: int | None
     ) -> None:
-        """Remember a mode or an owner; None leaves it as it is.
+        """Store a mode or an owner; None leaves it unchanged.
 
         Raises:
             RefusedError: The node is neither a topic nor a growing plain name.

@@ -5,9 +5,9 @@
     /.segments/             TOPIC-PARTITION
     /.segments/DIRECTORY/   raw files, and NNN.txt for every NNN.log (not listed)
 
-``ls`` shows every record once: what shows it a second time answers when named but is not listed.
-Finding a node reads memory only, except where the log or the disk has to be asked; then the answer
-is a ``DeferredLookup``, for the caller to put where waiting harms nobody. No pyfuse3, no awaiting.
+``ls`` shows every record once: names that would show it a second time can be opened but are not
+listed. Finding a node reads memory only, except when the log or the disk has to be asked. Then the
+result is a ``DeferredLookup``, which the caller runs where it may block. No pyfuse3, no awaiting.
 """
 
 import re
@@ -57,7 +57,7 @@ HIDDEN_PREFIX = "__"
 """Topics whose names begin so are not listed. Source: Kafka Topic.isInternal, its convention."""
 
 VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
-"""What can be written to."""
+"""The suffixes of names that take appends."""
 _DIRECTORIES = frozenset({b".", b".."})
 _SEGMENT_TEXT = re.compile(r"([0-9]{20})\.txt")
 _MAX_FOUND = 256
@@ -65,7 +65,7 @@ _SEALED_KINDS = frozenset(names.FileKind) - {names.FileKind.SNAPSHOT}
 
 
 class DeferredLookup(NamedTuple, Generic[T]):
-    """What only the log or the disk of a partition knows; ``ask(*args)`` may block."""
+    """A look-up in the log or on the disk of a partition; ``ask(*args)`` may block."""
 
     partition: MountedPartition
     ask: Callable[..., T]
@@ -125,21 +125,21 @@ class LookupCache:
 
 
 class Tree:
-    """The names over a store. Event loop only, but for what a ``DeferredLookup`` asks.
+    """The names over a store. Event loop only, except for the calls of a ``DeferredLookup``.
 
     Args:
         store: The store.
-        ownership: Who owns what.
+        ownership: The owners and modes.
         time_zone: Zone of dates and times that name none.
         clock: The clocks.
-        level: What readers are shown.
+        level: Which records readers see.
 
     Attributes:
-        ownership: Who owns what.
+        ownership: The owners and modes.
         root: The directory of the topics.
         segments: The directory ``.segments``.
         time_zone: Zone of dates and times that name none.
-        meta_of_mount: Tells what ``.meta`` says of the mount; to be set before it is looked up.
+        meta_of_mount: Returns the facts of the mount for ``.meta``; set it before a look-up.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Tree:
     # From a name to its node
 
     def find(self, parent: Node, name: bytes) -> "Node | DeferredLookup[Node]":
-        """Find what a directory has under a name.
+        """Find a name in a directory.
 
         Raises:
             UnknownNameError, NoSuchTopicError, NoSuchPartitionError: There is no such name.
@@ -189,10 +189,10 @@ class Tree:
         raise NotADirectoryNodeError(f"{text!r} is looked up in something that is no directory")
 
     def partition(self, topic: str, number: int) -> MountedPartition:
-        """Return a partition that exists now.
+        """Return a partition that exists.
 
         Raises:
-            NoSuchTopicError, NoSuchPartitionError: It does not.
+            NoSuchTopicError, NoSuchPartitionError: It does not exist.
         """
         log = self._store.partition(topic, number)
         known = self._partitions.get((topic, number))
@@ -217,19 +217,19 @@ class Tree:
             yield
 
     def forget(self, topic: TopicNode) -> None:
-        """Let go of a topic that was deleted; who has its files open keeps those."""
+        """Forget a topic that was deleted; its open files stay readable."""
         self._topics.pop(topic.name, None)
         for key in [key for key in self._partitions if key[0] == topic.name]:
             self._partitions.pop(key).hold()
 
     def forget_deleted(self) -> None:
-        """Let go of partitions that somebody else has deleted; open files of them go on."""
+        """Forget partitions that another program has deleted; their open files go on."""
         for key, partition in list(self._partitions.items()):
             if partition.log.is_deleted:
                 self._partitions.pop(key).hold()
 
     def note_config(self, topic: TopicNode) -> None:
-        """Follow a change of a topic's configuration."""
+        """Apply a change of a topic's configuration."""
         for (name, _), partition in self._partitions.items():
             if name == topic.name:
                 partition.note_config()
@@ -290,7 +290,7 @@ class Tree:
             return DeferredLookup(partition, self._segment_text, (partition, int(text[1])))
         return DeferredLookup(partition, self._raw_file, (partition, name))
 
-    # Questions
+    # Deferred look-ups
 
     def _resolve(
         self, partition: MountedPartition, address: PartitionAddress, name: str
@@ -300,7 +300,7 @@ class Tree:
         node = self._answer(partition, address, now_ms)
         waits_for_clock = isinstance(node, RangeNode) and node.waits_for_clock
         if is_whole and not address.uses_clock and not waits_for_clock:
-            # Kept for the state before: what was resolved in a later one is not given again.
+            # Kept under the earlier state: if the log has changed meanwhile, it is not used again.
             self.lookup_cache.put(partition.identity, name, snapshot, now_ms, node)
         return node
 

@@ -1,4 +1,4 @@
-"""Unmounting: the mount goes first, then the daemon closes the data directory, which is awaited."""
+"""Unmounting: remove the mount, then wait until the daemon has closed the data directory."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from logfs.log import names
 from logfs.machine import holders, mountpoints
 
 CLOSING_TIMEOUT_S = 60.0
-"""How long a daemon may take to close the data directory before somebody stops waiting for it."""
+"""How long an unmount waits for a daemon to close the data directory."""
 
 
 def unmount(mountpoint: str, *, lazy: bool = False) -> None:
@@ -21,8 +21,8 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
 
     Args:
         mountpoint: Where.
-        lazy: Take it away also where it is in use; the daemon ends when nobody uses it any more,
-            and is not waited for.
+        lazy: Remove it also while it is in use. The daemon ends after its last use, and is not
+            waited for.
 
     Raises:
         MountError: logfs is not mounted there, the mount is in use, or the daemon does not end.
@@ -58,7 +58,7 @@ def _user_name(uid: int) -> str:
 
 
 def unmount_dead(mountpoint: str) -> bool:
-    """Take the mount of a daemon that died away; returns whether there was one."""
+    """Remove the mount of a daemon that died; returns whether there was one."""
     point = os.path.realpath(mountpoint)
     found = mountpoints.mount_at(point)
     if found is None or found.kind != mountpoints.KIND or not mountpoints.is_dead(point):
@@ -68,7 +68,7 @@ def unmount_dead(mountpoint: str) -> bool:
 
 
 def _in_use(mount: mountpoints.Mount, error: MountError) -> MountError:
-    """Return what to say of a mount that could not be taken away."""
+    """Return the error for a mount that could not be removed."""
     found = holders.find_holders(mount)
     text = holders.describe(found, mountpoints.mounts_in(mount.point))
     if not text and "busy" not in str(error):
@@ -82,7 +82,7 @@ def _in_use(mount: mountpoints.Mount, error: MountError) -> MountError:
 
 
 def find_closing(data: str) -> int | None:
-    """Return the process that owns a data directory if it is only closing it."""
+    """Return the process that is closing a data directory; None if there is none."""
     try:
         facts = json.loads(PosixDisk(data).read(names.DAEMON))
         pid, point = int(facts["pid"]), str(facts["mountpoint"])
@@ -94,7 +94,7 @@ def find_closing(data: str) -> int | None:
 
 
 def _find_daemon(point: str) -> tuple[str, int | None]:
-    """Return the data directory of a mount, and the daemon that has left a note in it."""
+    """Return the data directory of a mount, and its daemon by the note there."""
     try:
         data = os.getxattr(point, f"{PREFIX}data").decode()
         facts = json.loads(PosixDisk(data).read(names.DAEMON))

@@ -9,8 +9,8 @@
                      utc_offset.2026-11-20T10:00:00 and the like, which are not listed: the offset
                      of the daemon's time zone from UTC at that local time, in seconds
 
-Nothing else can be stored: other names answer ENODATA to read, so that ``ls -l`` and ``cp -a`` are
-content, and ENOTSUP to write.
+Other attributes cannot be stored. Reading them fails with ENODATA, which ``ls -l`` and ``cp -a``
+accept; writing them fails with ENOTSUP.
 """
 
 import json
@@ -64,9 +64,9 @@ def list_attributes(node: Node, store: AnyStore) -> list[bytes]:
 def change_attribute(
     store: AnyStore, quotas: Quotas, node: Node, name: bytes, value: bytes | None, caller: int
 ) -> None:
-    """Set an extended attribute for a user, or remove it with None.
+    """Set an extended attribute for a user; the value None removes it.
 
-    What is allowed and probably not meant goes to the log: there is no other way to say it.
+    A valid setting that is probably not meant is logged: there is no other way to report it.
 
     Raises:
         ForeignAttributeError: logfs does not keep attributes of this name.

@@ -1,8 +1,10 @@
-"""The machine that logfs runs on: what is mounted where, the clock, chance, the time zone.
+"""The machine that logfs runs on: clocks, mounts, processes, the terminal, Python packages.
 
-    host         clocks, random identifiers, the boot, the time zone, how many files may be open
-    mountpoints  mounts of logfs, dead ones too, and taking them away
-    holders      which processes keep a mount from being taken away
+    host         clocks, random identifiers, the boot, the time zone, the limit of open files
+    mountpoints  mounts of logfs, also dead ones, and removing them
+    holders      processes that keep a mount in use
+    packages     how to install the packages of an extra
+    terminal     whether the controlling terminal is still there
 
-Whatever needs these takes them as arguments; this is where a program gets them.
+Code that needs these takes them as arguments; programs get them here.
 """

@@ -1,4 +1,4 @@
-"""What only the machine knows: clocks, random identifiers, the boot, the time zone."""
+"""Facts of this machine: clocks, random identifiers, the boot, the time zone."""
 
 import os
 import resource
@@ -81,7 +81,7 @@ class LocalZone(tzinfo):
         return timedelta(seconds=round((local - _EPOCH).total_seconds() - seconds))
 
     def dst(self, dt: datetime | None) -> timedelta | None:
-        """Return None: nobody asks."""
+        """Return None: it is not known."""
         return None
 
     def tzname(self, dt: datetime | None) -> str:

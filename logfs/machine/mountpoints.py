@@ -1,4 +1,4 @@
-"""What is mounted where, and taking it away.
+"""Mounts of this machine, and removing them.
 
 Nothing here waits for a file system that does not answer: mounts are found in /proc, and only one
 of FUSE, at exactly the place in question, is looked at to see whether it is dead.
@@ -33,7 +33,7 @@ class Mount(NamedTuple):
     id: int = 0
     """The mount's, which open files name too."""
     user: int | None = None
-    """Of a FUSE mount, the user who mounted it."""
+    """The user that mounted it, of a FUSE mount."""
 
 
 def parse_mountinfo(text: str) -> list[Mount]:
@@ -69,9 +69,9 @@ def mounts_in(point: str) -> list[str]:
 
 
 def is_local(descriptor: int) -> bool:
-    """Tell whether an open file is the kernel's own: no program and no other machine answers reads.
+    """Return whether an open file is local: no program and no other machine answers its reads.
 
-    What cannot be found out is treated as no.
+    False if that cannot be found out.
     """
     facts = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
     found = re.search(r"^mnt_id:\s*(\d+)$", facts, re.MULTILINE)
@@ -83,7 +83,7 @@ def is_local(descriptor: int) -> bool:
 
 
 def is_dead(point: str) -> bool:
-    """Tell whether the daemon behind a FUSE mount has died."""
+    """Return whether the daemon of a FUSE mount has died."""
     try:
         os.statvfs(point)  # not stat, which the kernel may answer from what it has cached
     except OSError as error:
@@ -92,7 +92,7 @@ def is_dead(point: str) -> bool:
 
 
 def has_dead_mount(point: str) -> bool:
-    """Tell whether a daemon that died has left a mount at a path.
+    """Return whether a daemon that died has left a mount at a path.
 
     Raises:
         MountError: logfs is mounted there and alive.
@@ -123,12 +123,12 @@ def clear_dead_mount(point: str) -> bool:
 
 
 def take_away(point: str, *, lazy: bool = False) -> None:
-    """Unmount; ``lazy`` also where somebody still uses it.
+    """Unmount; with ``lazy`` also a mount in use.
 
     Raises:
         MountError: It cannot be unmounted; the message is the system's.
     """
-    import subprocess  # only for those who unmount
+    import subprocess  # slow to import, needed only here
 
     flags = ["-l"] if lazy else []
     command = ["umount", *flags, "--", point]

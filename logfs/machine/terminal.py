@@ -1,8 +1,8 @@
 """Whether the terminal that a process was started from is still there.
 
-A closed terminal sends SIGHUP to its programs; so does an administrator who has moved a log file
-away (``logrotate``). The signal is the same. What tells them apart is /dev/tty: it can no longer be
-opened once the kernel has taken the terminal from the process.
+A closed terminal sends SIGHUP to its programs. ``logrotate`` sends the same signal after it has
+moved a log file. They differ in /dev/tty: it cannot be opened once the kernel has taken the
+terminal from the process.
 
 Source: tty_ioctl(4), "controlling terminal"; Linux __tty_hangup.
 """

@@ -92,7 +92,7 @@ def test_what_only_mount_understands_is_passed_over(text: str) -> None:
         ("uid=4294967295", "expected the name of a user, or a number"),
         ("config=logfs.toml", "expected a path from the root"),
         ("remount", "unmount it, then mount it with other options"),
-        ("auto_unmount", "so that nobody writes below it"),
+        ("auto_unmount", "to prevent writes below it"),
         ("umask=9", "octal"),
         ("umask=77777", "octal"),
         ("fsname=", "printable"),

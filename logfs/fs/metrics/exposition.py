@@ -1,6 +1,6 @@
-"""Metrics as Prometheus reads them, in its text format or in OpenMetrics, whichever is asked for.
+"""Metrics in the text format of Prometheus or in OpenMetrics, as a client asks.
 
-The import takes a tenth of a second, so it is done by whoever needs it, when it is needed.
+The import takes a tenth of a second, so callers import this module only when they need it.
 """
 
 import sys
@@ -17,16 +17,16 @@ from logfs.fs.metrics.mounts import MountMetrics
 from logfs.log.counters import Histogram
 
 _TURN_S = 0.000_5
-"""While text is made, others who wait for the interpreter get it after this time, not after 5 ms:
-an append must not notice."""
+"""While text is made, other threads get the interpreter after this time, not after 5 ms: an append
+must not be delayed."""
 
 
 class Exposition:
     """Makes the text. Any thread."""
 
-    def __init__(self, facts: MountMetrics) -> None:
+    def __init__(self, metrics: MountMetrics) -> None:
         self._registry = CollectorRegistry()
-        self._own = _OwnCollector(facts)
+        self._own = _OwnCollector(metrics)
         self._registry.register(self._own)
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
@@ -49,8 +49,8 @@ class Exposition:
 
 
 class _OwnCollector(Collector):
-    def __init__(self, facts: MountMetrics) -> None:
-        self._facts = facts
+    def __init__(self, metrics: MountMetrics) -> None:
+        self._metrics = metrics
         self.mount_answers: bool | None = None
 
     def describe(self) -> Iterable[Metric]:
@@ -60,7 +60,7 @@ class _OwnCollector(Collector):
         if self.mount_answers is not None:
             text = "1 if the mount answered statvfs(2) within two seconds, else 0; as /healthz."
             yield _metric(gauge("logfs_mount_answers", text, self.mount_answers))
-        yield from map(_metric, self._facts.families())
+        yield from map(_metric, self._metrics.families())
 
 
 def _metric(family: Family) -> Metric:

@@ -24,9 +24,9 @@ class Family(NamedTuple):
     """A metric with all its values.
 
     Attributes:
-        name: As Prometheus has it: with its unit, a counter with ``_total``.
-        kind: What it is.
-        text: What it means, in a sentence; with Kafka's name where Kafka has it too.
+        name: By the rules of Prometheus: with its unit, a counter with ``_total``.
+        kind: Its type.
+        text: Its meaning in a sentence, with Kafka's name if Kafka has it too.
         labels: Names of the labels.
         rows: The values.
     """

@@ -1,4 +1,4 @@
-"""The endpoint of a mount from start to stop; without the option nothing of it is loaded."""
+"""The socket of the metrics of a mount, from start to stop; see the mount option ``metrics``."""
 
 import contextlib
 import logging
@@ -18,7 +18,7 @@ _BACKLOG = 16
 
 @contextlib.contextmanager
 def listening(address: MetricsAddress | None) -> Iterator[socket.socket | None]:
-    """Bind, before there is anything to see; None if metrics are not asked for.
+    """Bind, before there are metrics; None if the option is not set.
 
     Raises:
         MountError: It cannot be bound.
@@ -110,7 +110,7 @@ def _listen_at_path(path: str) -> socket.socket:
         os.fchmod(listener.fileno(), 0o600)  # the file that bind makes has no more than this
         _remove_dead(path)
         listener.bind(path)
-        Path(path).chmod(0o660)  # whatever the umask
+        Path(path).chmod(0o660)  # with any umask
         listener.listen(_BACKLOG)
     except OSError:
         listener.close()
@@ -119,7 +119,7 @@ def _listen_at_path(path: str) -> socket.socket:
 
 
 def _remove_dead(path: str) -> None:
-    """Remove a socket at which nobody listens any more; anything else stays, and bind fails."""
+    """Remove a socket without a listener; any other file stays, and bind fails."""
     if not Path(path).is_socket():
         return
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:

@@ -235,14 +235,14 @@ def _following(logs: Sequence[ReadableLog], *, by_topic: bool) -> Iterator[Famil
         yield Family(
             "logfs_following_lag_bytes",
             "gauge",
-            "Bytes that somebody else has written and readers do not see yet.",
+            "Bytes that another program has written and readers do not see yet.",
             _PARTITION,
             [Sample(labels, size) for labels, size in unread],
         )
 
 
 def unread_bytes(log: ReadableLog) -> int:
-    """Return how many bytes of somebody else's log have not been read yet; asks the disk."""
+    """Return how many bytes of another program's log have not been read yet; asks the disk."""
     indexing, snapshot = log.indexing, log.snapshot
     if indexing is not None:
         return max(indexing[1] - indexing[0], 0)

@@ -25,9 +25,9 @@ from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
 
 LOOK_S = 0.05
-"""For so long the page cache is looked at in one collection; those not reached come next time."""
+"""The longest examination of the page cache in one collection; the rest is done in the next."""
 FRESH_MS = 5_000
-"""What was looked at since then is not looked at again."""
+"""A log that was examined more recently is not examined again."""
 
 
 _ERRORS_OF_DISKS = (errno.EIO, errno.ENOSPC)
@@ -289,7 +289,7 @@ def _of_store(store: AnyStore) -> Iterator[Family]:
     )
     yield gauge(
         "logfs_disk_free_bytes",
-        "Room that is left there for whoever is not root.",
+        "Space that is left there for users other than root.",
         room.f_bavail * room.f_frsize,
     )
 

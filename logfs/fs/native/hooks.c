@@ -1,4 +1,4 @@
-/* The hooks between pyfuse3 and libfuse; what they are for is said in hooks.h.
+/* The hooks between pyfuse3 and libfuse; hooks.h says what they do.
 
    The session. fuse_session_mount() is where a session becomes known. It is given functions that
    read requests and write replies (fuse_session_custom_io); they see every byte on its way.
@@ -108,8 +108,8 @@ static struct {
 } next_open;         /* see logfs_pass_through; id 0: none */
 static int patch_id; /* the number for the reply that is being sent, where bytes are changed */
 
-/* How long to look for the next request without sleeping, longer than the reader's processor takes
-   to wake up; then asleep; and how long in all. */
+/* How long to poll for the next request without sleeping (longer than the reader's processor takes
+   to wake up), how long asleep, and how long in all. See dd and wc in the benchmark "cat". */
 #define AWAKE_NS 50000
 #define PATIENCE_NS 200000
 #define LONGEST_NS 1000000
@@ -123,7 +123,7 @@ static uint64_t ahead_reads;
 
 static void (*on_reply)(void);
 static int is_reply_expected;
-static uint64_t replied[LOGFS_REPLIES]; /* what is answered, but not by its handler; 0: free */
+static uint64_t replied[LOGFS_REPLIES]; /* answered early, handlers still run; 0: free */
 static int replied_count;
 
 int logfs_version(void) { return LOGFS_HOOKS_VERSION; }
@@ -204,7 +204,7 @@ void logfs_on_reply(void (*replied_to)(void)) { on_reply = replied_to; }
 
 void logfs_expect_reply(void) { is_reply_expected = 1; }
 
-/* Find a number in the table of what was answered; NULL if it is not there. */
+/* Find a number in the table of early replies; NULL if it is not there. */
 static uint64_t *find_replied(uint64_t number) {
     for (int i = 0; i < LOGFS_REPLIES; i++)
         if (replied[i] == number)
@@ -256,7 +256,7 @@ static void see_init(const struct request_header *header, size_t size) {
         init_request_number = header->unique;
 }
 
-/* Answer a read from what is ahead of its file; returns whether that was possible. */
+/* Answer a read from the bytes ahead of its file; returns whether that was possible. */
 static int answer_ahead(int fd, const struct request_header *header, size_t size) {
     const struct read_request *wanted = (const void *)(header + 1);
     struct ahead *ahead;
@@ -270,7 +270,7 @@ static int answer_ahead(int fd, const struct request_header *header, size_t size
                                          .unique = header->unique};
             struct iovec parts[] = {{&reply, sizeof reply}, {(void *)ahead->data, wanted->size}};
 
-            if (writev(fd, parts, 2) < 0 && errno != ENOENT) /* ENOENT: nobody waits any more */
+            if (writev(fd, parts, 2) < 0 && errno != ENOENT) /* ENOENT: the program has gone */
                 return 0;
             ahead->data += wanted->size;
             ahead->offset += wanted->size;
@@ -288,9 +288,9 @@ static int64_t now_ns(void) {
     return now.tv_sec * 1000000000LL + now.tv_nsec;
 }
 
-/* Read a request that is not answered here. The descriptor does not block: what answers so is asked
-   for the next one a little longer, since who has read one piece reads the next one, but not for
-   long, since the event loop has other things to do. EINTR makes pyfuse3 go on waiting. */
+/* Read a request that is not answered here. The descriptor does not block. After a reply from bytes
+   ahead the next request is awaited for a short time, since a program that has read one piece reads
+   the next; not for long, since the event loop has other work. EINTR makes pyfuse3 wait again. */
 static ssize_t read_one(int fd, void *buffer, size_t size) {
     int64_t begun = 0, answered = 0, now;
 
