@@ -1,8 +1,8 @@
 """The vocabulary shared by all layers: numbers with a meaning, and the names of things.
 
-An *offset* counts records and a *file position* counts bytes of a ``.log`` file, as in Kafka. A
-*position* counts bytes of a rendering: what a program that reads ``orders/0`` (or ``.tsv``,
-``.jsonl``) sees. Offsets and positions are never renumbered.
+An *offset* is a number of records and a *file position* a number of bytes of a ``.log`` file, as in
+Kafka. A *position* is a number of bytes of a rendering: the text of ``orders/0`` (or ``.tsv``,
+``.jsonl``). Offsets and positions never change.
 """
 
 from enum import IntEnum, StrEnum

@@ -11,7 +11,7 @@
 * An asynchronous test that hangs is cancelled and fails, so that the tests after it run.
 * When the session ends, no mount is left below its temporary folder.
 * Tests marked ``long`` run only if the marker expression names them, as ``make test-long`` does.
-  What they count (``counts``) is printed at the end.
+  Their numbers (``counts``) are printed at the end.
 """
 
 import functools
@@ -134,7 +134,7 @@ def pytest_terminal_summary(
 
 @pytest.fixture
 def counts(request: pytest.FixtureRequest) -> Counter[str]:
-    """What a long test counts."""
+    """The numbers that a long test reports."""
     return request.config.stash[_COUNTS]
 
 
@@ -153,7 +153,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_teardown(
     item: pytest.Item, nextitem: pytest.Item | None
 ) -> Generator[None, object, object]:
-    """Do the same with what stays behind a module."""
+    """Do the same with the objects that a module leaves."""
     result = yield
     if nextitem is None or nextitem.path != item.path:
         _set_aside()
@@ -201,7 +201,7 @@ class _Collector(logging.Handler):
 @pytest.fixture(autouse=True)
 def _only_declared_warnings(request: pytest.FixtureRequest) -> Iterator[None]:
     # Automatic fixtures are set up first and so torn down last: what a test's own fixtures log
-    # while they unmount or close counts too.
+    # while they unmount or close is included.
     collector = _Collector()
     logger = logging.getLogger("logfs")
     logger.addHandler(collector)

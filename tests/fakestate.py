@@ -154,7 +154,7 @@ class Content:
 
 @dataclass(eq=False)
 class FileNode:
-    """A file, whatever its names."""
+    """A file, under any number of names."""
 
     mtime_ms: int
     content: Content = field(default_factory=Content)

@@ -1,6 +1,6 @@
 """Syncs that go on by themselves until the test says so: what ``disk._syncs`` is to a real disk.
 
-The sync itself happens on the fake disk when it is let go, with whatever fault waits for it there.
+The sync itself happens on the fake disk when it is released, with the fault that is set there.
 """
 
 import os

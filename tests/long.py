@@ -1,4 +1,4 @@
-"""How long the tests of ``make test-long`` go on; each counts what it did, and that is printed."""
+"""How long the tests of ``make test-long`` go on; each reports numbers, and these are printed."""
 
 import os
 import time

@@ -4,9 +4,9 @@
         (mount.point / "orders").mkdir()
         ...
 
-The daemon is ``python -m logfs mount`` as a user starts it. A mount is always taken away, whatever
-happened to its daemon; what the daemon logged is in ``Mount.log``, and a daemon that ran into a bug
-of its own fails the test when it stops.
+The daemon is ``python -m logfs mount`` as a user starts it. A mount is always removed, also
+after a crash of its daemon. The daemon's log is in ``Mount.log``. A daemon that ran into a bug of
+its own fails the test when it stops.
 """
 
 import contextlib
@@ -89,7 +89,7 @@ def logfs(*arguments: str | os.PathLike[str], data: bytes = b"") -> bytes:
 
 @contextlib.contextmanager
 def opened_store(data: Path, **properties: str) -> Iterator[LogStore]:
-    """Open a data directory that nobody has mounted, as a program would, and close it cleanly."""
+    """Open a data directory that is not mounted, as a program would, and close it cleanly."""
     config = StoreConfig.from_properties(properties)
     store = LogStore.open(PosixDisk(str(data)), config, current_host(), now_ms=now_ms())
     try:
@@ -144,7 +144,7 @@ class Mount:
         self.data = data.resolve()
         self.point = point.resolve()
         self.options = options
-        # What a read-only mount keeps must not get into the cache of whoever runs the tests.
+        # What a read-only mount keeps must not get into the cache of the user that runs the tests.
         cache = self.data.with_name(f"{self.data.name}.cache")
         self._variables = {"CACHE_DIRECTORY": str(cache), **(variables or {})}
         self._log_path = (log_directory or self.data.parent) / f"{self.data.name}.daemon-log"

@@ -124,7 +124,7 @@ def test_mounts_are_found_by_their_path() -> None:
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_a_mount_left_behind_fails_the_session(project: pytest.Pytester) -> None:
+def test_a_remaining_mount_fails_the_session(project: pytest.Pytester) -> None:
     path = project.makepyfile(DIES_MOUNTED)
     result = project.runpytest_subprocess(path)
     result.assert_outcomes(passed=1, errors=1)

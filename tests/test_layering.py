@@ -1,4 +1,4 @@
-"""The shape of the code: who imports and touches what, and how long a file may be.
+"""The shape of the code: imports, use of the outside world, and how long a file may be.
 
 The picture is in ``logfs/__init__.py``. Imports inside functions and under ``TYPE_CHECKING`` count:
 that is where wrong ones hide.
@@ -293,7 +293,7 @@ PRIVATE = re.compile(
     r"(?<![\w.}/-])/(?:home|root|workspace|Users)/\w|"
     r"https?://\S+/(?:simple|maven2|debian)\b"
 )
-"""Folders of somebody's machine, and package mirrors."""
+"""Directories of a private machine, and package mirrors."""
 
 
 def test_no_file_names_a_private_path() -> None:

@@ -33,32 +33,16 @@ PENDING = (
     "logfs/log/",
     "logfs/machine/",
     "logfs/records/",
-    "logfs/spark/",
-    "logfs/types.py",
     "tests/cli/",
     "tests/config/",
-    "tests/conftest.py",
     "tests/disk/",
-    "tests/fakes.py",
-    "tests/fakestate.py",
-    "tests/fakesyncs.py",
     "tests/fs/",
     "tests/fuzz/",
-    "tests/kafka/",
     "tests/library/",
     "tests/log/",
-    "tests/long.py",
     "tests/machine/",
     "tests/model/",
-    "tests/mounting.py",
-    "tests/programs/",
     "tests/records/",
-    "tests/semantics/",
-    "tests/spark/",
-    "tests/systemd/",
-    "tests/test_conftest.py",
-    "tests/test_layering.py",
-    "tests/transcripts.py",
 )
 """Prefixes of paths that have not been revised yet."""
 
@@ -169,9 +153,9 @@ def test_comments_and_strings_are_found_with_their_lines(suffix: str) -> None:
 
 
 def test_names_of_files_classes_and_tests_are_searched() -> None:
-    source = "class LeaseTable: ...\ndef test_who_waits() -> None: ...\ndef dirt() -> None: ...\n"
-    found = [(one.line, one.excerpt) for one in findings_in_names("log/begin_anew.py", source)]
-    assert found == [(1, "begin_anew"), (1, "LeaseTable"), (2, "test_who_waits")]
+    source = "class LeaseTable: ...\ndef test_who_lags_behind(): ...\ndef dirt(): ...\n"
+    found = [(one.line, one.excerpt) for one in findings_in_names("log/scan_anew.py", source)]
+    assert sorted(found) == [(1, "LeaseTable"), (1, "scan_anew"), (2, "test_who_lags_behind")]
 
 
 def main(arguments: list[str]) -> int:

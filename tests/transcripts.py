@@ -68,7 +68,7 @@ def table_of(text: str, heading: str) -> list[list[str]]:
 
 
 def matches(expected: str, printed: str) -> bool:
-    """Tell whether a command printed what a document says, ``…`` standing for anything."""
+    """Tell whether a command printed what a document says, where ``…`` matches anything."""
     pattern = ""
     for line in expected.splitlines():
         if line == "…":

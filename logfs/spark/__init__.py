@@ -21,7 +21,7 @@ through the module ``pyspark_logfs`` beside this package.
     batch, streaming, source                                                          pyspark
     target       where rows go, which columns they have
     staging      a task's rows as files in the partition directories                  pyarrow
-    sink         who writes: tasks stage, the driver publishes                        pyspark
+    sink         the sink: tasks stage rows, the driver publishes                    pyspark
 
 The driver resolves everything to ranges of offsets; a task finds the files by itself, so that
 compaction and retention may go on meanwhile. Readers take no lock and write nothing; a sink stages

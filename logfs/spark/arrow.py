@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from logfs.records.columns import BytesColumn, HeadersColumn, RecordColumns
-from logfs.spark.schema import Column
+from logfs.spark.schema import SourceColumn
 from logfs.types import TopicPartition
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -24,7 +24,7 @@ _TYPES = {
 }
 
 
-def schema_of(columns: Sequence[Column]) -> pa.Schema:
+def schema_of(columns: Sequence[SourceColumn]) -> pa.Schema:
     """Return the schema of record batches with some columns."""
     return pa.schema([(column.name, _TYPES[column.name]) for column in columns])
 
@@ -40,7 +40,7 @@ class BatchMaker:
         schema: Of the record batches.
     """
 
-    def __init__(self, columns: Sequence[Column], topic_partition: TopicPartition) -> None:
+    def __init__(self, columns: Sequence[SourceColumn], topic_partition: TopicPartition) -> None:
         self._columns = columns
         self.schema = schema_of(columns)
         topic, partition = topic_partition

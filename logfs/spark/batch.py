@@ -11,7 +11,7 @@ from logfs.spark.bounds import end_of, start_of
 from logfs.spark.directories import Directories, SeenLog, now_ms
 from logfs.spark.options import ReadOptions
 from logfs.spark.planning import plan, task_bytes
-from logfs.spark.schema import Column
+from logfs.spark.schema import SourceColumn
 from logfs.spark.tasks import LogfsPartition, Work, with_roots
 from logfs.types import TopicPartition
 
@@ -26,7 +26,7 @@ class LogfsReader(DataSourceReader):
         columns: The columns of the table.
     """
 
-    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[SourceColumn, ...]) -> None:
         self._options = options
         self._work = Work(columns, options.level, options.fails_on_loss)
 

@@ -37,7 +37,7 @@ from logfs.types import TopicPartition
 _EARLIEST, _LATEST = -2, -1
 
 
-class Log(Protocol):
+class BoundedLog(Protocol):
     """What has to be known of a partition."""
 
     def earliest(self) -> int:
@@ -152,7 +152,7 @@ def check_order(start: Bound, end: Bound) -> None:
             )
 
 
-def start_of(bound: Bound, topic_partition: TopicPartition, log: Log, now_ms: int) -> int:
+def start_of(bound: Bound, topic_partition: TopicPartition, log: BoundedLog, now_ms: int) -> int:
     """Return the offset at which reading begins, perhaps one that is gone already.
 
     Raises:
@@ -176,7 +176,7 @@ def start_of(bound: Bound, topic_partition: TopicPartition, log: Log, now_ms: in
     return log.latest() if offset is None else min(max(offset, log.earliest()), log.latest())
 
 
-def end_of(bound: Bound, topic_partition: TopicPartition, log: Log, now_ms: int) -> int:
+def end_of(bound: Bound, topic_partition: TopicPartition, log: BoundedLog, now_ms: int) -> int:
     """Return the offset at which reading ends, exclusive, perhaps one beyond the end of the log."""
     point = bound.point(topic_partition)
     if isinstance(point, AtOffset) and point.n >= 0 and not bound.is_selector:
@@ -185,7 +185,7 @@ def end_of(bound: Bound, topic_partition: TopicPartition, log: Log, now_ms: int)
     return log.latest() if offset is None else min(offset, log.latest())
 
 
-def _offset(point: Point, log: Log, now_ms: int) -> int | None:
+def _offset(point: Point, log: BoundedLog, now_ms: int) -> int | None:
     match point:
         case Earliest():
             return log.earliest()

@@ -1,7 +1,7 @@
 """The options of the data source: their names, defaults and refusals. Pure but for the path.
 
-Names are those of Spark's Kafka source, whatever their case, and a few more; what only a network
-needs is accepted and does nothing. An option that neither knows is refused: it is a typing error.
+Names are those of Spark's Kafka source, in any case, and a few more. Options that only a network
+needs are accepted and ignored. An option that neither knows is refused, as a typing error.
 
 Source: Spark KafkaSourceProvider, and its documentation.
 """
@@ -15,7 +15,7 @@ from logfs.errors import InvalidConfigError
 from logfs.log.reading.address import Earliest, Latest
 from logfs.spark.bounds import Bound, check_order, parse_ending, parse_starting
 from logfs.spark.limits import Limits, parse_limits
-from logfs.spark.paths import Source, parse_path
+from logfs.spark.paths import LogsPath, parse_path
 from logfs.spark.selection import ASSIGN, PATTERN, SUBSCRIBE, Selection, parse_selection
 from logfs.spark.values import flag, positive
 from logfs.types import IsolationLevel, TopicPartition
@@ -156,7 +156,7 @@ def named(
         refused: Why some are not supported, by their names in lower case.
 
     Raises:
-        InvalidConfigError: One is refused, or nobody knows it.
+        InvalidConfigError: One is refused or unknown.
     """
     names = {name.lower(): name for name in known}
     given: dict[str, str] = {}
@@ -184,7 +184,7 @@ def _level(given: Mapping[str, str]) -> IsolationLevel:
 
 
 def _of_address(
-    source: Source,
+    source: LogsPath,
     given: Mapping[str, str],
     selection: Selection | None,
     bounds: tuple[Bound, Bound],

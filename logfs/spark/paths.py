@@ -24,7 +24,7 @@ from logfs.log.reading.address import (
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LogsPath:
     """What a path names.
 
     Attributes:
@@ -38,8 +38,10 @@ class Source:
     address: PartitionAddress | None = None
 
 
-def parse_path(text: str | None, zone: tzinfo, example: str = '.load("/var/lib/logfs")') -> Source:
-    """Take the path of a table apart.
+def parse_path(
+    text: str | None, zone: tzinfo, example: str = '.load("/var/lib/logfs")'
+) -> LogsPath:
+    """Parse the path of a table.
 
     Args:
         text: As it was given to ``load``.
@@ -64,7 +66,7 @@ def parse_path(text: str | None, zone: tzinfo, example: str = '.load("/var/lib/l
             raise InvalidConfigError(
                 f"{path} is no data directory: of several paths each has to be one"
             )
-    return Source(tuple(dict.fromkeys(map(_root, paths, places))))
+    return LogsPath(tuple(dict.fromkeys(map(_root, paths, places))))
 
 
 def _local(path: str) -> str:
@@ -93,10 +95,10 @@ def _root(path: str, place: Place) -> str:
     return str(root) if os.path.realpath(root) == place.root else place.root
 
 
-def _addressed(root: str, address: tuple[str, ...], zone: tzinfo) -> Source:
+def _addressed(root: str, address: tuple[str, ...], zone: tzinfo) -> LogsPath:
     topic = parse_topic_name(address[0])
     if len(address) == 1:
-        return Source((root,), topic)
+        return LogsPath((root,), topic)
     name = "/".join(address[1:])
     found = parse_partition_name(name, zone)
     if found.view is not Suffix.TEXT:
@@ -106,4 +108,4 @@ def _addressed(root: str, address: tuple[str, ...], zone: tzinfo) -> Source:
         )
     if isinstance(found.start, AtByte) or isinstance(found.end, AtByte):
         raise BadSelectorError(f"{name!r}: a byte is no place in a table; use offset=N")
-    return Source((root,), topic, found)
+    return LogsPath((root,), topic, found)

@@ -12,7 +12,7 @@ from logfs.errors import InvalidConfigError
 from logfs.records.columns import Columns
 
 
-class Column(NamedTuple):
+class SourceColumn(NamedTuple):
     """One column: its name, its type in Spark's short form, what of a record it takes."""
 
     name: str
@@ -20,15 +20,15 @@ class Column(NamedTuple):
     takes: Columns
 
 
-HEADERS = Column("headers", "array<struct<key:string,value:binary>>", Columns.HEADERS)
+HEADERS = SourceColumn("headers", "array<struct<key:string,value:binary>>", Columns.HEADERS)
 PLAIN = (
-    Column("key", "binary", Columns.KEY),
-    Column("value", "binary", Columns.VALUE),
-    Column("topic", "string", Columns(0)),
-    Column("partition", "int", Columns(0)),
-    Column("offset", "bigint", Columns.OFFSET),
-    Column("timestamp", "timestamp", Columns.TIMESTAMP),
-    Column("timestampType", "int", Columns.TIMESTAMP_TYPE),
+    SourceColumn("key", "binary", Columns.KEY),
+    SourceColumn("value", "binary", Columns.VALUE),
+    SourceColumn("topic", "string", Columns(0)),
+    SourceColumn("partition", "int", Columns(0)),
+    SourceColumn("offset", "bigint", Columns.OFFSET),
+    SourceColumn("timestamp", "timestamp", Columns.TIMESTAMP),
+    SourceColumn("timestampType", "int", Columns.TIMESTAMP_TYPE),
 )
 WRITTEN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("value", ("string", "binary"), "has to be there; null in a compacted topic removes the key"),
@@ -49,7 +49,7 @@ def full_schema(*, has_headers: bool) -> str:
     return ", ".join(f"{column.name} {column.kind}" for column in columns)
 
 
-def chosen(fields: Iterable[tuple[str, str]]) -> tuple[Column, ...]:
+def chosen(fields: Iterable[tuple[str, str]]) -> tuple[SourceColumn, ...]:
     """Return the columns of a schema that a user may have given.
 
     Args:
@@ -93,7 +93,7 @@ def check_written(fields: Iterable[tuple[str, str]]) -> None:
             )
 
 
-def taken(columns: Sequence[Column]) -> Columns:
+def taken(columns: Sequence[SourceColumn]) -> Columns:
     """Return what of the records is needed for some columns."""
     wanted = Columns(0)
     for column in columns:

@@ -28,7 +28,7 @@ from logfs.log.publishing.staging import StagedFile, remove_staged
 from logfs.log.store import LogStore
 from logfs.spark.directories import now_ms
 from logfs.spark.staging import Stager
-from logfs.spark.target import BYTES_OF_A_BATCH, Target, advice_on
+from logfs.spark.target import BYTES_OF_A_BATCH, SinkTarget, advice_on
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class Staged(WriterCommitMessage):
 class LogfsWriter(DataSourceArrowWriter):
     """Appends a table."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         self.target = target
         self._query = f"batch {os.urandom(16).hex()}"
 
@@ -69,7 +69,7 @@ class LogfsWriter(DataSourceArrowWriter):
 class LogfsStreamWriter(DataSourceStreamArrowWriter):
     """Appends the batches of a stream, each exactly once."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: SinkTarget) -> None:
         self.target = target
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
@@ -101,7 +101,7 @@ def publish_batch(
 
     Args:
         root: The data directory.
-        query: Who writes.
+        query: The id of the query that writes.
         batch: The number of the batch.
         files: What its tasks have staged.
         is_single: The query has no other batch, and is forgotten.
@@ -131,7 +131,7 @@ def remove_batch(root: str, query: str, batch: int, files: Sequence[StagedFile])
         remove_staged(disk, file.path)
 
 
-def _advise(target: Target) -> None:
+def _advise(target: SinkTarget) -> None:
     """Log what makes it slow; the first task does."""
     context = TaskContext.get()
     if context is not None and context.partitionId() == 0:

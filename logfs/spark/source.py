@@ -1,4 +1,4 @@
-"""The data source as Spark sees it: its name, its schema, who reads."""
+"""The data source as Spark sees it: its name, its schema, its readers."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from logfs.library.places import locate
 from logfs.library.zones import ServedZone
 from logfs.spark.batch import LogfsReader
 from logfs.spark.options import has_headers, parse_options
-from logfs.spark.schema import Column, chosen, full_schema
+from logfs.spark.schema import SourceColumn, chosen, full_schema
 from logfs.spark.sink import LogfsStreamWriter, LogfsWriter
 from logfs.spark.streaming import LogfsStreamReader
 from logfs.spark.target import parse_target
@@ -67,7 +67,7 @@ def _zone(options: Mapping[str, str]) -> ServedZone:
     return ServedZone(lambda: locate(first))
 
 
-def _columns(schema: StructType) -> tuple[Column, ...]:
+def _columns(schema: StructType) -> tuple[SourceColumn, ...]:
     return chosen(_fields(schema))
 
 

@@ -37,7 +37,7 @@ _MICROSECONDS = pa.timestamp("us", tz="UTC")
 _PARTITION = pa.int32()
 
 
-class _Partition:
+class _StagedPartition:
     """The rows of one partition, on their way into a file."""
 
     def __init__(self, disk: PosixDisk, one: TopicPartition, query: str, batch: int) -> None:
@@ -53,7 +53,7 @@ class Stager:
     Args:
         root: The data directory.
         topic: The option; None: each row has one.
-        query: Who writes.
+        query: The id of the query that writes.
         batch: Its number.
     """
 
@@ -64,7 +64,7 @@ class Stager:
         self._counts: dict[str, int] = {}
         for name, _ in list_partitions(self._disk):
             self._counts[name] = self._counts.get(name, 0) + 1
-        self._open: dict[TopicPartition, _Partition] = {}
+        self._open: dict[TopicPartition, _StagedPartition] = {}
 
     def stage(self, batches: Iterable[pa.RecordBatch]) -> list[StagedFile]:
         """Stage rows; returns the files, durable. If anything fails nothing is left of them."""
@@ -123,10 +123,10 @@ class Stager:
             rows = pc.indices_nonzero(pc.equal(column, topic)).cast(pa.int32())
             yield topic.as_py(), rows.buffers()[1], len(rows)
 
-    def _partition(self, one: TopicPartition) -> _Partition:
+    def _partition(self, one: TopicPartition) -> _StagedPartition:
         found = self._open.get(one)
         if found is None:
-            found = self._open[one] = _Partition(self._disk, one, *self._query)
+            found = self._open[one] = _StagedPartition(self._disk, one, *self._query)
         return found
 
 

@@ -28,7 +28,7 @@ from logfs.spark.directories import Directories, SeenLog, now_ms
 from logfs.spark.limits import has_enough, share, share_bytes
 from logfs.spark.offsets import Json, from_json, to_json
 from logfs.spark.options import ReadOptions
-from logfs.spark.schema import Column
+from logfs.spark.schema import SourceColumn
 from logfs.spark.tasks import LogfsPartition, Work
 from logfs.types import TopicPartition
 
@@ -43,7 +43,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         columns: The columns of the stream.
     """
 
-    def __init__(self, options: ReadOptions, columns: tuple[Column, ...]) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[SourceColumn, ...]) -> None:
         self._options = options
         self._work = Work(columns, options.level, options.fails_on_loss)
         self._begin()

@@ -1,7 +1,7 @@
 """Where a table or stream is written: the options of a sink and the columns of its rows.
 
-Names are those of Spark's Kafka sink, whatever their case; as for sources, what only a network
-needs is accepted and does nothing, and an option that nobody knows is refused.
+Names are those of Spark's Kafka sink, in any case. As for sources, options that only a network
+needs are accepted and ignored, and an unknown option is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ BYTES_OF_A_BATCH = "spark.sql.execution.arrow.maxBytesPerBatch"
 _NO_LIMIT = str(2**31 - 1)
 
 
-class Target(NamedTuple):
+class SinkTarget(NamedTuple):
     """Where rows go.
 
     Attributes:
@@ -53,7 +53,7 @@ def parse_target(
     zone: tzinfo,
     *,
     is_overwritten: bool,
-) -> Target:
+) -> SinkTarget:
     """Find out where rows are to be written, and whether they can be.
 
     Args:
@@ -90,10 +90,10 @@ def parse_target(
     present = {one.topic for one in list_partitions(disk)}
     if topic is not None and topic not in present:
         raise NoSuchTopicError(f"there is no topic {topic}: logfs topic create makes one")
-    return Target(root, topic, HEADERS.name in columns)
+    return SinkTarget(root, topic, HEADERS.name in columns)
 
 
-def advice_on(target: Target, batch_bytes: str | None) -> str | None:
+def advice_on(target: SinkTarget, batch_bytes: str | None) -> str | None:
     """Say which setting of Spark makes it slow to write somewhere; None: nothing does.
 
     Args:

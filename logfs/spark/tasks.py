@@ -13,7 +13,7 @@ from logfs.log.scanning.ranges import OffsetRange, RangeReader
 from logfs.spark.arrow import BatchMaker
 from logfs.spark.directories import SeenLog, check_root
 from logfs.spark.planning import Task
-from logfs.spark.schema import Column, taken
+from logfs.spark.schema import SourceColumn, taken
 from logfs.types import IsolationLevel, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -48,7 +48,7 @@ class Work(NamedTuple):
         fails_on_loss: Stop when records are gone.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[SourceColumn, ...]
     level: IsolationLevel
     fails_on_loss: bool
 

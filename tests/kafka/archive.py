@@ -2,8 +2,8 @@
 
     python -m tests.kafka.archive      make the archive, unless it is there
 
-It is for one Java and one folder of jars, and lies beside them. A Java that finds it unfit, or does
-not find it, loads the classes from the jars; so whoever only runs a test need not have it.
+It is for one Java and one directory of jars, and is stored beside them. A Java that cannot use or
+find it loads the classes from the jars, so tests do not need it.
 
 Source: JEP 350, dynamic class data sharing archives.
 """

@@ -9,9 +9,9 @@
 
 It is broker and controller in one process. Its ports are free ones, drawn at each start; its times
 are short ones, so that retention, cleaning and checkpoints come within a second or two. It dies
-with the thread that started it, whatever becomes of that. What it logs is in ``Broker.log``.
+with the thread that started it. Its log is in ``Broker.log``.
 
-A broker changes whatever directory it is started on: let it have a copy.
+A broker changes the directory it is started on: give it a copy.
 """
 
 import shutil
@@ -182,7 +182,7 @@ class Broker:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Nobody looks at what it leaves, so it need not take the time to leave it clean.
+        # Its directory is not used afterwards, so a clean stop would waste time.
         if self._process is not None:
             self.kill()
         if kind is not None:

@@ -64,7 +64,7 @@ class Client:
     def create_topics(self, configs: Mapping[str, Mapping[str, str]], partitions: int = 1) -> None:
         """Make topics, each with its configuration, and wait until they can be written.
 
-        A topic that says nothing of ``retention.ms`` keeps its records whatever their times are.
+        A topic without ``retention.ms`` keeps its records for any timestamps.
         """
         topics = [
             NewTopic(name, partitions, 1, config=_properties({"retention.ms": "-1"} | {**config}))
@@ -92,11 +92,11 @@ class Client:
             future.result(PATIENCE_S)
 
     def topic_config(self, name: str) -> dict[str, str]:
-        """Return every setting of a topic as it counts."""
+        """Return the effective value of every setting of a topic."""
         return self._described(ConfigResource(ResourceType.TOPIC, name))
 
     def broker_config(self) -> dict[str, str]:
-        """Return every setting of the broker as it counts; those without a value are left out."""
+        """Return the effective value of every setting of the broker that has one."""
         return self._described(ConfigResource(ResourceType.BROKER, "1"))
 
     def refusal_of(self, name: str, properties: Mapping[str, str]) -> str | None:

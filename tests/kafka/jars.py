@@ -90,7 +90,7 @@ def fill(directory: Path, pom: Path, finish: Callable[[Path], None] | None = Non
         try:
             filled.rename(directory)
         except OSError:
-            # Somebody else was quicker; what is there is whole.
+            # Another process was quicker; its directory is complete.
             if not directory.is_dir():
                 raise
     return directory

@@ -1,8 +1,8 @@
 """The same damaged directory, recovered by a broker and by logfs: same offsets, same bytes.
 
 Every damage is done to a topic of its own, so that one start of the broker recovers them all. All
-topics have the same log; the recovery point is what a broker has checkpointed when it was killed:
-the start of the active segment, or, for the topics with ``DEEP`` in front, the start of the log.
+topics have the same log. The recovery point is what a broker has checkpointed when it was killed:
+the start of the active segment, or the start of the log for topics whose name begins with ``DEEP``.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""nginx writes its access log: when logfs restarts, when it reopens, as whom."""
+"""nginx writes its access log: when logfs restarts, when it reopens, as which user."""
 
 import http.client
 import os
@@ -84,7 +84,7 @@ def test_every_request_is_in_the_log_once(own: Logs, nginx: Nginx) -> None:
     nginx.reopen()
     nginx.get("/two")
     wait_until(lambda: requests_in(log) == ["/one", "/two"], "the request is in the log")
-    if os.geteuid() == 0:  # it gives the log to the user of its workers, who open it again
+    if os.geteuid() == 0:  # it gives the log to the user of its workers, which open it again
         wait_until(lambda: os.stat(log).st_uid != 0, "the log has been given away")
     assert str(log) not in nginx.child.said  # what it cannot write it names
 

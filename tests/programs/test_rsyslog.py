@@ -122,7 +122,7 @@ def test_it_goes_on_where_it_was(own: Logs, tmp_path: Path) -> None:
     with shipper.start():
         shipper.settle()
         begun = len(shipper.arrived)
-        # Retention behind its back.
+        # Retention while it does not look.
         logfs("trim", f"{web}@latest", "--now")
         shipper.ship("kept")
         # A crash of logfs under it: it goes on once it is started again.

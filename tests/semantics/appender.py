@@ -7,9 +7,9 @@ lines or not, in turn. When the mount dies it opens the file again, until that w
 every line that was not acknowledged as a whole. JOURNAL, a file outside the mount, gets a line of
 numbers before and after every write:
 
-    try FIRST BEHIND      lines that the next call of write(2) holds, at least in part
-    ack BEHIND            every line before this one has been accepted
-    fail FIRST BEHIND N   the call failed, or accepted less than it was given, since a large one is
+    try FIRST AFTER       lines that the next call of write(2) holds, at least in part
+    ack AFTER             every line before this one has been accepted
+    fail FIRST AFTER N    the call failed, or accepted less than it was given, since a large one is
                           several requests: these lines may be there, as a whole or in part, and
                           of the first one N bytes have been accepted
 """

@@ -1,4 +1,4 @@
-"""Logs with holes, made on a directory that nobody has mounted, and what is kept of them."""
+"""Logs with holes, made on a directory that is not mounted, and their retained records."""
 
 from pathlib import Path
 

@@ -142,7 +142,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def mount(folder: Path) -> Iterator[Mount]:
-    """A mount for all users, who may make topics in it."""
+    """A mount for all users, with permission to make topics in it."""
     with Mount(folder / "data", folder / "mnt", "allow_other") as mount:
         mount.point.chmod(0o1777)
         yield mount
@@ -256,7 +256,7 @@ def test_new_topics_and_partitions_take_owner_and_umask_of_their_creator(mount: 
     assert (found.st_mode, found.st_uid, found.st_gid) == (0o100600, OWNER, OWNER)
 
 
-def test_a_partition_belongs_to_the_user_who_makes_it(mount: Mount) -> None:
+def test_a_partition_belongs_to_the_user_that_makes_it(mount: Mount) -> None:
     """A topic or a partition gets its owner, group and mode as on any file system: from the process
     that creates it, its umask, and a directory with setgid."""
     shell_as(user("owner"), f"mkdir -m 777 {mount.point}/shared")

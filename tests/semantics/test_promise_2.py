@@ -69,7 +69,7 @@ def _wait_for_lines(journals: Mapping[str, Path], goal: int) -> None:
 
 
 class _Failure(NamedTuple):
-    """A call of write(2) that failed while it appended lines of [first, behind)."""
+    """A call of write(2) that failed while it appended lines ``first`` to ``behind`` - 1."""
 
     first: int
     behind: int
@@ -162,7 +162,7 @@ def test_no_acknowledged_line_is_lost_while_the_daemon_is_killed(
         account.take_lines(found)
     for account in accounts:
         account.take_beginnings(found)
-    assert not found, "records that nobody wrote"
+    assert not found, "records that no writer wrote"
     failures = sum(len(account.failures) for account in accounts)
     assert failures >= CRASHES, "writers did not notice that the daemon died"
     # A batch that was being written when the daemon died may be there in part: it is cut.

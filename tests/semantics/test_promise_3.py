@@ -255,7 +255,7 @@ def test_programs_that_trust_the_length(holey: tuple[Path, Kept], tmp_path: Path
         assert (tmp_path / program).read_bytes() == text
 
 
-def test_positions_that_were_shown_are_not_given_again(mount: Mount) -> None:
+def test_positions_that_were_shown_are_not_used_again(mount: Mount) -> None:
     """If an unclean stop loses bytes, the next record begins after every size that was ever shown:
     a hole, and no position is used twice."""
     path = mount.point / "orders" / "0"

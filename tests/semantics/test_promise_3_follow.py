@@ -179,7 +179,7 @@ def test_a_thousand_wait(topic: Path) -> None:
         sys.executable, "-c", _FOLLOWERS, topic / "0@latest.follow", str(FOLLOWERS)
     ) as followers:
         assert line(followers) == b"began\n"
-        # None of these would return if those who wait had used up what serves requests.
+        # None of these would return if the waiting readers had used up the threads for requests.
         for number in range(50):
             append(topic / "1", b"%d\n" % number)
             assert len((topic / "1").read_bytes().splitlines()) == number + 1

@@ -144,7 +144,7 @@ def test_open_fixed_names_keep_what_they_have(trimmed: Mount) -> None:
             append_all(path, lines(600, 3_000))
             assert wait_for_retention(path) > 600 > first
             files = os.listdir(trimmed.data / "orders-0")
-            assert [x for x in files if x.endswith(".log.deleted")], "kept for the one who reads"
+            assert [x for x in files if x.endswith(".log.deleted")], "kept for the open reader"
             assert mapped[:] == expected
         assert file.read() == expected
 

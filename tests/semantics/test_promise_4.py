@@ -110,7 +110,7 @@ def _check_mapping(path: Path, tmp_path: Path) -> None:
     assert spliced == text
 
 
-def test_reading_again_asks_nobody(mount: Mount) -> None:
+def test_reading_again_needs_no_daemon(mount: Mount) -> None:
     """Bytes of a fixed name, or of a sealed segment's files, that were read once are read again
     from the kernel's memory, without the daemon."""
     orders = mount.point / "orders"

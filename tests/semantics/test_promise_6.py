@@ -100,7 +100,7 @@ def test_other_readers_find_the_same_records(topic: Path, library: str, codec: s
 
 
 def _exercise(mount: Mount) -> None:
-    """Do everything that leaves files behind."""
+    """Do everything that creates files."""
     orders = mount.point / "orders"
     configure(orders, internal_segment_bytes=5_000, retention_ms=1000)
     append_all(orders / "0", b"".join(numbered(0, 1_000)))

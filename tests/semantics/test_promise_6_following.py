@@ -1,4 +1,4 @@
-"""Promise 6, beside somebody else who writes the directory; a real broker does in tests/kafka."""
+"""Promise 6, beside another process that writes the directory; tests/kafka has a real broker."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.fuse
 
 @pytest.fixture
 def broker(tmp_path: Path) -> FakeBroker:
-    """Somebody who writes topic t in a directory of his own."""
+    """A process that writes topic t in a directory."""
     data = tmp_path / "data"
     data.mkdir()
     return broker_in(data)
@@ -46,7 +46,7 @@ def fill(broker: FakeBroker, segments: int) -> None:
         broker.roll()
 
 
-def test_who_waits_for_what_somebody_else_writes_is_woken(broker: FakeBroker, mount: Mount) -> None:
+def test_a_waiting_reader_is_woken_by_another_writer(broker: FakeBroker, mount: Mount) -> None:
     """A directory that a broker is writing can be mounted read-only: readers see its records within
     a second, and logfs writes nothing there."""
     with subprocess.Popen(["cat", mount.point / "t" / "0.follow"], stdout=subprocess.PIPE) as cat:
@@ -60,7 +60,7 @@ def test_who_waits_for_what_somebody_else_writes_is_woken(broker: FakeBroker, mo
         assert cat.wait() == 0
 
 
-def test_what_somebody_else_writes_is_seen_and_nothing_is_written(
+def test_records_of_another_writer_are_seen_and_nothing_is_written(
     broker: FakeBroker, mount: Mount
 ) -> None:
     """A directory that a broker is writing can be mounted read-only: readers see its records within

@@ -114,7 +114,7 @@ def test_losses_are_counted_and_stay(mount: Mount) -> None:
 
 
 def corrupt(mount: Mount, number: int) -> None:
-    """Flip a bit of a batch of the first segment while nobody has it mounted."""
+    """Flip a bit of a batch of the first segment while it is not mounted."""
     mount.stop()
     log = mount.data / "orders-0" / f"{0:020}.log"
     data = bytearray(log.read_bytes())

@@ -1,4 +1,4 @@
-"""Promise 7, beside somebody else who writes the directory."""
+"""Promise 7, beside another process that writes the directory."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from tests.mounting import Mount, wait_until
 
 
 @pytest.mark.fuse
-def test_a_tail_that_somebody_else_cuts(tmp_path: Path) -> None:
+def test_a_tail_that_another_process_truncates(tmp_path: Path) -> None:
     """If another process truncates a log and writes its end again, that is a loss. Positions from
     there on begin after every position that was ever shown."""
     (tmp_path / "data").mkdir()

@@ -53,7 +53,7 @@ def test_a_reader_that_falls_behind(tmp_path: Path) -> None:
             last, kept = 8, 9
             while kept == last + 1:  # rendered ahead, and so not lost
                 last, kept = kept, int(slow.read(LINE_BYTES).split()[0])
-            # Who begins at a hole, or goes back to one, has missed nothing.
+            # A reader that begins at a hole, or seeks back to one, has missed nothing.
             with path.open("rb", buffering=0) as late:
                 assert int(late.read(LINE_BYTES).split()[0]) >= kept
             os.lseek(slow.fileno(), 0, os.SEEK_SET)

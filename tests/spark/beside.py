@@ -69,7 +69,7 @@ class Beside:
         for partition, count in enumerate(PARTS):
             self.client.produce("parts", _some_records(partition, count), partition)
         for name in ("deleted-records", "all-deleted"):
-            # Until it is on the disk, only who asks the broker knows.
+            # Until it is on the disk, only the broker knows it.
             wait_until(partial(self._is_start_known, name), f"the start of {name} is on the disk")
 
     def _is_start_known(self, topic: str) -> bool:

@@ -1,6 +1,6 @@
 """A sink that dies: ``logfs`` under the name ``dying``, killed with ``kill -9`` at a moment.
 
-It happens once: whoever dies makes the file ``once`` before. What dies is the Python process that
+It happens once: the process makes the file ``once`` before it dies. It is the Python process that
 stages or publishes, or with the option ``kills`` the process with that number. As a program it is a
 driver of its own, whose JVM dies:
 
@@ -21,7 +21,7 @@ from pyspark.sql.types import StructType
 
 from logfs.spark.sink import LogfsStreamWriter, Staged
 from logfs.spark.source import LogfsDataSource
-from logfs.spark.target import Target
+from logfs.spark.target import SinkTarget
 from tests.dying import die_once, die_while_writing
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class DyingSource(LogfsDataSource):
 class DyingWriter(LogfsStreamWriter):
     """See the module."""
 
-    def __init__(self, target: Target, moment: str, once: Path, kills: int) -> None:
+    def __init__(self, target: SinkTarget, moment: str, once: Path, kills: int) -> None:
         super().__init__(target)
         self._moment, self._once, self._kills = moment, once, kills
 
@@ -111,7 +111,7 @@ def start_query(
         spark: The session.
         moment: When it dies.
         places: The file ``once``, the input, the checkpoint, the data directory.
-        kills: Who dies instead; 0: who does it.
+        kills: The process that dies instead; 0: the one that does the work.
     """
     once, source, checkpoint, data = places
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "100")

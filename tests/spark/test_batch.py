@@ -75,7 +75,7 @@ def test_spark_reads_the_same(logs: Logs, spark: "SparkSession") -> None:
     assert sorted(found, key=lambda row: row[2:5]) == expected(shown(logs))
     assert [field.name for field in table.schema][-2:] == ["timestampType", "headers"]
     assert table.where("offset < 3").count() == 30 + 3
-    assert table.count() == 610  # a filter before leaves nothing behind
+    assert table.count() == 610  # an earlier filter has no effect
     assert spark.read.format("logfs").load(f"{logs.path}/empty").count() == 0
 
 

@@ -1,4 +1,4 @@
-"""The data source where Spark runs otherwise than in one process: on a cluster, behind Connect."""
+"""The data source where Spark does not run in one process: on a cluster, and after Connect."""
 
 import json
 import subprocess

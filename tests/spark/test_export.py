@@ -1,4 +1,4 @@
-"""Records to Parquet, run after run, whatever stops one in between.
+"""Records to Parquet, run after run, with stops in between.
 
 Without Spark, but with pyarrow, which comes with it.
 """
@@ -30,7 +30,7 @@ Row = tuple[str, int, int, int, bytes | None, bytes | None]
 
 
 def three_days(first: int, count: int) -> list[Record]:
-    """Records of three days, in no order, with whatever a record may have."""
+    """Records of three days, in no order, with everything that a record may have."""
     return [
         Record(
             0,

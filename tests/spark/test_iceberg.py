@@ -1,4 +1,4 @@
-"""The files of an export in an Iceberg table: each once, whatever stops a run in between.
+"""The files of an export in an Iceberg table: each once, also if a run is stopped in between.
 
 Without Spark, but with pyarrow, which comes with it. The catalog is a file of SQLite.
 """

@@ -44,9 +44,9 @@ class Steps:
     def find(
         self, snapshot: Snapshot, dirt: DirtyRange, _tools: CleaningTools, _stats: CleanerStats
     ) -> Keys:
-        from logfs.spark.jobs.keys import Scan, mark, reduce, scan, segments_of, unpack
+        from logfs.spark.jobs.keys import KeyScan, mark, reduce, scan, segments_of, unpack
 
-        job = Scan(bytes(range(16)), self.buckets, 24 * (2 * self.keys_at_once))
+        job = KeyScan(bytes(range(16)), self.buckets, 24 * (2 * self.keys_at_once))
         segments = segments_of(snapshot, dirt)
         by_bucket, by_segment = defaultdict(list), defaultdict(list)
         for segment in segments:

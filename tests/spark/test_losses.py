@@ -72,7 +72,7 @@ def test_offsets_that_are_not_there_are_a_loss(ten: Logs, options: dict[str, str
     assert left.get("t/0", []) == expected
 
 
-def test_a_selector_before_the_log_is_its_begin(ten: Logs) -> None:
+def test_a_selector_before_the_log_is_its_start(ten: Logs) -> None:
     note(ten, LOG_START_OFFSET_CHECKPOINT, 4)
     for begin in ("offset=2", "earliest", "-90000d", "offset=-99"):
         assert places(ten.path, **{"from": begin}) == {"t/0": offsets(4, 10)}
@@ -125,7 +125,7 @@ def test_a_machine_without_the_data_directory_is_no_loss(ten: Logs) -> None:
         assert sum(batch.num_rows for batch in reader.read(task)) == 10
 
 
-def test_workers_get_the_path_as_it_was_given(ten: Logs, tmp_path: Path) -> None:
+def test_workers_get_the_path_unresolved(ten: Logs, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(ten.path)
     for path in (link, link / "t", link / "t" / "0@earliest"):

@@ -123,7 +123,7 @@ def test_accounts(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     logfs("topic", "create", data / "accounts", "--config", "cleanup.policy=compact")
-    (tmp_path / "users").write_text("root\tnobody yet\nadmin\tA. Min\nroot\tCharlie Root\n")
+    (tmp_path / "users").write_text("root\tunknown yet\nadmin\tA. Min\nroot\tCharlie Root\n")
     logfs("append", data / "accounts" / "0.tsv", tmp_path / "users")
     (tmp_path / "users").write_text("admin\t\\N\n")  # deletes it
     logfs("append", data / "accounts" / "0.tsv", tmp_path / "users")

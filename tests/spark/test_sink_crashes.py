@@ -75,7 +75,7 @@ class Job:
     def dies_as_a_program(self, master: str, moment: str) -> str:
         """Run it in a driver of its own until that dies, and return what it has logged."""
         log = self._directory / "log"
-        with log.open("wb") as output:  # no pipe: who outlives the driver would keep it open
+        with log.open("wb") as output:  # a process that outlives the driver would keep a pipe open
             done = subprocess.run(
                 [sys.executable, "-m", "tests.spark.dying", master, moment, *self.places(moment)],
                 env=environment(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable),
@@ -128,7 +128,7 @@ def followed(mount: Mount, tmp_path: Path) -> Iterator[Callable[[], list[bytes]]
             tail.wait(PATIENCE_S)
 
 
-def test_who_stages_or_publishes_dies(spark: "SparkSession", job: Job) -> None:
+def test_the_staging_or_publishing_process_dies(spark: "SparkSession", job: Job) -> None:
     from tests.spark import dying
 
     for moment in (dying.BEFORE_STAGING, dying.WHILE_STAGING, dying.AFTER_STAGING):
@@ -143,7 +143,7 @@ def test_who_stages_or_publishes_dies(spark: "SparkSession", job: Job) -> None:
 
 
 @pytest.mark.fuse
-def test_who_stages_or_publishes_dies_beside_a_daemon(
+def test_the_staging_or_publishing_process_dies_beside_a_daemon(
     spark: "SparkSession", job: Job, mount: Mount, followed: Callable[[], list[bytes]]
 ) -> None:
     from tests.spark import dying
@@ -192,7 +192,7 @@ def test_the_next_daemon_completes_what_was_half_published(
 
 
 def test_a_driver_is_killed(spark: "SparkSession", job: Job) -> None:
-    """The whole JVM. Whoever publishes may outlive it, tasks have failed in all ways before."""
+    """The whole JVM dies. The publishing process may outlive it; tasks have failed before."""
     from tests.spark import dying
 
     failing = dying.WITH_ATTEMPTS + dying.AFTER_PUBLISHING

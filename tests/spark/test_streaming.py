@@ -1,4 +1,4 @@
-"""What a stream reads: everything once, in order, whatever happens between two batches."""
+"""What a stream reads: everything once, in order, with changes of the log between two batches."""
 
 import json
 import shutil
@@ -222,7 +222,7 @@ def test_available_now_reads_what_was_there_within_the_limits(logs: Logs) -> Non
     assert found == {"t/0": offsets(0, 10), "t/1": offsets(0, 4)}
 
 
-def test_topics_and_partitions_that_appear_are_read_from_their_begin(logs: Logs) -> None:
+def test_topics_and_partitions_that_appear_are_read_from_their_start(logs: Logs) -> None:
     stream = Stream(logs, subscribePattern="^[tu]$")
     logs.topic("u")
     logs.write("u", 0, b"x", b"y")

@@ -16,7 +16,7 @@ from logfs.errors import (
 from logfs.log.publishing.staging import StagedFile, staged_batches
 from logfs.records.batch import decode_records
 from logfs.records.record import Record
-from logfs.spark.target import Target, advice_on, parse_target
+from logfs.spark.target import SinkTarget, advice_on, parse_target
 from tests.spark.logs import START_MS, Logs
 
 pytestmark = pytest.mark.spark
@@ -34,7 +34,9 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> Logs:
     return logs
 
 
-def target_of(path: str, columns: tuple[tuple[str, str], ...] = VALUE, **options: str) -> Target:
+def target_of(
+    path: str, columns: tuple[tuple[str, str], ...] = VALUE, **options: str
+) -> SinkTarget:
     """Ask as Spark does; names of options have ``_`` for a dot."""
     named = {name.replace("_", "."): text for name, text in options.items()}
     return parse_target({"path": path, **named}, columns, UTC, is_overwritten=False)
@@ -43,9 +45,9 @@ def target_of(path: str, columns: tuple[tuple[str, str], ...] = VALUE, **options
 def test_the_topic_is_the_options_the_paths_or_the_rows(logs: Logs) -> None:
     root = str(logs.path)
     by_row = (*VALUE, ("TOPIC", "string"), ("Headers", "array<struct<key:string,value:binary>>"))
-    assert target_of(root, topic="orders") == Target(root, "orders", has_headers=False)
-    assert target_of(f"{root}/orders", by_row) == Target(root, "orders", has_headers=True)
-    assert target_of(root, by_row) == Target(root, None, has_headers=True)
+    assert target_of(root, topic="orders") == SinkTarget(root, "orders", has_headers=False)
+    assert target_of(f"{root}/orders", by_row) == SinkTarget(root, "orders", has_headers=True)
+    assert target_of(root, by_row) == SinkTarget(root, None, has_headers=True)
     assert target_of(root, by_row, Topic="orders").topic == "orders"
     assert target_of(f"{root}/orders", topic="orders").topic == "orders"
 
@@ -99,7 +101,10 @@ def test_what_is_there_is_never_replaced(logs: Logs) -> None:
 
 
 def test_the_setting_that_makes_headers_slow_is_named() -> None:
-    plain, headers = Target("/", "orders", has_headers=False), Target("/", None, has_headers=True)
+    plain, headers = (
+        SinkTarget("/", "orders", has_headers=False),
+        SinkTarget("/", None, has_headers=True),
+    )
     assert advice_on(plain, None) is advice_on(headers, "2147483647") is None
     for limit in (None, "67108864"):
         advice = advice_on(headers, limit)

@@ -121,7 +121,7 @@ def test_install_upgrade_uninstall(tmp_path: Path) -> None:
     assert subprocess.run(version, check=True, capture_output=True).stdout == b"True\n"
     assert "-m logfs" not in (root / "usr/share/bash-completion/completions/logfs").read_text()
 
-    # An upgrade takes away what is no longer installed, and an environment that nobody uses.
+    # An upgrade takes away what is no longer installed, and an environment that is not in use.
     foreign.touch()
     gone = root / "usr/share/man/man1/logfs-gone.1"
     gone.touch()

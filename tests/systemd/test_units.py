@@ -81,7 +81,7 @@ OWN_NAMESPACE = re.compile(
 )
 
 
-def test_the_mount_is_not_made_where_nobody_sees_it() -> None:
+def test_the_mount_is_made_in_the_namespace_of_the_host() -> None:
     assert not OWN_NAMESPACE.findall((UNITS / "logfs@.service").read_text())
     assert OWN_NAMESPACE.findall((UNITS / "logfs-verify@.service").read_text())
 

@@ -16,8 +16,8 @@ from logfs.spark.exporting.manifest import (
     FOLDER,
     LOCK,
     WRITING,
+    ExportManifest,
     ExportRange,
-    Manifest,
     Written,
     forget_written,
     read_manifest,
@@ -32,7 +32,7 @@ RANGE_BYTES = 128 << 20
 """Of ``.log``, about: as much as a task should do, and a file of Parquet should have."""
 
 Run = Callable[[Sequence[ExportRange], Sequence[int]], Iterable[Written]]
-"""Writes ranges of about these sizes, in whatever way."""
+"""Writes ranges of about these sizes."""
 
 
 class Exporter:
@@ -104,7 +104,7 @@ class Exporter:
         return done
 
     def _write(
-        self, manifest: Manifest, sizes: dict[ExportRange, int] | None = None
+        self, manifest: ExportManifest, sizes: dict[ExportRange, int] | None = None
     ) -> list[Written]:
         """Write the ranges of a manifest that are not written yet."""
         written = read_written(self._disk)
@@ -141,7 +141,7 @@ class Exporter:
         return 0 if log is None else log.size_of(one.start, one.end)
 
     def _without_refused(
-        self, manifest: Manifest, logs: Mapping[TopicPartition, SeenLog]
+        self, manifest: ExportManifest, logs: Mapping[TopicPartition, SeenLog]
     ) -> dict[TopicPartition, SeenLog]:
         refused: dict[str, str] = {}
         for one, log in logs.items():
@@ -152,7 +152,7 @@ class Exporter:
         self.refused = [refused[topic] for topic in sorted(refused)]
         return {one: log for one, log in logs.items() if one.topic not in refused}
 
-    def _check(self, manifest: Manifest, one: TopicPartition, log: SeenLog) -> None:
+    def _check(self, manifest: ExportManifest, one: TopicPartition, log: SeenLog) -> None:
         """Refuse to go on where another log was exported."""
         found = read_partition_metadata(self._source, one.directory)
         topic_id = None if found is None else str(found)
@@ -169,7 +169,7 @@ class Exporter:
                 f"to {end}: is it the same data directory?"
             )
 
-    def _new(self, manifest: Manifest, one: TopicPartition, log: SeenLog) -> list[SizedRange]:
+    def _new(self, manifest: ExportManifest, one: TopicPartition, log: SeenLog) -> list[SizedRange]:
         start, earliest = manifest.ends.get(one), log.earliest()
         if start is not None and start < earliest:
             self.lost.append((one, start, earliest))

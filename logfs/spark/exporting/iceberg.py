@@ -1,8 +1,8 @@
 """The files of an export into an Iceberg table, each exactly once.
 
-The table says itself how far it has them, in a property that is set by the very commit that adds
-files (and in the summary of its snapshot): so a run that was killed in between adds just what is
-missing, whatever has happened to older snapshots since. Files are added as they are, where they
+A property of the table, set by the commit that adds files, has the offset that it has reached (as
+has the summary of its snapshot). After a run that was killed the next one adds only missing files,
+also if older snapshots have changed or are gone. Files are added as they are, where they
 are: they must not be removed while the table has them.
 """
 
@@ -15,7 +15,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.machine.packages import how_to_add
 from logfs.spark.arrow import schema_of
-from logfs.spark.exporting.manifest import ExportRange, Manifest, parse_file, read_manifest
+from logfs.spark.exporting.manifest import ExportManifest, ExportRange, parse_file, read_manifest
 from logfs.spark.exporting.ranges import COLUMNS
 
 OFFSETS = "logfs.offsets"
@@ -101,7 +101,7 @@ class IcebergTable:
             raise ExportError(f"{self._name}: its property {name} does not parse") from error
 
 
-def written_files(disk: PosixDisk, manifest: Manifest) -> list[tuple[ExportRange, str]]:
+def written_files(disk: PosixDisk, manifest: ExportManifest) -> list[tuple[ExportRange, str]]:
     """Return the files of the ranges that are whole, each with its range."""
     found = []
     for topic, is_directory in disk.list(""):

@@ -67,7 +67,7 @@ class Written(NamedTuple):
 
 
 @dataclass(slots=True)
-class Manifest:
+class ExportManifest:
     """Where an export is.
 
     Attributes:
@@ -88,7 +88,7 @@ class Manifest:
         self.ranges = []
 
 
-def read_manifest(disk: PosixDisk) -> Manifest:
+def read_manifest(disk: PosixDisk) -> ExportManifest:
     """Read the manifest of a destination; a new one if there is none.
 
     Raises:
@@ -97,14 +97,14 @@ def read_manifest(disk: PosixDisk) -> Manifest:
     try:
         text = disk.read(MANIFEST)
     except FileNotFoundError:
-        return Manifest()
+        return ExportManifest()
     try:
         found = json.loads(text)
         version = found["version"]
         if version == _VERSION:
             ends = {_partition(name): int(end) for name, end in found["ends"].items()}
             ranges = [ExportRange(*row) for row in found["ranges"]]
-            return Manifest(dict(found["topics"]), ends, ranges)
+            return ExportManifest(dict(found["topics"]), ends, ranges)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
             f"{MANIFEST}: it does not parse ({error}); restore it, or export to another directory"
@@ -114,7 +114,7 @@ def read_manifest(disk: PosixDisk) -> Manifest:
     )
 
 
-def write_manifest(disk: PosixDisk, manifest: Manifest) -> None:
+def write_manifest(disk: PosixDisk, manifest: ExportManifest) -> None:
     """Put a manifest in the place of the one that is there; durable on return."""
     found = {
         "version": _VERSION,

@@ -74,13 +74,13 @@ def _put_in_place(disk: PosixDisk, written: str, name: str) -> int:
     make_folder(disk, topic)
     make_folder(disk, f"{topic}/{day}")
     disk.rename(written, name)
-    # All of them: who has made a directory need not have synced the one above it yet.
+    # All of them: another writer may have made a directory and not synced its parent yet.
     for folder in (f"{topic}/{day}", topic, ""):
         disk.sync_directory(folder)
     return size
 
 
 def make_folder(disk: PosixDisk, name: str) -> None:
-    """Make a directory, unless somebody else just has."""
+    """Make a directory; it may exist already."""
     with contextlib.suppress(FileExistsError):
         disk.make_directory(name)

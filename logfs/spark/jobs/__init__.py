@@ -1,12 +1,12 @@
 """Maintenance that outgrows one machine, as Spark jobs over the code of the local commands.
 
-    session      a Spark session: the one that is there, spark-submit's, or a new one
-    running      a function over pieces of work, as a job: shared out, watched, its errors told
-    verify       every segment is checked by whoever is free
-    reindex      the indexes of every segment are recreated by whoever is free
-    export       every range of offsets is written to Parquet by whoever is free
+    session      a Spark session: the active one, spark-submit's, or a new one
+    running      run a function over pieces of work as a job: distribution, progress, errors
+    verify       check the segments on the executors
+    reindex      rebuild the indexes of the segments on the executors
+    export       write ranges of offsets to Parquet on the executors
     compact      the last offset of each key, of more keys than fit into one machine's memory
-    keys         how those are found, step by step                                      numpy
+    keys         the steps that find these offsets                                      numpy
 
 What goes through Spark is what is to be done and what was found, a few rows of pickled bytes:
 records stay in Python. The driver resolves everything and decides everything; a task takes plain

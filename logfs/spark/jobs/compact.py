@@ -1,8 +1,8 @@
 """``logfs compact --spark``: a log whose keys do not fit into one machine's memory, in one round.
 
-What outgrows a machine is to know of every key which record is its last, and that is what Spark
-does (``keys``): executors read the segments, shuffle hashes and offsets in blobs, and give back a
-bit for each offset. The driver, who has the lock, then rewrites the log segment by segment with
+Spark finds the last record of every key (``keys``), which may need more memory than one machine
+has. Executors read the segments, shuffle hashes and offsets in blobs, and return a bit for each
+offset. The driver, which has the lock, then rewrites the log segment by segment with
 the code of every compaction: filter, text index, transactions that go on from one segment to the
 next, the swap that a crash at any step survives. So only one process ever writes to the
 directory, and what is left is byte for byte what compaction on one machine leaves.
@@ -24,7 +24,7 @@ from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
 from logfs.spark.jobs.keys import (
-    Scan,
+    KeyScan,
     SegmentKeys,
     count_buckets,
     mark,
@@ -67,7 +67,7 @@ class SparkKeys:
         segments = segments_of(snapshot, dirty)
         if dirty.first_dirty >= dirty.first_uncleanable:
             return find_keys(snapshot, dirty, tools, stats)  # nothing new: there is nothing to read
-        job = Scan(tools.new_id(), count_buckets(segments, self._job.cores))
+        job = KeyScan(tools.new_id(), count_buckets(segments, self._job.cores))
         marked = self._run(segments, job)
         spans = {s.base_offset: s.next_base - s.base_offset for s in segments}
         known = OffsetMap(_SMALLEST_MAP, 1, job.hash_key)
@@ -75,7 +75,7 @@ class SparkKeys:
         stats.map_bytes_read += sum(segment.size_bytes for segment in segments)
         return Keys(known, lambda base, _: unpack(marked.get(base), spans[base]))
 
-    def _run(self, segments: Sequence[SegmentKeys], job: Scan) -> dict[int, bytes]:
+    def _run(self, segments: Sequence[SegmentKeys], job: KeyScan) -> dict[int, bytes]:
         """Return the bits of each segment, by base offset."""
         sizes = [segment.size_bytes for segment in segments]
         groups = [[segments[n] for n in group] for group in pack(sizes, self._job.cores)]

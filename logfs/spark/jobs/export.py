@@ -1,6 +1,6 @@
-"""``logfs export --spark``: every range of offsets is written by whoever is free.
+"""``logfs export --spark``: write ranges of offsets to Parquet on the executors.
 
-The plan, the notes of what is written and what comes of them are ``logfs.spark.exporting``'s.
+The plan, and the record of written ranges, are in ``logfs.spark.exporting``.
 """
 
 from collections.abc import Sequence

@@ -4,10 +4,10 @@
     reduce   of a bucket: of each key the last offset of all; which segment that lies in
     mark     of a segment: a bit for each of its offsets, set for the last one of a key
 
-Each takes and gives blobs of some megabytes, so whoever shuffles them has few rows to do with.
-A key is known by its hash of 128 bits, as in compaction on one machine (``OffsetMap``), and bounds
-nothing: a segment with more keys than fit into a map gives several blobs, and buckets are as many
-as it takes.
+Each takes and returns blobs of some megabytes, so that the shuffle has few rows. A key is
+identified by its hash of 128 bits, as in compaction on one machine (``OffsetMap``). The number of
+keys is not limited: a segment with more keys than fit into a map gives several blobs, and there are
+as many buckets as needed.
 """
 
 import zlib
@@ -54,7 +54,7 @@ class SegmentKeys(NamedTuple):
     aborted: tuple[AbortedTransaction, ...]
 
 
-class Scan(NamedTuple):
+class KeyScan(NamedTuple):
     """What holds for all segments of a job.
 
     Attributes:
@@ -96,7 +96,7 @@ def count_buckets(segments: Iterable[SegmentKeys], least: int) -> int:
     return min(max(wanted, least if most_keys > _KEYS_OF_A_BUCKET else 1), _MOST_BUCKETS)
 
 
-def scan(disk: Disk, segment: SegmentKeys, job: Scan) -> Iterator[tuple[int, bytes]]:
+def scan(disk: Disk, segment: SegmentKeys, job: KeyScan) -> Iterator[tuple[int, bytes]]:
     """Read a segment and give its keys: the number of a bucket, and what belongs into it.
 
     Raises:

@@ -1,4 +1,4 @@
-"""``logfs reindex --spark``: the indexes of every segment are recreated by whoever is free.
+"""``logfs reindex --spark``: rebuild the indexes of the segments on the executors.
 
 The driver holds the lock of the directory meanwhile. An executor replaces index files by a rename
 each, so one that is killed, or works on a segment twice, leaves whole ones.

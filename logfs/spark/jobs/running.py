@@ -1,8 +1,8 @@
 """A function over pieces of work, as a Spark job.
 
-The pieces are packed into tasks that are worth one, each is handed to the function by whoever is
-free, and the answers come back in the order of the pieces. What goes there and back is pickled: a
-few rows of bytes, whatever the function reads meanwhile.
+The pieces are packed into tasks of a useful size, an executor calls the function with each piece,
+and the answers are returned in the order of the pieces. Arguments and answers are pickled, so they
+should be small.
 """
 
 import contextlib
@@ -47,8 +47,8 @@ class SparkJob:
 
     Args:
         spark: The session.
-        name: What is done, for those who look at the cluster.
-        progress: Told how it goes on, in whatever unit the sizes have; in a thread of its own.
+        name: The name of the job on the cluster.
+        progress: Called with the progress, in the unit of the sizes; in another thread.
     """
 
     def __init__(self, spark: "SparkSession", name: str, progress: Progress) -> None:

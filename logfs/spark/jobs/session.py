@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERYTHING_HERE = "local[*]"
-"""The master where nobody has chosen one: all cores of this machine."""
+"""The default master: all cores of this machine."""
 
 _CHOSEN_BY = ("SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "SPARK_REMOTE", "MASTER")
-"""Environment variables with which somebody may have chosen a master."""
+"""Environment variables that may choose a master."""
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 _HERE = {
     "spark.ui.enabled": "false",
@@ -39,7 +39,7 @@ def session(master: str | None, name: str, *, is_loud: bool = False) -> Iterator
     Args:
         master: As spark-submit takes it, or ``sc://HOST`` for Spark Connect; None for that of the
             environment, which is every core of this machine if it says nothing.
-        name: What is done, for those who look at the cluster.
+        name: The name of the job on the cluster.
         is_loud: What the JVM prints goes to stderr.
 
     Raises:

@@ -1,8 +1,8 @@
-"""``logfs verify --spark``: every segment is checked by whoever is free, with the same code.
+"""``logfs verify --spark``: check the segments on the executors, with the same code.
 
-The looks at the directory, and what is made of what they find, stay with the driver
-(``logfs.log.verifying.verify``): this is only another way to check the segments of a look. Nothing
-is locked or written, so a job that is killed has left nothing behind, and another one starts again.
+The driver lists the directory and judges the findings (``logfs.log.verifying.verify``); only the
+segments are checked here. The job locks and writes nothing, so a killed one leaves no trace, and
+the next one starts from the beginning.
 """
 
 from collections.abc import Sequence
