@@ -1,27 +1,36 @@
 """Partitions and the store that holds them: Kafka's log engine, blocking and without a clock.
 
-From the outside in::
+Packages and modules, lowest first. Each imports only from those above it in this table, which
+``tests/test_layering.py`` checks::
 
-    store          a data directory: topics, lock, checkpoints, clean stop
-      catalog        what can be asked of it
-      topics         configuration, id, leader epoch of a topic; attributes, losses: plain files
-      loading/       what a partition directory holds; recovery: scan, cutting
-    partition      one log: append, roll, truncate, delete
-      removing       what it gives up at its start; replacing: segments that take others' place
-      retention, trimming   delete segments from the start, by rule or on request
-      compaction/    cleaner: which log; rounds: one round over one log (offsetmap, then rewriting)
-      facts, standing  what can be asked of it; whether it can be written
-      writing/       the active segment, rolls, durability, the lease of positions; the lines of
-                     open files that write
-      producers/     idempotent and transactional producers: state, snapshots, aborted transactions
-      epochs         leader epochs
-    reading/       addresses, look-ups, open files that read, cursors over text and over records
-    segments/      what readers see: the snapshot, its segments, the table of them
-    indexes/       the index files
-    following/     a directory that a broker is writing
-    dumping/       what kafka-dump-log prints
-    publishing/    what jobs have staged gets its places in the logs, exactly once
-    names, checkpoints   names and small files, as in Kafka
+    names          names of files and directories
+    counters, options   numbers of a partition; topic configuration -> encoder options
+    checkpoints    Kafka's small text files; cleanercheckpoint: where compactions ended
+    attributes, epochs, losses, manifest, topics   the other small files
+    indexes/       the index files: offsets, times, text positions, aborted transactions
+    segments/      a segment and its scan; the table of segments; the snapshot that readers use
+    host           the machine: boot id, random ids, seconds
+    reading/       ReadableLog; addresses and look-ups; open files, cursors over text and records
+    producers/     idempotent and transactional producers: rules, snapshot files, replay
+    writing/       the parts of a log that is written: state, appender, flusher, active segment,
+                   reserved positions, removal, replacement, truncation, unfinished lines
+    partition      PartitionLog: one log that is written here, made of these parts
+    lines/         lines that become records: open files that append, whole texts
+    checkpointing  the checkpoint files of all logs of a store; meta: the content of ``.meta``
+    loading/       from the files of a partition directory to its log; recovery
+    catalog        the topics of a data directory, for reading
+    retention, trimming, compaction/   deleting old records, by limits, by request, by key
+    publishing/    staged records get their offsets, exactly once
+    closing        a close without a flush, and how the last owner stopped
+    topiccreation, topicdeletion   the directories of topics that come and go
+    store          LogStore: a data directory with its lock
+    following/     FollowedStore: a directory that another process writes
+    backup/        copies of a data directory while its daemon runs
+    verifying/     checking all files; reindexing: rebuilding the indexes
+    dumping/       the output of kafka-dump-log
+    planning/      size estimates of topics
+    overview, administration   what ``logfs status`` and ``logfs topic`` show and change
+    scanning/      records of a partition straight from its files, for Spark
 
 A ``PartitionLog`` may be used by several threads: changes take its lock, readers take a snapshot.
 """

@@ -1,7 +1,7 @@
-"""What an administrator does with topics, the same by a daemon and without one.
+"""Administration of topics, the same with and without a daemon.
 
-On top of what ``LogStore`` can do it refuses what was probably not meant (taking back what was not
-set, making a topic smaller), and says what is set and probably not meant.
+Beyond ``LogStore`` it refuses probable mistakes (to unset what is not set, to make a topic smaller)
+and warns about probable mistakes in the configuration.
 """
 
 from collections.abc import Mapping
@@ -19,10 +19,10 @@ class TopicFacts(NamedTuple):
     Attributes:
         name: The topic.
         topic_id: 22 characters; None if it has none.
-        config: What was set.
-        effective: Every setting as it counts, set or not; those without a value are left out.
-        partitions: What ``.meta`` says of each, in order.
-        warnings: What is set and probably not meant.
+        config: The explicit settings.
+        effective: Every setting in effect, explicit or default; those without a value are omitted.
+        partitions: The ``.meta`` of each partition, in order.
+        warnings: Probable mistakes in the configuration.
     """
 
     name: str
@@ -57,13 +57,13 @@ def describe_topic(store: LogStore, topic: str) -> TopicFacts:
 def create_topic(
     store: LogStore, topic: str, partitions: int | None, config: Mapping[str, str], now_ms: int
 ) -> list[str]:
-    """Make a topic and return warnings about its configuration.
+    """Create a topic and return warnings about its configuration.
 
     Args:
         store: The store.
         topic: Its name.
         partitions: How many; None for ``num.partitions`` of the store.
-        config: What is set.
+        config: The explicit settings.
         now_ms: The clock.
 
     Raises:
@@ -86,14 +86,14 @@ def alter_topic(
     Args:
         store: The store.
         topic: Its name.
-        changes: Settings and their values; None takes one back.
+        changes: Settings and their values; None unsets one.
         partitions: How many it should have; None for as many as now.
         now_ms: The clock.
 
     Raises:
         NoSuchTopicError: There is none.
-        InvalidConfigError: A setting is unknown, a value not valid, there is nothing to take back,
-            or the topic would get smaller.
+        InvalidConfigError: A setting is unknown, a value is not valid, a setting to unset is not
+            set, or the topic would get smaller.
         LogOfflineError, ReadOnlyError, OSError: See ``LogStore``.
     """
     check_changes(topic, store.topic_properties(topic), changes)
@@ -106,7 +106,7 @@ def alter_topic(
 
 
 def check_changes(topic: str, config: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
-    """Refuse to take back what was not set.
+    """Refuse to unset a setting that is not set.
 
     Raises:
         InvalidConfigError: A setting is not set, or there is none of that name.

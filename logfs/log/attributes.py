@@ -1,7 +1,7 @@
 """Remembered owners and modes, in the plain file ``logfs.attributes`` of the data directory.
 
-A topic is no directory on disk and a partition is one, so chmod and chown on the mount have no
-inode of their own to go to. The file is JSON:
+A topic has no directory on the disk, and a partition file of the mount is a directory there. So
+chmod and chown on the mount cannot be applied to inodes. The file is JSON:
 
     {"version": 1, "entries": {"orders": {"mode": 448}, "orders/0": {"uid": 33, "gid": 33}}}
 """
@@ -31,7 +31,7 @@ class Ownership(NamedTuple):
 
 NOTHING_SET = Ownership()
 _CLOSED_TOPIC, _CLOSED_PARTITION = Ownership(mode=0o700), Ownership(mode=0o600)
-"""Where it is not known what was set: nobody may do what a mode that was set denies him."""
+"""If the settings are unknown: only the owner has access, as no lost mode denied more."""
 
 
 class Attributes:
@@ -140,15 +140,15 @@ def _key(topic: str, partition: int | None) -> str:
 
 
 def set_fields(ownership: Ownership) -> dict[str, int]:
-    """Return what was set of an owner and a mode, as in the file."""
+    """Return the fields of an owner and a mode that were set, as in the file."""
     return {name: value for name, value in ownership._asdict().items() if value is not None}
 
 
 def ownership_of(entry: dict[str, int]) -> Ownership:
-    """Return an owner and a mode from what the file has of them.
+    """Return an owner and a mode from their fields in the file.
 
     Raises:
-        TypeError, AttributeError: It is something else.
+        TypeError, AttributeError: The fields are no numbers.
     """
     if not all(type(value) is int for value in entry.values()):
         raise TypeError(f"{entry}: expected numbers")

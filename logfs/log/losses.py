@@ -1,8 +1,8 @@
-"""What was lost, in the plain file ``logfs.losses`` of the partition: one JSON object a line.
+"""The losses of a partition, in its plain file ``logfs.losses``: one JSON object a line.
 
 The first line is ``{"version": 1}``. A loss is anything a reader could have expected and does not
 get: bytes that recovery cut, a batch that does not decode, an unfinished line that no view accepts,
-positions that had to start again. It is written for people, shown in ``.meta`` and counted.
+positions that had to start again. Losses are shown in ``.meta``, and metrics give their number.
 """
 
 import json
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 VERSION = 1
 CORRUPT = "corrupt"
 KINDS = ("cut", CORRUPT, "line", "positions")
-"""What can happen: see ``Loss.kind``."""
+"""The kinds of losses: ``Loss.kind``."""
 EXPIRED = "expired"
-"""Records went before a reader came to them: logged and counted, but their time had come."""
+"""Records were deleted before a reader reached them: logged, but no loss: they had expired."""
 
 
 class Loss(NamedTuple):
@@ -66,16 +66,16 @@ class LossFile:
 
     def all(self) -> list[Loss]:
         """Return every loss, oldest first."""
-        with self._lock:  # two who read it at once would each have a list of their own
+        with self._lock:  # or two threads would read it, each a list of its own
             if self._losses is None:
                 self._losses = self._read()
             return self._losses
 
     def note(self, loss: Loss) -> bool:
-        """Note a loss in memory; ``save`` makes it last.
+        """Add a loss in memory; ``save`` writes it.
 
         Returns:
-            False for one that was noted before, whenever that was: it is the same loss seen again.
+            False if the same loss was added before, at any time.
         """
         losses = self.all()
         if any(_what(loss) == _what(other) for other in losses):
@@ -85,7 +85,7 @@ class LossFile:
         return True
 
     def save(self) -> None:
-        """Write what was noted; durable when this returns. Nothing if the store is read-only."""
+        """Write the new losses; durable when this returns. Nothing if the store is read-only."""
         if not self.is_dirty:
             return
         rows = list(self.all())
@@ -94,7 +94,7 @@ class LossFile:
         self.is_dirty = len(self.all()) > len(rows)
 
     def add(self, loss: Loss) -> None:
-        """Note a loss and save it; on a full disk ``save`` has to be called again."""
+        """Add a loss and save it; on a full disk ``save`` must be called again."""
         self.note(loss)
         try:
             self.save()

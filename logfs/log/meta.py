@@ -1,4 +1,4 @@
-"""What ``.meta`` and the extended attributes say of a partition."""
+"""The content of ``.meta`` and of the extended attributes of a partition."""
 
 import json
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ def partition_meta(
 ) -> dict[str, Any]:
     """Return the facts about a partition, ready for JSON: offsets, positions, sizes, losses.
 
-    ``level`` says what readers are shown: the positions are of that, all else is of the log.
+    ``level`` is the isolation level of readers. It determines only the positions.
     """
     snapshot, indexing = log.snapshot, log.indexing
     highest = max([snapshot.end.max_timestamp, *snapshot.maxima[-1:]])
@@ -59,8 +59,8 @@ def partition_meta(
 def format_meta(facts: Mapping[str, object]) -> bytes:
     """Return facts as the JSON of ``.meta``: a line for each of them.
 
-    A look at a file asks for its size, so this is quick: ``json`` does without its native encoder
-    where it indents, and most facts are just numbers.
+    Each stat of the file needs its size, so this must be quick. ``json`` does not use its native
+    encoder to indent, and most facts are just numbers.
     """
     lines = (f'  "{name}": {_json_of(fact)}' for name, fact in facts.items())
     return ("{\n" + ",\n".join(lines) + "\n}\n").encode()

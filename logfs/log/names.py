@@ -1,11 +1,11 @@
-"""Names of files and directories: taken apart strictly, put together in one place.
+"""Names of files and directories: all are formatted and parsed here, strictly.
 
 Kafka's names in a partition directory are 20 digits of base offset, the kind, and while a file is
-on its way in or out a suffix: ``00000000000000000042.log.deleted``. logfs's own plain files stand
-beside them under names that Kafka's loader passes over: it looks at names that end in ``.log
-.index .timeindex .txnindex .snapshot .deleted .cleaned .swap``. What must never go with a segment
-begins with ``logfs.`` instead of an offset, since the loader, when it finishes a compaction,
-deletes every file whose leading number lies in the replaced range.
+created or removed a suffix: ``00000000000000000042.log.deleted``. Kafka's loader ignores the names
+of logfs's own plain files. It uses names that end in ``.log .index .timeindex .txnindex .snapshot
+.deleted .cleaned .swap``. Files that must never be removed with a segment begin with ``logfs.``:
+when the loader completes a compaction, it deletes every file whose leading number is in the
+replaced range.
 
 Pure: no disk. Sources: Kafka LogFileUtils, LocalLog.parseTopicPartitionName, LogLoader, Uuid.
 """
@@ -57,11 +57,11 @@ _CUT = ".cut"
 _STAGED = ".staged"
 _LEDGER = ".ledger"
 _DELETED_CHECKPOINT = ".checkpoint.deleted"
-"""Of a snapshot of ``__cluster_metadata``, which looks after it."""
+"""Suffix of a snapshot of ``__cluster_metadata``, which Kafka removes itself."""
 
 
 class FileKind(StrEnum):
-    """What a file named after an offset holds; the value is its extension."""
+    """The content of a file named after an offset; the value is its extension."""
 
     LOG = ".log"
     OFFSET_INDEX = ".index"
@@ -84,7 +84,7 @@ class FileSuffix(StrEnum):
 
 
 class DirectoryState(StrEnum):
-    """What the name of a partition directory says; the value is its suffix."""
+    """The state of a partition directory; the value is its suffix."""
 
     NONE = ""
     DELETE = "-delete"
@@ -96,7 +96,7 @@ class DirectoryState(StrEnum):
 
 
 class SegmentFileName(NamedTuple):
-    """The name of a file of a segment, taken apart."""
+    """The parsed name of a file of a segment."""
 
     base_offset: int
     kind: FileKind
@@ -104,7 +104,7 @@ class SegmentFileName(NamedTuple):
 
 
 class PartitionDirectoryName(NamedTuple):
-    """The name of a partition directory, taken apart."""
+    """The parsed name of a partition directory."""
 
     topic: str
     """Cut short in the long names of DELETE and STRAY."""
@@ -113,7 +113,7 @@ class PartitionDirectoryName(NamedTuple):
 
 
 class CutFileName(NamedTuple):
-    """The name of a copy of what recovery cut from a ``.log``, taken apart."""
+    """The parsed name of a copy of a truncated tail of a ``.log``."""
 
     base_offset: int
     position: int
@@ -123,7 +123,7 @@ class CutFileName(NamedTuple):
 
 
 class StagedFileName(NamedTuple):
-    """The name of a file of records that wait to be published, taken apart."""
+    """The parsed name of a file of records that wait to be published."""
 
     query_key: bytes
     """Of the query that writes, see ``logfs.log.publishing.staging``."""
@@ -178,13 +178,13 @@ def is_leftover(name: str) -> bool:
 
 
 def is_on_its_way(name: str) -> bool:
-    """Tell whether a file is about to get its name, or to go: no copy of it is of use."""
+    """Tell whether a file is about to be renamed or removed, so that no copy of it is useful."""
     suffixes = (FileSuffix.DELETED, FileSuffix.CLEANED, FileSuffix.SWAP, ".tmp")
     return name.endswith(suffixes)
 
 
 def parse_segment_file(name: str) -> SegmentFileName | None:
-    """Take a name apart; None if it is not exactly what ``format_segment_file`` gives."""
+    """Parse a name; None if it is not exactly what ``format_segment_file`` gives."""
     digits, known = name[:_OFFSET_DIGITS], _SEGMENT_FILE_ENDS.get(name[_OFFSET_DIGITS:])
     if known is None or not digits.isdecimal() or not digits.isascii():
         return None
@@ -219,7 +219,7 @@ def format_delete_directory(topic_partition: TopicPartition, unique_id: UUID) ->
 
 
 def parse_partition_directory(name: str) -> PartitionDirectoryName | None:
-    """Take the name of a directory apart; None if it is not a partition's.
+    """Parse the name of a directory; None if it is not a partition's.
 
     Stricter than Kafka, which takes ``orders-007`` and any word for the unique id: a broker does
     not write such names, and it stops at those that neither accepts.
@@ -250,7 +250,7 @@ def parse_unfinished_file(name: str) -> str | None:
 
 
 def format_cut_file(base_offset: int, position: int, copy: int = 0) -> str:
-    """Name the copy of what recovery cuts from the ``.log`` of a segment.
+    """Name the copy of the tail that recovery truncates from the ``.log`` of a segment.
 
     Args:
         base_offset: Of the segment.
@@ -270,7 +270,7 @@ def unused_cut_file(
 
 
 def parse_cut_file(name: str) -> CutFileName | None:
-    """Take the name of a copy of what was cut apart; None for other names."""
+    """Parse the name of a copy of a truncated tail; None for other names."""
     match = _CUT_FILE.fullmatch(name)
     if match is None:
         return None
@@ -292,7 +292,7 @@ def format_staged_file(query_key: bytes, batch: int, unique_id: bytes) -> str:
 
 
 def parse_staged_file(name: str) -> StagedFileName | None:
-    """Take the name of a file of records that wait to be published apart; None for other names."""
+    """Parse the name of a file of records that wait to be published; None for other names."""
     match = _STAGED_FILE.fullmatch(name)
     if match is None:
         return None

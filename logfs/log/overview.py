@@ -1,7 +1,7 @@
-"""What ``logfs status`` says of partitions and topics: from what is in memory and a look-up or two.
+"""The content of ``logfs status`` for partitions and topics.
 
-Nothing is scanned, however long the log: offsets, positions and sizes come from the segment table,
-times and rates from the time index.
+No log is scanned: offsets, positions and sizes come from the segment table, times and rates from
+look-ups in the time index.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,20 +20,20 @@ _LEAST_MS = 1000
 
 
 class PartitionOverview(NamedTuple):
-    """A partition; fit for JSON. None is what is not known.
+    """A partition; fit for JSON. None means not known.
 
     Attributes:
-        topic, partition: Which.
-        segments: How many.
-        size_bytes: Of the ``.log`` files.
-        kept_bytes: Length of the values that are kept, as text.
+        topic, partition: The partition.
+        segments: Number of segments.
+        size_bytes: Size of the ``.log`` files.
+        kept_bytes: Length of the retained values, as text.
         shown_bytes: Size of the file in a mount.
         log_start_offset, log_end_offset: The offsets it holds.
-        oldest_timestamp, newest_timestamp: Of the first record that is kept, and the largest.
-        records_per_second, bytes_per_second: Appended of late; bytes of text.
-        losses: How many were noticed.
-        last_loss: The last of them.
-        offline: Why it takes no appends; None while it does.
+        oldest_timestamp, newest_timestamp: Of the first retained record, and the largest.
+        records_per_second, bytes_per_second: Recent rates of appends; bytes of text.
+        losses: Number of losses.
+        last_loss: The last loss.
+        offline: Why it accepts no appends; None if it does.
         is_unreadable: It cannot be read either.
     """
 
@@ -61,8 +61,8 @@ class TopicOverview(NamedTuple):
     Attributes:
         topic: Its name.
         has_config: It has a configuration of its own; one that a broker made has none, and is
-            never trimmed or compacted. None is not known.
-        warnings: What is set and probably not meant.
+            never trimmed or compacted. None: not known.
+        warnings: Probable mistakes in the configuration.
         partition_count: How many partitions it has.
         partitions: Some of them, in order.
         expired: A sentence for each of them whose every record is older than ``retention.ms``.
@@ -84,15 +84,15 @@ def topic_overview(
     first: int = 0,
     limit: int = 1 << 31,
 ) -> TopicOverview:
-    """Return what is to be said of a topic.
+    """Describe a topic.
 
     Args:
         store: The store.
         topic: Its name.
         now_ms: The clock.
-        since_ms: Losses before that are left out.
-        first: Number of the first partition wanted.
-        limit: How many are wanted.
+        since_ms: Earlier losses are omitted.
+        first: Number of the first partition.
+        limit: Number of partitions.
 
     Raises:
         NoSuchTopicError: There is none.
@@ -112,7 +112,7 @@ def topic_overview(
 
 
 def _expired(log: ReadableLog, now_ms: int) -> Iterator[str]:
-    """Say that retention is about to remove everything, as of records that were imported."""
+    """Warn that retention is about to delete all records, for example imported ones."""
     config, snapshot = log.config, log.snapshot
     newest = max([snapshot.end.max_timestamp, *snapshot.maxima[-1:]])
     has_records = snapshot.start.offset < snapshot.end.offset
@@ -125,7 +125,7 @@ def _expired(log: ReadableLog, now_ms: int) -> Iterator[str]:
 
 
 def partition_overview(log: ReadableLog, now_ms: int, since_ms: int = 0) -> PartitionOverview:
-    """Return what is to be said of a partition."""
+    """Describe a partition."""
     losses = [loss for loss in log.losses if loss.time_ms >= since_ms]
     topic, partition = log.topic_partition
     told = PartitionOverview(
@@ -146,7 +146,7 @@ def partition_overview(log: ReadableLog, now_ms: int, since_ms: int = 0) -> Part
     told = told._replace(
         segments=len(snapshot.segments),
         size_bytes=snapshot.size_bytes,
-        # Of the first segment what lies before the start; gaps in it are few.
+        # Without the records of the first segment before the start; gaps in it are small.
         kept_bytes=max(kept - (start.positions.text - snapshot.segments[0].bases.text), 0),
         shown_bytes=end.positions[View.TEXT],
         log_start_offset=start.offset,
@@ -156,7 +156,7 @@ def partition_overview(log: ReadableLog, now_ms: int, since_ms: int = 0) -> Part
     try:
         return _with_times(told, log, now_ms)
     except (LogfsError, OSError):
-        return told  # damaged, or just deleted: what is above is known all the same
+        return told  # damaged or just deleted; the rest is known
 
 
 def _with_times(told: PartitionOverview, log: ReadableLog, now_ms: int) -> PartitionOverview:

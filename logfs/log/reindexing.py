@@ -1,13 +1,13 @@
-"""Making the indexes of a stopped directory again, from what the logs hold.
+"""Rebuilding the indexes of a stopped directory from its logs.
 
-Of every segment the offset index, the time index and the text index are worked out from its
-``.log`` and put in the place of those that are there, if they are others: each by one rename, so
-that at any moment there is the old or the new one, both hints. The unit of work is a segment
-(``reindex_segment``): plain data to plain data, so that threads or machines can share a directory.
+For each segment the offset, time and text index are rebuilt from the ``.log``. An index that
+differs is replaced by one rename, so that at any moment the old or the new one exists. The unit of
+work is a segment (``reindex_segment``): plain data in, plain data out, so that threads or machines
+can share a directory.
 
-What a scan cannot know stays: the text index of a segment that was compacted, since where a
-survivor was does not follow from its neighbours; the segment table; transaction indexes. Where
-those are missing a start makes them again. A corrupt batch is passed over, and told.
+A scan cannot rebuild the text index of a compacted segment, since positions of its records do not
+follow from those before them; nor the segment table and transaction indexes. These are kept, and a
+start recreates them if they are missing. A corrupt batch is skipped and reported.
 """
 
 from typing import NamedTuple
@@ -26,14 +26,14 @@ from logfs.types import Positions, TopicPartition
 
 
 class ReindexTask(NamedTuple):
-    """A segment whose indexes are recreated.
+    """A segment whose indexes are rebuilt.
 
     Attributes:
-        directory: Of its partition.
-        base_offset: Of the segment.
-        size_bytes: Of its ``.log``.
-        entry: What the segment table says of it; None if it does not know it.
-        config: Of its topic, by Kafka's names.
+        directory: The partition directory.
+        base_offset: Base offset of the segment.
+        size_bytes: Size of its ``.log``.
+        entry: Its entry in the segment table; None if there is none.
+        config: Configuration of the topic, by Kafka's names.
     """
 
     directory: str
@@ -44,14 +44,14 @@ class ReindexTask(NamedTuple):
 
 
 class Reindexed(NamedTuple):
-    """What became of a segment.
+    """The result for one segment.
 
     Attributes:
-        name: Of its ``.log``.
-        size_bytes: That were read.
-        written: The index files that were others, or missing.
-        keeps_text: Its text index was left alone.
-        corrupt: Batches that were passed over: (file position, bytes, why).
+        name: Name of its ``.log``.
+        size_bytes: Bytes that were read.
+        written: The index files that differed or were missing.
+        keeps_text: Its text index was kept.
+        corrupt: Batches that were skipped: (file position, bytes, why).
     """
 
     name: str
@@ -70,7 +70,7 @@ def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[Rei
     """
     directory = one.directory
     properties = read_properties(disk, directory)
-    effective_config(defaults, properties)  # refuses what is wrong here, not in every task
+    effective_config(defaults, properties)  # raises here, not in every task
     state = read_table(disk, directory).state or TableState()
     tasks = []
     for name in sorted(disk.inodes(directory)):
@@ -87,9 +87,9 @@ def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[Rei
 
 
 def reindex_segment(disk: Disk, task: ReindexTask) -> Reindexed:
-    """Make the indexes of a segment again; durable on return.
+    """Rebuild the indexes of a segment; durable on return.
 
-    Nobody else may write to the directory.
+    No other process may write to the directory.
 
     Raises:
         OSError: The disk failed; each index is the old or the new one.
@@ -98,7 +98,7 @@ def reindex_segment(disk: Disk, task: ReindexTask) -> Reindexed:
     log = disk.open(segment.name)
     scan = _scan(disk, segment, task)
     text = f"{task.directory}/{format_segment_file(task.base_offset, FileKind.TEXT_INDEX)}"
-    # Without its entry in the table nobody knows whether it was compacted.
+    # Without its entry in the table it is not known whether it was compacted.
     keeps_text = disk.exists(text) if task.entry is None else task.entry.has_gaps
     rows = [
         (FileKind.OFFSET_INDEX, OFFSET_INDEX.header + scan.offset_entries),
@@ -117,7 +117,7 @@ def reindex_segment(disk: Disk, task: ReindexTask) -> Reindexed:
 
 
 def _scan(disk: Disk, segment: Segment, task: ReindexTask) -> Scan:
-    """Scan a segment as a start does that finds no index."""
+    """Scan a segment like a start that finds no index."""
     config = effective_config(TopicConfig(), task.config)
     log = disk.open(segment.name)
     scan = scan_segment(log, segment, config, pass_over_corrupt=True)

@@ -1,4 +1,4 @@
-"""What makes a partition directory one of a topic: its configuration, id and leader epoch.
+"""The files of a topic in each partition directory: its configuration, id and leader epoch.
 
 The configuration of a topic is in ``logfs.config`` in each of its partition directories,
 Kafka's keys and values line by line below a line that gives the version:
@@ -25,7 +25,7 @@ _TITLE = "# logfs topic configuration, version "
 
 
 def read_properties(disk: Disk, directory: str) -> dict[str, str] | None:
-    """Return what was set for the topic of a partition directory; None if it has no such file.
+    """Return the settings of the topic of a partition directory; None without such a file.
 
     Raises:
         InvalidConfigError: The file does not parse.
@@ -59,12 +59,12 @@ def write_properties(disk: Disk, directory: str, properties: Mapping[str, str]) 
 def change_properties(
     disk: Disk, directories: Sequence[str], properties: Mapping[str, str]
 ) -> None:
-    """Store the configuration of a topic in the directories of its partitions, or in none.
+    """Store the configuration of a topic in the directories of all its partitions, or in none.
 
-    In the first one first: after a stop in between the next start takes it from there.
+    The first partition comes first: after a stop in between the next start copies it from there.
 
     Raises:
-        OSError: It is as before, as far as the disk lets it.
+        OSError: The old configuration is restored, unless the disk refuses that too.
     """
     before: dict[str, bytes | None] = {}
     try:
@@ -93,7 +93,7 @@ def _put_back(disk: Disk, name: str, data: bytes | None) -> None:
 
 
 def check_partitions(topic: str, partitions: int) -> None:
-    """Refuse a number of partitions that a topic cannot be given.
+    """Refuse a number of partitions that a topic cannot have.
 
     Raises:
         InvalidConfigError: It is below 1, or above ``MAX_PARTITIONS``.
@@ -107,7 +107,7 @@ def check_partitions(topic: str, partitions: int) -> None:
 def fill_partition(
     disk: Disk, directory: str, topic_id: UUID, properties: Mapping[str, str]
 ) -> None:
-    """Write what a new partition directory holds before its log is loaded, durable on return."""
+    """Write the files of a new partition directory but its log, durable on return."""
     write_partition_metadata(disk, directory, topic_id)
     write_leader_epochs(disk, directory, [EpochEntry(0, 0)])
     write_properties(disk, directory, properties)

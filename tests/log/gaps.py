@@ -130,7 +130,7 @@ class HoledLog:
         self.model.start = self.log.log_start_offset
 
     def lose_power(self) -> None:
-        """Cut the power with everything flushed: the next record is after the lease."""
+        """Cut the power with everything flushed: the next record is after the reservation."""
         self.log.flush()
         before = self.model.end
         self.bench.crash()

@@ -1,8 +1,8 @@
 """A second writer, a reader and a follower beside everything that changes a partition.
 
 They run between any two disk operations of retention, trim, compaction, roll, flush, the move of
-the lease, and a close without a flush. Every line they write is kept, once and in order; every line
-they read was written; nothing is taken for damage.
+the reservation, and a close without a flush. Every line they write is kept, once and in order;
+every line they read was written; nothing is taken for damage.
 """
 
 import errno

@@ -49,7 +49,7 @@ def test_positions_and_offsets_go_on_where_they_were() -> None:
     assert bench.log.log_end_offset == len(LINES) + 1
 
 
-def test_after_a_power_cut_the_logs_are_recovered_after_the_lease() -> None:
+def test_after_a_power_cut_the_logs_are_recovered_after_the_reservation() -> None:
     bench = written()
     size = end_of(bench.log, View.TEXT)
     bench.leave()
@@ -184,9 +184,9 @@ def test_verify_finds_nothing_wrong(boot: str) -> None:
     assert check(bench.disk, boot_id=boot).findings == []
 
 
-def test_the_table_keeps_its_lease() -> None:
+def test_the_table_keeps_its_reservation() -> None:
     bench = written()
     bench.leave()
     table = SegmentTable.load(bench.disk, DIRECTORY)
     assert table.entries[0].state is SegmentState.OPEN
-    assert table.state.lease.text > sum(map(len, LINES))
+    assert table.state.reserved.text > sum(map(len, LINES))

@@ -34,14 +34,14 @@ each_view = pytest.mark.parametrize("view", VIEWS)
 
 
 @cache
-def after_a_lease() -> HoledLog:
+def after_a_reservation() -> HoledLog:
     log = filled(20)
     log.lose_power()
     add(log, 20)
     return log
 
 
-each_log = pytest.mark.parametrize("make", [*LOGS, after_a_lease])
+each_log = pytest.mark.parametrize("make", [*LOGS, after_a_reservation])
 
 
 def lines_of(log: HoledLog, view: View) -> list[bytes]:
@@ -132,8 +132,8 @@ def test_tail_prints_the_last_lines_that_are_kept(
         assert Program(log, view, buffer).tail(count) == b"".join(lines[-count:])
 
 
-def test_tail_prints_the_last_lines_after_a_lease() -> None:
-    log = after_a_lease()
+def test_tail_prints_the_last_lines_after_a_reservation() -> None:
+    log = after_a_reservation()
     lines = lines_of(log, View.TEXT)
     for count in (1, 3, 4, 10, 100):
         assert Program(log, View.TEXT, 1 << 20).tail(count) == b"".join(lines[-count:])

@@ -136,7 +136,7 @@ def test_after_a_power_cut_positions_go_on_after_what_may_have_been_shown(
     assert placed(follower.log) == placed(log)
 
 
-def test_after_a_restart_of_the_machine_positions_go_on_after_the_lease(
+def test_after_a_restart_of_the_machine_positions_go_on_after_the_reservation(
     broker: FakeBroker,
 ) -> None:
     fill(broker, 30, segments=2)

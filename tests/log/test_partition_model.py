@@ -250,7 +250,7 @@ class PartitionMachine(RuleBasedStateMachine):
         ]
         bases = {segment.base_offset for segment in log.snapshot.segments}
         behind = self.model.lose(found, log.log_end_offset, bases)
-        self.go_on_behind_the_lease(self.model.end_offset)
+        self.go_on_after_the_reservation(self.model.end_offset)
         self.model.resume_lines(behind, self.bench.now_ms)
         self.model.set_aside = self.lines_set_aside()
         self.model.flushed = max(self.model.flushed, log.recovery_point)
@@ -262,7 +262,7 @@ class PartitionMachine(RuleBasedStateMachine):
             self.model.start = max(self.model.start, log.log_start_offset)
         assert log.log_start_offset == self.model.start
 
-    def go_on_behind_the_lease(self, offset: int) -> None:
+    def go_on_after_the_reservation(self, offset: int) -> None:
         """No position is given twice: what comes next is after all that was ever shown."""
         self.model.end = positions_of_offset(self.bench.log.snapshot, offset)
         assert all(a >= b for a, b in zip(self.model.end, self.model.shown, strict=True))
@@ -327,7 +327,7 @@ class PartitionMachine(RuleBasedStateMachine):
         while found and tried.startswith((found[0].value or b"") + b"\n"):
             failed.line.offset = model.append(found.pop(0))
             tried = tried[tried.index(b"\n") + 1 :]
-        self.go_on_behind_the_lease(model.end_offset)
+        self.go_on_after_the_reservation(model.end_offset)
         model.stop(found, bench.now_ms)
 
     # Comparing

@@ -96,7 +96,7 @@ def without_first_segment(bench: Bench) -> tuple[list[int], Positions]:
     first, *others = bench.log.snapshot.segments
     table = SegmentTable.load(bench.disk, DIRECTORY)
     entry = table.entries[first.base_offset]
-    shown = table.state.lease
+    shown = table.state.reserved
     table.rewrite([entry._replace(state=SegmentState.OPEN, ends=shown)])
     bench.disk.remove(first.name)
     bench.new_boot()

@@ -1,4 +1,4 @@
-"""The lease of positions: durable ahead of every size shown, so that none is given twice."""
+"""The reservation of positions: durable ahead of every size shown, so that none is given twice."""
 
 import errno
 from collections.abc import Callable
@@ -18,14 +18,14 @@ SMALL = {"internal.segment.bytes": "250", "index.interval.bytes": "0"}
 
 @pytest.fixture
 def small_lease(monkeypatch: pytest.MonkeyPatch) -> int:
-    """Let a lease reach 100 bytes ahead."""
+    """Let a reservation reach 100 bytes ahead."""
     monkeypatch.setattr(reservation, "RESERVED_BYTES", 100)
     return 100
 
 
 def durable_lease(disk: FakeDisk) -> Positions:
     """What the table, as a power cut would leave it, says no shown size exceeds."""
-    return SegmentTable.load(disk.after_crash(None), DIRECTORY).state.lease
+    return SegmentTable.load(disk.after_crash(None), DIRECTORY).state.reserved
 
 
 def covers(bound: Positions, ends: Positions) -> bool:

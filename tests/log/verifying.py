@@ -287,8 +287,8 @@ def _flip_gap(bench: Bench) -> Place:
     return name, 16 + 2 * 32
 
 
-def _lease(bench: Bench) -> Place:
-    """Make the lease of the open segment smaller than what was shown."""
+def _reservation(bench: Bench) -> Place:
+    """Make the reservation of the open segment smaller than what was shown."""
     from logfs.records.checksum import crc32c
 
     data = bytearray(bench.file("logfs.segments"))
@@ -377,7 +377,7 @@ DAMAGES: Mapping[str, Case] = {
     "table, bases": Case(plain, _rewrite_table(48, -1)),
     "table, ends": Case(plain, _rewrite_table(72, 7)),
     "table, kept": Case(plain, _rewrite_table(96, 1)),
-    "table, lease": Case(killed, _lease),
+    "table, reservation": Case(killed, _reservation),
     # Small files.
     "leader epochs gone": Case(plain, _remove("leader-epoch-checkpoint")),
     "leader epochs": Case(plain, _put("leader-epoch-checkpoint", b"0\n1\n0 zero\n", 3)),

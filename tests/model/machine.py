@@ -1,7 +1,7 @@
 """A store on a fake disk, the programs that write to it, and what they know of it.
 
 The topics: ``t`` (two partitions, trimmed and given up by retention), ``c`` (compacted, lines with
-keys), ``d`` (deleted and made again). Segments are small and the lease is short, so that every
+keys), ``d`` (deleted and made again). Segments are small and the reservation is short: every
 operation meets the end of one. ``Machine`` has what the steps of ``steps.py`` need; a stop is
 ``Machine.stop``.
 """

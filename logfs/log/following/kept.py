@@ -4,7 +4,7 @@ Where a segment is cannot be found out again once an older one is gone, so it is
 only (``KeptInMemory``), or in a directory of the cache (``KeptInCache``), which has
 
     logfs.segments      the segment table, as in a directory of logfs's own; its ``size`` says which
-                        file a segment was, and its lease which positions may have been shown
+                        file a segment was, and its reservation which positions may have been shown
     logfs.tail          the tail note: how far the last segment had been read
     logfs.losses        what was lost
     BASE.textindex      text index of a segment; of one that was rewritten BASE.SIZE.textindex
@@ -161,7 +161,7 @@ class KeptInCache(KeptInMemory):
         self._file: File | None = None
         self._file_end = 0
         self._note_file: File | None = None
-        self._lease = PositionReservation(table, cache_mark(host, disk), Positions())
+        self._reservation = PositionReservation(table, cache_mark(host, disk), Positions())
         self._is_new = True
         self._has_failed = False
         self._rewritten: set[int] = set()
@@ -267,8 +267,8 @@ class KeptInCache(KeptInMemory):
         """Make sure that positions up to ``ends`` may be shown; durable when this returns."""
         if self._is_new:
             self.store((), active)
-        if not self._lease.covers(ends):
-            self._try(lambda: self._lease.sync(self._lease.note(active, ends)))
+        if not self._reservation.covers(ends):
+            self._try(lambda: self._reservation.sync(self._reservation.note(active, ends)))
 
     def close(self, active: Segment, note: TailNote | None) -> None:
         """The mount ends."""
@@ -315,7 +315,7 @@ class KeptInCache(KeptInMemory):
 
     def _store(self, sealed: Sequence[Segment], active: Segment) -> None:
         entries = [segment.entry(SegmentState.SEALED) for segment in sealed]
-        self.table.rewrite([*entries, self._lease.open_entry(active)])
+        self.table.rewrite([*entries, self._reservation.open_entry(active)])
         self._is_new = False
         live = {self._text_name(segment) for segment in (*sealed, active)}
         for name in self._disk.inodes(self._directory):
@@ -340,10 +340,10 @@ class KeptInCache(KeptInMemory):
 
     def _restore(self) -> None:
         state = self.table.state
-        self.shown = state.lease
+        self.shown = state.reserved
         mark = cache_mark(self._host, self._disk)
         self.may_have_lost = bool(state.boots - {mark})
-        self._lease = PositionReservation(self.table, mark, state.lease)
+        self._reservation = PositionReservation(self.table, mark, state.reserved)
         try:
             self.tail = decode_note(self._disk.read(f"{self._directory}/{TAIL_NOTE}"))
         except FileNotFoundError:

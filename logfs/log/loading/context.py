@@ -146,7 +146,7 @@ class Loader:
     @property
     def shown(self) -> Positions:
         """Positions that no file size shown to a reader has exceeded."""
-        return Positions() if self.table is None else self.table.state.lease
+        return Positions() if self.table is None else self.table.state.reserved
 
     def recovery_point(self, end_offset: int) -> int:
         """Return the first offset that may not be durable in a log with this end offset."""

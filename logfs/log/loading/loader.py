@@ -98,11 +98,11 @@ def _load(
     take_pending(loader)
     load_segments(loader)
     sync_unflushed(loader)
-    lease = place_log_end(loader)
+    reserved = place_log_end(loader)
     producers = ProducerLoader(loader)
     producers.load()
     # After everything else: it makes the names durable as well.
-    table = _store_table(loader, lease)
+    table = _store_table(loader, reserved)
     snapshot = _snapshot(loader)
     locate_transactions(producers.state, snapshot)
     snapshot = snapshot.with_transactions(tuple(producers.aborted), producers.state.unstable)
@@ -117,7 +117,7 @@ def _load(
         epochs=epochs,
         table=table,
         snapshot=snapshot,
-        reserved=lease,
+        reserved=reserved,
         losses=loader.losses,
         recovery_point=loader.recovery_point(snapshot.end.offset),
         last_modified_ms=_last_modified_ms(disk, snapshot.active),
@@ -276,10 +276,10 @@ def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool
         return bool(table.entries)
     # The first entry was durable before anything was appended, so it cannot be torn.
     oldest = min(table.entries.keys() | table.state.dropped, default=bases[0] + 1)
-    return not is_clean and table.state.has_lease and oldest <= bases[0]
+    return not is_clean and table.state.has_reservation and oldest <= bases[0]
 
 
-def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
+def _store_table(loader: Loader, reserved: Positions) -> SegmentTable:
     """Write the segments that were found to the segment table."""
     context, table = loader.context, loader.table
     last = loader.segments[-1]
@@ -294,7 +294,7 @@ def _store_table(loader: Loader, lease: Positions) -> SegmentTable:
         last.base_offset,
         SegmentState.OPEN,
         last.bases,
-        lease,
+        reserved,
         max_timestamp=last.max_timestamp,
         first_timestamp=last.first_timestamp,
         boot=loader.cache_mark,

@@ -24,7 +24,7 @@ ignored (a torn write). The file is rewritten, by rename, when much of it is out
     32-39   max timestamp      int64     -1 none
     40-47   first timestamp    int64     max timestamp of its first batch, for time rolls; -1 none
     48-71   bases              3 int64   positions (text, tsv, jsonl) at which it begins
-    72-95   ends               3 int64   positions at which it ends; open: the *lease*
+    72-95   ends               3 int64   positions at which it ends; open: the *reservation*
     96-119  kept               3 int64   lengths of its records (ends - bases less its gaps)
     120-127 boot               8 bytes   open: mark of the page cache, which differs after a start
                                          of the machine or a mount of the file system; pending: the
@@ -33,9 +33,9 @@ ignored (a torn write). The file is rewritten, by rename, when much of it is out
                                          0 without gaps, or if it is not known
     132-135 CRC                uint32    CRC-32C of bytes 0-131
 
-The **lease** of the open segment is an upper bound of all sizes that were shown to readers. It is
-durable before a larger size is shown. After a stop that may have lost bytes the next record begins
-there, so that no position is used twice.
+The **reservation** of the open segment is an upper bound of all sizes that were shown to readers.
+It is durable before a larger size is shown. After a stop that may have lost bytes the next record
+begins there, so that no position is used twice.
 
 Compaction replaces several segments by one under the base offset of the first. Its entry is
 **pending** until the files are in place. After a crash the 8 bytes in the header of the text index
@@ -77,7 +77,7 @@ class SegmentState(IntEnum):
 
 
 class TableEntry(NamedTuple):
-    """One entry; see the format above. ``ends`` of an open segment is the lease."""
+    """One entry; see the format above. ``ends`` of an open segment is the reservation."""
 
     base_offset: int
     state: SegmentState
@@ -120,23 +120,23 @@ class TableState:
         entries: The last entry of each segment, by base offset, without dropped ones.
         dropped: Base offsets of segments that were dropped.
         pending: Entries of compacted segments that may or may not be in place.
-        lease: No size ever shown exceeds it. Replaced entries are included: a power cut may keep
+        reserved: No size ever shown exceeds it. Replaced entries are included: a power cut may keep
             the last unsynced entry and lose the one before it.
         boots: Marks of the page caches in use at appends since the last clean stop.
-        has_lease: Some entry had a bound of the shown sizes, even if it was replaced later.
+        has_reservation: Some entry had a bound of the shown sizes, even if it was replaced later.
     """
 
     entries: dict[int, TableEntry] = field(default_factory=dict)
     dropped: set[int] = field(default_factory=set)
     pending: dict[int, TableEntry] = field(default_factory=dict)
-    lease: Positions = field(default_factory=Positions)
+    reserved: Positions = field(default_factory=Positions)
     boots: set[bytes] = field(default_factory=set)
-    has_lease: bool = False
+    has_reservation: bool = False
 
     def note(self, entry: TableEntry) -> None:
         """Add one more entry."""
-        self.lease = self.lease.at_least(entry.ends)
-        self.has_lease |= entry.state in (SegmentState.OPEN, SegmentState.CLOSED)
+        self.reserved = self.reserved.at_least(entry.ends)
+        self.has_reservation |= entry.state in (SegmentState.OPEN, SegmentState.CLOSED)
         if entry.state is SegmentState.PENDING:
             self.pending[entry.base_offset] = entry
             return
@@ -151,7 +151,7 @@ class TableState:
         if entry.state is SegmentState.OPEN:
             self.boots.add(entry.boot)
         elif entry.state is SegmentState.CLOSED:
-            self.lease = entry.ends
+            self.reserved = entry.ends
             self.boots.clear()
 
 
