@@ -29,9 +29,9 @@ from logfs.library.places import Place, served_at
 from logfs.library.zones import zone_of
 from logfs.log import names
 from logfs.log.meta import format_meta, partition_meta
-from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, parse_partition_name
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved, fixed_now, resolve, resolve_segment
 from logfs.machine.host import system_clock
 from logfs.types import IsolationLevel, TopicPartition, View
@@ -240,7 +240,7 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tz
 
 
 def _resolve(
-    log: PartitionLog, address: PartitionAddress, name: str, level: IsolationLevel
+    log: ReadableLog, address: PartitionAddress, name: str, level: IsolationLevel
 ) -> Resolved:
     if address.view is Suffix.META:
         raise UnknownNameError(f"{name!r}: .meta goes without a selector")
@@ -271,7 +271,7 @@ def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
     copy_file(RawFile(log.disk, path), out)
 
 
-def _load(data: str, topic_partition: TopicPartition) -> PartitionLog:
+def _load(data: str, topic_partition: TopicPartition) -> ReadableLog:
     topic, number = topic_partition
     disk = PosixDisk(data)
     present = partitions_of(disk)

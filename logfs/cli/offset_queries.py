@@ -19,7 +19,6 @@ from logfs.library.mounted import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place
 from logfs.library.zones import zone_of
-from logfs.log.partition import PartitionLog
 from logfs.log.reading import kafkaoffsets
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
@@ -33,6 +32,7 @@ from logfs.log.reading.address import (
 )
 from logfs.log.reading.lookup import offset_for_time, timestamp_of
 from logfs.log.reading.newest import newest_record
+from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import LOCAL_ZONE, system_clock
 from logfs.types import IsolationLevel, TopicPartition
 
@@ -56,7 +56,7 @@ class Answer(NamedTuple):
     found: Found | None
 
 
-_Question: TypeAlias = Callable[[PartitionLog, IsolationLevel], Found | None]
+_Question: TypeAlias = Callable[[ReadableLog, IsolationLevel], Found | None]
 
 
 def ask(
@@ -146,29 +146,29 @@ def _question(time: str, now_ms: int, zone: tzinfo, *, as_kafka: bool) -> _Quest
     return lambda log, level: search(log, timestamp, level)
 
 
-def _latest(log: PartitionLog, level: IsolationLevel) -> Found:
+def _latest(log: ReadableLog, level: IsolationLevel) -> Found:
     return Found(log.snapshot.visible_end(level).offset, None)
 
 
-def _latest_as_kafka(log: PartitionLog, level: IsolationLevel) -> Found:
+def _latest_as_kafka(log: ReadableLog, level: IsolationLevel) -> Found:
     return Found(kafkaoffsets.latest_offset(log, level), None)
 
 
-def _newest(log: PartitionLog, level: IsolationLevel) -> Found | None:
+def _newest(log: ReadableLog, level: IsolationLevel) -> Found | None:
     found = newest_record(log.snapshot, level)
     return found and Found(found.offset, found.timestamp)
 
 
-def _newest_as_kafka(log: PartitionLog, level: IsolationLevel) -> Found | None:
+def _newest_as_kafka(log: ReadableLog, level: IsolationLevel) -> Found | None:
     found = kafkaoffsets.offset_of_max_timestamp(log, level)
     return found and Found(found.offset, found.timestamp)
 
 
-def _at(log: PartitionLog, timestamp: int, level: IsolationLevel) -> Found | None:
+def _at(log: ReadableLog, timestamp: int, level: IsolationLevel) -> Found | None:
     offset = offset_for_time(log.snapshot, timestamp, level)
     return None if offset is None else Found(offset, timestamp_of(log.snapshot, offset))
 
 
-def _at_as_kafka(log: PartitionLog, timestamp: int, level: IsolationLevel) -> Found | None:
+def _at_as_kafka(log: ReadableLog, timestamp: int, level: IsolationLevel) -> Found | None:
     found = kafkaoffsets.offset_by_timestamp(log, timestamp, level)
     return found and Found(found.offset, found.timestamp)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log import checkpoints, names
-from logfs.log.partition import PartitionLog
+from logfs.log.reading.readable import ReadableLog
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -68,13 +68,13 @@ def forget_partitions(disk: Disk, gone: Collection[TopicPartition]) -> None:
                 checkpoints.write_offsets(disk, name, kept)
 
 
-def write_checkpoints(disk: Disk, logs: Iterable[PartitionLog]) -> None:
+def write_checkpoints(disk: Disk, logs: Iterable[ReadableLog]) -> None:
     """Write the files; a partition that could not be loaded keeps the rows it has."""
     with checkpoints.WRITING:
         _write_checkpoints(disk, list(logs))
 
 
-def _write_checkpoints(disk: Disk, logs: list[PartitionLog]) -> None:
+def _write_checkpoints(disk: Disk, logs: list[ReadableLog]) -> None:
     readable = {log.topic_partition: log for log in logs if not log.is_unreadable}
     unreadable = {log.topic_partition for log in logs if log.is_unreadable}
     rows = {
