@@ -360,7 +360,7 @@ def test_right_uses_in_cython_pass() -> None:
 @pytest.mark.parametrize(
     ("importer", "source"),
     [
-        ("segments", "from logfs.log.reading.window import Window"),
+        ("segments", "from logfs.log.reading.lookup import offset_hint"),
         ("indexes", "import logfs.log.segments.segment"),
         ("writing", "from logfs.log import store"),
         ("compaction", "def f():\n    from logfs.log.store import LogStore"),

@@ -1,7 +1,7 @@
 """The chunks of a scan: every byte is read once, whatever sizes the batches have."""
 
 from logfs.disk.vfs import File
-from logfs.log.segments.chunks import Chunks
+from logfs.log.segments.batches import Chunks
 from tests.fakes import FakeDisk
 
 _MIB = 1024 * 1024

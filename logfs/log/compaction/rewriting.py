@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.log.compaction.offsetmap import Keys
-from logfs.log.compaction.tools import CleanerStats, CleaningTools, read_pieces
+from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.compaction.transactions import CleanedTransactions
 from logfs.log.indexes.index import MARK_BYTES
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.indexes.txnindex import AbortedTransaction, encode_aborted
 from logfs.log.names import FileKind, FileSuffix, format_segment_file
+from logfs.log.segments.batches import read_pieces
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from logfs.config import StoreConfig
-from logfs.disk.vfs import File
-from logfs.errors import CleaningAbortedError, CorruptRecordError
-from logfs.records.layout import size_of
+from logfs.errors import CleaningAbortedError
 
 _MAX_MAP_BYTES = 2**31 - 1
 """For one thread. Source: Kafka LogCleaner.CleanerThread."""
@@ -149,51 +147,3 @@ class Throttle:
             pause_s = self._free_s - now_s
         if pause_s > _SHORTEST_PAUSE_S:
             self._sleep(pause_s)
-
-
-def read_pieces(
-    log: File,
-    name: str,
-    size_bytes: int,
-    piece_bytes: int,
-    take: Callable[[bytearray, int], int | None],
-) -> int:
-    """Read the batches of a log and pass them on, piece by piece.
-
-    Args:
-        log: The file.
-        name: Its name, for messages.
-        size_bytes: Size of its batches.
-        piece_bytes: Number of bytes to read at once; a larger batch is still read whole.
-        take: Called with a buffer that starts with a batch, and the number of valid bytes in it.
-            Returns how many bytes it has processed, in whole batches; None to end.
-
-    Returns:
-        How many bytes were processed.
-
-    Raises:
-        CorruptRecordError: A batch is cut off, or ``take`` found it damaged; with file and
-            position.
-    """
-    buffer, position = bytearray(min(piece_bytes, max(size_bytes, 1))), 0
-    while position < size_bytes:
-        size = min(len(buffer), size_bytes - position)
-        if log.pread_into(memoryview(buffer)[:size], position) < size:
-            raise CorruptRecordError(f"{name}: it ends before byte {position + size}", position)
-        try:
-            used = take(buffer, size)
-        except CorruptRecordError as error:
-            at = position + (error.position or 0)
-            raise CorruptRecordError(f"{name} at byte {at}: {error}", at, name) from error
-        if used is None:
-            break
-        position += used
-        if used:
-            continue
-        wanted = size_of(buffer)
-        if wanted <= size or wanted > size_bytes - position:
-            raise CorruptRecordError(
-                f"{name} at byte {position}: a batch of {wanted} bytes is cut", position, name
-            )
-        buffer = bytearray(wanted)
-    return position

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError
+from logfs.log.segments.batches import Chunks
 from logfs.records.layout import (
     HEADER_BYTES,
     LAST_OFFSET_DELTA_AT,
@@ -91,18 +92,21 @@ class BatchWindow:
     """A part of a file in memory, moved over it as batches are asked for.
 
     Attributes:
-        buffer: Bytes of the file, from position ``start`` on.
         filled: How many of them there are.
         end: Where the file ends, for this dump.
     """
 
     def __init__(self, file: File, end: int, path: str, window_bytes: int = _WINDOW_BYTES) -> None:
-        self.buffer = bytearray(window_bytes)
         self.start = 0
         self.filled = 0
         self.end = end
-        self._file = file
+        self._chunks = Chunks(file, end, window_bytes)
         self._path = path
+
+    @property
+    def buffer(self) -> bytearray:
+        """Bytes of the file, from position ``start`` on."""
+        return self._chunks.data
 
     def index_of(self, position: int, size: int) -> int:
         """Bring bytes into the window; return their place in ``buffer``.
@@ -116,11 +120,7 @@ class BatchWindow:
         """
         stop = min(position + size, self.end)
         if position < self.start or stop > self.start + self.filled:
-            if size > len(self.buffer):
-                self.buffer = bytearray(size)
-            wanted = min(len(self.buffer), self.end - position)
-            view = memoryview(self.buffer)[:wanted]
-            self.filled = self._file.pread_into(view, position)
+            self.filled = self._chunks.read(position, size)
             self.start = position
             if self.filled < stop - position:
                 raise CorruptRecordError(

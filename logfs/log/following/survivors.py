@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from logfs.config import TopicConfig
 from logfs.disk.vfs import File
 from logfs.errors import CorruptRecordError
-from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
+from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.scan import scan_segment
 from logfs.log.segments.segment import Segment
 from logfs.records._native import KeptRecords
@@ -51,16 +51,13 @@ def index_survivors(
         return Rewritten(new, bytes(scan.text_entries))
     walk = KeptRecords(new.base_offset, config.index_interval_bytes, decompress)
     windows = _old_windows(walk, old)
-    new_window = Window()
+    new_windows = BatchWalk(log, 0, new.size_bytes)
     while True:
         if walk.run():
             if next(windows, None) is None:
                 raise CorruptRecordError(f"{new.name} has records that were not there before")
-        elif new_window.file_end < new.size_bytes:
-            position = new_window.file_end
-            new_window.load(log, position, new.size_bytes, SEQUENTIAL_BYTES, True)
-            walk.load_new(new_window.buffer, 0, new_window.stop, position)
-            new_window.buffer = _fresh(new_window.buffer)
+        elif (window := next(new_windows, None)) is not None:
+            walk.load_new(window.take_buffer(), 0, window.stop, window.file_position)
         else:
             break
     new.has_gaps = True
@@ -76,15 +73,6 @@ def _old_windows(walk: KeptRecords, old: Sequence[Segment]) -> Iterator[bool]:
         entries = bytes(files.text_entries())
         lengths = segment.bases.minus(old[0].bases)
         walk.begin_old(entries, segment.base_offset, *lengths)
-        window = Window()
-        while window.file_end < segment.size_bytes:
-            position = window.file_end
-            window.load(files.log, position, segment.size_bytes, SEQUENTIAL_BYTES, True)
-            walk.load_old(window.buffer, 0, window.stop)
-            window.buffer = _fresh(window.buffer)
+        for window in BatchWalk(files.log, 0, segment.size_bytes):
+            walk.load_old(window.take_buffer(), 0, window.stop)
             yield True
-
-
-def _fresh(buffer: bytearray) -> bytearray:
-    """Return room for the next window: the walk still looks at this one."""
-    return bytearray(len(buffer))

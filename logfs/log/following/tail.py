@@ -22,7 +22,7 @@ from logfs.log.indexes.index import (
     count_time_entries_below,
     decode_time_entry,
 )
-from logfs.log.segments.scan import INCOMPLETE
+from logfs.log.segments.batches import BatchFeed
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd
 from logfs.records._native import IndexBuilder, find_offset, header_ok, measure
@@ -84,7 +84,6 @@ class Tail:
         self.epoch_before = -1
         self.produced: list[ProducedBatch] = []
         self._marks: deque[Mark] = deque(maxlen=_MAX_MARKS)
-        self._buffer = bytearray()
         segment.pinned_files = files
 
     def go_on(self, file_end: int, offset: int, positions: Positions, max_timestamp: int) -> None:
@@ -163,30 +162,17 @@ class Tail:
         builder, added = self.builder, b""
         self.problem = None
         stop = builder.file_position + limit_bytes
-        wanted = _CHUNK_BYTES
-        while builder.file_position < stop:
+        feed = BatchFeed(self.log, builder, self.log.size())
+        while self.problem is None and builder.file_position < stop and not feed.is_done:
             position = builder.file_position
-            size = min(wanted, self.log.size() - position)
-            if size <= 0:
-                break
-            if len(self._buffer) < size:
-                self._buffer = bytearray(size)
-            got = self.log.pread_into(memoryview(self._buffer)[:size], position)
-            used = builder.feed(self._buffer, 0, got, True)
+            used = feed.feed()
+            self.problem = feed.problem
             entries = builder.take()
             self.files.append(entries)
             self.produced += builder.produced
             builder.produced.clear()
             added += entries[2]
-            self._mark(used, position)
-            if builder.problem == INCOMPLETE and not used and size < self.log.size() - position:
-                wanted = max(builder.wanted, wanted + _CHUNK_BYTES)
-                continue
-            if builder.problem is not None and not (builder.problem == INCOMPLETE and used):
-                self.problem = builder.problem
-                break
-        if len(self._buffer) > _CHUNK_BYTES:
-            self._buffer = bytearray()
+            self._mark(feed.chunks.data, used, position)
         return added
 
     def account_corrupt(self, size: int, last_offset: int) -> bytes:
@@ -245,12 +231,12 @@ class Tail:
     def _stands(self, mark: Mark) -> bool:
         return self.log.pread(MARK_BYTES, mark.position) == mark.head
 
-    def _mark(self, used: int, position: int) -> None:
-        """Mark the last batches of what the buffer holds; it begins at a file position."""
-        at = find_offset(self._buffer, 0, used, self.builder.next_offset - _MARKED_RECORDS)
+    def _mark(self, data: bytes | bytearray, used: int, position: int) -> None:
+        """Mark the last batches in data that begins at a file position."""
+        at = find_offset(data, 0, used, self.builder.next_offset - _MARKED_RECORDS)
         while at < used:
-            end = at + size_of(self._buffer, at)
-            head = bytes(self._buffer[at : at + MARK_BYTES])
+            end = at + size_of(data, at)
+            head = bytes(data[at : at + MARK_BYTES])
             self._marks.append(Mark(position + at, position + end, head))
             at = end
 
@@ -260,8 +246,8 @@ class Tail:
         count = textindex.count_text_entries_before(entries, end)
         start = textindex.decode_text_entry(entries, count - 1).file_position if count else 0
         if count or end <= _CHUNK_BYTES:
-            self._buffer = bytearray(self.log.pread(end - start, start))
-            self._mark(len(self._buffer), start)
+            data = self.log.pread(end - start, start)
+            self._mark(data, len(data), start)
 
 
 def find_place(log: File, segment: Segment, text: Entries, limit: int, epoch: int) -> Place:

@@ -21,8 +21,8 @@ from logfs.log import names
 from logfs.log.loading.context import Loader
 from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
 from logfs.log.names import FileKind
+from logfs.log.segments.batches import INCOMPLETE
 from logfs.log.segments.scan import (
-    INCOMPLETE,
     MemoryFiles,
     Scan,
     begins_batch,

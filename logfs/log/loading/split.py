@@ -12,6 +12,7 @@ broker too. They have no indexes until they are loaded.
 Source: Kafka LocalLog.splitOverflowedSegment.
 """
 
+import contextlib
 import logging
 from collections.abc import Iterator
 
@@ -19,12 +20,11 @@ from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, UnsupportedFormatError
 from logfs.log.loading.swaps import put_in_place, take_suffix_off
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
-from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
+from logfs.log.segments.batches import BatchWalk, batches_from
 from logfs.log.segments.scan import Scan
 from logfs.log.segments.segment import Segment
 from logfs.log.writing.active import remove_segment_files
-from logfs.records._native import first_offset, next_batch
-from logfs.records.batch import decode_header
+from logfs.records._native import first_offset
 from logfs.records.layout import MAX_RELATIVE_OFFSET
 
 logger = logging.getLogger(__name__)
@@ -139,18 +139,11 @@ def _pieces(log: File) -> Iterator[tuple[int, int, int]]:
 
 def _batches(log: File) -> Iterator[tuple[int, int, int]]:
     """Return file position, first and last offset of each whole batch."""
-    window, position, size = Window(), 0, log.size()
-    while position < size:
-        try:
-            window.load(log, position, size, SEQUENTIAL_BYTES, True)
-            at = 0
-            while at < window.stop:
-                first = first_offset(window.buffer, at, window.stop)
-                yield position + at, first, decode_header(window.buffer, at).last_offset
-                at += next_batch(window.buffer, at, window.stop)
-        except CorruptRecordError:
-            return
-        position = window.file_end
+    walk = BatchWalk(log, 0, log.size())
+    with contextlib.suppress(CorruptRecordError):
+        for batch in batches_from(walk):
+            first = first_offset(batch.buffer, batch.start, walk.stop)
+            yield walk.file_position + batch.start, first, batch.header.last_offset
 
 
 def _rename(disk: Disk, segment: Segment, base_offset: int) -> None:

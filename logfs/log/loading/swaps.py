@@ -25,7 +25,7 @@ from logfs.log.indexes.index import MARK_BYTES, OFFSET_INDEX, decode_offset_entr
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.loading.context import Loader
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName
-from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
+from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing.reservation import NO_BOOT
 from logfs.records._native import header_ok, last_offset
@@ -123,19 +123,12 @@ def _next_offset(disk: Disk, directory: str, base_offset: int) -> int:
     """Return the offset after the last batch of a segment whose files have the suffix ``.swap``."""
     log = disk.open(_name(directory, SegmentFileName(base_offset, FileKind.LOG, FileSuffix.SWAP)))
     end = log.size()
-    position, next_offset, window = (
-        _last_indexed(disk, directory, base_offset, log),
-        base_offset,
-        Window(),
-    )
-    while position < end:
-        try:
-            window.load(log, position, end, SEQUENTIAL_BYTES, True)
-        except CorruptRecordError as error:
-            logger.warning("%s: compacted segment %d: %s", directory, base_offset, error)
-            break
-        next_offset = last_offset(window.buffer, 0, window.stop) + 1
-        position = window.file_end
+    next_offset = base_offset
+    try:
+        for window in BatchWalk(log, _last_indexed(disk, directory, base_offset, log), end):
+            next_offset = last_offset(window.buffer, 0, window.stop) + 1
+    except CorruptRecordError as error:
+        logger.warning("%s: compacted segment %d: %s", directory, base_offset, error)
     return next_offset
 
 

@@ -17,7 +17,7 @@ from logfs.log.names import FileKind, FileSuffix, parse_segment_file
 from logfs.log.producers.snapshots import read_snapshot, remove_snapshot, write_snapshot
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
+from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import find_produced
@@ -80,12 +80,9 @@ class Replay:
 
 def batches_of(segment: Segment, file_end: int) -> Iterator[ProducedBatch]:
     """Return the batches of a segment that have a producer id, up to the first corrupt batch."""
-    window, position = Window(), 0
     try:
-        while position < file_end:
-            window.load(segment.files().log, position, file_end, SEQUENTIAL_BYTES, True)
-            yield from find_produced(window.buffer, 0, window.stop, position)
-            position = window.file_end
+        for window in BatchWalk(segment.files().log, 0, file_end):
+            yield from find_produced(window.buffer, 0, window.stop, window.file_position)
     except CorruptRecordError as error:
         logger.warning("%s: producers after this are not known: %s", segment.name, error)
 

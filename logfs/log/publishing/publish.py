@@ -35,8 +35,7 @@ from logfs.log.publishing.staging import (
     remove_staged_of,
     staged_batches,
 )
-from logfs.log.reading.batches import batches_from
-from logfs.log.reading.lookup import offset_hint
+from logfs.log.reading.lookup import batches_in, offset_hint
 from logfs.log.writing.producerbatches import decode_batches
 from logfs.records.encoded import ProducerBatch
 from logfs.records.produced import MAX_SEQUENCE, add_to_sequence
@@ -256,7 +255,7 @@ def _records_there(log: PartitionLog, share: Share, producer_id: int) -> int:
     for number in range(first, len(snapshot.segments)):
         segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
         position = offset_hint(segment, share.log_end_offset, file_end) if number == first else 0
-        for batch in batches_from(segment, position, file_end):
+        for batch in batches_in(segment, position, file_end):
             header = batch.header
             if header.producer_id == producer_id and header.base_offset >= share.log_end_offset:
                 last = add_to_sequence(header.base_sequence, header.last_offset_delta)

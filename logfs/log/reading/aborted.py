@@ -16,8 +16,8 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.reading.lookup import lengths_behind, offset_hint
-from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.segments.abortedruns import AbortedRuns, Run, transaction_table
+from logfs.log.segments.batches import BatchWalk, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import aborted_ranges, find_offset, measure
@@ -75,18 +75,20 @@ class _Scan:
 
     def runs_of(self, transactions: Collection[AbortedTransaction]) -> list[Run]:
         """Find where the records of transactions lie."""
-        segment, window, file_end = self._segment, self._window, self._file_end
+        segment = self._segment
         table = transaction_table(transactions)
         first = min(transaction.first_offset for transaction in transactions)
         last = max(transaction.last_offset for transaction in transactions)
-        position = offset_hint(segment, max(first, segment.base_offset), file_end)
+        position = offset_hint(segment, max(first, segment.base_offset), self._file_end)
+        walk = BatchWalk(segment.files().log, position, self._file_end)
         runs: list[Run] = []
-        while position < file_end:
+        while walk.position < self._file_end:
+            position = walk.position
             try:
-                window.load(segment.files().log, position, file_end, SEQUENTIAL_BYTES, True)
+                self._window = window = next(walk)
                 ranges = aborted_ranges(window.buffer, 0, window.stop, table)
             except CorruptRecordError:
-                position = self._behind(position)
+                walk.position = self._behind(position)
                 continue
             self._place = None
             for begin, end, base_offset, last_offset in ranges:
@@ -95,7 +97,6 @@ class _Scan:
                     runs.append(run)
             if find_offset(window.buffer, 0, window.stop, last) < window.stop:
                 break
-            position = window.file_end
         return runs
 
     def _lengths_at(self, place: int, offset: int) -> Positions:

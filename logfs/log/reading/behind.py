@@ -12,7 +12,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry
-from logfs.log.reading.window import LOOKUP_BYTES, Window, read_exactly
+from logfs.log.segments.batches import LOOKUP_BYTES, BatchWalk, read_exactly
 from logfs.log.segments.segment import Segment
 from logfs.records._native import first_offset, header_ok, measure
 from logfs.records.compression import decompress
@@ -107,12 +107,12 @@ def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
     Raises:
         CorruptRecordError: The file ends before.
     """
-    log, window = segment.files().log, Window()
+    log = segment.files().log
     head = read_exactly(log, min(HEADER_BYTES, file_end - position), position)
     if is_message(head):
         with contextlib.suppress(CorruptRecordError):
-            window.load(log, position, file_end, LOOKUP_BYTES, True)
-            return first_offset(window.buffer, 0, window.stop)
+            for window in BatchWalk(log, position, file_end, LOOKUP_BYTES):
+                return first_offset(window.buffer, 0, window.stop)
     return base_offset_of(head)
 
 

@@ -16,9 +16,9 @@ FileRecords.searchForTimestamp, Partition.fetchOffsetForTimestamp.
 """
 
 from logfs.log.indexes.index import TimestampOffset
-from logfs.log.reading.batches import FoundBatch, batches_from
-from logfs.log.reading.lookup import time_hint
+from logfs.log.reading.lookup import batches_in, time_hint
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.segments.batches import FoundBatch
 from logfs.log.segments.snapshot import Snapshot
 from logfs.types import NO_TIMESTAMP, IsolationLevel
 
@@ -63,7 +63,7 @@ def offset_of_max_timestamp(log: ReadableLog, level: IsolationLevel) -> Timestam
     number = times.index(largest)
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     position = time_hint(segment, largest, segment.base_offset, file_end)
-    for batch in batches_from(segment, position, file_end):
+    for batch in batches_in(segment, position, file_end):
         if batch.header.max_timestamp == largest:
             return _fetchable(_first_at(batch, largest), latest_offset(log, level))
     return None
@@ -80,7 +80,7 @@ def _search(snapshot: Snapshot, number: int, timestamp: int) -> TimestampOffset 
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     start = snapshot.start.offset
     position = time_hint(segment, timestamp, start, file_end)
-    for batch in batches_from(segment, position, file_end):
+    for batch in batches_in(segment, position, file_end):
         if batch.header.max_timestamp >= timestamp:
             for record in batch.records():
                 if record.timestamp >= timestamp and record.offset >= start:

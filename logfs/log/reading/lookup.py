@@ -5,12 +5,19 @@ at most an index interval before the target. An index is a hint: a place at whic
 batch was found is passed over and the scan begins with the segment.
 """
 
+from collections.abc import Iterator
+
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import index, textindex
-from logfs.log.reading.batches import batches_from
 from logfs.log.reading.behind import base_offset_at, place_behind
-from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.abortedruns import transaction_table
+from logfs.log.segments.batches import (
+    LOOKUP_BYTES,
+    SEQUENTIAL_BYTES,
+    BatchWalk,
+    FoundBatch,
+    batches_from,
+)
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import (
@@ -98,15 +105,11 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
     if number < 0 or offset >= snapshot.end_of(number)[1]:
         return None
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
-    window, position = Window(), offset_hint(segment, offset, file_end)
-    while position < file_end:
-        _load(window, segment, position, file_end, LOOKUP_BYTES)
+    for window in _walk(segment, offset_hint(segment, offset, file_end), file_end):
         at = find_offset(window.buffer, 0, window.stop, offset)
         if at < window.stop:
-            if base_offset_of(window.buffer, at) < offset:
-                return None
-            return crc_of(window.buffer, at)
-        position = window.file_end
+            is_inside = base_offset_of(window.buffer, at) < offset
+            return None if is_inside else crc_of(window.buffer, at)
     return None
 
 
@@ -174,25 +177,25 @@ def _measure(
     Returns:
         The lengths, and where the corrupt batch is that ended the count; None if none did.
     """
-    window, position, lengths = Window(), entry.file_position, entry.lengths
+    lengths, walk = entry.lengths, _walk(segment, entry.file_position, file_end)
     before = segment.base_offset + entry.relative_offset if entry.relative_offset else 0
-    while position < file_end:
-        try:
-            _load(window, segment, position, file_end, LOOKUP_BYTES)
-        except CorruptRecordError:
-            return lengths, position
-        try:
-            measured = measure(window.buffer, 0, window.stop, offset, decompress)
-            skipped = measure(window.buffer, 0, window.stop, before, decompress)
-        except CorruptRecordError as error:
-            stop = error.position or 0
-            good = measure(window.buffer, 0, stop, offset, decompress)
+    try:
+        for window in walk:
+            stop, corrupt = window.stop, None
+            try:
+                measured = measure(window.buffer, 0, stop, offset, decompress)
+            except CorruptRecordError as error:
+                stop = error.position or 0
+                corrupt = window.file_position + stop
+                measured = measure(window.buffer, 0, stop, offset, decompress)
             skipped = measure(window.buffer, 0, stop, before, decompress)
-            return lengths.plus(good).minus(skipped), position + stop
-        lengths, before = lengths.plus(measured).minus(skipped), 0
-        if find_offset(window.buffer, 0, window.stop, offset) < window.stop:
-            break
-        position = window.file_end
+            lengths, before = lengths.plus(measured).minus(skipped), 0
+            if corrupt is not None:
+                return lengths, corrupt
+            if find_offset(window.buffer, 0, stop, offset) < stop:
+                break
+    except CorruptRecordError:
+        return lengths, walk.position
     return lengths, None
 
 
@@ -200,9 +203,7 @@ def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) 
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     start = snapshot.start.offset
     position = time_hint(segment, timestamp, start, file_end)
-    window, chunk = Window(), LOOKUP_BYTES
-    while position < file_end:
-        _load(window, segment, position, file_end, chunk)
+    for window in _walk(segment, position, file_end, SEQUENTIAL_BYTES):
         try:
             found = find_timestamp(window.buffer, 0, window.stop, timestamp, decompress, aborted)
         except CorruptRecordError as error:
@@ -213,7 +214,6 @@ def _find_time(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes) 
             return int(found[0])
         if found is not None:
             return _first_from(snapshot, number, timestamp, aborted)
-        position, chunk = window.file_end, SEQUENTIAL_BYTES
     return None
 
 
@@ -221,7 +221,7 @@ def _first_from(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes)
     """Search record by record: the log start lies inside the batch that was found."""
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
     start = snapshot.start.offset
-    for batch in batches_from(segment, offset_hint(segment, start, file_end), file_end):
+    for batch in batches_in(segment, offset_hint(segment, start, file_end), file_end):
         if batch.header.max_timestamp >= timestamp and batch.is_seen(aborted):
             for record in batch.records():
                 if record.offset >= start and record.timestamp >= timestamp:
@@ -241,7 +241,7 @@ def timestamp_of(snapshot: Snapshot, offset: int) -> int | None:
     segment, (_, next_offset, file_end) = snapshot.segments[number], snapshot.end_of(number)
     if offset >= next_offset:
         return None
-    for batch in batches_from(segment, offset_hint(segment, offset, file_end), file_end):
+    for batch in batches_in(segment, offset_hint(segment, offset, file_end), file_end):
         if batch.header.last_offset >= offset:
             found = (r.timestamp for r in batch.records() if r.offset == offset)
             return next(found, None)
@@ -259,15 +259,13 @@ def time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> in
     if hint.offset <= max(start, base):
         return offset_hint(segment, start, file_end)
     behind = offset_hint(segment, hint.offset, file_end)
-    window = Window()
-    while behind < file_end:
-        _load(window, segment, behind, file_end, LOOKUP_BYTES)
+    for window in _walk(segment, behind, file_end):
         at = find_offset(window.buffer, 0, window.stop, hint.offset)
         if at < window.stop:
             header = decode_header(window.buffer, at)
-            fits = header.last_offset == hint.offset and header.max_timestamp == hint.timestamp
-            return behind + at if fits else offset_hint(segment, start, file_end)
-        behind = window.file_end
+            if header.last_offset == hint.offset and header.max_timestamp == hint.timestamp:
+                return window.file_position + at
+            break
     return offset_hint(segment, start, file_end)
 
 
@@ -282,17 +280,27 @@ def offset_hint(segment: Segment, offset: int, file_end: int) -> int:
     return 0
 
 
-def _load(window: Window, segment: Segment, position: int, file_end: int, chunk: int) -> None:
-    """Load a window, waiting for the disk.
+def batches_in(segment: Segment, position: int, file_end: int) -> Iterator[FoundBatch]:
+    """Read the batches of a segment one by one, from a file position at which one begins.
 
     Raises:
-        CorruptRecordError: No whole batch is there; the error names the file.
+        CorruptRecordError: No whole batch is where one has to be; the error names the file.
     """
-    try:
-        window.load(segment.files().log, position, file_end, chunk, True)
-    except CorruptRecordError as error:
-        error.name_file(segment.name)
-        raise
+    return batches_from(_walk(segment, position, file_end, SEQUENTIAL_BYTES))
+
+
+def _walk(
+    segment: Segment, position: int, file_end: int, next_chunk: int = LOOKUP_BYTES
+) -> BatchWalk:
+    """Walk over the batches of a segment, of which most look-ups need the first few."""
+    return BatchWalk(
+        segment.files().log,
+        position,
+        file_end,
+        LOOKUP_BYTES,
+        next_chunk=next_chunk,
+        segment=segment,
+    )
 
 
 def _fits(

@@ -6,8 +6,7 @@ those, until none that is left can hold a larger one.
 """
 
 from logfs.log.indexes.index import TimestampOffset
-from logfs.log.reading.batches import batches_from
-from logfs.log.reading.lookup import time_hint
+from logfs.log.reading.lookup import batches_in, time_hint
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.snapshot import Snapshot
 from logfs.types import NO_TIMESTAMP, IsolationLevel
@@ -54,7 +53,7 @@ def _newest_from(
     start, end = snapshot.start.offset, snapshot.visible_end(level).offset
     newest: TimestampOffset | None = None
     segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
-    for batch in batches_from(segment, position, file_end):
+    for batch in batches_in(segment, position, file_end):
         if batch.header.base_offset >= end or (newest and newest.timestamp == largest):
             break
         highest = newest.timestamp if newest else NO_TIMESTAMP

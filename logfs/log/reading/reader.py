@@ -24,7 +24,7 @@ from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.reading.aborted import aborted_runs, known_runs
 from logfs.log.reading.behind import offset_behind, place_behind
-from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
+from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import Renderer, first_offset

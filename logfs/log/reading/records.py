@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.lookup import offset_hint
-from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.abortedruns import transaction_table
+from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import decode_batches

@@ -14,8 +14,8 @@ from logfs.log.names import FileKind, FileSuffix, format_segment_file
 from logfs.log.producers.replay import Replay
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.lookup import offset_hint
-from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.scanning.listing import SegmentNames
+from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.records._native import find_produced
 from logfs.records.produced import ProducedBatch
@@ -98,13 +98,10 @@ def read_aborted(
 
 
 def _batches_between(snapshot: Snapshot, start: int, end: int) -> Iterator[ProducedBatch]:
-    window = Window()
     for number in range(max(snapshot.index_of_offset(start), 0), len(snapshot.segments)):
         segment, file_end = snapshot.segments[number], snapshot.end_of(number)[2]
         position = offset_hint(segment, start, file_end)
-        while position < file_end:
-            window.load(segment.files().log, position, file_end, SEQUENTIAL_BYTES, True)
-            for batch in find_produced(window.buffer, 0, window.stop, position):
+        for window in BatchWalk(segment.files().log, position, file_end):
+            for batch in find_produced(window.buffer, 0, window.stop, window.file_position):
                 if start <= batch.last_offset < end:
                     yield batch
-            position = window.file_end

@@ -13,10 +13,10 @@ from logfs.errors import CorruptRecordError
 from logfs.log.following.files import FollowedSegments
 from logfs.log.names import FileKind
 from logfs.log.reading.lookup import offset_hint
-from logfs.log.reading.window import SEQUENTIAL_BYTES, Window
 from logfs.log.scanning.committed import read_aborted
 from logfs.log.scanning.listing import SegmentNames, list_names
 from logfs.log.segments.abortedruns import transaction_table
+from logfs.log.segments.batches import BatchWalk, Window
 from logfs.log.segments.segment import Segment
 from logfs.records._native import ColumnBuilder
 from logfs.records.columns import AT_STOP, FULL, Columns, RecordColumns
@@ -146,20 +146,21 @@ class RangeReader:
         return segment
 
     def _windows_of(self, segment: Segment) -> Iterator[tuple[Segment, Window]]:
-        log, window = segment.files().log, Window()
+        log = segment.files().log
         size = log.size()
-        position = offset_hint(segment, self._next, size)
-        while position < size and self._next < self._end:
-            try:
-                window.load(log, position, size, SEQUENTIAL_BYTES, True)
-            except CorruptRecordError as error:
-                raise CorruptRecordError(
-                    f"{segment.name} at byte {position}, looking for offset {self._next}: {error}",
-                    position,
-                    segment.name,
-                ) from None
-            yield segment, window
-            position = window.file_end
+        walk = BatchWalk(log, offset_hint(segment, self._next, size), size)
+        try:
+            for window in walk:
+                yield segment, window
+                if self._next >= self._end:
+                    break
+        except CorruptRecordError as error:
+            at = walk.position
+            raise CorruptRecordError(
+                f"{segment.name} at byte {at}, looking for offset {self._next}: {error}",
+                at,
+                segment.name,
+            ) from None
         segment.close_files()
 
 

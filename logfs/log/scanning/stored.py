@@ -5,6 +5,7 @@ checksum: what a writer is just putting there is treated as not there yet. The s
 leaves behind knows no positions, only offsets.
 """
 
+import contextlib
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
@@ -16,10 +17,10 @@ from logfs.log.following.listing import RACY_MS
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.names import FileKind
 from logfs.log.reading.lookup import offset_for_time, offset_hint
-from logfs.log.reading.window import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.scanning.committed import Committed
 from logfs.log.scanning.listing import SegmentNames, list_names
 from logfs.log.scanning.pieces import Piece, cut, first_piece, size_of
+from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.records._native import next_batch, sound_batches
@@ -232,20 +233,16 @@ def end_of(segment: Segment, size: int, position: int, offset: int) -> tuple[int
     """
     if size - position > _FAR_BYTES:
         position = max(position, offset_hint(segment, _MAY_BE_ANY_TIME, size))
-    window, at = Window(), position
-    while at < size:
-        chunk = SEQUENTIAL_BYTES if size - at > LOOKUP_BYTES else LOOKUP_BYTES
-        try:
-            window.load(segment.files().log, at, size, chunk, True)
-        except CorruptRecordError:
-            break
-        done, behind = sound_batches(window.buffer, 0, window.stop)
-        at += done
-        if behind is not None:
-            position, offset = at, behind
-        if done < window.stop:
-            # Being written, if nothing follows; else it is damage, which a reader has to come to.
-            at += next_batch(window.buffer, done, window.stop)
+    walk = BatchWalk(segment.files().log, position, size)
+    with contextlib.suppress(CorruptRecordError):
+        for window in walk:
+            done, behind = sound_batches(window.buffer, 0, window.stop)
+            at = window.file_position + done
+            if behind is not None:
+                position, offset = at, behind
+            if done < window.stop:
+                # A batch being written, if nothing follows; else damage, which a reader has to see.
+                walk.position = at + next_batch(window.buffer, done, window.stop)
     return position, offset
 
 

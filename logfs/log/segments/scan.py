@@ -13,7 +13,7 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, OversizedBatchError
 from logfs.log.indexes.index import Entries
-from logfs.log.segments.chunks import Chunks
+from logfs.log.segments.batches import INCOMPLETE, BatchFeed
 from logfs.log.segments.segment import Segment, SegmentFiles, sealed_indexes, write_indexes
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
@@ -27,7 +27,6 @@ from logfs.records.layout import (
     MAGIC,
     MAGIC_AT,
     SHORTEST_BATCH_BYTES,
-    UP_TO_MAGIC_BYTES,
     base_offset_of,
     crc_of,
     is_message,
@@ -37,7 +36,6 @@ from logfs.records.layout import (
 from logfs.types import Positions
 
 _CHUNK_BYTES = 1024 * 1024
-INCOMPLETE = "incomplete"
 _ENDING_ZEROS = 16
 """A batch may end in zeros (at least the header count of its last record): at most so many."""
 _MAX_RECORDS = 1 << 20
@@ -122,23 +120,16 @@ def scan_segment(
         The findings; the scan stops before the first batch that cannot be used.
     """
     scan = Scan(new_builder(segment, config), log.size())
-    builder, chunks, wanted = scan.builder, Chunks(log, scan.file_size), 0
-    while builder.file_position < scan.file_size:
-        size = chunks.read(builder.file_position, wanted)
-        used = builder.feed(chunks.data, 0, size, True)
+    builder, feed = scan.builder, BatchFeed(log, scan.builder, scan.file_size)
+    while not feed.is_done and scan.problem is None:
+        used = feed.feed()
         _take(scan)
-        if builder.problem is None:
+        if feed.problem in (None, INCOMPLETE):
+            scan.problem = feed.problem
             continue
-        if builder.problem == INCOMPLETE:
-            wanted = max(builder.wanted, UP_TO_MAGIC_BYTES + 1)
-            if builder.file_position + wanted <= scan.file_size:
-                continue
-        elif (pass_over_corrupt or _is_sound(log, builder.file_position)) and (
-            used or pass_over(scan, log, lengths_of_corrupt)
-        ):
-            continue
-        scan.problem = builder.problem
-        break
+        may_pass = pass_over_corrupt or _is_sound(log, builder.file_position)
+        if not (may_pass and (used or pass_over(scan, log, lengths_of_corrupt))):
+            scan.problem = feed.problem
     scan.time_entries += builder.final_time_entry()
     return scan
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from logfs.disk.vfs import File
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.log.segments.chunks import Chunks
-from logfs.log.segments.scan import INCOMPLETE, end_of_data
+from logfs.log.segments.batches import BatchFeed
+from logfs.log.segments.scan import end_of_data
 from logfs.records._native import IndexBuilder, first_offset, header_ok
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
@@ -21,7 +21,6 @@ from logfs.records.layout import (
     MAGIC,
     MAGIC_AT,
     SHORTEST_BATCH_BYTES,
-    UP_TO_MAGIC_BYTES,
     base_offset_of,
     crc_of,
     is_message,
@@ -145,26 +144,19 @@ class Walk:
 
     def chunks(self) -> Iterator[Chunk]:
         """Walk; a chunk is good until the next one is asked for."""
-        builder, chunks, wanted = self.builder, Chunks(self.log, self.size), 0
-        while builder.file_position < self.size:
+        builder, feed = self.builder, BatchFeed(self.log, self.builder, self.size)
+        while not feed.is_done:
             start = builder.file_position
-            got = chunks.read(start, wanted)
-            if builder.feed(chunks.data, 0, got, True):
+            if feed.feed():
                 entries = builder.take()
                 stop = builder.file_position
                 is_behind_damage, self._is_behind_damage = self._is_behind_damage, False
                 yield Chunk(
-                    chunks.data, start, stop, *entries, is_behind_damage, builder.fed_epochs
+                    feed.chunks.data, start, stop, *entries, is_behind_damage, builder.fed_epochs
                 )
-            if chunks.is_cut:  # somebody has cut the file meanwhile
+            if feed.chunks.is_cut:  # the file was cut meanwhile
                 break
-            if builder.problem is None:
-                continue
-            if builder.problem == INCOMPLETE:
-                wanted = max(builder.wanted, UP_TO_MAGIC_BYTES + 1)
-                if builder.file_position + wanted <= self.size:
-                    continue
-            if not self._pass_over():
+            if feed.problem is not None and not self._pass_over():
                 break
 
     def _pass_over(self) -> bool:

@@ -14,7 +14,7 @@ from logfs.log.indexes import textindex
 from logfs.log.indexes.txnindex import write_txn_index
 from logfs.log.names import FileKind
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
-from logfs.log.reading.window import LOOKUP_BYTES, Window
+from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.scan import rebuild_indexes, scan_segment
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
@@ -134,11 +134,8 @@ def _gapped_text_index(segment: Segment, position: int) -> tuple[bytearray, Posi
 
 
 def _first_batch_reaching(segment: Segment, file_end: int, offset: int) -> int:
-    window, position = Window(), 0
-    while position < file_end:
-        window.load(segment.files().log, position, file_end, LOOKUP_BYTES, True)
+    for window in BatchWalk(segment.files().log, 0, file_end):
         at = find_offset(window.buffer, 0, window.stop, offset)
         if at < window.stop:
-            return position + at
-        position = window.file_end
+            return window.file_position + at
     return file_end

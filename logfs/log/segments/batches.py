@@ -1,0 +1,390 @@
+"""The batches of a ``.log``, read a piece at a time.
+
+``Window`` holds whole batches, and ``BatchWalk`` goes through a file window by window. Look-ups,
+renderings and everything that searches read the log in this way, so that one rule says when a
+batch is used: if all of it is there.
+
+``Chunks`` holds plain bytes, and ``read_pieces`` hands them to a function that says how many it
+has used. Recovery, verify and compaction read in this way, since their native loops judge each
+batch themselves and have to see damaged ones, too.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from logfs.disk.vfs import File
+from logfs.errors import CorruptRecordError
+from logfs.log.segments.segment import Segment
+from logfs.records._native import IndexBuilder, aborted_ranges, find_offset
+from logfs.records.batch import BatchHeader, decode_header, decode_records
+from logfs.records.compression import Buffer
+from logfs.records.layout import NO_OFFSET, SHORTEST_BATCH_BYTES, UP_TO_MAGIC_BYTES, size_of
+from logfs.records.record import Record
+
+SEQUENTIAL_BYTES = 512 * 1024
+"""Window of a reader that goes on: large enough to amortise the call, small enough for caches."""
+LOOKUP_BYTES = 16 * 1024
+"""Window of a look-up: an index interval and the batch that crosses its end."""
+INCOMPLETE = "incomplete"
+"""Problem of an ``IndexBuilder``: the bytes end inside a batch."""
+CHUNK_BYTES = 1024 * 1024
+"""Chunk of a scan over a whole file."""
+
+
+class Window:
+    """A buffer that holds the bytes ``[file_position, file_position + stop)`` of a log.
+
+    Attributes:
+        buffer: The bytes; those after ``stop`` mean nothing.
+        file_position: Where in the ``.log`` the buffer begins.
+        stop: Number of bytes, whole batches only.
+    """
+
+    __slots__ = ("buffer", "file_position", "stop")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray()
+        self.file_position = 0
+        self.stop = 0
+
+    @property
+    def file_end(self) -> int:
+        """File position after the last batch."""
+        return self.file_position + self.stop
+
+    def load(self, log: File, position: int, file_end: int, chunk: int, may_block: bool) -> bool:
+        """Read whole batches from ``position`` on, at least one and about ``chunk`` bytes.
+
+        Args:
+            log: The ``.log`` file.
+            position: File position of a batch.
+            file_end: End of the bytes that belong to the log.
+            chunk: Bytes to read at least, if there are as many.
+            may_block: False: read only what is in the page cache.
+
+        Returns:
+            False if the bytes are not in the page cache and the call may not block; the window is
+            unchanged then.
+
+        Raises:
+            CorruptRecordError: No whole batch is at ``position``. One after it that is damaged
+                ends the window.
+        """
+        if not 0 <= position < file_end:
+            raise CorruptRecordError(
+                f"no batch begins at byte {position}: the log ends at byte {file_end}", position
+            )
+        size = min(chunk, file_end - position)
+        buffer = self._room(size)
+        if not _fill(log, buffer, 0, size, position, may_block):
+            return False
+        stop = _whole_batches(buffer, size, position)
+        if stop == 0:
+            stop = _first_batch_bytes(buffer, size, position, file_end)
+            if stop > size:
+                if stop > len(buffer):
+                    whole = bytearray(stop)
+                    whole[:size] = memoryview(buffer)[:size]
+                    buffer = whole
+                if not _fill(log, buffer, size, stop, position, may_block):
+                    return False
+        self.buffer, self.file_position, self.stop = buffer, position, stop
+        return True
+
+    def take_buffer(self) -> bytearray:
+        """Return the buffer; the next load uses another one."""
+        taken, self.buffer = self.buffer, bytearray(len(self.buffer))
+        return taken
+
+    def _room(self, size: int) -> bytearray:
+        return self.buffer if len(self.buffer) >= size else bytearray(size)
+
+
+class BatchWalk(Window):
+    """The batches of a ``.log`` from a file position on: ``for window in walk``.
+
+    The window is the walk itself, valid until the next one is read. To pass over damage set
+    ``position`` and walk on: the walk goes on there, also after an error.
+
+    Args:
+        log: The ``.log`` file.
+        position: File position of a batch.
+        file_end: End of the bytes that belong to the log.
+        chunk: Bytes of the first window, about.
+        next_chunk: Bytes of the windows after it; None: as many.
+        segment: Whose file it is; errors name it.
+
+    Attributes:
+        position: Where the next window begins.
+    """
+
+    __slots__ = ("_chunk", "_file_end", "_log", "_next_chunk", "_segment", "position")
+
+    def __init__(
+        self,
+        log: File,
+        position: int,
+        file_end: int,
+        chunk: int = SEQUENTIAL_BYTES,
+        *,
+        next_chunk: int | None = None,
+        segment: Segment | None = None,
+    ) -> None:
+        self._log = log
+        self._file_end = file_end
+        self._chunk = chunk
+        self._next_chunk = chunk if next_chunk is None else next_chunk
+        self._segment = segment
+        self.position = position
+        self.buffer = bytearray()
+        self.file_position = self.stop = 0
+
+    def __iter__(self) -> Iterator[Window]:
+        """Read window after window.
+
+        Raises:
+            CorruptRecordError: No whole batch is at ``position``.
+        """
+        return self
+
+    def __next__(self) -> Window:
+        """Read the next window; see ``__iter__``."""
+        if self.position >= self._file_end:
+            raise StopIteration
+        try:
+            self.load(self._log, self.position, self._file_end, self._chunk, True)
+        except CorruptRecordError as error:
+            if self._segment is not None:
+                error.name_file(self._segment.name)
+            raise
+        self.position += self.stop
+        self._chunk = self._next_chunk
+        return self
+
+
+class FoundBatch(NamedTuple):
+    """A batch in a buffer, which the next one overwrites."""
+
+    header: BatchHeader
+    buffer: Buffer
+    start: int
+
+    def records(self) -> list[Record]:
+        """Decode its records, a control record included.
+
+        Raises:
+            CorruptRecordError: It does not decode.
+        """
+        return decode_records(self.buffer, self.start)
+
+    def is_seen(self, aborted: bytes) -> bool:
+        """Whether consumers see its records: no control batch, and none of an aborted transaction.
+
+        Args:
+            aborted: The aborted transactions, see ``transaction_table``; empty if all are seen.
+        """
+        header = self.header
+        if header.is_control or not aborted:
+            return not header.is_control
+        return not aborted_ranges(self.buffer, self.start, self.start + header.size_bytes, aborted)
+
+
+def batches_from(walk: BatchWalk) -> Iterator[FoundBatch]:
+    """Read batches one by one, for look-ups that are rare and need to see each header.
+
+    Raises:
+        CorruptRecordError: No batch is where one has to be.
+    """
+    for window in walk:
+        at = 0
+        while at < window.stop:
+            header = decode_header(window.buffer, at)
+            yield FoundBatch(header, window.buffer, at)
+            at += header.size_bytes
+
+
+def read_exactly(log: File, size: int, position: int) -> bytes:
+    """Return bytes of a ``.log``.
+
+    Raises:
+        CorruptRecordError: The file ends before.
+    """
+    data = log.pread(size, position)
+    if len(data) < size:
+        raise _too_short(position + len(data), position + size)
+    return data
+
+
+class Chunks:
+    """The bytes of a file in chunks; each begins where the reader says.
+
+    Every byte is read once: bytes that were not used up, since the end of a chunk cuts a batch,
+    move to the start of the next chunk.
+
+    Args:
+        log: The file.
+        stop: Where to end, in the file.
+        chunk_bytes: How many bytes to read at once; more only for a batch that is larger.
+
+    Attributes:
+        data: The bytes of the present chunk begin at 0.
+        is_cut: It is shorter than it should be: the file was made shorter meanwhile.
+    """
+
+    def __init__(self, log: File, stop: int, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._log = log
+        self._stop = stop
+        self._chunk_bytes = chunk_bytes
+        self.data = bytearray(max(0, min(chunk_bytes, stop)))
+        self.is_cut = False
+        self._start = self._size = 0
+
+    def read(self, position: int, wanted: int = 0) -> int:
+        """Take the chunk that begins at a file position.
+
+        Args:
+            position: Before ``stop``.
+            wanted: Bytes that it must have room for.
+
+        Returns:
+            Its size in bytes.
+        """
+        kept = self._start + self._size - position
+        if position < self._start or kept < 0:
+            kept = 0
+        old = memoryview(self.data)[self._size - kept : self._size]
+        if wanted > len(self.data):
+            self.data = bytearray(-(-wanted // self._chunk_bytes) * self._chunk_bytes)
+        with memoryview(self.data) as room:
+            room[:kept] = old
+            end = max(kept, min(len(room), self._stop - position))
+            got = self._log.pread_into(room[kept:end], position + kept)
+        self.is_cut = kept + got < end
+        self._start, self._size = position, kept + got
+        return self._size
+
+
+class BatchFeed:
+    """Feeds a ``.log`` to an ``IndexBuilder``, chunk by chunk, from where the builder is.
+
+    Args:
+        log: The file.
+        builder: Its ``file_position`` may be moved between two chunks, to pass over damage.
+        stop: Where to end, in the file.
+
+    Attributes:
+        chunks: The bytes fed last.
+        problem: Why the builder cannot go on; None if it can.
+    """
+
+    def __init__(self, log: File, builder: IndexBuilder, stop: int) -> None:
+        self.chunks = Chunks(log, stop)
+        self.problem: str | None = None
+        self._builder = builder
+        self._stop = stop
+        self._wanted = 0
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to feed."""
+        return self._builder.file_position >= self._stop
+
+    def feed(self) -> int:
+        """Feed the next chunk; returns how many of its bytes the builder has used."""
+        builder, chunks = self._builder, self.chunks
+        size = chunks.read(builder.file_position, self._wanted)
+        used = builder.feed(chunks.data, 0, size, True)
+        self.problem = builder.problem
+        if self.problem == INCOMPLETE and not chunks.is_cut:
+            self._wanted = max(builder.wanted, UP_TO_MAGIC_BYTES + 1)
+            if builder.file_position + self._wanted <= self._stop:
+                self.problem = None
+        return used
+
+
+def read_pieces(
+    log: File,
+    name: str,
+    size_bytes: int,
+    piece_bytes: int,
+    take: Callable[[bytearray, int], int | None],
+) -> int:
+    """Read the batches of a log and pass them on, piece by piece.
+
+    Args:
+        log: The file.
+        name: Its name, for messages.
+        size_bytes: Size of its batches.
+        piece_bytes: Number of bytes to read at once; a larger batch is still read whole.
+        take: Called with a buffer that starts with a batch, and the number of valid bytes in it.
+            Returns how many bytes it has processed, in whole batches; None to end.
+
+    Returns:
+        How many bytes were processed.
+
+    Raises:
+        CorruptRecordError: A batch is cut off, or ``take`` found it damaged; with file and
+            position.
+    """
+    chunks, position, wanted = Chunks(log, size_bytes, piece_bytes), 0, 0
+    while position < size_bytes:
+        size = chunks.read(position, wanted)
+        if chunks.is_cut:
+            raise CorruptRecordError(
+                f"{name}: it ends before byte {min(position + len(chunks.data), size_bytes)}",
+                position,
+            )
+        try:
+            used = take(chunks.data, size)
+        except CorruptRecordError as error:
+            at = position + (error.position or 0)
+            raise CorruptRecordError(f"{name} at byte {at}: {error}", at, name) from error
+        if used is None:
+            break
+        position += used
+        if used:
+            continue
+        wanted = size_of(chunks.data)
+        if wanted <= size or wanted > size_bytes - position:
+            raise CorruptRecordError(
+                f"{name} at byte {position}: a batch of {wanted} bytes is cut", position, name
+            )
+    return position
+
+
+def _fill(
+    log: File, buffer: bytearray, start: int, stop: int, position: int, may_block: bool
+) -> bool:
+    view = memoryview(buffer)
+    if not may_block:
+        got = log.pread_nowait_into(view[start:stop], position + start)
+        return got is not None and got == stop - start
+    got = log.pread_into(view[start:stop], position + start)
+    if got < stop - start:
+        raise _too_short(position + start + got, position + stop)
+    return True
+
+
+def _too_short(end: int, expected: int) -> CorruptRecordError:
+    return CorruptRecordError(f"the log ends at byte {end}, expected {expected}", end)
+
+
+def _whole_batches(buffer: bytearray, size: int, position: int) -> int:
+    try:
+        return find_offset(buffer, 0, size, NO_OFFSET)
+    except CorruptRecordError as error:
+        if error.position:
+            return error.position
+        raise CorruptRecordError(f"no batch begins at byte {position}: {error}", position) from None
+
+
+def _first_batch_bytes(buffer: bytearray, size: int, position: int, file_end: int) -> int:
+    if size < UP_TO_MAGIC_BYTES:
+        raise CorruptRecordError(f"a batch header is cut at byte {position}", position)
+    total = size_of(buffer)
+    if not SHORTEST_BATCH_BYTES <= total <= file_end - position:
+        raise CorruptRecordError(
+            f"batch at byte {position} claims {total} bytes, {file_end - position} are there",
+            position,
+        )
+    return total
