@@ -43,7 +43,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from logfs.errors import LogfsError
     from logfs.library.partition import Partition
-    from logfs.library.producing import Producer
+    from logfs.library.producer import Producer
     from logfs.library.records import NewRecord
     from logfs.library.store import Store, open_store
     from logfs.library.store import open_partition as open  # noqa: A004 - as gzip.open is called
@@ -57,7 +57,7 @@ _WHERE = {
     "open_store": ("logfs.library.store", "open_store"),
     "Partition": ("logfs.library.partition", "Partition"),
     "Store": ("logfs.library.store", "Store"),
-    "Producer": ("logfs.library.producing", "Producer"),
+    "Producer": ("logfs.library.producer", "Producer"),
     "Record": ("logfs.records.record", "Record"),
     "NewRecord": ("logfs.library.records", "NewRecord"),
     "IsolationLevel": ("logfs.types", "IsolationLevel"),

@@ -71,7 +71,10 @@ NAMES = frozenset(
 )
 """Words that no file, class and test function has in its name, besides those of the rules."""
 
-EXCEPTIONS: tuple[tuple[str, str], ...] = ()
+EXCEPTIONS: tuple[tuple[str, str], ...] = (
+    ("tests/cli/test_mount_helper.py", "become('nobody')"),
+    ("tests/cli/test_mount_helper.py", "False False nobody"),
+)
 """(path, text): pieces of prose that may break a rule, white space in them as one space."""
 
 _TRIGGER = re.compile(

@@ -47,7 +47,7 @@ def _addresses(incomplete: str) -> Iterator[str]:
     outer, _, inner = head.rpartition("/")
     for directory, part in ((head, topic), (outer, f"{inner}/{topic}")):
         root = directory or ("/" if incomplete.startswith("/") else ".")
-        if places.kind_of(os.path.realpath(root)) is not places.Kind.DATA:
+        if places.kind_of(os.path.realpath(root)) is not places.DirectoryKind.DATA:
             continue
         prefix = f"{directory}/" if "/" in incomplete else ""
         parsed = [names.parse_partition_directory(entry.name) for entry in Path(root).iterdir()]

@@ -11,7 +11,7 @@ from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError
 from logfs.library.directory import open_for_reading, partitions_named, partitions_of
-from logfs.library.mounted import reading_disk
+from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import data_directory
 from logfs.library.places import Place, served_at
 from logfs.log import names

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from logfs.errors import LogfsError
-from logfs.library.mountedwriting import MountedWriter
+from logfs.library.mounted_writer import MountedWriter
 from logfs.library.rendering import rendered_batch
 from logfs.library.topics import MountedTopics
 from logfs.log.lines.form import AppendedLines, LineForm, Lines

@@ -15,7 +15,7 @@ from logfs.errors import (
     UnknownNameError,
 )
 from logfs.library.directory import open_for_reading, partitions_of
-from logfs.library.mounted import reading_disk
+from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place
 from logfs.library.zones import zone_of

@@ -28,14 +28,14 @@ from logfs.errors import (
     NoSuchTopicError,
     UnknownNameError,
 )
+from logfs.library.cursor import LOOK_S, Cursor
 from logfs.library.directory import partitions_of
-from logfs.library.mounted import reading_disk
+from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
+from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place, locate
 from logfs.library.points import point_of
-from logfs.library.reading import LOOK_S, Cursor
 from logfs.library.rendering import rendered
-from logfs.library.source import SETTLING_S, Source
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
     SEGMENTS_NAME,
@@ -175,9 +175,9 @@ class TailPrinter:
         self._has_prefix = has_prefix
         self._roots: dict[str, _Root] = {}
         self._selections: list[_Selection] = []
-        self._sources: list[tuple[Source, list[_Selection]]] = []
+        self._sources: list[tuple[FollowedDirectory, list[_Selection]]] = []
         self._followed: list[Followed] = []
-        self._known: set[tuple[Source, TopicPartition]] = set()
+        self._known: set[tuple[FollowedDirectory, TopicPartition]] = set()
         self._has_more = False
         self._opened = ExitStack()
         self._watch = self._opened.enter_context(Watch())
@@ -278,7 +278,7 @@ class TailPrinter:
         topics = {selection.topic for selection in selections if selection.topic is not None}
         is_all = any(selection.topic is None for selection in selections)
         disk = reading_disk(root.place, None if is_all else topics)
-        source = Source(disk, _wanted(selections))
+        source = FollowedDirectory(disk, _wanted(selections))
         self._opened.callback(source.close)
         self._watch.add([source.data])
         self._sources.append((source, selections))
@@ -299,7 +299,7 @@ class TailPrinter:
 
     def _begin(
         self,
-        source: Source,
+        source: FollowedDirectory,
         selection: _Selection,
         log: ReadableLog,
         point: Point | None,
@@ -391,7 +391,9 @@ def _of(selection: _Selection, logs: Sequence[ReadableLog]) -> list[ReadableLog]
     return [log for log in logs if selection.has(log.topic_partition)]
 
 
-def _last(source: Source, log: ReadableLog, level: IsolationLevel, count: int, end: int) -> int:
+def _last(
+    source: FollowedDirectory, log: ReadableLog, level: IsolationLevel, count: int, end: int
+) -> int:
     """Return the offset of the last but so many records: some offsets have none."""
     if not count:
         return end

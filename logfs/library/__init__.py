@@ -1,12 +1,16 @@
 """The library: partitions as a program sees them, with a daemon or without.
 
-``import logfs`` has all of it, and ``help(logfs)`` shows how it is used. The parts::
+``import logfs`` exports all of it, and ``help(logfs)`` shows its use. The parts::
 
-    partition    one partition: append, read, follow; store: all of a directory, how one is opened
-    producing    producers: exactly once, transactions
-    points       points in a log as a program gives them; records: records as it gives them
-    reading      iterators over records; source: the files they come from, followed
-    writing      the daemon, or this process under the lock
-    places       which leading part of a path is the data directory or a mount point
-    owner        who acts on a directory: the daemon that owns it, or this process under its lock
+    store               a data directory, and how to open one
+    partition           one partition: append, read, follow
+    producer            producers: exactly once, transactions
+    records, points     records and points in a log as a program gives them
+    cursor              iterators over records
+    followed_directory  the partitions of a data directory as they are now, for readers
+    writer              appends, through the daemon, through the mount or under the lock
+    topics              the three ways to the topics of a data directory
+    mounted_disk        a data directory read through its mount; mounted_writer: appends there
+    places              which part of a path is the data directory or the mount point
+    owner               the choice between the daemon and this process
 """

@@ -1,4 +1,4 @@
-"""Backing up and restoring a data directory of this machine, whoever serves it."""
+"""Backing up and restoring a data directory of this machine, with or without a daemon."""
 
 import os
 import time
@@ -11,7 +11,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.disk.transfer import Count, FileTransfer, give_away
 from logfs.errors import BackupError, LockedError, NoDataDirectoryError
 from logfs.library.owner import owned
-from logfs.library.places import Kind, kind_of, locate, noted_daemon
+from logfs.library.places import DirectoryKind, kind_of, locate, read_daemon_note
 from logfs.log import names
 from logfs.log.backup.copying import ChangedError, Job
 from logfs.log.backup.point import Point
@@ -28,12 +28,12 @@ _ATTEMPTS = 5
 
 
 class Wanted(NamedTuple):
-    """What a backup is to be.
+    """The options of a backup.
 
     Attributes:
-        topics: Those wanted; none for all.
-        previous: An earlier backup, or a directory of such, of which the newest counts.
-        is_copy: Copy also what could be linked.
+        topics: The topics; empty: all.
+        previous: An earlier backup, or a directory of backups, whose newest one is used; None.
+        is_copy: Copy files also where they could be linked.
     """
 
     topics: Sequence[str] = ()
@@ -52,19 +52,19 @@ def take_backup(
     say: Say = lambda _: None,
     count: Count | None = None,
 ) -> BackupManifest:
-    """Back up a data directory; durable when this returns, and whole.
+    """Back up a data directory; the backup is complete and durable when this returns.
 
     Args:
-        data: The data directory; whether a daemon serves it does not matter.
-        destination: Becomes a data directory like it: missing, empty, or an unfinished backup.
-        wanted: What is to be in it, and how.
-        say: Told what is being done.
-        count: Told of bytes that are copied.
+        data: The data directory; a daemon may serve it.
+        destination: A missing or empty directory, or an unfinished backup.
+        wanted: The options.
+        say: Called with each step.
+        count: Called with the number of copied bytes.
 
     Raises:
         BackupError, NoSuchTopicError: See ``logfs.log.backup.taking.back_up``.
-        LockedError: Somebody who cannot be asked writes the directory.
-        LogfsError, OSError: What was met.
+        LockedError: Another process that is not a daemon writes the directory.
+        LogfsError, OSError: The backup failed.
     """
     data, target = os.path.realpath(data), os.path.realpath(destination)
     if os.path.commonpath([data, target]) in (data, target):
@@ -80,7 +80,7 @@ def take_backup(
                 made = back_up(job, data, daemon.ask, wanted.topics)
             give_away([target], data)
         except ChangedError as error:
-            say(f"{data}: {error}; going on from there")
+            say(f"{data}: {error}; continuing from there")
         else:
             return made
     raise BackupError(f"{data} was started and stopped {_ATTEMPTS} times while it was copied")
@@ -94,21 +94,21 @@ def restore_backup(
     say: Say = lambda _: None,
     count: Count | None = None,
 ) -> list[TopicPartition]:
-    """Restore a backup, all of it or single topics; durable when this returns.
+    """Restore a backup, or single topics of it; durable when this returns.
 
     Args:
-        backup: The backup, which nobody writes.
-        data: Where it goes: missing, empty or, for single topics, a data directory nobody serves.
-        topics: Those wanted; none for all.
-        say: Told what is being done.
-        count: Told of bytes that are copied.
+        backup: The backup; no process may write it.
+        data: A missing or empty directory; for single topics also one that no daemon serves.
+        topics: The topics; empty: all.
+        say: Called with each step.
+        count: Called with the number of copied bytes.
 
     Returns:
-        What was restored.
+        The restored partitions.
 
     Raises:
         BackupError, TopicExistsError, NoSuchTopicError: See ``logfs.log.backup.restoring``.
-        LockedError: Somebody owns one of the directories.
+        LockedError: Another process owns one of the directories.
         OSError: The disk failed.
     """
     backup, data = os.path.realpath(backup), os.path.realpath(data)
@@ -118,10 +118,14 @@ def restore_backup(
     _check_place(data)
     _make(data, like=backup)
     kind, is_other = kind_of(data), _holds_others(data)
-    if kind is Kind.OTHER or (is_other and not topics):
+    if kind is DirectoryKind.OTHER or (is_other and not topics):
         raise BackupError(
             "it is not empty: nothing is replaced; expected a missing or an empty directory"
-            + ("" if kind is Kind.OTHER else ", or '--topic' for single topics of the backup")
+            + (
+                ""
+                if kind is DirectoryKind.OTHER
+                else ", or '--topic' for single topics of the backup"
+            )
         )
     try:
         lock = PosixDisk(data).lock(names.LOCK_FILE)
@@ -134,7 +138,7 @@ def restore_backup(
         files = [entry.path for entry in os.scandir(data) if entry.is_file()]
         give_away([*files, *(f"{data}/{tp.directory}" for tp in done)], data)
     except ChangedError as error:
-        raise BackupError(f"somebody writes the backup: {error}") from error
+        raise BackupError(f"a process writes the backup: {error}") from error
     else:
         return done
     finally:
@@ -142,15 +146,15 @@ def restore_backup(
 
 
 def check_backup(backup: str, data: str, topics: Sequence[str] = ()) -> None:
-    """Refuse a backup that ``restore_backup`` cannot restore: every error is about the backup.
+    """Check that ``restore_backup`` can restore a backup. Every error is about the backup.
 
     Args:
         backup: The backup.
-        data: Where it is to go.
-        topics: Those wanted; none for all.
+        data: The directory for ``restore_backup``.
+        topics: The topics; empty: all.
 
     Raises:
-        BackupError: It is not whole, or cannot be restored so.
+        BackupError: It is incomplete, or cannot be restored in this way.
         NoSuchTopicError: A topic is not in it.
         LockedError: A process writes it.
         OSError: It cannot be read.
@@ -162,8 +166,8 @@ def check_backup(backup: str, data: str, topics: Sequence[str] = ()) -> None:
 
 
 def _holds_others(data: str) -> bool:
-    """Tell whether a directory is a data directory, and no backup or interrupted restore."""
-    return kind_of(data) is Kind.DATA and not PosixDisk(data).exists(names.BACKUP)
+    """Return whether a directory is a data directory, and not a backup or interrupted restore."""
+    return kind_of(data) is DirectoryKind.DATA and not PosixDisk(data).exists(names.BACKUP)
 
 
 def _check_place(target: str) -> None:
@@ -185,7 +189,7 @@ class _Asked:
     """The daemon of a data directory while it is backed up; there may be none.
 
     Attributes:
-        ask: Asks it where a partition is; None if nobody owns the directory.
+        ask: Returns the point of a partition; None if no daemon owns the directory.
     """
 
     def __init__(self, daemon: Daemon | None) -> None:
@@ -240,7 +244,7 @@ def _make(path: str, like: str) -> None:
 
 
 def _newest_in(previous: str, target: str) -> tuple[str, ...]:
-    """Return the backup that is meant: the directory itself, or the newest whole one in it.
+    """Return the backup: the directory itself, or the newest complete one in it.
 
     Raises:
         BackupError: It is not a directory.
@@ -267,7 +271,7 @@ def _manifest_of(path: str) -> BackupManifest | None:
 
 
 def _served(data: str, error: LockedError) -> LockedError:
-    daemon = noted_daemon(data)
+    daemon = read_daemon_note(data)
     if daemon is None:
         return owned(data, error)
     return LockedError(

@@ -1,7 +1,7 @@
-"""Who acts on a data directory: the daemon that owns it, or this process under its lock.
+"""Acting on a data directory: through the daemon that owns it, or in this process under its lock.
 
-Nobody needs to know which. The daemon is asked through its control socket; a socket that nobody
-answers at was left by a daemon that died, and the lock decides.
+The daemon is asked through its control socket. If no daemon answers at the socket, the daemon has
+died, and the lock decides.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from logfs.client import Daemon
 from logfs.errors import ControlError, LockedError, ReadOnlyError
-from logfs.library.places import Place, noted_daemon, served_at
+from logfs.library.places import Place, read_daemon_note, served_at
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel
 
@@ -28,12 +28,12 @@ _LEVEL = "user.logfs.isolation_level"
 
 
 def data_directory(place: Place) -> str:
-    """Return the data directory, of a mount too; OSError if that does not answer."""
+    """Return the data directory of a place; OSError if its mount does not answer."""
     return os.getxattr(place.root, _DATA).decode() if place.is_mount else place.root
 
 
 def shown_level(place: Place) -> IsolationLevel:
-    """Return what is shown of a directory by default: what its mount shows, else everything."""
+    """Return the default isolation level: that of the mount, else all records."""
     point = place.root if place.is_mount else served_at(place.root)
     if point is None:
         return IsolationLevel.READ_UNCOMMITTED
@@ -41,10 +41,10 @@ def shown_level(place: Place) -> IsolationLevel:
 
 
 def daemon_of(place: Place) -> Daemon | None:
-    """Connect to the daemon that owns a data directory; None if there is none.
+    """Connect to the daemon that owns a data directory; None if no daemon owns it.
 
     Raises:
-        PermissionError: It is another user's.
+        PermissionError: The socket is another user's.
         OSError: The mount or the socket cannot be reached.
     """
     return Daemon.connect(data_directory(place))
@@ -53,10 +53,10 @@ def daemon_of(place: Place) -> Daemon | None:
 def mount_to_use(place: Place) -> str | None:
     """Return the mount point to use because the control socket is another user's.
 
-    None if the socket may be used, or there is no daemon.
+    None if the socket may be used, or no daemon owns the directory.
 
     Raises:
-        PermissionError: It is another user's, and its mount cannot be used either.
+        PermissionError: The socket is another user's, and the mount cannot be used either.
         OSError: The mount or the socket cannot be reached.
     """
     try:
@@ -79,19 +79,19 @@ def act(
     *,
     is_durable: bool = True,
 ) -> T:
-    """Have something done by the daemon, or do it.
+    """Act through the daemon, or on the store if no daemon owns the directory.
 
     Args:
         place: The data directory or mount point.
-        ask: What to ask a daemon for.
-        do: What to do with the store if there is none.
-        progress: Told how loading the store goes on, where that takes its time.
-        is_durable: What is done without a daemon is flushed at the end.
+        ask: Called with the daemon.
+        do: Called with the store if no daemon owns the directory.
+        progress: Called while loading the store takes long.
+        is_durable: Flush the store at the end.
 
     Raises:
-        LockedError: Somebody else owns the directory.
-        ReadOnlyError: It is mounted read-only.
-        LogfsError, OSError: What was met.
+        LockedError: Another process that is not a daemon owns the directory.
+        ReadOnlyError: The mount is read-only.
+        LogfsError, OSError: Errors of ``ask`` and ``do``.
     """
     found = _asked(place, ask)
     if found is None:
@@ -110,10 +110,10 @@ def act(
 def act_patiently(
     place: Place, ask: Callable[[Daemon], T], do: "Callable[[LogStore], T]", *, is_durable: bool
 ) -> T:
-    """Have something done that may be done twice, whoever comes to own the directory; see ``act``.
+    """Act as ``act`` does, and retry; the action may be repeated.
 
-    Tries again if a daemon has gone before it answered, and while somebody else has the lock: one
-    who does something short, or a daemon that is starting. Gives up after ``PATIENCE_S``.
+    Retries if a daemon ended before it answered, and while another process has the lock: a short
+    command, or a daemon that is starting. Gives up after ``PATIENCE_S``.
     """
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
@@ -138,15 +138,15 @@ def _asked(place: Place, ask: Callable[[Daemon], T]) -> tuple[T] | None:
 def opened_store(
     data: str, progress: "Progress | None" = None, *, is_durable: bool = True
 ) -> "Iterator[LogStore]":
-    """Open a data directory to change it, recovering it if need be; closes it cleanly.
+    """Open a data directory to change it, recover it if necessary, and close it cleanly.
 
-    Without ``is_durable`` nothing is flushed then.
+    Without ``is_durable`` the close flushes nothing.
 
     Raises:
-        LockedError: Somebody else owns it.
+        LockedError: Another process owns it.
         OSError: It cannot be written.
     """
-    # Whoever finds a daemon needs none of this, which takes longer than asking.
+    # These imports take longer than asking a daemon, which does not need them.
     from logfs.config import StoreConfig
     from logfs.disk.posix import PosixDisk
     from logfs.log.store import LogStore
@@ -166,8 +166,8 @@ def opened_store(
 
 
 def owned(data: str, error: LockedError) -> LockedError:
-    """Return what to say of a directory whose owner cannot be asked."""
-    daemon = noted_daemon(data)
+    """Return the error about a directory whose owner cannot be asked."""
+    daemon = read_daemon_note(data)
     if daemon is None:
         return error
     if served_at(data) is not None:

@@ -10,13 +10,12 @@ from typing import Self
 from weakref import WeakSet
 
 from logfs.disk.watching import Watch
-from logfs.library import reading
+from logfs.library.cursor import Cursor, follow_batches, read_batches
+from logfs.library.followed_directory import FollowedDirectory
 from logfs.library.points import Point, point_of
-from logfs.library.producing import Producer
-from logfs.library.reading import Cursor
+from logfs.library.producer import Producer
 from logfs.library.records import Appendable, Headers, NewRecord, check_range, chunks, to_record
-from logfs.library.source import Source
-from logfs.library.writing import Writer
+from logfs.library.writer import Writer
 from logfs.log.following.followed import AnyLog
 from logfs.log.reading.lookup import timestamp_of
 from logfs.log.reading.readable import ReadableLog
@@ -31,20 +30,20 @@ class Partition:
 
     Threads may share it; an iterator belongs to one thread.
 
-    Reading takes no lock, changes nothing and asks nobody: the files are read, whoever writes them.
-    Writing goes through the daemon that owns the data directory; if none does, the first write
-    takes the lock of the directory, which is held until ``close`` (of the store, if it was got from
-    one): until then no daemon can be started and no other program can write.
+    Reading takes no lock and changes nothing: the files are read, also while other programs write
+    them. Writing goes through the daemon that serves the data directory. If none does, the first
+    write takes the lock of the directory and keeps it until ``close`` (of the store, for a
+    partition of a store). Until then no daemon can start and no other program can write.
 
     Attributes:
-        topic, number: Which one.
-        isolation_level: What is read of transactions.
+        topic, number: Its topic and its number.
+        isolation_level: Which records of transactions it shows.
     """
 
     def __init__(
         self,
         topic_partition: TopicPartition,
-        source: Source,
+        source: FollowedDirectory,
         writer: Writer,
         level: IsolationLevel,
         zone: tzinfo,
@@ -79,23 +78,23 @@ class Partition:
         timestamp: int | datetime | None = None,
         durable: bool = False,
     ) -> int:
-        """Append one record. When this returns every reader sees it, and a kill loses nothing.
+        """Append one record. When this returns, readers see it and a kill does not lose it.
 
         Args:
-            value: None is a null value: with a key, and ``cleanup.policy=compact``, a deletion.
+            value: None is a null value; with ``cleanup.policy=compact`` it deletes the key.
             key: None is a null key.
             headers: Keys and values, in order.
-            timestamp: In ms since the epoch, or a moment; None: now.
-            durable: It is on the disk when this returns, as with ``flush``.
+            timestamp: Milliseconds since the epoch, or a datetime; None: now.
+            durable: Return when the record is durable, as ``flush`` does.
 
         Returns:
-            Its offset.
+            The offset of the record.
 
         Raises:
-            RecordTooLargeError: It exceeds ``max.message.bytes``.
-            UnparsableLineError: The topic refuses it: it wants a key, or another timestamp.
-            LockedError: Somebody else owns the directory and cannot be asked.
-            ControlError: The daemon has gone: the record was appended or not. See ``producer``.
+            RecordTooLargeError: The record exceeds ``max.message.bytes``.
+            UnparsableLineError: The topic requires a key, or another timestamp.
+            LockedError: Another process that is not a daemon owns the directory.
+            ControlError: The daemon ended: the record may be appended or not. See ``producer``.
             OSError: The disk failed or is full.
         """
         self._check_open()
@@ -104,20 +103,20 @@ class Partition:
         return done.base_offset
 
     def append_many(self, records: Iterable[Appendable], *, durable: bool = False) -> range:
-        """Append records, in as few batches as possible: many times faster than one by one.
+        """Append records in as few batches as possible, many times faster than one by one.
 
         Args:
-            records: Values, ``NewRecord``s, or ``Record``s that were read (their offsets are
-                ignored). Any number; they are taken in parts of 8192 records or 8 MiB.
-            durable: They are on the disk when this returns.
+            records: Any number of values, ``NewRecord``s, or ``Record``s that were read (their
+                offsets are ignored). They are appended in parts of 8192 records or 8 MiB.
+            durable: Return when the records are durable.
 
         Returns:
-            The offsets from the first on up to the last; empty if there were no records. Records of
-            others may be in between, but not inside of a part.
+            The offsets from the first to the last; empty if there were no records. Other writers'
+            records may have offsets between the parts, but not within a part.
 
         Raises:
-            LogfsError, OSError: See ``append``; the parts before have been appended, of this one
-                nothing, unless the disk is full.
+            LogfsError, OSError: See ``append``. Earlier parts are appended; of the failed part no
+                record, unless the disk is full.
         """
         self._check_open()
         first, stop = None, 0
@@ -130,10 +129,10 @@ class Partition:
         return range(stop if first is None else first, stop)
 
     def flush(self) -> None:
-        """Return once everything that was appended before is on the disk, by whomever.
+        """Make all earlier appends of all writers durable.
 
         Raises:
-            OSError: The disk failed: nobody knows what of it is durable.
+            OSError: The disk failed: it is unknown which records are durable.
             LogOfflineError: It failed before.
         """
         self._check_open()
@@ -142,16 +141,16 @@ class Partition:
     def producer(
         self, producer_id: int, *, epoch: int | None = None, sequence: int | None = None
     ) -> Producer:
-        """Return a producer: what it appends is in the log exactly once.
+        """Return a producer, which appends records exactly once.
 
         Args:
-            producer_id: 64 bits, >= 0; who gives it out is the program's business.
-            epoch: 0 to 2**15 - 1; higher than before: fences off earlier instances. None: the last.
-            sequence: 0 to 2**31 - 1, of its next record; None: the one after what the log has of
-                this epoch.
+            producer_id: 0 to 2**63 - 1; the programs that write must not share one.
+            epoch: 0 to 2**15 - 1; a higher one fences earlier instances. None: the last epoch.
+            sequence: 0 to 2**31 - 1, the number of the next record; None: the number after the last
+                record of this epoch in the log.
 
         Raises:
-            TypeError, ValueError: One is no integer, or outside its range.
+            TypeError, ValueError: An argument is not an integer, or outside its range.
         """
         self._check_open()
         check_range("producer_id", producer_id, 2**63)
@@ -173,42 +172,42 @@ class Partition:
 
     @property
     def start_offset(self) -> int:
-        """Offset of the first record that is kept."""
+        """The offset of the first record that is kept."""
         return self._log().log_start_offset
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next record that the isolation level will show."""
+        """The offset of the next record that the isolation level will show."""
         return self.offset_at("latest")
 
     def offset_at(self, point: Point) -> int:
         """Return the offset of the first record at or after a point; the end if there is none.
 
         Raises:
-            BadSelectorError: It is no point.
+            BadSelectorError: The point does not parse.
         """
         return self._locate(point)[1]
 
     def timestamp_of(self, offset: int) -> int | None:
-        """Return the timestamp of a record, in ms; None if there is none with this offset."""
+        """Return the timestamp of a record in ms; None if no record has this offset."""
         return timestamp_of(self._locate(offset)[0].snapshot, offset)
 
     # Reading
 
     def read(self, start: Point = "earliest", stop: Point | None = None) -> Iterator[Record]:
-        """Iterate over records, as they are kept now.
+        """Iterate over the present records.
 
-        Points are looked up by this call. What is removed while the iterator is used is passed
-        over, and a warning is logged.
+        This call looks up the points. The iterator skips records that are removed meanwhile, and a
+        warning is logged.
 
         Args:
-            start: From the first record at or after this point on; see ``Point``.
-            stop: Up to the first record at or after this point; None: the end as it is now.
+            start: Start with the first record at or after this point; see ``Point``.
+            stop: End before the first record at or after this point; None: at the present end.
 
         Raises:
             BadSelectorError: A point does not parse.
-            CorruptRecordError: By the iterator, once it has given what is before the
-                damage. ``read`` from an offset after it goes on.
+            CorruptRecordError: Raised by the iterator after the records before the damage. ``read``
+                from a later offset continues.
         """
         return chain.from_iterable(self.read_batches(start, stop))
 
@@ -218,7 +217,7 @@ class Partition:
         """Iterate over records in lists of about half a megabyte; see ``read``."""
         log, offset = self._locate(start)
         end = self._locate("latest" if stop is None else stop)[1]
-        return reading.read(Cursor(self._source, log, offset, self.isolation_level), end)
+        return read_batches(Cursor(self._source, log, offset, self.isolation_level), end)
 
     def follow(
         self,
@@ -227,20 +226,19 @@ class Partition:
         *,
         timeout: float | None = None,
     ) -> Iterator[Record]:
-        """Iterate over records from a point on, and over those to come as they come.
+        """Iterate over records from a point, and over new records as they come.
 
-        At the end the iterator waits. It is woken by inotify when somebody of this machine
-        writes, and looks once a second in any case.
+        At the end the iterator waits. Inotify wakes it when a program on this machine writes; it
+        also looks once a second.
 
         Args:
-            start: From the first record at or after this point on.
-            stop: It ends before the first record at or after this point, once there is one;
-                None: it does not.
-            timeout: It ends when no record has come for so many seconds; None: it does not.
+            start: Start with the first record at or after this point.
+            stop: End before the first record at or after this point, when it comes; None: never.
+            timeout: End when no record has come for so many seconds; None: never.
 
         Raises:
             BadSelectorError, CorruptRecordError: See ``read``.
-            DeletedError: By the iterator: the topic has been deleted.
+            DeletedError: Raised by the iterator: the topic was deleted.
         """
         return chain.from_iterable(self.follow_batches(start, stop, timeout=timeout))
 
@@ -251,7 +249,7 @@ class Partition:
         *,
         timeout: float | None = None,
     ) -> Iterator[list[Record]]:
-        """Iterate over records as they come, in lists of what has come; see ``follow``."""
+        """Iterate over records in lists of those that have come; see ``follow``."""
         log, offset = self._locate(start)
         limit = None if stop is None else point_of(stop, self._zone)
         watch = Watch()
@@ -259,14 +257,14 @@ class Partition:
         cursor = Cursor(self._source, log, offset, self.isolation_level)
         with self._lock:
             self._watches.add(watch)
-        return reading.follow(cursor, watch, limit, timeout, lambda: self._is_closed)
+        return follow_batches(cursor, watch, limit, timeout, lambda: self._is_closed)
 
     # The rest
 
     def close(self) -> None:
-        """Stop: iterators that follow end, and what was opened for this partition is closed.
+        """End the iterators that follow, and close what was opened for this partition.
 
-        Nothing is flushed: what is to survive a power cut, ``flush`` first.
+        Nothing is flushed: call ``flush`` first for records that must survive a power cut.
         """
         with self._lock:
             self._is_closed = True
@@ -289,7 +287,7 @@ class Partition:
         return f"<logfs.Partition {self._topic_partition} in {self._source.data}>"
 
     def _log(self) -> AnyLog:
-        """Return the log after a look at what has changed."""
+        """Return the log with all present changes."""
         self._check_open()
         if self._found.is_deleted:
             self._found = self._source.log(self._topic_partition)

@@ -1,7 +1,7 @@
-"""Where a path lies: which leading part of it is a data directory or a mount point.
+"""Paths: which leading part is a data directory or a mount point.
 
-A path on the command line is the one a program would use below the mount, with the data directory
-or a mount point in front: ``/var/lib/logfs/orders/0@-1h.jsonl``. ``split_path`` is the whole rule.
+A path on the command line starts with the data directory or a mount point; the rest is the same as
+in a mount: ``/var/lib/logfs/orders/0@-1h.jsonl``. ``split_path`` has the rule.
 """
 
 import errno
@@ -28,7 +28,7 @@ ROOT_FILES = (
     names.DAEMON,
     names.BACKUP,
 )
-"""What logfs or a broker keeps in the root of a data directory, and nobody anywhere else.
+"""Files that logfs or a broker keeps in the root of a data directory, and no program elsewhere.
 
 Not ``.lock``: many programs have one in a directory of theirs, which may be further up the path.
 """
@@ -38,13 +38,13 @@ _DAEMON_VERSION = 1
 _MOUNTINFO = Path("/proc/self/mountinfo")
 
 
-class Kind(Enum):
-    """What a path is, as far as logs go."""
+class DirectoryKind(Enum):
+    """What a path is for logfs."""
 
     DATA = auto()
     """A data directory."""
     EMPTY = auto()
-    """A directory with nothing in it, or a lock file alone: it may become a data directory."""
+    """An empty directory, or one with a lock file alone: it may become a data directory."""
     OTHER = auto()
     """Any other directory."""
     MISSING = auto()
@@ -52,7 +52,7 @@ class Kind(Enum):
 
 
 class Place(NamedTuple):
-    """A path taken apart.
+    """A path, split at its data directory or mount point.
 
     Attributes:
         root: The data directory or mount point; absolute, without symbolic links.
@@ -68,7 +68,7 @@ class Place(NamedTuple):
 def split_path(
     path: str,
     mount_points: Collection[str],
-    kind_of: Callable[[str], Kind],
+    kind_of: Callable[[str], DirectoryKind],
     *,
     may_begin: bool = False,
 ) -> Place:
@@ -88,25 +88,27 @@ def split_path(
         may_begin: An empty directory will do.
 
     Raises:
-        NoDataDirectoryError: There is no such leading part.
+        NoDataDirectoryError: No leading part is one.
     """
     parts = [part for part in path.split("/") if part]
     leading = [("/" + "/".join(parts[:n]), tuple(parts[n:])) for n in range(len(parts), -1, -1)]
     for root, address in leading:
         if root in mount_points:
             return Place(root, address, is_mount=True)
-    nearest: tuple[str, Kind] | None = None
+    nearest: tuple[str, DirectoryKind] | None = None
     for root, address in leading:
         kind = kind_of(root)
-        if kind is Kind.DATA or (kind is Kind.EMPTY and may_begin and 1 <= len(address) <= 2):
+        if kind is DirectoryKind.DATA or (
+            kind is DirectoryKind.EMPTY and may_begin and 1 <= len(address) <= 2
+        ):
             return Place(root, address, is_mount=False)
-        if kind is not Kind.MISSING and nearest is None:
+        if kind is not DirectoryKind.MISSING and nearest is None:
             nearest = root, kind
-    raise _refusal(*(nearest or ("/", Kind.OTHER)), may_begin=may_begin)
+    raise _refusal(*(nearest or ("/", DirectoryKind.OTHER)), may_begin=may_begin)
 
 
-def kind_of(path: str) -> Kind:
-    """Tell what a path is.
+def kind_of(path: str) -> DirectoryKind:
+    """Return what a path is.
 
     A data directory is a directory that holds one of ``ROOT_FILES``, or a directory named
     TOPIC-PARTITION in which a ``.log`` or ``partition.metadata`` lies.
@@ -115,20 +117,20 @@ def kind_of(path: str) -> Kind:
         OSError: The directory cannot be read.
     """
     if not os.path.isdir(path):  # noqa: PTH112 - asked for every leading part
-        return Kind.MISSING
+        return DirectoryKind.MISSING
     if any(os.path.lexists(f"{path}/{name}") for name in ROOT_FILES):
-        return Kind.DATA
+        return DirectoryKind.DATA
     is_empty = True
     with os.scandir(path) as entries:
         for entry in entries:
             if _is_partition(entry):
-                return Kind.DATA
+                return DirectoryKind.DATA
             is_empty = is_empty and entry.name in _IGNORED_IN_EMPTY
-    return Kind.EMPTY if is_empty else Kind.OTHER
+    return DirectoryKind.EMPTY if is_empty else DirectoryKind.OTHER
 
 
 def locate(path: str, *, may_begin: bool = False) -> Place:
-    """Find where a path of the command line lies, relative ones included.
+    """Split a path of the command line, which may be relative.
 
     Raises:
         NoDataDirectoryError: No leading part is a data directory or a mount point.
@@ -138,34 +140,34 @@ def locate(path: str, *, may_begin: bool = False) -> Place:
     return split_path(real, _mount_points(), kind_of, may_begin=may_begin)
 
 
-class Daemon(NamedTuple):
-    """What the daemon that owns a data directory wrote into it."""
+class DaemonNote(NamedTuple):
+    """The note that the daemon of a data directory wrote into it."""
 
     pid: int
     mount_point: str
 
 
-def noted_daemon(data: str) -> Daemon | None:
-    """Read the note of the last daemon of a data directory, which may be dead by now."""
+def read_daemon_note(data: str) -> DaemonNote | None:
+    """Return the note of the last daemon of a data directory; the daemon may be dead."""
     try:
         facts = json.loads(PosixDisk(data).read(names.DAEMON))
         if facts["version"] != _DAEMON_VERSION:
             return None
-        return Daemon(int(facts["pid"]), str(facts["mountpoint"]))
+        return DaemonNote(int(facts["pid"]), str(facts["mountpoint"]))
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
 def served_at(data: str) -> str | None:
-    """Return the mount point at which a daemon serves a data directory; None if none can be used.
+    """Return the mount point at which a daemon serves a data directory; None: no usable one.
 
-    A note alone proves nothing: its writer may be dead, and another directory be mounted there now.
-    So the mount has to name the data directory as its source, and to answer.
+    The note is not enough: its daemon may be dead, and another directory be mounted there. So the
+    mount must answer, and its source must be the data directory.
 
     Args:
         data: The data directory, without symbolic links.
     """
-    daemon = noted_daemon(data)
+    daemon = read_daemon_note(data)
     mount = None if daemon is None else mountpoints.mount_at(daemon.mount_point)
     if mount is None or mount.kind != mountpoints.KIND or mount.source != data:
         return None
@@ -177,7 +179,7 @@ def served_at(data: str) -> str | None:
 
 
 def _mount_points() -> set[str]:
-    # Of several mounts at one point the last one counts.
+    # The last of several mounts at one point is visible.
     mounts = mountpoints.parse_mountinfo(_MOUNTINFO.read_text())
     kinds = {mount.point: mount.kind for mount in mounts}
     return {point for point, kind in kinds.items() if kind == mountpoints.KIND}
@@ -201,8 +203,8 @@ def _is_log(name: str) -> bool:
     return parsed is not None and parsed.kind is names.FileKind.LOG
 
 
-def _refusal(nearest: str, kind: Kind, *, may_begin: bool) -> NoDataDirectoryError:
-    if kind is Kind.EMPTY:
+def _refusal(nearest: str, kind: DirectoryKind, *, may_begin: bool) -> NoDataDirectoryError:
+    if kind is DirectoryKind.EMPTY:
         return NoDataDirectoryError(
             f"{nearest} is empty and no data directory yet; 'logfs topic create {nearest}/TOPIC' "
             f"or 'logfs mount {nearest} MOUNTPOINT' makes it one"

@@ -26,12 +26,12 @@ Point: TypeAlias = str | int | datetime | timedelta
                ``"2026-11-20T10:00"``, ``"earliest"``,
                ``"latest"``, ``"now"``, ``"1700000000000"`` (ms since the epoch), ``"offset=-100"``,
                ``"byte=4096"`` (the first record that begins at or after that byte of the text)
-    int        an offset; a negative one counts back from the end
+    int        an offset; a negative one is relative to the end
     datetime   a moment
     timedelta  a duration back from now
 
-Dates and datetimes without a time zone are in that of the daemon that serves the directory, or in
-that of this process where none does.
+Dates without a time zone are in the zone of the daemon that serves the directory. If no daemon
+serves it, they are in that of this process.
 """
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -39,15 +39,15 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def point_of(given: Point, zone: tzinfo) -> address.Point:
-    """Return the point that is meant.
+    """Return a point as the log understands it.
 
     Args:
         given: The point.
-        zone: Of dates that name none.
+        zone: The time zone of dates without one.
 
     Raises:
-        BadSelectorError: A text is no point; the message says what is.
-        TypeError: It is of another type.
+        BadSelectorError: The text does not parse; the message lists the selectors.
+        TypeError: The point has another type.
     """
     match given:
         case str():
@@ -64,19 +64,19 @@ def point_of(given: Point, zone: tzinfo) -> address.Point:
 
 
 def milliseconds_of(moment: datetime, zone: tzinfo) -> int:
-    """Return a moment in ms since the epoch, rounded down; it is in ``zone`` if it names none."""
+    """Return a moment in ms since the epoch, rounded down; ``zone`` is used if it has no zone."""
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     return (moment - _EPOCH) // _MILLISECOND
 
 
 def offset_of(snapshot: Snapshot, point: address.Point, now_ms: int, level: IsolationLevel) -> int:
-    """Return the offset from which on a log is read from a point on, inside what is kept.
+    """Return the offset of the first record at or after a point.
 
-    The end of what the level shows, if nothing has reached the point.
+    The offset is at least the log start, and at most the end that the level shows.
 
     Raises:
-        CorruptRecordError: The place cannot be found after a corrupt batch.
+        CorruptRecordError: A corrupt batch precedes the point.
     """
     start, end = snapshot.start.offset, snapshot.visible_end(level).offset
     match point:
@@ -95,7 +95,7 @@ def offset_of(snapshot: Snapshot, point: address.Point, now_ms: int, level: Isol
 def reached(
     snapshot: Snapshot, point: address.Point, now_ms: int, level: IsolationLevel
 ) -> int | None:
-    """Return the offset at which to end before a point; None while nothing has reached it."""
+    """Return the offset at which to end before a point; None while no record has reached it."""
     end = snapshot.visible_end(level).offset
     match point:
         case AtOffset(n) if n >= 0:

@@ -1,4 +1,4 @@
-"""A data directory as a program sees it, and how one is opened."""
+"""A data directory as a program sees it, and the functions that open one."""
 
 import os
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from typing import Self
 
 from logfs.errors import NoDataDirectoryError, UnknownNameError
 from logfs.library.directory import check_exists, partitions_of
-from logfs.library.mounted import reading_disk
+from logfs.library.followed_directory import FollowedDirectory
+from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import data_directory, shown_level
 from logfs.library.partition import Partition
-from logfs.library.places import Kind, Place, kind_of, locate
-from logfs.library.source import Source
-from logfs.library.writing import Writer
+from logfs.library.places import DirectoryKind, Place, kind_of, locate
+from logfs.library.writer import Writer
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name
 from logfs.machine.host import LOCAL_ZONE
@@ -25,7 +25,7 @@ class Store:
 
     Attributes:
         data: The data directory, absolute.
-        isolation_level: What its partitions show of transactions.
+        isolation_level: Which records of transactions its partitions show.
     """
 
     def __init__(self, place: Place, isolation_level: IsolationLevel, writer: Writer) -> None:
@@ -45,11 +45,11 @@ class Store:
     def partition(
         self, topic: str, number: int = 0, *, isolation_level: str | None = None
     ) -> Partition:
-        """Return a partition; the same one if it is open already. ``close`` closes it as well.
+        """Return a partition, the same one if it is open already; ``close`` closes it too.
 
         Raises:
-            NoSuchTopicError, NoSuchPartitionError: It does not exist.
-            LogOfflineError: It cannot be loaded.
+            NoSuchTopicError, NoSuchPartitionError: The partition does not exist.
+            LogOfflineError: The partition cannot be loaded.
         """
         if self._is_closed:
             raise ValueError(f"{self!r} is closed")
@@ -66,12 +66,12 @@ class Store:
         partitions: int | None = None,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        """Make a topic; its partitions are on the disk when this returns.
+        """Create a topic; it is durable when this returns.
 
         Args:
             topic: Its name.
-            partitions: How many; None: ``num.partitions``, 1 unless the mount says otherwise.
-            config: Its settings, under Kafka's names.
+            partitions: Their number; None: ``num.partitions`` of the daemon, or 1.
+            config: Settings of the topic under Kafka's names.
 
         Raises:
             TopicExistsError, IllegalTopicNameError, InvalidConfigError, LockedError, OSError.
@@ -80,7 +80,7 @@ class Store:
         self._writer.change_topics(lambda topics: topics.create_topic(topic, partitions, settings))
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with all its records; readers that have it open may finish.
+        """Delete a topic with all its records; programs that have it open can still read it.
 
         Raises:
             NoSuchTopicError, LockedError, OSError.
@@ -90,7 +90,7 @@ class Store:
     def undelete_topic(self, topic: str) -> None:
         """Restore a topic that was deleted less than ``file.delete.delay.ms`` (a minute) ago.
 
-        It has its records, positions, configuration and owner again.
+        Records, positions, settings and owner are as before.
 
         Raises:
             TopicExistsError: There is a topic of that name.
@@ -100,7 +100,7 @@ class Store:
         self._writer.change_topics(lambda topics: topics.undelete_topic(topic))
 
     def close(self) -> None:
-        """Close its partitions; what is to survive a power cut, flush first."""
+        """Close all partitions; flush those first whose records must survive a power cut."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -125,7 +125,7 @@ class Store:
     ) -> Partition:
         disk = reading_disk(self._place, {topic_partition.topic})
         check_exists(disk, topic_partition)
-        source = Source(disk, lambda other: other == topic_partition)
+        source = FollowedDirectory(disk, lambda other: other == topic_partition)
         owned.callback(source.close)
         return Partition(topic_partition, source, self._writer, level, self._zone, owned)
 
@@ -137,13 +137,13 @@ def open_store(path: str | os.PathLike[str], *, isolation_level: str | None = No
     """Open a data directory, or what is mounted at a mount point.
 
     Args:
-        path: The data directory, an empty directory that is to become one, or a mount point.
+        path: A data directory, an empty directory, which becomes one, or a mount point.
         isolation_level: ``read_uncommitted``, ``read_committed`` or ``high_watermark``; None: what
-            the mount shows if a daemon serves the directory, else everything.
+            the mount shows if a daemon serves the directory, else all records.
 
     Raises:
-        NoDataDirectoryError: It is neither.
-        OSError: It cannot be read.
+        NoDataDirectoryError: The path is none of these.
+        OSError: The directory cannot be read.
     """
     return _store(_directory(os.fspath(path)), isolation_level)
 
@@ -154,13 +154,13 @@ def open_partition(
     """Open a partition. ``logfs.open`` is this function.
 
     Args:
-        path: ``DATA/TOPIC/PARTITION``, with the data directory or a mount point in front.
+        path: ``DATA/TOPIC/PARTITION``; DATA is a data directory or a mount point.
         isolation_level: ``read_uncommitted``, ``read_committed`` or ``high_watermark``; None: what
-            the mount shows if a daemon serves the directory, else everything.
+            the mount shows if a daemon serves the directory, else all records.
 
     Raises:
         NoDataDirectoryError: No leading part of the path is a data directory or a mount point.
-        UnknownNameError: What follows is no partition.
+        UnknownNameError: The rest of the path is not a partition.
         NoSuchTopicError, NoSuchPartitionError: It does not exist.
         LogOfflineError: It cannot be loaded.
         OSError: It cannot be read.
@@ -186,12 +186,12 @@ def open_partition(
 
 
 def _directory(path: str) -> Place:
-    """Find a directory that holds logs, or may."""
+    """Return the place of a data directory, or of an empty directory."""
     try:
         place = locate(path)
     except NoDataDirectoryError:
         real = os.path.realpath(path)
-        if kind_of(real) is Kind.EMPTY:
+        if kind_of(real) is DirectoryKind.EMPTY:
             return Place(real, (), is_mount=False)
         raise
     if place.address:

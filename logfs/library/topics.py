@@ -1,7 +1,7 @@
 """The topics of a data directory: one interface, three ways to them.
 
 ``Daemon`` of ``logfs.client`` asks the daemon through its control socket. ``MountedTopics`` works
-through the mount, for users whom the socket refuses: mkdir makes a topic, touch of a number grows
+through the mount, if the socket refuses the user: mkdir makes a topic, touch of a number grows
 it, rmdir deletes it, and extended attributes ``user.logfs.KEY`` are its settings. ``StoredTopics``
 works on the directory itself if no daemon serves it.
 """

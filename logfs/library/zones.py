@@ -1,8 +1,8 @@
-"""The time zone of dates that name none: that of the daemon that serves a directory.
+"""The time zone of dates without one: that of the daemon that serves a directory.
 
-Where no daemon serves it, the zone is the caller's. The daemon is asked for the offset from UTC
-at each such date, through its mount or its control socket. So the daemon, the commands and the
-library follow the same rules, whatever the name of the zone is and wherever its rules come from.
+If no daemon serves it, the zone is that of this process. The daemon is asked for its offset from
+UTC at each such date, through its mount or its control socket. So the daemon, the commands and the
+library follow the same rules.
 """
 
 import errno
@@ -22,7 +22,7 @@ _OFFSET = "user.logfs.utc_offset."
 class ServedZone(tzinfo):
     """The time zone of dates without one in addresses of a data directory or a mount.
 
-    It is only looked for when a date needs it.
+    The daemon is asked when a date needs it.
 
     Args:
         find: Returns the data directory or mount point.

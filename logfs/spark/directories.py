@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoDataDirectoryError, NoSuchPartitionError
-from logfs.library.places import Kind, kind_of
+from logfs.library.places import DirectoryKind, kind_of
 from logfs.log import names
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.following.files import FollowedSegments
@@ -35,8 +35,8 @@ def check_root(path: str) -> None:
         OSError: It cannot be read.
     """
     kind = kind_of(path)
-    if kind is not Kind.DATA:
-        found = "does not exist" if kind is Kind.MISSING else "holds no logs"
+    if kind is not DirectoryKind.DATA:
+        found = "does not exist" if kind is DirectoryKind.MISSING else "holds no logs"
         raise NoDataDirectoryError(
             f"{path} {found} on this machine ({os.uname().nodename}): every machine that runs the "
             "query needs the data directory at this path. No records are lost; failOnDataLoss does "

@@ -116,7 +116,7 @@ class Mounted(NamedTuple):
 
 @pytest.fixture
 def mounted(tmp_path: Path) -> Iterator[Mounted]:
-    """Mount an empty data directory in the background, and unmount it whatever happens."""
+    """Mount an empty data directory in the background, and unmount it at the end."""
     found = Mounted(tmp_path / "data", tmp_path / "mnt")
     found.data.mkdir()
     found.point.mkdir()

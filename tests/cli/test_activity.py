@@ -10,7 +10,7 @@ SLOW = {"count": 2, "seconds": 9.0, "p50_within": 5.0, "p99_within": None}
 NEVER = {"count": 0, "seconds": 0.0, "p50_within": None, "p99_within": None}
 
 
-def test_an_idle_daemon() -> None:
+def test_status_of_an_idle_daemon() -> None:
     metrics = {
         "logfs_log_append_duration_seconds": NEVER,
         "logfs_log_flush_duration_seconds": NEVER,
@@ -22,7 +22,7 @@ def test_an_idle_daemon() -> None:
     ]
 
 
-def test_a_daemon_with_a_past() -> None:
+def test_status_of_a_daemon_with_activity() -> None:
     metrics = {
         "logfs_log_append_duration_seconds": QUICK,
         "logfs_log_flush_duration_seconds": SLOW,

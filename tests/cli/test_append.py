@@ -1,4 +1,4 @@
-"""``logfs append`` on a data directory that nobody serves, and through a daemon."""
+"""``logfs append`` on a data directory without a daemon, and through a daemon."""
 
 import json
 import os
@@ -101,7 +101,7 @@ def test_stdin_that_is_a_file_is_read_from_where_it_is(data: Path, tmp_path: Pat
     assert run("cat", data / "orders" / "0").out == b"first\nb\nc\n"
 
 
-def test_nothing_is_nothing(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_an_empty_file_appends_nothing(logfs: Call, data: Path, tmp_path: Path) -> None:
     outcome = logfs("append", data / "orders" / "0", "--json", put(tmp_path, "empty", b""))
     assert (outcome.status, outcome.errors) == (0, [])
     assert json.loads(outcome.out) == {
@@ -120,7 +120,7 @@ def test_a_line_longer_than_a_chunk(logfs: Call, data: Path, tmp_path: Path) -> 
     assert logfs("cat", data / "orders" / "0").out == b"first\na\n" + line + b"\nb\n" + line + b"\n"
 
 
-def test_the_key_decides_on_the_partition(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_the_key_selects_the_partition(logfs: Call, data: Path, tmp_path: Path) -> None:
     keys = [b"key %d" % n for n in range(60)]
     file = put(tmp_path, "in", b"".join(key + b"\tv\n" for key in keys))
     outcome = logfs("append", data / "orders", "--format", "tsv", "--json", file)
@@ -134,7 +134,7 @@ def test_the_key_decides_on_the_partition(logfs: Call, data: Path, tmp_path: Pat
     assert logfs("cat", data / "orders" / "1.tsv").out == before * 2
 
 
-def test_what_is_missing_is_made_if_asked(logfs: Call, tmp_path: Path) -> None:
+def test_create_makes_a_missing_topic_or_partition(logfs: Call, tmp_path: Path) -> None:
     empty, file = tmp_path / "empty", put(tmp_path, "in", b"a\n")
     empty.mkdir()
     assert logfs("append", "--create", empty / "new" / "2", file) == (0, b"", [])
@@ -150,7 +150,9 @@ def test_what_is_missing_is_made_if_asked(logfs: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("option", [["--durable"], ["--flush-every", "1"]])
-def test_durable(logfs: Call, data: Path, tmp_path: Path, option: list[str]) -> None:
+def test_durable_options_append_every_line(
+    logfs: Call, data: Path, tmp_path: Path, option: list[str]
+) -> None:
     file = put(tmp_path, "in", NUMBERED)
     assert logfs("append", *option, data / "orders" / "0", file) == (0, b"", [])
     assert logfs("cat", data / "orders" / "0@offset=-1").out == b"line 199999\n"
@@ -179,7 +181,7 @@ def test_durable(logfs: Call, data: Path, tmp_path: Path, option: list[str]) -> 
         ("my orders", ["--create"], "illegal topic name 'my orders'"),
     ],
 )
-def test_places(
+def test_append_takes_paths_of_directories_and_mounts(
     logfs: Call, data: Path, tmp_path: Path, path: str, options: list[str], reason: str
 ) -> None:
     given = str(data / path)
@@ -189,7 +191,7 @@ def test_places(
     assert logfs("cat", data / "orders" / "0").out == b"first\n"
 
 
-def test_a_bad_line_is_named(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_the_error_names_the_number_of_a_bad_line(logfs: Call, data: Path, tmp_path: Path) -> None:
     """By the number in its file, wherever chunks begin; what is before it is in the log."""
     lines = [b"%06d" % n + b"." * 93 for n in range(100_000)]
     lines[70_000] = b"more\tthan\tone"
@@ -203,7 +205,9 @@ def test_a_bad_line_is_named(logfs: Call, data: Path, tmp_path: Path) -> None:
     assert logfs("cat", data / "orders" / "0@offset=-1").out == lines[69_999] + b"\n"
 
 
-def test_a_bad_line_among_lines_that_are_spread(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_the_error_names_a_bad_line_among_lines_for_several_partitions(
+    logfs: Call, data: Path, tmp_path: Path
+) -> None:
     file = put(tmp_path, "in", b"a:1\nb:2\nnone\nc:3\n")
     status, _, errors = logfs("append", data / "orders", "--key-delimiter", ":", file)
     assert status == 1
@@ -223,9 +227,7 @@ def test_a_line_that_is_too_large(logfs: Call, data: Path, tmp_path: Path) -> No
     assert logfs("append", data / "orders" / "0", file).status == 0
 
 
-def test_files_are_looked_at_before_anything_is_appended(
-    logfs: Call, data: Path, tmp_path: Path
-) -> None:
+def test_append_checks_all_files_first(logfs: Call, data: Path, tmp_path: Path) -> None:
     good = put(tmp_path, "good", b"a\n")
     for wrong, reason in (
         (tmp_path / "nix", "No such file or directory"),
@@ -236,7 +238,9 @@ def test_files_are_looked_at_before_anything_is_appended(
     assert logfs("cat", data / "orders" / "0").out == b"first\n"
 
 
-def test_a_directory_that_somebody_else_owns(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_append_refuses_a_directory_that_another_process_owns(
+    logfs: Call, data: Path, tmp_path: Path
+) -> None:
     store = open_store(data)
     status, _, errors = logfs("append", data / "orders" / "0", put(tmp_path, "in", b"a\n"))
     store.close(0)
@@ -244,7 +248,7 @@ def test_a_directory_that_somebody_else_owns(logfs: Call, data: Path, tmp_path: 
     assert "nothing was appended" in errors[0]
 
 
-def test_no_stdin(data: Path) -> None:
+def test_append_refuses_a_closed_stdin(data: Path) -> None:
     done = subprocess.run(
         ["sh", "-c", '"$@" <&-', "sh", *command("append", data / "orders" / "0")],
         check=False,
@@ -317,7 +321,7 @@ def test_progress_on_a_terminal(data: Path, tmp_path: Path) -> None:
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_by_a_daemon(mounted: Mounted, tmp_path: Path) -> None:
+def test_a_daemon_appends_to_its_directory(mounted: Mounted, tmp_path: Path) -> None:
     """The same through the mount point and the data directory; readers of the mount see it."""
     file = put(tmp_path, "in", NUMBERED)
     outcome = run("append", "--create", "--json", mounted.point / "orders" / "0", file)
@@ -389,7 +393,7 @@ def test_records_that_retention_is_about_to_delete_are_warned_about(
 
 
 @pytest.mark.fuse
-def test_a_daemon_warns_about_them_too(mounted: Mounted) -> None:
+def test_a_daemon_warns_about_records_that_retention_will_delete(mounted: Mounted) -> None:
     done = run("append", "--create", mounted.point / "old" / "0.jsonl", stdin=OLD)
     assert done.status == 0
     assert "its newest record is older than retention.ms=604800000" in "".join(done.errors)

@@ -31,7 +31,7 @@ def data(logfs: Call, tmp_path: Path) -> Path:
     return data
 
 
-def test_there_and_back(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_a_restored_backup_equals_its_source(logfs: Call, data: Path, tmp_path: Path) -> None:
     backup, new = tmp_path / "backups" / "monday", tmp_path / "new"
     status, out, errors = logfs("backup", data, backup, "--verify")
     assert (status, errors) == (0, [])
@@ -44,7 +44,7 @@ def test_there_and_back(logfs: Call, data: Path, tmp_path: Path) -> None:
         assert logfs("topic", "list", root).out == b"orders\nusers\n"
 
 
-def test_json_says_what_was_made(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_json_prints_the_manifest(logfs: Call, data: Path, tmp_path: Path) -> None:
     made = json.loads(logfs("backup", data, tmp_path / "b", "--topic", "orders", "--json").out)
     (row,) = made["partitions"]
     assert (made["state"], made["source"], made["problems"]) == ("whole", str(data), [])
@@ -52,7 +52,7 @@ def test_json_says_what_was_made(logfs: Call, data: Path, tmp_path: Path) -> Non
     assert row["end_position"] == len(LINES)
 
 
-def test_reading_it_back_finds_what_is_damaged(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_verify_finds_damage_in_the_backup(logfs: Call, data: Path, tmp_path: Path) -> None:
     path = sorted((data / "orders-0").glob("*.log"))[2]
     damaged = bytearray(path.read_bytes())
     damaged[-3] ^= 1
@@ -67,7 +67,7 @@ def test_reading_it_back_finds_what_is_damaged(logfs: Call, data: Path, tmp_path
 @pytest.mark.skipif(
     not os.access(OTHER_FILE_SYSTEM, os.W_OK), reason="one file system is all there is here"
 )
-def test_on_another_file_system_only_what_is_new_is_copied(
+def test_on_another_file_system_previous_copies_only_new_files(
     logfs: Call, data: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     backups = OTHER_FILE_SYSTEM / tmp_path_factory.mktemp("backups").name
@@ -91,7 +91,7 @@ def run_rm(root: Path) -> None:
     root.rmdir()
 
 
-def test_what_root_makes_belongs_to_whom_the_logs_belong(
+def test_a_backup_by_root_gets_the_owner_of_the_logs(
     logfs: Call, data: Path, tmp_path: Path
 ) -> None:
     owner = 4321 if os.geteuid() == 0 else os.geteuid()
@@ -132,7 +132,7 @@ def test_refusals(logfs: Call, data: Path, tmp_path: Path) -> None:
         assert reason in errors[0], errors
 
 
-def test_what_somebody_writes_who_cannot_be_asked_is_refused(
+def test_backup_refuses_a_directory_that_another_program_writes(
     logfs: Call, data: Path, tmp_path: Path
 ) -> None:
     store = open_store(data)
@@ -143,7 +143,9 @@ def test_what_somebody_writes_who_cannot_be_asked_is_refused(
     assert logfs("backup", data, tmp_path / "backup").status == 0
 
 
-def test_an_interrupted_one_is_named_and_completed(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_the_same_command_completes_an_interrupted_backup(
+    logfs: Call, data: Path, tmp_path: Path
+) -> None:
     backup = tmp_path / "backup"
     logfs("backup", data, backup)
     manifest = json.loads((backup / "logfs.backup").read_bytes())
@@ -159,7 +161,9 @@ def test_an_interrupted_one_is_named_and_completed(logfs: Call, data: Path, tmp_
 
 
 @pytest.mark.fuse
-def test_restoring_what_a_daemon_serves_is_refused(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_restore_refuses_a_directory_that_a_daemon_serves(
+    logfs: Call, data: Path, tmp_path: Path
+) -> None:
     backup = tmp_path / "backup"
     with Mount(data, tmp_path / "mnt") as mount:
         assert logfs("backup", mount.point, backup).status == 0
@@ -194,9 +198,7 @@ def test_a_backup_is_never_written_to(logfs: Call, data: Path, tmp_path: Path) -
 
 
 @pytest.mark.fuse
-def test_a_place_in_a_mount_is_refused_and_no_topic_is_made(
-    logfs: Call, data: Path, tmp_path: Path
-) -> None:
+def test_backup_refuses_a_destination_in_a_mount(logfs: Call, data: Path, tmp_path: Path) -> None:
     assert logfs("backup", data, tmp_path / "backup").status == 0
     with Mount(data, tmp_path / "mnt") as mount:
         for arguments in (
@@ -279,7 +281,7 @@ def open_restored(backup: Path) -> LogStore:
 
 
 @pytest.mark.fuse
-def test_of_a_mount_in_use_every_backup_is_a_prefix(tmp_path: Path) -> None:
+def test_every_backup_of_a_mount_in_use_is_a_prefix_of_its_logs(tmp_path: Path) -> None:
     options = [
         *("log.initial.task.delay.ms=0", "log.retention.check.interval.ms=50"),
         *("log.cleaner.backoff.ms=20",),

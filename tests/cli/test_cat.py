@@ -1,4 +1,4 @@
-"""``logfs cat`` on a data directory that nobody serves."""
+"""``logfs cat`` on a data directory without a daemon."""
 
 import json
 import shutil
@@ -57,7 +57,7 @@ def snapshot(data: Path) -> dict[str, tuple[int, int]]:
         ("0@latest", b""),
     ],
 )
-def test_an_address(logfs: Call, data: Path, name: str, expected: bytes) -> None:
+def test_cat_prints_an_address(logfs: Call, data: Path, name: str, expected: bytes) -> None:
     before = snapshot(data)
     assert logfs("cat", data / "orders" / name) == (0, expected, [])
     assert snapshot(data) == before
@@ -71,7 +71,7 @@ def test_json_lines(logfs: Call, data: Path) -> None:
     ]
 
 
-def test_meta(logfs: Call, data: Path) -> None:
+def test_cat_prints_meta(logfs: Call, data: Path) -> None:
     meta = json.loads(logfs("cat", data / "orders" / "0.meta").out)
     assert meta["topic"] == "orders"
     assert meta["log_end_offset"] == 1000
@@ -123,7 +123,7 @@ def test_refusals(logfs: Call, data: Path, path: str, reason: str) -> None:
     assert errors[0].startswith(f"logfs: {given}: {reason.format(data=data)}")
 
 
-def test_a_place_without_logs(logfs: Call, tmp_path: Path) -> None:
+def test_cat_refuses_a_directory_without_logs(logfs: Call, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     status, _, errors = logfs("cat", tmp_path / "orders" / "0")
     assert status == 1
@@ -133,7 +133,7 @@ def test_a_place_without_logs(logfs: Call, tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_before_a_corrupt_batch_is_printed(logfs: Call, tmp_path: Path) -> None:
+def test_cat_prints_the_records_before_a_corrupt_batch(logfs: Call, tmp_path: Path) -> None:
     data = tmp_path / "data"
     fill(data, {"orders/0": b"good\n"})
     log = data / "orders-0" / "00000000000000000000.log"
@@ -204,19 +204,19 @@ def test_a_partition_that_cannot_be_loaded(logfs: Call, damaged: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["cat", "offsets", "append"])
-def test_that_it_cannot_be_loaded_is_told_once(damaged: Path, name: str) -> None:
+def test_cat_reports_a_load_error_once(damaged: Path, name: str) -> None:
     # A process of its own: what the layers below warn of is shown there.
     outcome = run(name, damaged / "orders/0", stdin=b"line\n")
     assert (outcome.status, len(outcome.errors)) == (1, 1), outcome
     assert "it could not be loaded" in outcome.errors[0]
 
 
-def test_only_what_is_asked_for_is_loaded(logfs: Call, damaged: Path) -> None:
+def test_cat_loads_only_its_partition(logfs: Call, damaged: Path) -> None:
     # What cannot be loaded would be in the log.
     assert logfs("cat", damaged / "orders" / "1").status == 0
 
 
-def test_no_lock_is_taken(logfs: Call, tmp_path: Path) -> None:
+def test_cat_takes_no_lock(logfs: Call, tmp_path: Path) -> None:
     fill(tmp_path / "data", {"orders/0": b"a\n"})
     store = open_store(tmp_path / "data")
     assert logfs("cat", tmp_path / "data" / "orders" / "0") == (0, b"a\n", [])
@@ -234,7 +234,7 @@ def test_every_isolation_level_of_a_log_without_transactions(
     assert meta["isolation_level"] == level
 
 
-def test_an_isolation_level_that_is_none(logfs: Call, data: Path) -> None:
+def test_cat_refuses_an_unknown_isolation_level(logfs: Call, data: Path) -> None:
     status, _, errors = logfs("cat", "--isolation-level", "committed", data / "orders" / "0")
     assert status == 2
     assert "'read_uncommitted', 'read_committed', 'high_watermark'" in errors[-1]
@@ -242,7 +242,7 @@ def test_an_isolation_level_that_is_none(logfs: Call, data: Path) -> None:
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_another_level_than_the_mount_has(mounted: Mounted) -> None:
+def test_cat_reads_the_files_for_another_isolation_level_than_the_mounts(mounted: Mounted) -> None:
     (mounted.point / "orders").mkdir()
     with (mounted.point / "orders" / "0").open("ab") as file:
         file.write(LINES)

@@ -29,7 +29,7 @@ def dirty(tmp_path: Path) -> Path:
     return data
 
 
-def test_a_partition(logfs: Call, dirty: Path) -> None:
+def test_compact_keeps_the_last_record_of_each_key(logfs: Call, dirty: Path) -> None:
     status, out, errors = logfs("compact", dirty / "prices" / "0")
     assert (status, errors) == (0, [])
     assert out.startswith(b"prices/0: 9 records became 3, ")
@@ -60,7 +60,7 @@ def test_refusals(logfs: Call, dirty: Path, address: str, reason: str) -> None:
     assert reason in errors[0]
 
 
-def test_what_is_in_the_active_segment_stays(logfs: Call, tmp_path: Path) -> None:
+def test_compact_leaves_the_active_segment_alone(logfs: Call, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     create(tmp_path / "data")
     _, out, _ = logfs("compact", tmp_path / "data" / "prices")
@@ -68,7 +68,7 @@ def test_what_is_in_the_active_segment_stays(logfs: Call, tmp_path: Path) -> Non
 
 
 @pytest.mark.fuse
-def test_by_the_daemon(mounted: Mounted) -> None:
+def test_a_daemon_compacts_its_directory(mounted: Mounted) -> None:
     create(mounted.data)
     path = mounted.point / "prices" / "0"
     for line in TSV:

@@ -58,7 +58,7 @@ def test_a_table_for_people(logfs: Call, data: Path) -> None:
     assert logfs("du", data / "orders").out.decode().split()[-1] == str(len(LINES))
 
 
-def test_what_was_given_up_is_shown_and_not_kept(logfs: Call, data: Path) -> None:
+def test_deleted_records_are_in_shown_and_not_in_kept(logfs: Call, data: Path) -> None:
     assert logfs("topic", "alter", data / "orders", "--config", "segment.ms=1").status == 0
     for _ in range(2):
         fill(data, {"orders/0": LINES})
@@ -70,7 +70,7 @@ def test_what_was_given_up_is_shown_and_not_kept(logfs: Call, data: Path) -> Non
     assert after["log"] < before["log"]
 
 
-def test_holes_and_second_names_cost_nothing(logfs: Call, data: Path) -> None:
+def test_holes_and_further_names_add_nothing(logfs: Call, data: Path) -> None:
     before = rows(logfs, data)["orders"]["disk"]
     with (data / "orders-0" / f"{0:020}.index").open("r+b") as file:
         file.truncate(10_000_000)
@@ -80,7 +80,7 @@ def test_holes_and_second_names_cost_nothing(logfs: Call, data: Path) -> None:
     assert rows(logfs, data)["orders"]["log"] == sum(blocks(p) for p in data.glob("orders*/*.log"))
 
 
-def test_what_a_broker_has_left(logfs: Call, data: Path) -> None:
+def test_du_of_a_directory_of_a_broker(logfs: Call, data: Path) -> None:
     gone = data / f"old-0.{'0' * 32}-delete"
     gone.mkdir()
     (gone / f"{0:020}.log").write_bytes(bytes(10_000))
@@ -90,14 +90,14 @@ def test_what_a_broker_has_left(logfs: Call, data: Path) -> None:
     assert (found["orders"]["kept"], found["orders"]["shown"]) == (None, None)
 
 
-def test_nothing_there(logfs: Call, data: Path) -> None:
+def test_du_refuses_a_missing_path(logfs: Call, data: Path) -> None:
     status, out, errors = logfs("du", data / "nope")
     assert (status, out, errors) == (1, b"", [f"logfs: {data}/nope: no topic nope"])
 
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_of_a_mount(mounted: Mounted) -> None:
+def test_du_of_a_mount(mounted: Mounted) -> None:
     (mounted.point / "orders").mkdir()
     with (mounted.point / "orders" / "0").open("ab") as file:
         file.write(LINES)

@@ -55,9 +55,7 @@ def test_files_are_named_one_by_one_with_commas_or_by_their_directory(
     assert logfs("dump", "t-0//") == by_name._replace(out=by_name.out + epochs)
 
 
-def test_a_bad_checksum_and_a_torn_tail_are_told_by_the_exit_status(
-    here: Path, logfs: Call
-) -> None:
+def test_a_bad_checksum_and_a_torn_tail_set_the_exit_status(here: Path, logfs: Call) -> None:
     log = bytearray(dumps.hand_made_log())
     log[80] ^= 1
     write_segment(here, bytes(log))
@@ -71,9 +69,7 @@ def test_a_bad_checksum_and_a_torn_tail_are_told_by_the_exit_status(
     assert logfs("dump", "--max-bytes", "100", NAME).status == 0
 
 
-def test_what_cannot_be_read_on_from_ends_a_file_and_the_next_one_follows(
-    here: Path, logfs: Call
-) -> None:
+def test_after_unreadable_data_dump_continues_with_the_next_file(here: Path, logfs: Call) -> None:
     log = dumps.hand_made_log()
     write_segment(here, log + bytes(100))
     write_segment(here, log, 7)
@@ -171,7 +167,7 @@ def test_indexes_without_an_entry_yet_are_no_damage(here: Path, logfs: Call) -> 
         assert sum("ndex" in line and "offset: " in line for line in outcome.errors) == count
 
 
-def test_a_sanity_check_looks_only_at_the_entries(here: Path, logfs: Call) -> None:
+def test_a_sanity_check_reads_only_the_entries(here: Path, logfs: Call) -> None:
     log = dumps.hand_made_log()
     files = [f"{0:020}.index", f"{0:020}.timeindex"]
     write_segment(here, log, index=offset_index([(9, 9)]), timeindex=time_index([(1, 1), (2, 2)]))
@@ -269,6 +265,6 @@ def test_a_snapshot_that_is_not_sound_is_not_printed(
     assert outcome.errors[0].startswith(problem)
 
 
-def test_no_files_is_a_mistake(logfs: Call) -> None:
+def test_dump_refuses_an_empty_command_line(logfs: Call) -> None:
     assert logfs("dump").status == 2
     assert logfs("dump", "--remote-log-metadata-decoder", "x.log").status == 2

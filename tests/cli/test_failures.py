@@ -42,7 +42,7 @@ def test_every_error_is_one_line(error: Exception, text: str) -> None:
     assert failures.explain(error) == text
 
 
-def test_errors_go_through_what_they_are_about() -> None:
+def test_an_error_names_its_argument_once() -> None:
     with pytest.raises(failures.AboutError) as raised, failures.about("/d"):
         raise NoSuchTopicError("no topic a")
     assert raised.value.thing == "/d"
@@ -53,7 +53,7 @@ def test_errors_go_through_what_they_are_about() -> None:
         raise KeyError
 
 
-def test_a_traceback_is_shown_to_those_who_ask(
+def test_debug_prints_the_traceback(
     logfs: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "none" / "a"
@@ -70,7 +70,7 @@ def test_a_traceback_is_shown_to_those_who_ask(
 @pytest.mark.parametrize(
     "arguments", [["nix"], ["cat"], ["mount", "x"], ["topic", "create"], ["--nix"]]
 )
-def test_wrong_usage_ends_with_2(logfs: Call, arguments: list[str]) -> None:
+def test_wrong_usage_has_exit_status_2(logfs: Call, arguments: list[str]) -> None:
     outcome = logfs(*arguments)
     assert outcome.status == 2
     assert len(outcome.errors) == 1
@@ -88,7 +88,7 @@ def test_wrong_usage_ends_with_2(logfs: Call, arguments: list[str]) -> None:
         *(["topic", name] for name in ("create", "list", "describe", "alter", "delete")),
     ],
 )
-def test_help_everywhere(logfs: Call, arguments: list[str]) -> None:
+def test_every_command_has_help(logfs: Call, arguments: list[str]) -> None:
     outcome = logfs(*arguments, "--help")
     assert outcome.status == 0
     assert outcome.errors == []
@@ -96,7 +96,7 @@ def test_help_everywhere(logfs: Call, arguments: list[str]) -> None:
     assert logfs(*arguments, "-h") == outcome
 
 
-def test_help_tells_what_there_is_to_know(logfs: Call) -> None:
+def test_help_has_a_summary_and_examples(logfs: Call) -> None:
     from logfs.config import TOPIC_KEYS
     from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
 
@@ -108,7 +108,7 @@ def test_help_tells_what_there_is_to_know(logfs: Call) -> None:
     assert all(option in text for option in ("allow_other", "umask=OCTAL", "KEY=VALUE"))
 
 
-def test_help_says_of_commands_what_their_own_help_begins_with() -> None:
+def test_the_command_index_has_the_first_sentence_of_each_help() -> None:
     from logfs.cli.command_index import COMMAND_INDEX
     from logfs.cli.main import cli
 
@@ -148,7 +148,7 @@ def test_the_version(logfs: Call) -> None:
 
 
 @pytest.mark.slow
-def test_nobody_reads_the_output_any_more(tmp_path: Path) -> None:
+def test_a_command_ends_when_the_reader_of_its_output_ends(tmp_path: Path) -> None:
     fill(tmp_path / "data", {"big/0": b"line\n" * 500_000})
     with subprocess.Popen(
         command("cat", tmp_path / "data" / "big" / "0"),
@@ -165,7 +165,7 @@ def test_nobody_reads_the_output_any_more(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_interrupted(tmp_path: Path) -> None:
+def test_ctrl_c_has_exit_status_130(tmp_path: Path) -> None:
     fill(tmp_path / "data", {"big/0": b"line\n" * 500_000})
     with subprocess.Popen(
         command("cat", tmp_path / "data" / "big" / "0"),

@@ -43,12 +43,12 @@ def test_commands_show_warnings_as_lines(capsys: pytest.CaptureFixture[str]) -> 
     forget_handlers()
     logs.show_warnings()
     logs.show_warnings()
-    LOGGER.info("nobody asked")
+    LOGGER.info("not shown")
     LOGGER.warning("two\nlines of %s", "it")
     assert capsys.readouterr().err == "logfs: warning: two lines of it\n"
 
 
-def test_a_log_of_its_own_takes_the_place_of_warnings(
+def test_a_daemons_log_replaces_the_warnings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forget_handlers()
@@ -59,7 +59,7 @@ def test_a_log_of_its_own_takes_the_place_of_warnings(
     assert capsys.readouterr().err == ""
 
 
-def test_a_log_that_was_moved_away_is_begun_again(tmp_path: Path) -> None:
+def test_a_moved_log_file_is_reopened(tmp_path: Path) -> None:
     logs.log_to_file(str(tmp_path / "log"))
     LOGGER.warning("first")
     (tmp_path / "log").rename(tmp_path / "log.1")
@@ -78,7 +78,7 @@ def test_syslog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert message.rstrip(b"\0").endswith(b"]: first")
 
 
-def test_no_syslog(
+def test_without_syslog_the_log_goes_to_stderr(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(logs, "SYSLOG", tmp_path / "socket")
@@ -128,7 +128,7 @@ def test_the_journal_gets_levels(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.expect_log("loss: cut")
-def test_json_says_what_it_is_about(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_fields_of_its_subject(capsys: pytest.CaptureFixture[str]) -> None:
     loss, corrupt, file, bug = map(json.loads, log_like("json", capsys))
     assert loss["time"].endswith("Z")
     about = ("level", "topic", "partition", "event", "kind", "file", "position", "bytes", "offset")
@@ -153,7 +153,7 @@ def test_the_journal_is_recognised(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         assert not logs.leads_to_journal(stream.fileno())
 
 
-def test_one_place_that_says_too_much_is_cut_short(
+def test_repeated_warnings_of_one_place_are_left_out(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forget_handlers()
@@ -178,7 +178,7 @@ def _raise(kind: type[Exception]) -> None:
     raise kind
 
 
-def test_tracebacks_of_one_line_are_cut_short_as_well(capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_tracebacks_of_one_line_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     forget_handlers()
     logs.log_to_stderr("text")
 

@@ -21,7 +21,7 @@ def test_there_is_a_page_for_each_command() -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_man_has_nothing_to_complain_about(tmp_path: Path, name: str) -> None:
+def test_man_formats_every_page_without_warnings(tmp_path: Path, name: str) -> None:
     page = tmp_path / Path(name).name
     page.write_text(PAGES[name], encoding="utf-8")
     command = ["man", "--warnings", "--local-file", str(page)]
@@ -33,7 +33,7 @@ def test_man_has_nothing_to_complain_about(tmp_path: Path, name: str) -> None:
     assert not re.findall(r"\\[-(e&]|^\.[A-Z]{2}", done.stdout, re.MULTILINE)
 
 
-def test_what_a_page_says(tmp_path: Path) -> None:
+def test_a_page_has_the_sections_of_the_help(tmp_path: Path) -> None:
     page = PAGES["man1/logfs-mount.1"]
     assert r"logfs\-mount \- Mount the data directory DATA at MOUNTPOINT" in page
     assert r".B \-\-config\-file FILE" in page

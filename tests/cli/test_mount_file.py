@@ -14,7 +14,7 @@ def write(tmp_path: Path, text: str) -> str:
     return str(path)
 
 
-def test_everything(tmp_path: Path) -> None:
+def test_a_file_with_every_key(tmp_path: Path) -> None:
     text = """
 data = "/var/lib/logfs"
 mountpoint = "/mnt/logs"
@@ -40,7 +40,7 @@ log.cleanup.policy = ["compact", "delete"]
     )
 
 
-def test_options_may_be_one_text_and_everything_may_be_missing(tmp_path: Path) -> None:
+def test_options_may_be_one_text_and_every_key_may_be_missing(tmp_path: Path) -> None:
     assert read_mount_file(write(tmp_path, 'options = "ro,create"')).options == ("ro,create",)
     assert read_mount_file(write(tmp_path, "")) == MountFile()
 

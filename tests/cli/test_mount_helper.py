@@ -106,7 +106,7 @@ def test_root_becomes_another_user() -> None:
 
 
 @pytest.mark.fuse
-def test_a_mount_point_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_mount_point_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     status, _, errors = call(tmp_path / "data", tmp_path / "none")
     assert (status, len(errors)) == (32, 1)
@@ -115,7 +115,7 @@ def test_a_mount_point_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_as_mount_calls_it(tmp_path: Path, point: Path) -> None:
+def test_mount_runs_the_helper(tmp_path: Path, point: Path) -> None:
     """In a namespace of its own, where the helpers are in /sbin and fstab has a line."""
     data = tmp_path / "data"
     program = tmp_path / "mount.logfs"

@@ -44,7 +44,7 @@ def point(tmp_path: Path) -> Path:
 
 
 @pytest.mark.fuse
-def test_the_background_begins_when_the_mount_answers(mounted: Mounted) -> None:
+def test_background_returns_when_the_mount_answers(mounted: Mounted) -> None:
     assert is_mounted(mounted.point)
     (mounted.point / "orders").mkdir()
     with (mounted.point / "orders" / "0").open("a") as file:
@@ -105,7 +105,7 @@ def test_the_mount_of_a_dead_daemon_is_replaced(mounted: Mounted, tmp_path: Path
 
 
 @pytest.mark.fuse
-def test_umount_takes_a_dead_mount_away(mounted: Mounted) -> None:
+def test_umount_removes_the_mount_of_a_dead_daemon(mounted: Mounted) -> None:
     os.kill(mounted.pid, signal.SIGKILL)
     wait_until(lambda: run("topic", "list", mounted.point).status == 1)
     assert run("umount", mounted.point) == (0, b"", [])
@@ -168,7 +168,7 @@ def test_a_closed_terminal_ends_the_mount_unless_nohup_protects_it(
 
 
 @pytest.mark.fuse
-def test_read_only(tmp_path: Path, point: Path) -> None:
+def test_a_read_only_mount_writes_nothing(tmp_path: Path, point: Path) -> None:
     data = tmp_path / "data"
     fill(data, {"orders/0": b"a\n"})
     mounted = Mounted(data, point)
@@ -180,7 +180,7 @@ def test_read_only(tmp_path: Path, point: Path) -> None:
         status, _, errors = run("topic", "create", point / "new")
         assert status == 1
         assert errors == [f"logfs: {point}/new: the mount is read-only"]
-        # Nobody owns the data directory, so there it can be done.
+        # No process owns the data directory, so there it can be done.
         assert run("topic", "create", data / "new").status == 0
     finally:
         take_away(mounted)
@@ -220,7 +220,7 @@ def test_settings_of_the_store(tmp_path: Path, point: Path) -> None:
         (["data", "mnt", "--config", "a=b"], "'a': no such store setting"),
     ],
 )
-def test_what_cannot_be_mounted(
+def test_mount_refuses_other_directories(
     logfs: Call, tmp_path: Path, point: Path, arguments: list[str], reason: str
 ) -> None:
     fill(tmp_path / "data", {"orders/0": b"a\n"})
@@ -234,7 +234,7 @@ def test_what_cannot_be_mounted(
 
 
 @pytest.mark.fuse
-def test_a_data_directory_that_is_missing_is_not_made(tmp_path: Path, point: Path) -> None:
+def test_mount_does_not_create_a_missing_data_directory(tmp_path: Path, point: Path) -> None:
     mounted = Mounted(tmp_path / "mistyped", point)
     outcome = run("mount", *mounted, "--background", "--log-file", tmp_path / "log")
     take_away(mounted)
@@ -244,7 +244,7 @@ def test_a_data_directory_that_is_missing_is_not_made(tmp_path: Path, point: Pat
 
 
 @pytest.mark.slow
-def test_a_mount_point_that_is_missing(tmp_path: Path) -> None:
+def test_mount_refuses_a_missing_mount_point(tmp_path: Path) -> None:
     fill(tmp_path / "data", {"orders/0": b"a\n"})
     arguments = ("mount", tmp_path / "data", tmp_path / "none")
     for options in ((), ("--background", "--log-file", tmp_path / "log")):

@@ -31,7 +31,9 @@ from tests.cli.conftest import Call, Mounted, command, environment, fill, run
         "status --watch inf",
     ],
 )
-def test_numbers(logfs: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+def test_commands_refuse_odd_numbers(
+    logfs: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
     fill(tmp_path / "data", {"orders/0": b"a\nb\n"})
     monkeypatch.chdir(tmp_path / "data")
     status, out, errors = logfs(*words.split())
@@ -62,7 +64,9 @@ def log(tmp_path: Path) -> library.Partition:
     ],
     ids=str,
 )
-def test_producers(log: library.Partition, arguments: dict[str, object], message: str) -> None:
+def test_producers_refuse_odd_arguments(
+    log: library.Partition, arguments: dict[str, object], message: str
+) -> None:
     with log, pytest.raises((TypeError, ValueError), match=message):
         log.producer(**arguments)  # type: ignore[arg-type]
 
@@ -88,7 +92,7 @@ def odd(**fields: Any) -> NewRecord:  # noqa: ANN401 - what a program may give
     ],
     ids=str,
 )
-def test_records(log: library.Partition, records: object, message: str) -> None:
+def test_appends_refuse_odd_records(log: library.Partition, records: object, message: str) -> None:
     with log, pytest.raises(TypeError, match=message):
         log.append_many(records)  # type: ignore[arg-type]
 
@@ -100,7 +104,7 @@ def test_help_of_the_library_lists_what_it_has() -> None:
 
 
 @pytest.mark.parametrize("words", [["status", "-p"], ["status"], ["topic", "list"], ["offsets"]])
-def test_a_reader_that_leaves_is_no_error(tmp_path: Path, words: list[str]) -> None:
+def test_a_reader_that_ends_early_is_no_error(tmp_path: Path, words: list[str]) -> None:
     fill(tmp_path / "data", {f"topic{n}/0": b"x\n" for n in range(3)})
     reading, writing = os.pipe()
     os.close(reading)
@@ -116,7 +120,7 @@ def test_a_reader_that_leaves_is_no_error(tmp_path: Path, words: list[str]) -> N
     assert (done.returncode, done.stderr) == (1, b"")
 
 
-def test_watching_ends_when_its_reader_leaves(tmp_path: Path) -> None:
+def test_status_watch_ends_with_the_reader_of_its_output(tmp_path: Path) -> None:
     fill(tmp_path / "data", {"orders/0": b"x\n"})
     with subprocess.Popen(
         command("status", "--watch", "0.1", tmp_path / "data"),

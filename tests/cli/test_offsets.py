@@ -39,7 +39,7 @@ def rows(out: bytes) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("flags", [[], ["--as-kafka"], ["--isolation-level", "read_committed"]])
-def test_a_partition(logfs: Call, data: Path, flags: list[str]) -> None:
+def test_offsets_of_a_partition(logfs: Call, data: Path, flags: list[str]) -> None:
     status, out, errors = logfs("offsets", data / "orders" / "1", *flags)
     assert (status, errors) == (0, [])
     assert rows(out) == [
@@ -49,7 +49,7 @@ def test_a_partition(logfs: Call, data: Path, flags: list[str]) -> None:
     ]
 
 
-def test_every_partition_of_a_topic(logfs: Call, data: Path) -> None:
+def test_offsets_of_every_partition_of_a_topic(logfs: Call, data: Path) -> None:
     _, out, _ = logfs("offsets", data / "orders", "--time", str(HOURS[0]), "--time", "latest")
     assert rows(out) == [
         ["0", str(HOURS[0]), "-", "-"],
@@ -61,7 +61,7 @@ def test_every_partition_of_a_topic(logfs: Call, data: Path) -> None:
     ]
 
 
-def test_every_topic_of_a_data_directory(
+def test_offsets_of_every_topic_of_a_data_directory(
     logfs: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = make(tmp_path / "data")
@@ -127,7 +127,7 @@ def test_a_time_that_was_printed_can_be_asked_for(logfs: Call, data: Path) -> No
             assert rows(logfs(*call, found[3]).out)[0][2] == str(offset)
 
 
-def test_json(logfs: Call, data: Path) -> None:
+def test_json_has_an_object_for_each_offset(logfs: Call, data: Path) -> None:
     arguments = ("--json", "--time", "2023-11-15T02:00Z", "--time", "now")
     status, out, errors = logfs("offsets", data / "orders" / "1", *arguments)
     assert (status, errors) == (0, [])
@@ -151,13 +151,15 @@ def test_json(logfs: Call, data: Path) -> None:
         (".segments", "now", "expected nothing, TOPIC or TOPIC/PARTITION"),
     ],
 )
-def test_what_is_refused(logfs: Call, data: Path, address: str, time: str, expected: str) -> None:
+def test_offsets_refuses_wrong_arguments(
+    logfs: Call, data: Path, address: str, time: str, expected: str
+) -> None:
     status, out, errors = logfs("offsets", data / address, "--time", time)
     assert (status, out) == (1, b"")
     assert expected in errors[0]
 
 
-def test_nothing_is_changed(logfs: Call, data: Path) -> None:
+def test_offsets_changes_nothing(logfs: Call, data: Path) -> None:
     def state() -> dict[str, tuple[int, int]]:
         return {str(p): (p.stat().st_size, p.stat().st_mtime_ns) for p in data.rglob("*")}
 
@@ -169,7 +171,7 @@ def test_nothing_is_changed(logfs: Call, data: Path) -> None:
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_beside_a_daemon(mounted: Mounted) -> None:
+def test_offsets_while_a_daemon_serves_the_directory(mounted: Mounted) -> None:
     (mounted.point / "orders").mkdir()
     with (mounted.point / "orders" / "0.jsonl").open("ab", buffering=0) as file:
         file.write(TEXT)

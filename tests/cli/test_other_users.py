@@ -1,4 +1,4 @@
-"""Commands and the library for users who may use the mount, but not the data directory."""
+"""Commands and the library for users with access to the mount, but not to the data directory."""
 
 import json
 import os

@@ -43,7 +43,7 @@ def test_records_and_bytes_are_the_same(logfs: Call) -> None:
     assert by_records["records_per_s"] == 10_000
 
 
-def test_room(logfs: Call) -> None:
+def test_disk_says_how_long_it_lasts(logfs: Call) -> None:
     out = logfs("plan", "--rate", "100", "--disk", "1TB").out.decode()
     assert "enough: " in out
     out = logfs("plan", "--rate", "100k", "--disk", "100GB").out.decode()
@@ -74,7 +74,7 @@ def test_warnings(logfs: Call) -> None:
         (("--rate", "1", "--record", "3MB"), 1, "max.message.bytes"),
     ],
 )
-def test_what_is_refused(
+def test_plan_refuses_wrong_arguments(
     logfs: Call, arguments: tuple[str, ...], status: int, expected: str
 ) -> None:
     outcome = logfs("plan", *arguments)
@@ -82,7 +82,7 @@ def test_what_is_refused(
     assert expected in outcome.errors[-1]
 
 
-def test_a_directory(logfs: Call, data: Path) -> None:
+def test_plan_of_a_directory(logfs: Call, data: Path) -> None:
     status, out, errors = logfs("plan", data)
     assert (status, errors) == (0, [])
     lines = out.decode().splitlines()
@@ -99,7 +99,7 @@ def test_a_directory(logfs: Call, data: Path) -> None:
 
 @pytest.mark.fuse
 @pytest.mark.slow
-def test_a_mount(mounted: Mounted) -> None:
+def test_plan_of_a_mount(mounted: Mounted) -> None:
     (mounted.point / "orders").mkdir()
     with (mounted.point / "orders" / "0").open("ab") as file:
         file.write(LINES)

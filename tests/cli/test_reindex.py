@@ -58,7 +58,7 @@ def test_indexes_that_are_wrong_or_missing_are_recreated(logfs: Call, data: Path
     assert logfs("verify", data, "-q") == (0, b"", [])
 
 
-def test_positions_of_what_was_compacted_stay(logfs: Call, data: Path) -> None:
+def test_positions_of_a_compacted_log_do_not_change(logfs: Call, data: Path) -> None:
     assert logfs("compact", data / "prices").status == 0
     before, text = indexes_of(data), logfs("cat", data / "prices" / "0.jsonl").out
     (index,) = [
@@ -72,7 +72,7 @@ def test_positions_of_what_was_compacted_stay(logfs: Call, data: Path) -> None:
     assert logfs("verify", data, "-q") == (0, b"", [])
 
 
-def test_what_was_not_stopped_cleanly_is_recovered_first(logfs: Call, data: Path) -> None:
+def test_reindex_recovers_an_unclean_directory_first(logfs: Call, data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     (log,) = [file for file in data.glob("orders-1/*.log") if not file.stat().st_size]
     log.write_bytes(b"half a batch")
@@ -108,7 +108,7 @@ def test_a_corrupt_batch_is_named(logfs: Call, data: Path) -> None:
 
 
 @pytest.mark.fuse
-def test_a_daemon_keeps_the_directory(logfs: Call, tmp_path: Path) -> None:
+def test_reindex_refuses_a_directory_that_a_daemon_serves(logfs: Call, tmp_path: Path) -> None:
     mount = Mount(tmp_path / "served", tmp_path / "mnt")
     mount.start()
     try:
@@ -122,7 +122,7 @@ def test_a_daemon_keeps_the_directory(logfs: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_leaves_whole_indexes(logfs: Call, data: Path) -> None:
+def test_a_kill_at_any_moment_leaves_complete_indexes(logfs: Call, data: Path) -> None:
     before = indexes_of(data)
     ours = [name for name in before if name.startswith("orders") and before[name]]
     for restored in (1, 4, 9):

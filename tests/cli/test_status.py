@@ -65,7 +65,7 @@ def test_a_table_of_topics_and_one_of_partitions(logfs: Call, data: Path) -> Non
     assert found[1:] == [[b"orders/1", b"0", b"0", b"1"], [b"orders/2", b"0", b"1", b"1"]]
 
 
-def test_nothing_is_changed_and_no_sealed_segment_is_read(logfs: Call, data: Path) -> None:
+def test_status_changes_nothing_and_reads_no_sealed_segment(logfs: Call, data: Path) -> None:
     expected = rows_of(seen(logfs, data), *FACTS)
     logs = sorted((data / "orders-0").glob("*.log"))
     assert len(logs) > 4
@@ -96,7 +96,7 @@ def test_the_rate_is_that_of_the_last_five_minutes(logfs: Call, data: Path) -> N
 
 
 @pytest.mark.expect_log("seven bytes are gone")
-def test_losses_are_trouble(logfs: Call, data: Path) -> None:
+def test_losses_set_the_exit_status(logfs: Call, data: Path) -> None:
     store = open_store(data)
     store.partition("orders", 2).add_loss("cut", "x.log", 5, 7, "seven bytes are gone", now_ms())
     store.close(now_ms())
@@ -111,7 +111,7 @@ def test_losses_are_trouble(logfs: Call, data: Path) -> None:
 
 
 @pytest.mark.expect_log("orders/1 could not be loaded")
-def test_a_partition_that_cannot_be_loaded_is_trouble(logfs: Call, data: Path) -> None:
+def test_an_unreadable_partition_sets_the_exit_status(logfs: Call, data: Path) -> None:
     (data / "orders-1" / "partition.metadata").write_text("nonsense")
     status, out, _ = logfs("status", data)
     assert status == 1
@@ -120,7 +120,9 @@ def test_a_partition_that_cannot_be_loaded_is_trouble(logfs: Call, data: Path) -
     assert rows_of(json.loads(logfs("status", data, "--json").out), "log_end_offset")[1][2] is None
 
 
-def test_what_nobody_will_trim_and_what_is_not_meant_is_said(logfs: Call, data: Path) -> None:
+def test_status_warns_about_topics_without_configuration_and_odd_settings(
+    logfs: Call, data: Path
+) -> None:
     (data / "users-0" / "logfs.config").unlink()
     logfs("topic", "alter", data / "orders", "--config", "segment.ms=700000000")
     (data / "theirs-0").mkdir()
@@ -134,7 +136,7 @@ def test_what_nobody_will_trim_and_what_is_not_meant_is_said(logfs: Call, data: 
     assert theirs.split() == b"theirs 1 - 100B - - - - - - 0 ok, never trimmed".split()
 
 
-def test_a_stop_that_was_not_clean_is_said(logfs: Call, data: Path) -> None:
+def test_status_names_an_unclean_stop(logfs: Call, data: Path) -> None:
     (data / ".kafka_cleanshutdown").unlink()
     assert b"daemon  none; it was not stopped cleanly: the next start" in logfs("status", data).out
 
@@ -146,7 +148,7 @@ def test_a_path_that_holds_no_logs(logfs: Call, data: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.fuse
-def test_a_daemon_is_asked_and_says_the_same(logfs: Call, data: Path, tmp_path: Path) -> None:
+def test_a_daemon_answers_the_same(logfs: Call, data: Path, tmp_path: Path) -> None:
     expected = rows_of(seen(logfs, data), *FACTS)
     (data / ".kafka_cleanshutdown").unlink()
     with Mount(data, tmp_path / "mnt", "create", "num.partitions=2") as mount:
@@ -170,7 +172,7 @@ def test_a_daemon_is_asked_and_says_the_same(logfs: Call, data: Path, tmp_path: 
         assert b"(read-only)" in logfs("status", mount.point).out
 
 
-def test_a_full_disk_is_trouble(logfs: Call, small_disk: Path) -> None:
+def test_a_full_disk_sets_the_exit_status(logfs: Call, small_disk: Path) -> None:
     data = small_disk / "data"
     data.mkdir()
     logfs("topic", "create", data / "orders")

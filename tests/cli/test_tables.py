@@ -23,7 +23,7 @@ from tests.cli.conftest import command, environment, fill
         (2**60, "1024.0PiB"),
     ],
 )
-def test_bytes_for_people(size: int, text: str) -> None:
+def test_sizes_are_printed_in_units(size: int, text: str) -> None:
     assert tables.format_bytes(size) == text
 
 
@@ -58,7 +58,7 @@ def test_a_terminal_gets_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_narrow_terminal_cuts_nothing(tmp_path: Path) -> None:
+def test_a_narrow_terminal_does_not_truncate_values(tmp_path: Path) -> None:
     fill(tmp_path / "data", {"orders/1": b"", "a-topic-with-a-long-name/0": b"x\n"})
     for width in (60, 200):
         shown = on_terminal(width, b"orders ", "status", tmp_path / "data")

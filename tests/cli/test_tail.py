@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 import logfs
 from logfs import NewRecord
+from logfs.library.writer import Writer
 from tests.cli.conftest import ROOT, Call, Mounted, command, environment, fill
 from tests.mounting import PATIENCE_S, wait_until
 
@@ -53,7 +54,7 @@ def lines(number: int, step: int) -> list[bytes]:
     ],
     ids=str,
 )
-def test_where_it_begins(
+def test_records_and_from_select_the_first_record(
     logfs: Call, data: Path, options: list[str], expected: list[bytes]
 ) -> None:
     outcome = logfs("tail", *options, data / "orders" / "0")
@@ -136,11 +137,13 @@ def open_partition(path: Path) -> "logfs.Partition":
         ("", ["--view", "tsv", "--no-prefix"], b"k\t0 at 58\nk\t1 at 58\n"),
     ],
 )
-def test_views(logfs: Call, data: Path, path: str, options: list[str], expected: bytes) -> None:
+def test_view_selects_the_form_of_records(
+    logfs: Call, data: Path, path: str, options: list[str], expected: bytes
+) -> None:
     assert logfs("tail", "-n", "1", *options, data / "orders" / path) == (0, expected, [])
 
 
-def test_json_says_in_fields_where_a_record_is_from(logfs: Call, data: Path) -> None:
+def test_json_names_the_partition_in_fields(logfs: Call, data: Path) -> None:
     (alone,) = logfs("tail", "-n", "1", data / "orders" / "1.jsonl").out.splitlines()
     assert alone == logfs("cat", data / "orders" / "1@offset=-1.jsonl").out.strip()
     rows = logfs("tail", "-n", "1", "--view", "jsonl", data / "orders").out.splitlines()
@@ -150,7 +153,7 @@ def test_json_says_in_fields_where_a_record_is_from(logfs: Call, data: Path) -> 
     ]
 
 
-def test_so_many_records_are_so_many_whatever_is_between(logfs: Call, data: Path) -> None:
+def test_records_is_the_number_of_records_and_not_of_offsets(logfs: Call, data: Path) -> None:
     with open_partition(data / "orders" / "0") as orders:
         producer = orders.producer(1)
         for n in range(30):
@@ -165,12 +168,12 @@ def test_isolation_levels(logfs: Call, data: Path) -> None:
         producer = orders.producer(1)
         with producer.transaction():
             producer.append_many([b"committed"])
-        producer._is_transactional = True
-        producer.append_many([b"open"])
-    path = data / "orders" / "0"
-    assert logfs("tail", "-n", "1", path).out == b"open\n"
-    level = ("--isolation-level", "read_committed")
-    assert logfs("tail", "-n", "1", *level, path).out == b"committed\n"
+        with producer.transaction():
+            producer.append_many([b"open"])
+            path = data / "orders" / "0"
+            assert logfs("tail", "-n", "1", path).out == b"open\n"
+            level = ("--isolation-level", "read_committed")
+            assert logfs("tail", "-n", "1", *level, path).out == b"committed\n"
 
 
 @pytest.mark.parametrize(
@@ -184,7 +187,7 @@ def test_isolation_levels(logfs: Call, data: Path) -> None:
         (["--from", "yesterday", "orders"], "not a point in a log"),
     ],
 )
-def test_mistakes(
+def test_tail_refuses_wrong_arguments(
     logfs: Call, data: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(data)
@@ -193,7 +196,7 @@ def test_mistakes(
     assert message in errors[0]
 
 
-def test_what_can_be_printed_is(logfs: Call, data: Path) -> None:
+def test_after_an_error_tail_prints_the_other_partitions(logfs: Call, data: Path) -> None:
     status, out, errors = logfs("tail", "-n", "1", data / "nothing", data / "orders" / "0")
     assert (status, out, len(errors)) == (1, b"0 at 58\n", 1)
     status, _, errors = logfs("tail", "-n", "1", "--from", "now", data / "orders")
@@ -238,7 +241,7 @@ def following(*arguments: str | Path) -> Iterator[Following]:
         tail.process.communicate()
 
 
-def test_what_comes_is_printed_at_once(data: Path) -> None:
+def test_follow_prints_new_records_at_once(data: Path) -> None:
     with logfs.open_store(data) as store, following("-n", "1", data / "orders") as tail:
         assert [tail.line(), tail.line()] == [b"orders/0: 0 at 58", b"orders/1: 1 at 58"]
         for n in range(4):
@@ -246,17 +249,16 @@ def test_what_comes_is_printed_at_once(data: Path) -> None:
             assert tail.line() == b"orders/%d: new %d" % (n % 2, n)
 
 
-def test_a_partition_that_is_added_is_followed(data: Path) -> None:
+def test_follow_includes_new_partitions(data: Path) -> None:
     with logfs.open_store(data) as store, following("-n", "1", data / "orders") as tail:
         assert [tail.line(), tail.line()] == [b"orders/0: 0 at 58", b"orders/1: 1 at 58"]
-        store._writer.act(
-            lambda daemon: daemon.ask("none"), lambda owned: owned.grow_topic("orders", 3, 0)
-        )
+        with closing(Writer.of(store.data, None)) as writer:  # the one that the store uses
+            writer.change_topics(lambda topics: topics.alter_topic("orders", {}, 3))
         store.partition("orders", 2).append(b"second")
         assert tail.line() == b"orders/2: second"
 
 
-def test_a_deleted_topic_ends_it(data: Path) -> None:
+def test_follow_ends_when_its_topic_is_deleted(data: Path) -> None:
     with logfs.open_store(data) as store, following("-n", "1", data / "orders" / "0") as tail:
         assert tail.line() == b"0 at 58"
         store.delete_topic("orders")
@@ -265,14 +267,14 @@ def test_a_deleted_topic_ends_it(data: Path) -> None:
         assert err == b"logfs: orders/0: the topic has been deleted\n"
 
 
-def test_ctrl_c_is_quiet(data: Path) -> None:
+def test_ctrl_c_ends_tail_quietly(data: Path) -> None:
     with following("-n", "1", data / "orders" / "0") as tail:
         assert tail.line() == b"0 at 58"
         os.kill(tail.process.pid, signal.SIGINT)
         assert tail.end() == (130, b"", b"")
 
 
-def test_it_ends_quietly_when_nobody_reads_any_more(data: Path) -> None:
+def test_tail_ends_quietly_when_the_reader_of_its_output_ends(data: Path) -> None:
     with following("-n", "1", data / "orders" / "0") as tail:
         assert tail.line() == b"0 at 58"
         assert tail.process.stdout is not None
@@ -284,7 +286,7 @@ def test_it_ends_quietly_when_nobody_reads_any_more(data: Path) -> None:
 
 @pytest.mark.fuse
 @pytest.mark.parametrize("side", ["data", "point"])
-def test_beside_a_daemon(mounted: Mounted, side: str) -> None:
+def test_tail_while_a_daemon_serves_the_directory(mounted: Mounted, side: str) -> None:
     (mounted.point / "orders").mkdir()
     file = mounted.point / "orders" / "0"
     with file.open("ab") as writer:

@@ -1,4 +1,4 @@
-"""``logfs topic`` on a data directory that nobody serves, and on one that somebody owns."""
+"""``logfs topic`` on a data directory without a daemon, and on one that another process owns."""
 
 import json
 import subprocess
@@ -47,7 +47,7 @@ def test_a_topic_from_beginning_to_end(logfs: Call, data: Path) -> None:
     assert logfs("topic", "list", data) == (0, b"", [])
 
 
-def test_one_partition_if_nothing_is_said(logfs: Call, data: Path) -> None:
+def test_the_default_is_one_partition(logfs: Call, data: Path) -> None:
     assert logfs("topic", "create", data / "orders").status == 0
     listed = json.loads(logfs("topic", "list", data, "--json").out)
     assert listed == [{"topic": "orders", "partitions": 1}]
@@ -66,7 +66,7 @@ def test_list_without_a_path_is_the_current_directory(
     assert logfs("topic", "list").out == b"a\n"
 
 
-def test_describe(logfs: Call, data: Path) -> None:
+def test_describe_prints_settings_and_partitions(logfs: Call, data: Path) -> None:
     fill(data, {"orders/1": b"a\nb\n"})
     status, out, errors = logfs("topic", "describe", data / "orders")
     assert (status, errors) == (0, [])
@@ -94,7 +94,7 @@ def test_describe_every_setting(logfs: Call, data: Path) -> None:
     assert [meta["partition"] for meta in shown["partitions"]] == [0]
 
 
-def test_warnings_are_shown_and_nothing_is_refused(logfs: Call, data: Path) -> None:
+def test_odd_settings_are_warnings(logfs: Call, data: Path) -> None:
     path = data / "orders"
     status, out, errors = logfs("topic", "create", path, "--config", "retention.ms=1000")
     assert (status, out, len(errors)) == (0, b"", 1)
@@ -170,14 +170,14 @@ def test_wrong_usage(logfs: Call, arguments: list[str]) -> None:
     assert logfs("topic", *arguments).status == 2
 
 
-def test_a_mistake_leaves_nothing_in_an_empty_directory(logfs: Call, data: Path) -> None:
+def test_an_error_leaves_an_empty_directory_empty(logfs: Call, data: Path) -> None:
     assert logfs("topic", "create", data / "a b").status == 1
     assert logfs("topic", "create", data / "a", "--config", "x=1").status == 1
     assert logfs("topic", "list", data).errors[0].startswith(f"logfs: {data}: {data} is empty")
     assert not list(data.iterdir())
 
 
-def test_a_directory_with_other_things_in_it_is_left_alone(logfs: Call, data: Path) -> None:
+def test_topics_are_not_created_in_directories_with_other_files(logfs: Call, data: Path) -> None:
     (data / "letter.txt").touch()
     status, _, errors = logfs("topic", "create", data / "orders")
     assert status == 1
@@ -196,7 +196,7 @@ def test_the_directory_of_a_broker(logfs: Call, data: Path) -> None:
     assert logfs("topic", "list", data) == (0, b"", [])
 
 
-# A directory that somebody owns
+# A directory that another process owns
 
 
 @pytest.fixture
@@ -224,7 +224,9 @@ def owned(data: Path) -> Iterator[Path]:
 @pytest.mark.parametrize(
     "arguments", [["create", "a"], ["alter", "orders", "--partitions", "2"], ["delete", "orders"]]
 )
-def test_changes_wait_for_the_owner(logfs: Call, owned: Path, arguments: list[str]) -> None:
+def test_changes_are_refused_while_another_process_owns_the_directory(
+    logfs: Call, owned: Path, arguments: list[str]
+) -> None:
     name, topic, *options = arguments
     status, _, errors = logfs("topic", name, owned / topic, *options)
     assert (status, len(errors)) == (1, 1)

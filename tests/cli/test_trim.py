@@ -31,7 +31,7 @@ def text(data: Path, name: str = "orders/0") -> bytes:
     return outcome.out
 
 
-def test_a_partition(logfs: Call, trimmed: Path) -> None:
+def test_trim_deletes_the_records_of_a_partition_before_a_point(logfs: Call, trimmed: Path) -> None:
     status, out, errors = logfs("trim", trimmed / "orders" / "0@offset=4")
     assert (status, errors) == (0, [])
     assert out == b"orders/0 starts at offset 4, 4 offsets deleted\n4 segments deleted\n"
@@ -40,7 +40,7 @@ def test_a_partition(logfs: Call, trimmed: Path) -> None:
     assert again == (0, b"orders/0 starts at offset 4, nothing before that\n", [])
 
 
-def test_all_of_a_topic(logfs: Call, trimmed: Path) -> None:
+def test_trim_of_a_topic_trims_every_partition(logfs: Call, trimmed: Path) -> None:
     status, out, _ = logfs("trim", trimmed / "orders@latest", "--json")
     assert status == 0
     assert [(x["topic"], x["partition"], x["log_start_offset"]) for x in json.loads(out)] == [
@@ -92,7 +92,7 @@ def test_the_help_has_the_points(logfs: Call) -> None:
 
 
 @pytest.mark.fuse
-def test_by_the_daemon(mounted: Mounted) -> None:
+def test_a_daemon_trims_its_directory(mounted: Mounted) -> None:
     run("topic", "create", mounted.data / "orders", "--config", "internal.segment.bytes=100")
     path = mounted.point / "orders" / "0"
     for n in range(10):
@@ -112,7 +112,7 @@ def test_by_the_daemon(mounted: Mounted) -> None:
         assert "552B are still read through open names with an end" in outcome.errors[0]
         assert fixed.read() == LINES
     assert (os.stat(path).st_ino, os.stat(path).st_size) == (inode, len(LINES))
-    # Who asks for the earliest record again within a second gets the same answer.
+    # Within a second the mount gives the same answer for the earliest record again.
     fixed_now = path.with_name("0@earliest..latest")
     wait_until(lambda: fixed_now.read_bytes() == LINES[16:], "the name is resolved again")
     refused = run("trim", mounted.point / "orders" / "0@offset=99")
@@ -121,7 +121,7 @@ def test_by_the_daemon(mounted: Mounted) -> None:
 
 
 @pytest.mark.fuse
-def test_a_socket_that_was_left_is_no_daemon(mounted: Mounted) -> None:
+def test_trim_ignores_the_socket_of_a_dead_daemon(mounted: Mounted) -> None:
     run("topic", "create", mounted.data / "orders")
     socket = mounted.data / names.CONTROL_SOCKET
     assert socket.is_socket()
@@ -138,7 +138,7 @@ def test_a_socket_that_was_left_is_no_daemon(mounted: Mounted) -> None:
 
 
 @pytest.mark.fuse
-def test_a_mount_that_is_read_only(mounted: Mounted, tmp_path: Path) -> None:
+def test_trim_refuses_a_read_only_mount(mounted: Mounted, tmp_path: Path) -> None:
     run("topic", "create", mounted.data / "orders")
     assert run("umount", mounted.point).status == 0
     arguments = (mounted.data, mounted.point, "--background", "--read-only")

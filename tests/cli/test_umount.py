@@ -22,7 +22,9 @@ def refusal(mounted: Mounted) -> str:
     return errors[0]
 
 
-def test_a_working_directory_is_named(mounted: Mounted) -> None:
+def test_the_error_names_a_process_whose_working_directory_is_in_the_mount(
+    mounted: Mounted,
+) -> None:
     (mounted.point / "orders").mkdir()
     with subprocess.Popen(["sleep", "60"], cwd=mounted.point / "orders") as user:
         text = refusal(mounted)
@@ -32,7 +34,7 @@ def test_a_working_directory_is_named(mounted: Mounted) -> None:
     assert run("umount", mounted.point) == (0, b"", [])
 
 
-def test_open_and_mapped_files_are_named(mounted: Mounted) -> None:
+def test_the_error_names_open_and_mapped_files(mounted: Mounted) -> None:
     (mounted.point / "orders").mkdir()
     with (mounted.point / "orders" / "0").open("ab") as file:
         file.write(b"a\n")
@@ -45,7 +47,7 @@ def test_open_and_mapped_files_are_named(mounted: Mounted) -> None:
     mapped.close()
 
 
-def test_a_mount_below_is_named(mounted: Mounted, tmp_path: Path) -> None:
+def test_the_error_names_a_mount_inside_the_mount(mounted: Mounted, tmp_path: Path) -> None:
     inner = Mounted(tmp_path / "other", mounted.point / "orders")
     for directory in inner:
         directory.mkdir()
@@ -57,7 +59,7 @@ def test_a_mount_below_is_named(mounted: Mounted, tmp_path: Path) -> None:
         assert run("umount", inner.point) == (0, b"", [])
 
 
-def test_lazily_the_last_user_ends_the_daemon(mounted: Mounted) -> None:
+def test_lazy_ends_the_daemon_with_the_last_user(mounted: Mounted) -> None:
     (mounted.point / "orders").mkdir()
     pid = mounted.pid
     with (mounted.point / "orders" / "0").open("ab") as file:
@@ -70,7 +72,7 @@ def test_lazily_the_last_user_ends_the_daemon(mounted: Mounted) -> None:
     assert run("cat", mounted.data / "orders" / "0").out == b"still there\n"
 
 
-def test_only_a_dead_mount(mounted: Mounted) -> None:
+def test_dead_unmounts_only_a_dead_mount(mounted: Mounted) -> None:
     assert run("umount", "--dead", mounted.point) == (0, b"", [])
     assert is_mounted(mounted.point)
     os.kill(mounted.pid, signal.SIGKILL)

@@ -30,7 +30,7 @@ def flip(path: Path, at: int) -> None:
     path.write_bytes(content)
 
 
-def test_what_is_whole(logfs: Call, data: Path) -> None:
+def test_verify_of_an_undamaged_directory(logfs: Call, data: Path) -> None:
     status, out, errors = logfs("verify", data)
     assert (status, errors) == (0, [])
     [line] = out.decode().splitlines()
@@ -39,7 +39,7 @@ def test_what_is_whole(logfs: Call, data: Path) -> None:
     assert logfs("verify", data, "--quiet") == (0, b"", [])
 
 
-def test_damage_is_a_line_and_a_status(logfs: Call, data: Path) -> None:
+def test_damage_is_a_line_and_sets_the_exit_status(logfs: Call, data: Path) -> None:
     flip(log_of(data), 70)
     status, out, errors = logfs("verify", data / "orders", "-q")
     assert (status, errors) == (1, [])
@@ -51,7 +51,7 @@ def test_damage_is_a_line_and_a_status(logfs: Call, data: Path) -> None:
     assert logfs("verify", data / "orders-1", "-q") == (0, b"", [])
 
 
-def test_json(logfs: Call, data: Path) -> None:
+def test_json_has_the_findings(logfs: Call, data: Path) -> None:
     flip(log_of(data), 70)
     (data / "notes").write_text("mine")
     status, out, _ = logfs("verify", data, data / "orders", "--json")

@@ -1,4 +1,4 @@
-"""Wrong command lines, as somebody types them who is new here: each gets one line and a status.
+"""Wrong command lines, as beginners type them: each gets one line and a status.
 
 The line names the thing, says what was expected and what to do. ``{d}`` is a directory with a data
 directory ``data`` (topic ``orders``, two partitions), an empty one, one with other things, a file.

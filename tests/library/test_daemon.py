@@ -1,4 +1,4 @@
-"""The library beside a daemon that owns the directory: through its socket, and behind its back."""
+"""The library while a daemon owns the directory: through its socket, and reading the files."""
 
 import threading
 from collections.abc import Iterable, Iterator
@@ -56,7 +56,7 @@ def test_a_follower_is_woken_by_what_the_mount_is_written(mount: Mount) -> None:
         timer.join()
 
 
-def test_topics_are_the_daemons(mount: Mount) -> None:
+def test_the_daemon_changes_topics(mount: Mount) -> None:
     with logfs.open_store(mount.point) as store:
         assert store.data == str(mount.data)
         store.create_topic("prices", 2, {"retention.ms": "1000000"})
@@ -86,8 +86,8 @@ def test_a_daemon_that_was_restarted_is_found_again(mount: Mount) -> None:
 
 
 @pytest.mark.parametrize("is_done", [False, True])
-def test_what_a_daemon_did_not_answer_is_written_once(tmp_path: Path, is_done: bool) -> None:
-    """It dies before the write, or after it; who has asked cannot know."""
+def test_an_append_without_an_answer_is_written_once(tmp_path: Path, is_done: bool) -> None:
+    """The daemon dies before the write, or after it; the program cannot know."""
     died = tmp_path / "died"
     variables = dying_variables(tmp_path / "path", died, is_behind=is_done)
     with Mount(tmp_path / "data", tmp_path / "mnt", variables=variables) as mount:
@@ -104,7 +104,7 @@ def test_what_a_daemon_did_not_answer_is_written_once(tmp_path: Path, is_done: b
             assert values(orders.read()) == [b"%d" % n for n in range(WRITES - 1)] + [b"last"]
 
 
-def test_what_is_shown_by_default_is_what_the_mount_shows(tmp_path: Path) -> None:
+def test_the_default_isolation_level_is_that_of_the_mount(tmp_path: Path) -> None:
     level = "isolation.level=read_committed"
     with Mount(tmp_path / "data", tmp_path / "mnt", level) as mount:
         (mount.point / "orders").mkdir()
@@ -165,6 +165,6 @@ def test_through_a_read_only_mount_nothing_is_written(tmp_path: Path) -> None:
         assert values(orders.read()) == [b"v"]
         with pytest.raises(ReadOnlyError, match="read-only"):
             orders.append(b"w")
-        with logfs.open(mount.data / "orders" / "0") as behind:  # whose is it? nobody's
-            behind.append(b"w")
+        with logfs.open(mount.data / "orders" / "0") as direct:  # no process owns it
+            direct.append(b"w")
         assert values(orders.follow("earliest", 2)) == [b"v", b"w"]

@@ -10,9 +10,9 @@ import pytest
 import logfs
 from logfs import NewRecord
 from logfs.disk.posix import PosixDisk
+from logfs.library.cursor import Cursor, read_batches
+from logfs.library.followed_directory import FollowedDirectory
 from logfs.library.points import Point, point_of
-from logfs.library.reading import Cursor, read
-from logfs.library.source import Source
 from logfs.types import IsolationLevel, TopicPartition
 
 BEGIN = datetime(2026, 11, 20, tzinfo=UTC)
@@ -85,13 +85,15 @@ POINTS: list[tuple[Point, int]] = [
 def test_points_in_a_log_that_has_not_been_read(
     foreign: Path, point: Point, offset: int, level: IsolationLevel
 ) -> None:
-    source = Source(PosixDisk(foreign), lambda name: name == TP, step_bytes=4096)
+    source = FollowedDirectory(PosixDisk(foreign), lambda name: name == TP, step_bytes=4096)
     whole = source.log(TP)
     assert whole.indexing is not None
     log, found = source.locate(whole, point_of(point, UTC), level)
     assert found == offset
     _, end = source.locate(source.log(TP), point_of("latest", UTC), level)
-    records = [record for batch in read(Cursor(source, log, found, level), end) for record in batch]
+    records = [
+        record for batch in read_batches(Cursor(source, log, found, level), end) for record in batch
+    ]
     assert values(records) == [value(n) for n in range(offset, COUNT)]
     source.close()
 
@@ -103,8 +105,8 @@ def stopped(foreign: Path, tmp_path: Path) -> Path:
     return tmp_path / "copy"
 
 
-def test_what_somebody_appends_is_followed(stopped: Path) -> None:
-    """Whoever writes is taken for a broker: what logfs adds to the directory is not looked at."""
+def test_appends_of_another_program_are_followed(stopped: Path) -> None:
+    """The reader does not use what logfs adds to the directory, as if a broker wrote it."""
     with logfs.open(stopped / "orders" / "0") as orders:
         coming = orders.follow(COUNT - 1)
         assert next(coming).offset == COUNT - 1

@@ -166,7 +166,9 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @settings(max_examples=EXAMPLES)
 @given(drawn=steps)
-def test_in_a_directory_that_nobody_serves(alone: Path, drawn: list[tuple[Any, ...]]) -> None:
+def test_the_model_in_a_directory_without_a_daemon(
+    alone: Path, drawn: list[tuple[Any, ...]]
+) -> None:
     data = alone / str(next(_NUMBERS))
     data.mkdir()
     run(data, drawn)
@@ -182,5 +184,5 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.mark.fuse
 @settings(max_examples=EXAMPLES)
 @given(drawn=steps)
-def test_through_a_mount(served: Path, drawn: list[tuple[Any, ...]]) -> None:
+def test_the_model_through_a_mount(served: Path, drawn: list[tuple[Any, ...]]) -> None:
     run(served, drawn)

@@ -1,4 +1,4 @@
-"""Who acts on a data directory, and that one who may ask again does."""
+"""Acting on a data directory: through its daemon or under its lock, and retries."""
 
 import time
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ def place(tmp_path: Path) -> Place:
 
 @pytest.fixture
 def lock(place: Place) -> Iterator[Lock]:
-    """Of somebody else."""
+    """The lock of another process."""
     lock = PosixDisk(place.root).lock(names.LOCK_FILE)
     yield lock
     lock.close()
@@ -34,7 +34,9 @@ def never(_daemon: Daemon) -> str:
     raise AssertionError("there is no daemon")
 
 
-def test_it_waits_for_the_lock(place: Place, lock: Lock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_patient_act_waits_for_the_lock(
+    place: Place, lock: Lock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waited = []
 
     def sleep(seconds: float) -> None:
@@ -49,15 +51,13 @@ def test_it_waits_for_the_lock(place: Place, lock: Lock, monkeypatch: pytest.Mon
     assert len(waited) == 3
 
 
-def test_it_does_not_wait_for_ever(
-    place: Place, lock: Lock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_patient_act_gives_up(place: Place, lock: Lock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(owner, "PATIENCE_S", 0.0)
     with pytest.raises(LockedError):
         act_patiently(place, never, lambda _: "done", is_durable=True)
 
 
-def test_an_answer_is_an_answer(place: Place) -> None:
+def test_an_error_of_the_daemon_is_not_retried(place: Place) -> None:
     asked = []
 
     def refuse(store: LogStore) -> None:
@@ -69,7 +69,7 @@ def test_an_answer_is_an_answer(place: Place) -> None:
     assert len(asked) == 1
 
 
-def test_what_was_done_or_not_is_asked_for_again(place: Place) -> None:
+def test_a_request_without_an_answer_is_repeated(place: Place) -> None:
     asked = []
 
     def half(store: LogStore) -> str:

@@ -1,4 +1,4 @@
-"""A partition through the library, in a directory that nobody serves."""
+"""A partition through the library, in a directory without a daemon."""
 
 import os
 import subprocess
@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,6 +26,8 @@ from logfs.errors import (
     RecordTooLargeError,
     UnknownNameError,
 )
+from logfs.library.points import Point
+from logfs.library.writer import Writer
 from logfs.log.store import LogStore
 from tests.mounting import ROOT
 
@@ -48,7 +51,7 @@ def values(records: Iterator[logfs.Record]) -> list[bytes | None]:
     return [record.value for record in records]
 
 
-def test_what_is_appended_is_read(orders: Partition) -> None:
+def test_appended_records_can_be_read(orders: Partition) -> None:
     at = int(NOW.timestamp() * 1000)
     headers: list[tuple[str | bytes, bytes | None]] = [("trace", b"x"), (b"\xff", None)]
     assert orders.append(b"v", key=b"k", headers=headers, timestamp=NOW) == 0
@@ -61,7 +64,7 @@ def test_what_is_appended_is_read(orders: Partition) -> None:
     assert [orders.timestamp_of(n) for n in range(3)] == [at, at + 5, None]
 
 
-def test_many_records_of_every_kind(orders: Partition, store: Store) -> None:
+def test_append_many_takes_values_new_records_and_records(orders: Partition, store: Store) -> None:
     assert orders.append_many([]) == range(0)
     made = orders.append_many([b"plain", NewRecord(b"new", b"key"), NewRecord(b"old", timestamp=7)])
     assert made == range(3)
@@ -75,7 +78,7 @@ def test_many_records_of_every_kind(orders: Partition, store: Store) -> None:
         orders.append("text")  # type: ignore[arg-type]
 
 
-def test_any_number_of_records_goes_in(orders: Partition) -> None:
+def test_append_many_takes_any_number_of_records(orders: Partition) -> None:
     assert orders.append_many(b"%d" % n for n in range(20_000)) == range(20_000)
     large = [b"x" * 1_000_000] * 20
     assert orders.append_many(large, durable=True) == range(20_000, 20_020)
@@ -83,7 +86,7 @@ def test_any_number_of_records_goes_in(orders: Partition) -> None:
     assert all(orders.read_batches())
 
 
-def test_a_record_that_is_refused_takes_nothing_with_it(orders: Partition) -> None:
+def test_a_refused_record_does_not_affect_earlier_ones(orders: Partition) -> None:
     with pytest.raises(RecordTooLargeError):
         orders.append_many([b"fits", b"x" * 2_000_000])
     assert orders.end_offset == 0
@@ -115,7 +118,7 @@ POINTS: list[tuple[object, int]] = [
 
 
 @pytest.mark.parametrize(("point", "offset"), POINTS, ids=str)
-def test_points(orders: Partition, point: "logfs.library.points.Point", offset: int) -> None:
+def test_a_point_is_an_offset(orders: Partition, point: Point, offset: int) -> None:
     orders.append_many(
         NewRecord(b"record %d" % n, timestamp=NOW + timedelta(minutes=n)) for n in range(10)
     )
@@ -125,7 +128,7 @@ def test_points(orders: Partition, point: "logfs.library.points.Point", offset: 
     assert values(orders.read("earliest", point)) == expected[:offset]
 
 
-def test_no_points(orders: Partition) -> None:
+def test_other_values_are_refused_as_points(orders: Partition) -> None:
     for text in ("yesterday", "20261120", "15m", ""):
         with pytest.raises(BadSelectorError):
             orders.read(text)
@@ -133,7 +136,7 @@ def test_no_points(orders: Partition) -> None:
         orders.read(1.5)  # type: ignore[arg-type]
 
 
-def test_points_are_looked_up_by_the_call(orders: Partition) -> None:
+def test_read_resolves_points_when_it_is_called(orders: Partition) -> None:
     orders.append(b"before")
     found, coming = orders.read(), orders.follow(timeout=0.0)
     orders.append(b"behind")
@@ -153,7 +156,7 @@ def later(call: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-def test_follow_gives_what_comes(orders: Partition) -> None:
+def test_follow_yields_new_records(orders: Partition) -> None:
     orders.append(b"before")
     coming = orders.follow("earliest")
     assert next(coming).value == b"before"
@@ -163,7 +166,7 @@ def test_follow_gives_what_comes(orders: Partition) -> None:
         thread.join()
 
 
-def test_follow_ends_at_its_stop_or_when_nothing_comes(orders: Partition) -> None:
+def test_follow_ends_at_its_stop_or_after_its_timeout(orders: Partition) -> None:
     orders.append_many([b"0", b"1", b"2", b"3"])
     assert values(orders.follow("earliest", 3)) == [b"0", b"1", b"2"]
     assert values(orders.follow("earliest", timeout=0.05)) == [b"0", b"1", b"2", b"3"]
@@ -177,7 +180,7 @@ def test_follow_ends_at_its_stop_or_when_nothing_comes(orders: Partition) -> Non
     assert next(coming).value == b"0"
 
 
-def test_close_ends_those_who_follow(orders: Partition) -> None:
+def test_close_ends_the_iterators_that_follow(orders: Partition) -> None:
     thread = later(orders.close)
     assert values(orders.follow()) == []
     thread.join()
@@ -188,7 +191,7 @@ def test_close_ends_those_who_follow(orders: Partition) -> None:
     orders.close()
 
 
-def test_a_deleted_topic_is_an_error_for_those_who_follow(store: Store, orders: Partition) -> None:
+def test_follow_raises_when_its_topic_is_deleted(store: Store, orders: Partition) -> None:
     orders.append(b"v")
     coming = orders.follow("earliest")
     assert next(coming).value == b"v"
@@ -198,7 +201,7 @@ def test_a_deleted_topic_is_an_error_for_those_who_follow(store: Store, orders: 
     thread.join()
 
 
-def test_another_process_is_followed(orders: Partition, tmp_path: Path) -> None:
+def test_follow_yields_records_of_another_process(orders: Partition, tmp_path: Path) -> None:
     orders.append(b"mine")
     program = (
         "import logfs\n"
@@ -256,7 +259,7 @@ def test_reading_alone_changes_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.allow_log("corrupt")
-def test_damage(store: Store, orders: Partition, tmp_path: Path) -> None:
+def test_read_raises_at_a_corrupt_batch(store: Store, orders: Partition, tmp_path: Path) -> None:
     for value in (b"one", b"two", b"three"):
         orders.append(value)
     store.close()
@@ -265,7 +268,7 @@ def test_damage(store: Store, orders: Partition, tmp_path: Path) -> None:
     data[2 * len(data) // 3 - 3] ^= 1
     times = log.stat()
     log.write_bytes(data)
-    os.utime(log, ns=(times.st_atime_ns, times.st_mtime_ns))  # the disk did it, nobody wrote
+    os.utime(log, ns=(times.st_atime_ns, times.st_mtime_ns))  # as if the disk had changed it
     with logfs.open(tmp_path / "data" / "orders" / "0") as damaged:
         found = damaged.read()
         assert next(found).value == b"one"
@@ -275,7 +278,9 @@ def test_damage(store: Store, orders: Partition, tmp_path: Path) -> None:
 
 
 @pytest.mark.expect_log("removed before they were read")
-def test_what_retention_takes_from_a_reader_is_said(store: Store, tmp_path: Path) -> None:
+def test_a_warning_names_records_removed_before_they_were_read(
+    store: Store, tmp_path: Path
+) -> None:
     store.create_topic("small", config={"internal.segment.bytes": "600000"})
     small = store.partition("small")
     for n in range(12):
@@ -292,7 +297,8 @@ def test_what_retention_takes_from_a_reader_is_said(store: Store, tmp_path: Path
         log.remove_due_files(now_ms + log.config.file_delete_delay_ms)
         owned.checkpoint()
 
-    store._writer.act(lambda daemon: daemon.ask("none"), trim)
+    with closing(Writer.of(store.data, None)) as writer:  # the one that the store uses
+        writer.act(lambda _: pytest.fail("a daemon"), trim)
     seen += [record.offset for batch in coming for record in batch]
     assert seen[-2:] == [10, 11]
     assert 9 not in seen
@@ -319,7 +325,7 @@ def test_producers(orders: Partition) -> None:
     assert values(orders.read()) == [b"a", b"b", b"c", b"d"]
 
 
-def test_what_a_producer_has_written_is_known_after_a_restart(tmp_path: Path) -> None:
+def test_a_producer_continues_its_sequence_after_a_restart(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with logfs.open_store(tmp_path / "data") as store:
         store.create_topic("orders")
@@ -366,7 +372,7 @@ def test_topics(store: Store) -> None:
     assert store.partition("prices") is store.partition("prices")
 
 
-def test_what_cannot_be_opened_says_why(store: Store, tmp_path: Path) -> None:
+def test_the_error_of_open_names_its_cause(store: Store, tmp_path: Path) -> None:
     data = tmp_path / "data"
     store.partition("orders").append(b"v")
     for path, error, part in [

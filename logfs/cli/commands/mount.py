@@ -241,12 +241,12 @@ def check(request: MountRequest) -> None:
     from logfs.machine import mountpoints
 
     data, point, _ = request
-    if places.kind_of(data) is places.Kind.OTHER:
+    if places.kind_of(data) is places.DirectoryKind.OTHER:
         raise NoDataDirectoryError(
             f"{data}: holds files but no logs; expected a data directory or an empty directory"
         )
     # What is mounted there already may be dead, and is not what the question is about.
-    if mountpoints.mount_at(point) is None and places.kind_of(point) is places.Kind.DATA:
+    if mountpoints.mount_at(point) is None and places.kind_of(point) is places.DirectoryKind.DATA:
         raise NoDataDirectoryError(
             f"{point}: holds logs, which a mount would hide; "
             "expected 'logfs mount DATA MOUNTPOINT', in this order"

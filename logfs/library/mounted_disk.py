@@ -1,4 +1,4 @@
-"""A data directory read through its mount, for users who may use the mount but not the directory.
+"""A data directory read through its mount, for users without access to the directory itself.
 
 The files of partitions are in ``.segments``, with the permissions of their topics. The files in the
 root of a data directory are not there: the mount answers for them.
@@ -26,7 +26,7 @@ _FACTS = {
     names.LOG_START_OFFSET_CHECKPOINT: "user.logfs.log_start_offset",
     names.REPLICATION_OFFSET_CHECKPOINT: "user.logfs.high_watermark",
 }
-"""Files of the root that readers need, and the attribute of a partition that has the same fact."""
+"""Files of the root that readers need, and the attribute of a partition with the same fact."""
 _TOPIC_ID = "user.logfs.topic_id"
 _INODE = "user.logfs.inode"
 _LOG = ".log"
@@ -37,7 +37,7 @@ Entries: TypeAlias = list[tuple[str, bool]]
 
 
 def reading_disk(place: Place, topics: Collection[str] | None = None) -> PosixDisk:
-    """Return what the files of a data directory or a mount are read from.
+    """Return the disk from which to read the files of a data directory or a mount.
 
     Args:
         place: The data directory or mount point.
@@ -62,7 +62,7 @@ class _MountedFile(PosixFile):
         self._size = 0
 
     def size(self) -> int:
-        """See ``vfs.File``; the mount does not say it any more if the file has been replaced."""
+        """See ``vfs.File``; read to the end if the file was replaced, since stat fails then."""
         try:
             self._size = super().size()
         except OSError as error:
@@ -78,11 +78,11 @@ class _MountedFile(PosixFile):
 
 
 class MountedDisk(PosixDisk):
-    """The directory ``.segments`` of a mount, as if it were the data directory that is mounted.
+    """The directory ``.segments`` of a mount, with the interface of the mounted data directory.
 
     Args:
         point: The mount point.
-        topics: The topics that are seen; None: all.
+        topics: The visible topics; None: all.
 
     Attributes:
         point: The mount point.
@@ -110,7 +110,7 @@ class MountedDisk(PosixDisk):
         return {one.directory: ids[one.topic] for one in found}
 
     def stat(self, name: str) -> FileStat:
-        """See ``vfs.Disk``; what is in the root may have changed at any time."""
+        """See ``vfs.Disk``; the root has always just changed."""
         now_ms = system_clock().now_ms()
         if name in _FACTS:
             return FileStat(size=0, mtime_ms=now_ms, is_directory=False, inode=0)
@@ -141,12 +141,12 @@ class MountedDisk(PosixDisk):
         return super().read(name, most) if fact is None else self._checkpoint(fact)
 
     def mount_id(self) -> str | None:
-        """Return that of the data directory: its page cache is the one that may be lost."""
+        """Return the id of the mount under the data directory, whose page cache may be lost."""
         place = Place(self.point, (), is_mount=True)
         return PosixDisk(data_directory(place)).mount_id()
 
     def is_locked(self, name: str) -> bool:
-        """Return that it is: the daemon of the mount has the data directory."""
+        """Return True: the daemon of the mount owns the data directory."""
         return True
 
     def _partitions(self) -> "Names":

@@ -1,4 +1,4 @@
-"""Iterators over the records of a partition: up to an offset, or for as long as records come."""
+"""Iterators over the records of a partition, up to an offset or following new ones."""
 
 import logging
 import time
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from logfs.disk.watching import Watch
 from logfs.errors import CorruptRecordError, DeletedError
-from logfs.library.source import SETTLING_S, Source
+from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.log.reading.address import Point
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader
@@ -16,24 +16,24 @@ from logfs.types import IsolationLevel
 logger = logging.getLogger(__name__)
 
 LOOK_S = 1.0
-"""A follower looks at least this often, whether it was told of a change or not."""
+"""The longest time between two looks of a follower, also if inotify reports nothing."""
 
 
 class Cursor:
-    """A place in a partition that moves on. One thread at a time.
+    """Reads the records of a partition one after the other. One thread at a time.
 
     Args:
-        source: Where the partition is read from.
+        source: The directory of the partition.
         log: The partition.
-        offset: Where to begin.
-        level: What is seen.
+        offset: The offset of the first record.
+        level: Which records it shows.
 
     Attributes:
-        source: Where the partition is read from.
+        source: The directory of the partition.
     """
 
     def __init__(
-        self, source: Source, log: ReadableLog, offset: int, level: IsolationLevel
+        self, source: FollowedDirectory, log: ReadableLog, offset: int, level: IsolationLevel
     ) -> None:
         self.source = source
         self._log = log
@@ -42,14 +42,14 @@ class Cursor:
 
     @property
     def offset(self) -> int:
-        """Everything before it has been read."""
+        """The offset of the next record to read."""
         return self._reader.offset
 
     def read(self, stop: int | None = None) -> list[Record]:
-        """Return the next records; none at ``stop``, or at the end as it was at the last look.
+        """Return the next records; none at ``stop``, or at the end as of the last look.
 
         Raises:
-            CorruptRecordError: The next ones are damaged.
+            CorruptRecordError: The next records are damaged.
             OSError: The disk failed.
         """
         while True:
@@ -61,12 +61,12 @@ class Cursor:
                     raise
 
     def look(self, *, is_around_known: bool = False) -> bool:
-        """Take notice of what was appended or removed; True if there is more to read at once.
+        """Load appends and removals; return True if there is more to read at once.
 
-        See ``Source.look``.
+        See ``FollowedDirectory.look``.
 
         Raises:
-            DeletedError: The topic is gone.
+            DeletedError: The topic was deleted.
         """
         has_more = self.source.look(self._log, is_around_known=is_around_known)
         if self._log.is_deleted:
@@ -74,12 +74,12 @@ class Cursor:
         return has_more
 
     def end_before(self, point: Point) -> int | None:
-        """Return the offset at which to end before a point; None while nothing has reached it."""
+        """Return the offset at which to end before a point; None while no record has reached it."""
         return self.source.end_before(self._log, point, self._level)
 
     @property
     def is_settling(self) -> bool:
-        """Whether a change has been seen that the next look has to confirm."""
+        """Whether the next look must confirm a change."""
         return self._log.is_settling
 
     def _note_removed(self) -> None:
@@ -92,8 +92,8 @@ class Cursor:
             self._reader.offset = start
 
 
-def read(cursor: Cursor, stop: int) -> Iterator[list[Record]]:
-    """Yield what there is up to an offset, in batches that are never empty."""
+def read_batches(cursor: Cursor, stop: int) -> Iterator[list[Record]]:
+    """Yield the records up to an offset, in lists that are never empty."""
     while True:
         while records := cursor.read(stop):
             yield records
@@ -101,21 +101,21 @@ def read(cursor: Cursor, stop: int) -> Iterator[list[Record]]:
             return
 
 
-def follow(
+def follow_batches(
     cursor: Cursor,
     watch: Watch,
     stop: Point | None,
     timeout_s: float | None,
     is_over: Callable[[], bool],
 ) -> Iterator[list[Record]]:
-    """Yield what there is and what comes, in batches that are never empty.
+    """Yield present and new records, in lists that are never empty.
 
     Args:
-        cursor: Where to begin.
-        watch: Watches the directories in which something may change; closed at the end.
-        stop: Where to end once that is reached; None: nowhere.
-        timeout_s: Ends after so many seconds in which no record came; None: never.
-        is_over: Asked whenever nothing is left to yield; True ends it.
+        cursor: The first record.
+        watch: Watches the directories of the partition; closed at the end.
+        stop: End at this point when a record reaches it; None: never.
+        timeout_s: End when no record has come for so many seconds; None: never.
+        is_over: Called when no record is left to yield; True ends the iterator.
     """
     with watch:
         since_s = time.monotonic()

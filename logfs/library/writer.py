@@ -1,8 +1,8 @@
-"""What writes for a program: the daemon of a directory, or the program itself under its lock.
+"""Writes of a program: through the daemon of a directory, or in this process under the lock.
 
-This is decided at the first write. A daemon that has gone since is looked for again, and if there
-is none the lock is taken; it is held until ``close``. If the control socket of the daemon is
-another user's, writes go through the mount, as its permissions allow.
+The first write decides. After the daemon has ended, the next write looks for another daemon, or
+takes the lock, which it keeps until ``close``. If the control socket is another user's, writes go
+through the mount, as its permissions allow.
 """
 
 import errno
@@ -15,7 +15,7 @@ from logfs.client import Daemon
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, LockedError, ReadOnlyError
-from logfs.library.mountedwriting import MountedWriter
+from logfs.library.mounted_writer import MountedWriter
 from logfs.library.owner import owned
 from logfs.library.places import served_at
 from logfs.library.topics import MountedTopics, StoredTopics, Topics
@@ -35,9 +35,9 @@ _sharing = threading.Lock()
 
 
 class Writer:
-    """Writes to a data directory. May be used by several threads, which take turns.
+    """Writes to a data directory. Several threads may use it; they take turns.
 
-    All of a process that write to one directory share one: there is one lock. Get it from ``of``.
+    A process has one for each directory, since there is one lock. Get it from ``of``.
     """
 
     def __init__(self, data: str, point: str | None) -> None:
@@ -56,8 +56,8 @@ class Writer:
 
         Args:
             data: An absolute path without links.
-            point: The mount point by which it was named; it never takes the lock then, as a mount
-                without a control socket is read-only. None: it was named itself.
+            point: The mount point in the program's path. Then this process never takes the lock,
+                as a mount without a control socket is read-only. None: the path has no mount point.
         """
         with _sharing:
             key = os.getpid(), data, point
@@ -105,7 +105,7 @@ class Writer:
     def end_transaction(
         self, topic_partition: TopicPartition, producer_id: int, epoch: int, *, commit: bool
     ) -> int:
-        """Write the marker that ends a transaction; returns its offset."""
+        """Append the marker that ends a transaction; return its offset."""
 
         def do(store: LogStore) -> int:
             log = store.partition(*topic_partition)
@@ -123,7 +123,7 @@ class Writer:
         )
 
     def flush(self, topic_partition: TopicPartition) -> None:
-        """Return once everything that was appended to a partition before is durable."""
+        """Make all earlier appends to a partition durable."""
 
         def do(store: LogStore) -> None:
             store.partition(*topic_partition).flush()
@@ -140,20 +140,20 @@ class Writer:
         do: Callable[[LogStore], T],
         through: Callable[[MountedWriter], T] | None = None,
     ) -> T:
-        """Have something done by the daemon, or do it.
+        """Act through the daemon, through the mount, or on the store.
 
         Args:
-            ask: What to ask a daemon for.
-            do: What to do with the store if there is none.
-            through: What to do in the mount if the daemon's control socket is another user's; None:
-                only the socket has it.
+            ask: Called with the daemon.
+            do: Called with the store if no daemon owns the directory.
+            through: Called with the mount if the control socket is another user's; None: the action
+                needs the socket.
 
         Raises:
-            PermissionError: The control socket is another user's, and nothing else has it.
-            LockedError: Somebody owns the directory who cannot be asked.
-            ReadOnlyError: It was named by a mount point, and nobody owns it.
-            ControlError: The daemon has gone before it answered.
-            LogfsError, OSError: What was met.
+            PermissionError: The control socket is another user's, and the action needs it.
+            LockedError: Another process that is not a daemon owns the directory.
+            ReadOnlyError: The path has a mount point, and no daemon owns the directory.
+            ControlError: The daemon ended before it answered.
+            LogfsError, OSError: Errors of the action.
         """
         with self._lock:
             if self._daemon is not None and self._daemon.has_gone:
@@ -182,7 +182,7 @@ class Writer:
         )
 
     def close(self) -> None:
-        """Let go of it; after the last one the lock is free. Nothing is flushed."""
+        """End one use; the last one releases the lock. Nothing is flushed."""
         with _sharing, self._lock:
             self._users -= 1
             if self._users:
@@ -197,7 +197,7 @@ class Writer:
                 store.close(self._now_ms(), is_durable=False)
 
     def _begin(self) -> MountedWriter | None:
-        """Find a daemon, or open the store; returns what writes if neither is allowed."""
+        """Connect to a daemon or open the store; return the mount's writer if both are refused."""
         try:
             self._daemon = Daemon.connect(self._data)
         except PermissionError as error:
@@ -233,7 +233,7 @@ class Writer:
             daemon.close()
 
     def _finish(self, log: PartitionLog, *, is_durable: bool) -> None:
-        """Do what a daemon does after a change, as far as it must not wait for long."""
+        """Flush and maintain a log after a change, as a daemon does."""
         if is_durable or self._is_flush_due(log):
             log.flush()
         if log.maintenance_due:

@@ -1,4 +1,4 @@
-"""Producers: what they append is in the log exactly once; in transactions as a whole or never."""
+"""Producers append records exactly once, and transactions as a whole or not at all."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from datetime import tzinfo
 
 from logfs.errors import LogfsError
 from logfs.library.records import Appendable, check_range, to_record
-from logfs.library.writing import Writer
+from logfs.library.writer import Writer
 from logfs.log.writing.producerbatches import Appended
 from logfs.machine.host import system_clock
 from logfs.records.encoded import ProducerBatch
@@ -15,16 +15,16 @@ from logfs.types import TopicPartition
 
 
 class Producer:
-    """Writes to a partition with sequence numbers, as Kafka's idempotent producers do.
+    """Appends to a partition with sequence numbers, as Kafka's idempotent producers do.
 
-    A batch that is appended again is found in the log: its offsets are returned and nothing is
-    written. So a program that cannot know whether an append arrived (an error came in between, or
-    it was killed) makes it again. Get one from ``Partition.producer``. One thread at a time.
+    A repeated batch is found in the log: the call returns its offsets and writes nothing. So a
+    program that does not know whether an append succeeded (after an error or a kill) repeats it.
+    Get one from ``Partition.producer``. One thread at a time.
 
     Attributes:
-        producer_id: Who writes: who gives it out is the program's business.
-        epoch: Of this instance; a higher one fences off those before it.
-        sequence: Number of the next record.
+        producer_id: The producer; the programs that write must not share one.
+        epoch: The instance; a higher epoch fences earlier instances.
+        sequence: The number of the next record.
     """
 
     def __init__(
@@ -52,21 +52,21 @@ class Producer:
         sequence: int | None = None,
         durable: bool = False,
     ) -> Appended:
-        """Append records as one batch; ``sequence`` of the producer moves on after them.
+        """Append records as one batch, and advance ``sequence`` by their number.
 
         Args:
             records: At least one; together no larger than ``max.message.bytes``.
-            sequence: Number of the first one; None: the next. A number from before repeats a batch.
-            durable: They are on the disk when this returns.
+            sequence: The number of the first record; None: the next. A lower one repeats a batch.
+            durable: Return when the records are durable.
 
         Returns:
-            The offsets of the first and the last, and whether they were in the log already.
+            The offsets of the first and the last record, and whether the log had them already.
 
         Raises:
-            OutOfOrderSequenceError: Batches in between are missing.
-            InvalidProducerEpochError: A newer instance has taken over.
+            OutOfOrderSequenceError: Batches before this one are missing.
+            InvalidProducerEpochError: An instance with a higher epoch has appended.
             RecordTooLargeError: The batch is too large.
-            ControlError, OSError: It may have been appended or not: make the call again.
+            ControlError, OSError: The batch may be appended or not: repeat the call.
         """
         now_ms = system_clock().now_ms()
         batch = [to_record(record, now_ms, self._zone) for record in records]
@@ -80,11 +80,11 @@ class Producer:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make what is appended inside one transaction: committed at the end, aborted on an error.
+        """Append in one transaction: committed at the end of the block, aborted after an error.
 
-        Readers with ``isolation_level="read_committed"`` see all of it then, or never any of it.
-        The transaction is one of this partition. One that was left open by a program that was
-        killed is ended by ``abort``. Nothing is written for one in which nothing was appended.
+        Readers with ``isolation_level="read_committed"`` see all of its records or none. The
+        transaction contains this partition alone. ``abort`` ends one that a killed program left
+        open. An empty transaction writes nothing.
         """
         self._is_transactional, self._is_open = True, False
         try:
@@ -99,11 +99,11 @@ class Producer:
             self._is_transactional = False
 
     def commit(self) -> int:
-        """End the open transaction: its records count. Returns the offset of the marker."""
+        """Commit the open transaction; returns the offset of the marker."""
         return self._end(commit=True)
 
     def abort(self) -> int:
-        """End the open transaction: its records do not count. Returns the offset of the marker."""
+        """Abort the open transaction; returns the offset of the marker."""
         return self._end(commit=False)
 
     def _abort_after(self, error: BaseException) -> None:

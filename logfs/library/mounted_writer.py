@@ -1,7 +1,7 @@
-"""Appending through a mount, for users who may write to it but may not use the control socket.
+"""Appending through a mount, for users without access to the control socket.
 
-What the modes of the mount grant is possible: appending lines and records, and waiting until they
-are durable. Producers and transactions go through the control socket only.
+The modes of the mount allow to append lines and records, and to make them durable. Producers and
+transactions need the control socket.
 """
 
 import os
@@ -11,10 +11,10 @@ from contextlib import suppress
 
 from logfs.disk.appended import AppendedFile, sync_file
 from logfs.errors import LogfsError
-from logfs.library.mounted import MountedDisk
-from logfs.library.reading import Cursor
+from logfs.library.cursor import Cursor
+from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
+from logfs.library.mounted_disk import MountedDisk
 from logfs.library.rendering import rendered
-from logfs.library.source import SETTLING_S, Source
 from logfs.log.writing.producerbatches import Appended
 from logfs.records.compression import Buffer
 from logfs.records.record import Record
@@ -24,7 +24,7 @@ SUFFIXES = {View.TEXT: "", View.TSV: ".tsv", View.JSONL: ".jsonl"}
 _LOG_END = "user.logfs.log_end_offset"
 _LOOKS = 20
 _REQUEST_BYTES = (1 << 20) - 4096
-"""So much arrives as one request, wherever the buffer begins in its page."""
+"""The most bytes that arrive as one request, at any alignment of the buffer."""
 
 
 class MountedWriter:
@@ -32,24 +32,24 @@ class MountedWriter:
 
     Args:
         point: The mount point.
-        refusal: Why the control socket cannot be used, if it was tried.
+        refusal: The error of the control socket; None: it was not tried.
 
     Attributes:
         point: The mount point.
-        refusal: Why the control socket cannot be used.
+        refusal: The error of the control socket.
     """
 
     def __init__(self, point: str, refusal: PermissionError | None = None) -> None:
         self.point = point
         self.refusal = refusal
         self._files: dict[tuple[TopicPartition, View], AppendedFile] = {}
-        self._sources: dict[TopicPartition, Source] = {}
+        self._sources: dict[TopicPartition, FollowedDirectory] = {}
 
     def write(self, topic_partition: TopicPartition, view: View, lines: Buffer) -> int:
-        """Append whole lines; returns how many bytes were taken: fewer than all if a line failed.
+        """Append whole lines; return the number of appended bytes, fewer than all if a line failed.
 
         Raises:
-            OSError: Not even the first line was taken. The error names the partition.
+            OSError: The first line failed. The error names the partition.
         """
         file = self._open(topic_partition, view)
         data, done = memoryview(lines), 0
@@ -66,11 +66,11 @@ class MountedWriter:
     def append(
         self, topic_partition: TopicPartition, records: Sequence[Record], *, is_durable: bool
     ) -> Appended:
-        """Append records; takes permission to read as well, for their offsets are looked up.
+        """Append records. This needs read permission too, to look up their offsets.
 
         Raises:
-            OSError: The mount refuses it; some records, but not all, may have been appended.
-            LogfsError: They are in the log, and cannot be read.
+            OSError: The mount refuses it; some records, but not all, may be appended.
+            LogfsError: The records are in the log and cannot be read.
         """
         numbered = [record._replace(offset=number) for number, record in enumerate(records)]
         path = self._path(topic_partition)
@@ -79,16 +79,16 @@ class MountedWriter:
         text = b"".join(rendered(numbered, View.JSONL))
         done = self.write(topic_partition, View.JSONL, text)
         if done < len(text):
-            self.write(topic_partition, View.JSONL, memoryview(text)[done:])  # says why
+            self.write(topic_partition, View.JSONL, memoryview(text)[done:])  # raises the error
         if is_durable:
             self.flush(topic_partition)
         return _find(source, topic_partition, before, records)
 
     def flush(self, topic_partition: TopicPartition) -> None:
-        """Return once everything that was appended to a partition is durable.
+        """Make all earlier appends to a partition durable.
 
         Raises:
-            OSError: It may not be durable, or the partition may be neither read nor written.
+            OSError: They may not be durable, or this user may neither read nor write the partition.
         """
         found = [file for (name, _), file in self._files.items() if name == topic_partition]
         try:
@@ -101,10 +101,10 @@ class MountedWriter:
             raise self._named(error, topic_partition) from None
 
     def close(self) -> None:
-        """Close everything; reports what the mount refuses only then.
+        """Close all files.
 
         Raises:
-            OSError: What was written last could not be appended.
+            OSError: The last lines could not be appended.
         """
         sources, self._sources = self._sources, {}
         for source in sources.values():
@@ -114,7 +114,7 @@ class MountedWriter:
             file.close()
 
     def _forget(self, topic_partition: TopicPartition) -> None:
-        """Let go of files after an error: the mount may be another one the next time."""
+        """Close the files of a partition after an error: the next mount may be another one."""
         for key in [key for key in self._files if key[0] == topic_partition]:
             with suppress(OSError):
                 self._files.pop(key).close()
@@ -133,11 +133,11 @@ class MountedWriter:
             self._files[topic_partition, view] = file
         return file
 
-    def _source(self, topic_partition: TopicPartition) -> Source:
+    def _source(self, topic_partition: TopicPartition) -> FollowedDirectory:
         source = self._sources.get(topic_partition)
         if source is None:
             disk = MountedDisk(self.point, {topic_partition.topic})
-            source = Source(disk, lambda other: other == topic_partition)
+            source = FollowedDirectory(disk, lambda other: other == topic_partition)
             self._sources[topic_partition] = source
         return source
 
@@ -149,7 +149,7 @@ class MountedWriter:
 
 
 def _whole(data: memoryview) -> int:
-    """Return how many bytes of lines to write at once: whole lines if the first one fits."""
+    """Return how many bytes to write at once: whole lines if the first one fits."""
     if len(data) <= _REQUEST_BYTES:
         return len(data)
     end = bytes(data[:_REQUEST_BYTES]).rfind(b"\n") + 1
@@ -157,12 +157,14 @@ def _whole(data: memoryview) -> int:
 
 
 def _find(
-    source: Source, topic_partition: TopicPartition, before: int, records: Sequence[Record]
+    source: FollowedDirectory,
+    topic_partition: TopicPartition,
+    before: int,
+    records: Sequence[Record],
 ) -> Appended:
-    """Find records that were just appended: in order, after an offset.
+    """Return the offsets of records that were just appended, in order, after an offset.
 
-    Another writer's record that equals one of them may be taken for it, as they cannot be told
-    apart.
+    An equal record of another writer may be mistaken for one of them.
     """
     log = source.log(topic_partition)
     cursor = Cursor(source, log, before, IsolationLevel.READ_UNCOMMITTED)

@@ -1,7 +1,7 @@
-"""What is read: partitions of a data directory as they are now, whoever writes them.
+"""The partitions of a data directory as they are now, while other programs may write them.
 
-Files are followed without a lock and without changing anything. Growth is seen at once; what was
-deleted, compacted or cut, when two looks a few ms apart agree on it.
+Files are followed without a lock and without changing anything. Growth is seen at once. A deletion,
+compaction or truncation is seen when two looks a few ms apart agree.
 """
 
 import threading
@@ -13,7 +13,7 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LogOfflineError, NoSuchPartitionError
 from logfs.library.directory import check_exists
-from logfs.library.mounted import MountedDisk
+from logfs.library.mounted_disk import MountedDisk
 from logfs.library.points import offset_of, reached
 from logfs.log.following.followed import STEP_BYTES, AnyLog
 from logfs.log.following.store import FollowedStore
@@ -23,16 +23,16 @@ from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel, TopicPartition
 
 SETTLING_S = 0.05
-"""Between two looks that have to agree."""
+"""The time between two looks that must agree."""
 
 
-class Source:
+class FollowedDirectory:
     """Partitions of a data directory, for readers. May be used by several threads.
 
     Args:
-        disk: The data directory, or what is read in its place; see ``mounted.reading_disk``.
-        only: Which partitions; None: all.
-        step_bytes: How much is read by one look, of a log of which nobody knows what is where.
+        disk: The data directory; see ``mounted_disk.reading_disk``.
+        only: Selects partitions; None: all.
+        step_bytes: How much of a log without positions one look reads.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class Source:
         )
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
         with self._lock:
             self._store.close(self._now_ms())
 
     def partitions(self) -> list[TopicPartition]:
-        """Return which partitions there are now, those that can be read."""
+        """Return the present partitions that can be read."""
         with self._lock:
             self._store.look_around(self._now_ms())
             logs = self._store.all_partitions()
@@ -81,7 +81,7 @@ class Source:
             topic, number = topic_partition
             if topic not in self._store.topics() or number not in self._store.partitions(topic):
                 check_exists(self._disk, topic_partition)
-                raise NoSuchPartitionError(f"{topic_partition} is just being made")
+                raise NoSuchPartitionError(f"{topic_partition} is just being created")
             log = self._store.partition(topic, number)
         if log.is_unreadable:
             raise LogOfflineError(f"{topic_partition}: {log.offline}")
@@ -89,7 +89,7 @@ class Source:
         return log
 
     def logs(self) -> list[ReadableLog]:
-        """Return the logs of all partitions as they are now, also of those that cannot be read."""
+        """Return the present logs of all partitions, also of unreadable ones."""
         with self._lock:
             self._store.look_around(self._now_ms())
             logs = self._store.all_partitions()
@@ -98,15 +98,15 @@ class Source:
         return sorted(logs, key=attrgetter("topic_partition"))
 
     def look(self, log: ReadableLog, *, is_around_known: bool = False) -> bool:
-        """Take notice of what has changed in a partition; True if there is more to read at once.
+        """Load the changes of a partition; return True if there is more to read at once.
 
         Args:
             log: The partition.
-            is_around_known: Deleted topics and trimmed partitions were just looked for, by
-                ``partitions``: with many partitions that is too much to do for each.
+            is_around_known: ``partitions`` has just looked for deleted topics and trimmed
+                partitions, which is too slow to do for each of many partitions.
 
         Raises:
-            LogfsError, OSError: Its directory cannot be read.
+            LogfsError, OSError: The directory cannot be read.
         """
         if not log.is_followed:
             return False
@@ -116,13 +116,13 @@ class Source:
             return log.refresh(self._now_ms(), self._step_bytes)
 
     def watched(self, topic_partition: TopicPartition) -> str:
-        """Return the directory in which inotify tells of appends to a partition."""
+        """Return the directory in which inotify reports appends to a partition."""
         if isinstance(self._disk, MountedDisk):
             return f"{self._disk.point}/{topic_partition.topic}"
         return f"{self.data}/{topic_partition.directory}"
 
     def look_twice(self, log: ReadableLog) -> None:
-        """Take notice of everything that has changed, also of what two looks have to agree on."""
+        """Load all changes, also those on which two looks must agree."""
         while self.look(log) and log.indexing is None:
             pass
         if log.is_settling:
@@ -132,12 +132,12 @@ class Source:
     def locate(
         self, log: ReadableLog, point: Point, level: IsolationLevel
     ) -> tuple[ReadableLog, int]:
-        """Find a point: the log to read it from, and the offset there.
+        """Return the log to read a point from, and the offset of the point.
 
-        The log is another one that begins further on, where nobody knows yet what is in front.
+        While the log has no positions yet, this is another log, which starts near the point.
 
         Raises:
-            CorruptRecordError: The place cannot be found after a corrupt batch.
+            CorruptRecordError: A corrupt batch precedes the point.
         """
         now_ms = self._now_ms()
         if log.indexing is not None:
@@ -149,13 +149,13 @@ class Source:
         return log, offset_of(log.snapshot, point, now_ms, level)
 
     def end_before(self, log: ReadableLog, point: Point, level: IsolationLevel) -> int | None:
-        """Return the offset at which to end before a point; None while nothing has reached it."""
+        """Return the offset at which to end before a point; None while no record has reached it."""
         return reached(log.snapshot, point, self._now_ms(), level)
 
     def has_changed(self, log: ReadableLog) -> bool:
-        """Tell whether a reader that met damage, or a missing file, is to try again.
+        """Return whether a reader should retry after damage or a missing file.
 
-        What does not decode may be what somebody else has just cut or replaced.
+        The writer may just have cut or replaced the data.
         """
         before = log.snapshot
         self.look(log)
