@@ -33,7 +33,10 @@ class Catalog(Generic[LogT]):
         topic_defaults: What topics have that is not set for them.
         was_clean: The last owner had stopped cleanly.
         retired: The counters of deleted partitions.
+        is_followed: Another process writes the directory, and this one follows it.
     """
+
+    is_followed = False
 
     def __init__(
         self,
@@ -82,11 +85,6 @@ class Catalog(Generic[LogT]):
     def all_partitions(self) -> list[LogT]:
         """Return every partition."""
         return [log for topic in list(self._topics.values()) for log in list(topic.values())]
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether another process writes the directory, and this one follows it."""
-        return False
 
     def followed(self) -> Sequence[ReadableLog]:
         """Return the logs to ``refresh``: those that another process writes, and parts of them."""

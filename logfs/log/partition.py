@@ -8,7 +8,7 @@ beside appends, in threads of their own.
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from logfs.config import TopicConfig
 from logfs.errors import OffsetOutOfRangeError
@@ -90,15 +90,6 @@ class PartitionLog(ReadableLog):
     def is_pinned(self) -> bool:
         """Whether an open file will still read a segment of it, deleted or not."""
         return self._removal.is_pinned
-
-    @property
-    def adopt_later(self) -> Callable[[], None] | None:
-        """Makes records of lines that a crash left and that wait for room; None: none do."""
-        return self.state.adopt_later
-
-    @adopt_later.setter
-    def adopt_later(self, adopt: Callable[[], None]) -> None:
-        self.state.adopt_later = adopt
 
     def exclusive(self) -> threading.RLock:
         """Return the lock that every change takes; hold it to make several changes one."""

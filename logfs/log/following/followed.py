@@ -47,6 +47,8 @@ class FollowedLog(ReadableLog):
         transactions: What the log said of its producers at the last look.
     """
 
+    is_followed = True
+
     def __init__(
         self,
         state: ReadableState,
@@ -88,11 +90,6 @@ class FollowedLog(ReadableLog):
     def note_checkpoints(self, start_offset: int, high_watermark: int | None) -> None:
         """Take over what the checkpoint files of the directory say of this partition."""
         self._named = start_offset, high_watermark if self._kept.is_replicated else None
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether another process writes it, so that the end may change without notice."""
-        return True
 
     @property
     def writable(self) -> PartitionLog:

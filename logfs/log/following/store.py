@@ -49,6 +49,8 @@ class FollowedStore(Catalog[AnyLog]):
         parts: Logs begun in the middle, while positions before them are not known.
     """
 
+    is_followed = True
+
     def __init__(
         self,
         disk: Disk,
@@ -121,11 +123,6 @@ class FollowedStore(Catalog[AnyLog]):
             ReadOnlyError: Always.
         """
         raise ReadOnlyError("the data directory is open read-only")
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether another process writes the directory, and this one follows it."""
-        return True
 
     def followed(self) -> list[FollowedLog]:
         """Return what has to be looked at: the partitions, and those begun in the middle."""

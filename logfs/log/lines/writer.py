@@ -258,7 +258,7 @@ def adopt_unfinished(log: PartitionLog, now_ms: int, only: Collection[str] | Non
         if not has_room:
             waiting.append(name)
     if waiting:
-        log.adopt_later = lambda: adopt_unfinished(log, now_ms, waiting)
+        log.state.adopt_later = lambda: adopt_unfinished(log, now_ms, waiting)
 
 
 def has_unfinished(log: PartitionLog) -> bool:

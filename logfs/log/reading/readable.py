@@ -101,9 +101,11 @@ class ReadableLog(abc.ABC):
     Attributes:
         state: See ``ReadableState``; many of its attributes are attributes of the log as well.
         is_part: It begins in the middle of the partition, with positions of its own.
+        is_followed: Another process writes it, so that it may change without notice.
     """
 
     is_part = False
+    is_followed = False
 
     def __init__(self, state: ReadableState) -> None:
         self.state = state
@@ -207,11 +209,6 @@ class ReadableLog(abc.ABC):
         return lookup.batch_crc_at(self.state.snapshot, offset)
 
     # Following another writer: by default there is none
-
-    @property
-    def is_followed(self) -> bool:
-        """Whether another process writes it, so that the end may change without notice."""
-        return False
 
     @property
     def indexing(self) -> tuple[int, int] | None:
