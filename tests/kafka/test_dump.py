@@ -1,46 +1,16 @@
 """``logfs dump`` beside kafka-dump-log, line for line."""
 
 import struct
-import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from logfs.records.batch import encode_batch
-from tests.cli.conftest import Outcome, run
-from tests.kafka import jars
-from tests.kafka.tools import DUMP_LOG
+from tests.kafka.dumping import compare
 from tests.log import dumps
 from tests.log.dumps import NOW_MS, offset_index, positions, record, time_index, write_segment
-from tests.mounting import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
-
-UTF8 = "-Dsun.stdout.encoding=UTF-8"
-"""Java prints in the encoding of the locale, logfs in UTF-8."""
-
-
-def compare(files: Sequence[Path], *options: str, is_read: bool = True) -> Outcome:
-    """Print files with both, demand the same, and return it.
-
-    Where the tool gives up (not ``is_read``), its stderr is a Java stack.
-    """
-    names = ",".join(map(str, files))
-    java, *rest = jars.command(DUMP_LOG, [*options, "--files", names])
-    theirs = subprocess.run(
-        [java, UTF8, *rest], check=False, capture_output=True, timeout=PATIENCE_S
-    )
-    ours = run("dump", *options, "--files", names)
-    assert ours.out == theirs.stdout
-    if is_read:
-        assert theirs.returncode == 0, theirs.stderr
-        # Of several files the tool's findings come in the order of a hash table.
-        assert sorted(ours.errors) == sorted(theirs.stderr.decode().splitlines())
-        assert len(files) > 1 or ours.errors == theirs.stderr.decode().splitlines()
-        return ours
-    assert (theirs.returncode, ours.status, len(ours.errors)) == (1, 1, 1)
-    return ours
 
 
 @pytest.mark.parametrize(

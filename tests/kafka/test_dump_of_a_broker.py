@@ -11,7 +11,7 @@ from logfs.log.dumping.dump import SUFFIXES
 from tests.kafka import theirs
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
-from tests.kafka.test_dump import compare
+from tests.kafka.dumping import compare
 from tests.mounting import PATIENCE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

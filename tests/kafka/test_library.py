@@ -10,7 +10,7 @@ from logfs.errors import LockedError
 from logfs.records.record import Record
 from tests.kafka.broker import Broker
 from tests.kafka.client import READ_COMMITTED, Client
-from tests.kafka.test_following import foreign_names
+from tests.kafka.tails import foreign_names
 from tests.mounting import wait_until
 
 pytestmark = pytest.mark.kafka

@@ -6,8 +6,7 @@ nothing is written into the broker's directory.
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,66 +15,13 @@ from logfs.records.record import Record
 from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
-from tests.kafka.test_following import Tail, files_open_for_writing, foreign_names
-from tests.kafka.theirs import COMPACT, SMALL
+from tests.kafka.load import TOPICS, delete_records, produce, running
+from tests.kafka.tails import Tail, files_open_for_writing, foreign_names
 from tests.mounting import Mount, wait_until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.fuse, pytest.mark.slow]
 
 SECONDS = 20
-TOPICS = {
-    "grows": SMALL,
-    "zstd": {**SMALL, "compression.type": "zstd"},
-    "trimmed": {**SMALL, "retention.bytes": "300000", "retention.ms": "-1"},
-    # What was rewritten is compared with what it was made of, while that lasts: a minute, but
-    # in the broker of the tests a second, which is too short for a machine that is busy.
-    "compacted": {**COMPACT, "min.compaction.lag.ms": "0", "file.delete.delay.ms": "20000"},
-}
-
-
-def produce(client: Client, topic: str, stop: threading.Event) -> int:
-    """Write numbered records, some ten batches a second; returns how many."""
-    producer, count = client.producer(), 0
-    while not stop.is_set():
-        batch = [
-            Record(0, time.time_ns() // 10**6, b"%d" % (n % 97), b"%08d " % n + b"." * 60)
-            for n in range(count, count + 20)
-        ]
-        producer.send(topic, batch)
-        producer.flush()
-        count += len(batch)
-        time.sleep(0.03)
-    return count
-
-
-@contextmanager
-def running(acts: list[Callable[[threading.Event], object]]) -> Iterator[None]:
-    """Run functions in threads until the block ends; what they raise fails the test."""
-    stop, errors = threading.Event(), list[BaseException]()
-
-    def guard(act: Callable[[threading.Event], object]) -> None:
-        try:
-            act(stop)
-        except BaseException as error:  # noqa: BLE001 - raised where the test sees it
-            errors.append(error)
-
-    threads = [threading.Thread(target=guard, args=[act]) for act in acts]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert errors == []
-
-
-def delete_records(client: Client, stop: threading.Event) -> None:
-    while not stop.wait(1.5):
-        start, end = client.earliest("trimmed"), client.latest("trimmed")
-        if end > start + 100:
-            client.delete_records("trimmed", start + 100)
 
 
 def test_every_record_once_and_in_order(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from logfs.disk.posix import PosixDisk
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
-from tests.kafka.test_live import TOPICS, delete_records, produce, running
+from tests.kafka.load import TOPICS, delete_records, produce, running
 from tests.log.verifying import check
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]

@@ -7,7 +7,7 @@ import pytest
 
 from tests.mounting import COMMAND, Mount, run
 from tests.spark.reading import places, rows
-from tests.spark.test_streaming import Stream, offsets
+from tests.spark.streams import Stream, offsets
 
 pytestmark = [pytest.mark.spark, pytest.mark.fuse]
 

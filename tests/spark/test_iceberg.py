@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Call
+from tests.spark.exports import DAY_MS, NOW_MS, Row, rows_of, three_days, written
 from tests.spark.logs import START_MS, Logs
-from tests.spark.test_export import DAY_MS, NOW_MS, Row, rows_of, three_days, written
 
 pytestmark = [
     pytest.mark.spark,

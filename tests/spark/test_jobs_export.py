@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import Call
+from tests.spark.exports import DAYS, NOW_MS, rows_in, three_days, written
 from tests.spark.logs import Logs
-from tests.spark.test_export import DAYS, NOW_MS, rows_in, three_days, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
