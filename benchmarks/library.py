@@ -51,7 +51,7 @@ class UnsyncedDisk(PosixDisk):
     __slots__ = ()
 
     def open(
-        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
+        self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False
     ) -> File:
         """Open a file."""
         flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)

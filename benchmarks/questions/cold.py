@@ -16,7 +16,7 @@ from benchmarks.data import LogSpec, build_log
 from benchmarks.mounts import mount_logfs
 from benchmarks.results import Row, Samples, at_least, at_most, compare, hold
 from benchmarks.runner import Bench, alternate, percentile, settle, timed_shell
-from logfs.disk import residency
+from logfs.disk import page_cache
 
 _CAT = 'exec cat "$1" > /dev/null'
 _SEGMENTS = 10
@@ -138,7 +138,7 @@ def _cached(paths: Sequence[Path]) -> int:
     total = 0
     for path in paths:
         with path.open("rb") as file:
-            found = residency.cached_bytes(file.fileno())
+            found = page_cache.cached_bytes(file.fileno())
         if found is None:
             raise RuntimeError(f"{path}: the kernel does not say what of it is in memory")
         total += found

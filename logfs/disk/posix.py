@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from logfs.disk import mounts
 from logfs.disk.beneath import Beneath, check_kind, kind_of, open_regular
+from logfs.disk.link_or_copy import unshare
 from logfs.disk.locks import is_locked, take_lock
-from logfs.disk.passing import PassingFile
 from logfs.disk.posixfile import PosixFile
-from logfs.disk.transfer import unshare
+from logfs.disk.uncached_file import UncachedFile
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
     File,
@@ -41,7 +41,7 @@ class PosixDisk:
         return f"PosixDisk({self._root!r})"
 
     def open(
-        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
+        self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False
     ) -> File:
         """See ``vfs.Disk``."""
         if create and not write:
@@ -50,7 +50,7 @@ class PosixDisk:
         with Beneath(self._root, name) as (directory, leaf):
             if not write:
                 descriptor = open_regular(directory, leaf, os.O_RDONLY, path)
-                return (PassingFile if in_passing else PosixFile)(path, descriptor)
+                return (UncachedFile if uncached else PosixFile)(path, descriptor)
             flags = os.O_RDWR | (os.O_CREAT if create else 0)
             file = PosixFile(path, open_regular(directory, leaf, flags, path))
             if os.fstat(file.fileno()).st_nlink > 1:  # a backup has it too, or made it
@@ -190,12 +190,12 @@ class PosixDisk:
 
     def cached_bytes(self, name: str) -> int | None:
         """See ``vfs.Disk``."""
-        from logfs.disk import residency  # ctypes: only for those who ask
+        from logfs.disk import page_cache  # ctypes: only for those who ask
 
         with Beneath(self._root, name) as (directory, leaf):
             descriptor = open_regular(directory, leaf, os.O_RDONLY, self._path(name))
         try:
-            return residency.cached_bytes(descriptor)
+            return page_cache.cached_bytes(descriptor)
         finally:
             os.close(descriptor)
 

@@ -114,9 +114,9 @@ class PosixFile:
 
     def make_room(self, position: int, length: int) -> bool:
         """See ``vfs.File``."""
-        from logfs.disk import room  # ctypes: only for those who write much
+        from logfs.disk import preallocate  # ctypes: only for those who write much
 
-        return room.set_aside(self._descriptor, position, length)
+        return preallocate.set_aside(self._descriptor, position, length)
 
     def truncate(self, size: int) -> None:
         """See ``vfs.File``."""

@@ -210,7 +210,7 @@ class Disk(Protocol):
     """The files below one data directory."""
 
     def open(
-        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
+        self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False
     ) -> File:
         """Open a file for reading, or for reading and writing.
 
@@ -219,7 +219,7 @@ class Disk(Protocol):
             write: Allow ``pwrite`` and ``truncate``.
             create: Make an empty file if there is none; needs ``write``. The new name is durable
                 after ``sync_directory`` of its folder.
-            in_passing: It is read through and not again soon: where the system can do that, large
+            uncached: It is read through and not again soon: where the system can do that, large
                 reads leave in the page cache what was there before, and no more. Not with
                 ``write``.
 

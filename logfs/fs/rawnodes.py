@@ -78,7 +78,7 @@ class RawNode(FileNode):
         try:
             # The kernel caches the file in the mount; it need not be in memory twice.
             disk, is_cached = self._partition.log.disk, self.is_cached
-            return RawFile(disk, self.path(), in_passing=is_cached)
+            return RawFile(disk, self.path(), uncached=is_cached)
         except FileNotFoundError as error:
             raise StaleError(f"{self.path()} has been removed") from error
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logfs.client import Daemon
+from logfs.disk.link_or_copy import Count, FileTransfer, give_away
 from logfs.disk.posix import PosixDisk
-from logfs.disk.transfer import Count, FileTransfer, give_away
 from logfs.errors import BackupError, LockedError, NoDataDirectoryError
 from logfs.library.owner import owned
 from logfs.library.places import DirectoryKind, kind_of, locate, read_daemon_note

@@ -120,10 +120,10 @@ class MountedDisk(PosixDisk):
         return found._replace(inode=self._inode(name, found.inode))
 
     def open(
-        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
+        self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False
     ) -> File:
         """See ``vfs.Disk``; nothing can be written."""
-        file = super().open(name, write=write, create=create, in_passing=in_passing)
+        file = super().open(name, write=write, create=create, uncached=uncached)
         if write or not name.endswith(_LOG):
             return file
         try:

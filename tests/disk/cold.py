@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.disk import residency
+from logfs.disk import page_cache
 from tests.mounting import ROOT
 
 
@@ -28,7 +28,7 @@ def chill(path: Path) -> None:
 def cached(path: Path) -> int:
     """Return how many bytes of a file are in memory."""
     with path.open("rb") as file:
-        found = residency.cached_bytes(file.fileno())
+        found = page_cache.cached_bytes(file.fileno())
     assert found is not None
     return found
 

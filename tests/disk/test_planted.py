@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from logfs.disk.link_or_copy import FileTransfer, give_away
 from logfs.disk.posix import PosixDisk
-from logfs.disk.transfer import FileTransfer, give_away
 
 SECRET = b"another user's secret"
 
@@ -53,7 +53,7 @@ KINDS: dict[str, Callable[[Path], None]] = {
 
 READS: dict[str, Callable[[PosixDisk, str], object]] = {
     "open": lambda disk, name: disk.open(name),
-    "open in passing": lambda disk, name: disk.open(name, in_passing=True),
+    "open uncached": lambda disk, name: disk.open(name, uncached=True),
     "read": lambda disk, name: disk.read(name),
     "stat": lambda disk, name: disk.stat(name),
     "cached_bytes": lambda disk, name: disk.cached_bytes(name),

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.disk.residency import cached_bytes
+from logfs.disk.page_cache import cached_bytes
 from tests.mounting import PATIENCE_S, Mount, logfs
 from tests.semantics.programs import append_all, configure
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logfs.config import StoreConfig
+from logfs.disk.link_or_copy import FileTransfer
 from logfs.disk.posix import PosixDisk
-from logfs.disk.transfer import FileTransfer
 from logfs.disk.vfs import SMALL_FILE_BYTES, File, ReadableBuffer
 from logfs.log.backup.copying import Job
 from logfs.log.backup.point import Point, take_point
@@ -49,11 +49,11 @@ class SteppingDisk(PosixDisk):
         self._steps = steps
 
     def open(
-        self, name: str, *, write: bool = False, create: bool = False, in_passing: bool = False
+        self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False
     ) -> File:
         if write:
             self._steps.take()
-        return super().open(name, write=write, create=create, in_passing=in_passing)
+        return super().open(name, write=write, create=create, uncached=uncached)
 
     def read(self, name: str, most: int | None = SMALL_FILE_BYTES) -> bytes:
         self._steps.take()

@@ -1,8 +1,8 @@
-"""Backups between fake disks: what ``disk.transfer`` is to directories."""
+"""Backups between fake disks: what ``disk.link_or_copy`` is to directories."""
 
 import errno
 
-from logfs.disk.transfer import FileTransfer
+from logfs.disk.link_or_copy import FileTransfer
 from logfs.log.backup.copying import Job
 from logfs.log.backup.point import Point, take_point
 from logfs.log.backup.restoring import restore_all

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from logfs.disk.transfer import FileTransfer
+from logfs.disk.link_or_copy import FileTransfer
 from logfs.disk.vfs import Disk
 from logfs.log import names
 from logfs.log.host import Host

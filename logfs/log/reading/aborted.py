@@ -15,7 +15,7 @@ from collections.abc import Collection
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import textindex
 from logfs.log.indexes.txnindex import AbortedTransaction
-from logfs.log.reading.lookup import lengths_behind, offset_hint
+from logfs.log.reading.lookup import lengths_after, offset_hint
 from logfs.log.segments.abortedruns import AbortedRuns, Run, transaction_table
 from logfs.log.segments.batches import BatchWalk, Window
 from logfs.log.segments.segment import Segment
@@ -114,7 +114,7 @@ class _Scan:
                 between = measure(buffer, self._place, place, NO_OFFSET, decompress)
                 lengths = self._lengths.plus(between)
         if lengths is None:
-            lengths = lengths_behind(self._segment, offset, self._ends, self._file_end)
+            lengths = lengths_after(self._segment, offset, self._ends, self._file_end)
         self._place, self._lengths = place, lengths
         return lengths
 

@@ -311,8 +311,8 @@ def _read_good(reader: TextReader, out: memoryview, done: int, end: int) -> int:
 class RawFile:
     """One open file of a partition directory, byte for byte, as it lies on the disk."""
 
-    def __init__(self, disk: Disk, name: str, *, in_passing: bool = False) -> None:
-        self._file = disk.open(name, in_passing=in_passing)
+    def __init__(self, disk: Disk, name: str, *, uncached: bool = False) -> None:
+        self._file = disk.open(name, uncached=uncached)
         self.may_block = True
         self.would_block = False
 

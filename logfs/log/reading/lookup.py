@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import index, textindex
-from logfs.log.reading.behind import base_offset_at, place_behind
+from logfs.log.reading.after_damage import base_offset_at, place_after
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import (
     LOOKUP_BYTES,
@@ -113,7 +113,7 @@ def batch_crc_at(snapshot: Snapshot, offset: int) -> int | None:
     return None
 
 
-def lengths_behind(segment: Segment, offset: int, ends: Positions, file_end: int) -> Positions:
+def lengths_after(segment: Segment, offset: int, ends: Positions, file_end: int) -> Positions:
     """Return the lengths before the first record of a segment at or after an offset.
 
     Args:
@@ -138,7 +138,7 @@ def _lengths_at(
         if corrupt is None:
             return lengths, lengths
         try:
-            place = place_behind(segment, corrupt, ends, file_end)
+            place = place_after(segment, corrupt, ends, file_end)
             if place is None:
                 return lengths, ends.minus(segment.bases)
             if base_offset_at(segment, place.file_position, file_end) > offset:

@@ -23,7 +23,7 @@ from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.reading.aborted import aborted_runs, known_runs
-from logfs.log.reading.behind import offset_behind, place_behind
+from logfs.log.reading.after_damage import offset_after, place_after
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
@@ -384,7 +384,7 @@ class TextReader:
                     return False
                 break
             except CorruptRecordError as error:
-                place = place_behind(segment, error.position or 0, ends, file_end)
+                place = place_after(segment, error.position or 0, ends, file_end)
                 if place is None or place.lengths[view] > length:
                     raise
                 entry, is_loaded = place, False
@@ -485,7 +485,7 @@ class TextReader:
         error.name_file(segment.name)
         if error.file == segment.name:
             with contextlib.suppress(CorruptRecordError, OSError):
-                error.next_offset = offset_behind(
+                error.next_offset = offset_after(
                     segment, error.position, ends, next_offset, file_end
                 )
 

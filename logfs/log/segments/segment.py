@@ -57,11 +57,11 @@ class SegmentFiles:
             name = segment.name
             try:
                 is_writable = segment.is_writable
-                file = self._disk.open(name, write=is_writable, in_passing=not is_writable)
+                file = self._disk.open(name, write=is_writable, uncached=not is_writable)
             except FileNotFoundError:
                 # Renamed, or about to be: the topic or the segment is being deleted.
                 other = segment.file_name(FileKind.LOG, is_deleted=not segment.is_deleted)
-                return self._disk.open(other, in_passing=True)
+                return self._disk.open(other, uncached=True)
             if segment.name == name:
                 return file
             file.close()  # renamed meanwhile: that may have been the segment that took its place

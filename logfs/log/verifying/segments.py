@@ -163,7 +163,7 @@ class _Segment:
         self._disk = disk
         self._task = task
         self._log_name = task.name(FileKind.LOG)
-        self._log = disk.open(self._log_name, in_passing=True)
+        self._log = disk.open(self._log_name, uncached=True)
         self._report = SegmentReport(task.base_offset, self._log.inode())
         self._findings = self._report.findings
         # Read before the size of the log: entries are written after their batches.

@@ -1,10 +1,10 @@
 """Files of one directory in another one: linked where both are on one file system, else copied.
 
-A hard link costs nothing and shares every later write in place, so only files that nobody changes
-any more are linked; ``PosixDisk.open`` gives whoever does so after all a file of his own first. A
-copy is whole and durable under its name or not there: it is written to ``NAME.tmp``, synced, given
-the time of what it was made from, and renamed. Copies share their blocks with the original where
-the file system can (copy_file_range).
+A hard link costs nothing, but later writes in place would change both files. So only files that do
+not change any more are linked, and ``PosixDisk.open`` replaces a linked file by a copy before it
+opens the file to write. A copy is whole and durable under its name, or it is missing: it is written
+to ``NAME.tmp``, synced, given the time of the original, and renamed. Copies share their blocks with
+the original where the file system can (copy_file_range).
 """
 
 import contextlib

@@ -28,9 +28,7 @@ from logfs.records.layout import (
 from logfs.types import Positions
 
 
-def place_behind(
-    segment: Segment, corrupt: int, ends: Positions, file_end: int
-) -> TextEntry | None:
+def place_after(segment: Segment, corrupt: int, ends: Positions, file_end: int) -> TextEntry | None:
     """Find where the first batch after a corrupt one is that can be read.
 
     Args:
@@ -78,7 +76,7 @@ def place_behind(
     return follower
 
 
-def offset_behind(
+def offset_after(
     segment: Segment, corrupt: int, ends: Positions, next_offset: int, file_end: int
 ) -> int:
     """Return the offset at which reading goes on after a corrupt batch.
@@ -93,7 +91,7 @@ def offset_behind(
     Raises:
         CorruptRecordError: What follows cannot be read either.
     """
-    place = place_behind(segment, corrupt, ends, file_end)
+    place = place_after(segment, corrupt, ends, file_end)
     if place is None:
         return next_offset
     if place.relative_offset:

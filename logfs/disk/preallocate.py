@@ -1,7 +1,7 @@
-"""Blocks set aside for what is going to be written: fallocate(2), which leaves the length alone.
+"""Blocks allocated before a write, by fallocate(2), which leaves the length of the file alone.
 
-Without them ext4 looks for every single block of a write whether there will be room for it, which
-takes a third of the time of a large one.
+Without them ext4 checks the free space for every single block of a write, which takes a third of
+the time of a large one.
 """
 
 import ctypes
@@ -11,7 +11,7 @@ _KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE
 
 
 def set_aside(descriptor: int, position: int, length: int) -> bool:
-    """Set blocks aside; False if there is no room, or if the file system cannot."""
+    """Allocate blocks; False if the disk is full, or if the file system cannot."""
     failed: int = _libc().fallocate(descriptor, _KEEP_SIZE, position, length)
     return not failed
 

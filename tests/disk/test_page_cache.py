@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.disk import residency
+from logfs.disk import page_cache
 from logfs.disk.posix import PosixDisk
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -17,9 +17,9 @@ def test_what_was_just_written_is_in_memory(tmp_path: Path, size: int) -> None:
     assert PosixDisk(tmp_path).cached_bytes("file") == size
     with (tmp_path / "file").open("rb") as file:
         pages = -(-size // PAGE) * PAGE
-        assert residency.by_mincore(file.fileno(), size) == pages
+        assert page_cache.by_mincore(file.fileno(), size) == pages
         # Older kernels do not have it; then the other one is asked.
-        assert residency.by_cachestat(file.fileno()) in (pages, None)
+        assert page_cache.by_cachestat(file.fileno()) in (pages, None)
 
 
 def test_a_hole_that_nobody_has_read_is_not(tmp_path: Path) -> None:
@@ -27,8 +27,8 @@ def test_a_hole_that_nobody_has_read_is_not(tmp_path: Path) -> None:
         file.truncate(64 * PAGE)
         os.pwrite(file.fileno(), b"x", 0)
     with (tmp_path / "file").open("rb") as file:
-        assert residency.by_mincore(file.fileno(), 64 * PAGE) == PAGE
-        assert residency.cached_bytes(file.fileno()) == PAGE
+        assert page_cache.by_mincore(file.fileno(), 64 * PAGE) == PAGE
+        assert page_cache.cached_bytes(file.fileno()) == PAGE
 
 
 def test_a_missing_file(tmp_path: Path) -> None:

@@ -1,15 +1,15 @@
-"""Reading a file through without making it warm: for what somebody reads once, and nobody else.
+"""Files whose large reads leave the page cache as it was, for data that is read once.
 
-A reader of last year's log would otherwise push out of memory what everybody reads now. What was in
-the page cache before such a read stays there; what had to be fetched for it does not.
+A reader of last year's log would otherwise evict what other readers use now. Pages that were in the
+page cache before such a read stay there; pages that had to be fetched for it do not.
 
     RWF_DONTCACHE        Linux 6.14 and later, where the file system has it (ext4, xfs, btrfs): the
                          kernel drops the pages that it has read for this call alone
     POSIX_FADV_DONTNEED  elsewhere: a piece of which nothing was in memory before is dropped after
-                         the read; one of which a part was, stays. Without reading ahead, whose
-                         pages the next read would take for somebody else's
+                         the read; one of which a part was, stays. Read-ahead is off, since the
+                         next read would take its pages for those of another reader
 
-Only large reads: a look-up reads little, and likely again.
+Small reads are ordinary ones: a look-up reads little, and likely again.
 """
 
 import errno
@@ -18,7 +18,7 @@ import os
 
 from logfs.disk.posixfile import PosixFile
 
-PASSING_BYTES = 32 * 1024
+UNCACHED_BYTES = 32 * 1024
 """Reads that are shorter are ordinary ones."""
 
 _DONTCACHE = 0x80
@@ -27,8 +27,8 @@ _NOT_OFFERED = frozenset((errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS))
 _PAGE_BYTES = mmap.PAGESIZE
 
 
-class PassingFile(PosixFile):
-    """A file that is read through in passing; see above, and ``vfs.File`` for its methods."""
+class UncachedFile(PosixFile):
+    """A file whose large reads stay out of the page cache; ``vfs.File`` describes the methods."""
 
     __slots__ = ("_asks_kernel", "_reads_ahead", "_tells")
 
@@ -40,7 +40,7 @@ class PassingFile(PosixFile):
 
     def pread_into(self, buffer: memoryview, position: int) -> int:
         """See ``vfs.File``."""
-        if len(buffer) < PASSING_BYTES:
+        if len(buffer) < UNCACHED_BYTES:
             return super().pread_into(buffer, position)
         if self._asks_kernel:
             done = self._ask_kernel(buffer, position)
@@ -57,7 +57,7 @@ class PassingFile(PosixFile):
 
     def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
         """See ``vfs.File``; nothing is read ahead for it either."""
-        if len(buffer) < PASSING_BYTES:
+        if len(buffer) < UNCACHED_BYTES:
             return super().pread_nowait_into(buffer, position)
         if self._asks_kernel:
             try:
@@ -109,6 +109,6 @@ class PassingFile(PosixFile):
 
 
 def _cached_pages(descriptor: int, position: int, length: int) -> int | None:
-    from logfs.disk import residency  # ctypes: only where the kernel does not do it all
+    from logfs.disk import page_cache  # ctypes: only where the kernel does not do it all
 
-    return residency.cached_pages(descriptor, position, length)
+    return page_cache.cached_pages(descriptor, position, length)

@@ -1,7 +1,7 @@
-"""How much of a file the page cache holds, asked of the kernel without touching the file.
+"""How much of a file is in the page cache. The kernel answers without reading the file.
 
     cachestat(2)   Linux 6.5 and later; the same number on every architecture
-    mincore(2)     before; the file is mapped for the question, a page of it is never touched
+    mincore(2)     before; the file is mapped, but no page of it is read
 
 Both answer only for files that the caller owns or may write.
 """
