@@ -8,7 +8,7 @@ from tests.log.support import (
 
 
 def foreign(*segments: tuple[int, bytes]) -> Bench:
-    """A partition whose files somebody else wrote, as nothing of it was loaded yet."""
+    """Return a partition whose files another program wrote; none of it is loaded yet."""
     bench = Bench({"index.interval.bytes": "50"})
     bench.store.close(bench.now_ms)
     bench.disk.remove(".kafka_cleanshutdown")

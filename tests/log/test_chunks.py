@@ -1,4 +1,4 @@
-"""The chunks of a scan: every byte is read once, whatever sizes the batches have."""
+"""The chunks of a scan: every byte is read once, with batches of any size."""
 
 from logfs.disk.vfs import File
 from logfs.log.segments.batches import Chunks

@@ -1,4 +1,4 @@
-"""A close that flushes nothing: what it leaves, when it counts, and what everybody makes of it."""
+"""A close without a flush: the note that it leaves, when it is valid, and its readers."""
 
 import json
 from collections.abc import Callable
@@ -65,7 +65,7 @@ def test_after_a_power_cut_the_logs_are_recovered_after_the_reservation() -> Non
 
 
 def kill(bench: Bench) -> None:
-    """Somebody opens the directory, writes and is killed; he knows nothing of the note."""
+    """Open the directory, write and kill, by a program that does not know the note."""
     note = bench.disk.read(names.CLOSED)
     bench.store = bench.open()
     bench.write(b"more")
@@ -117,7 +117,7 @@ def remount(bench: Bench) -> None:
     [Bench.new_boot, remount, kill, change, roll, add, tear, renew, flip],
     ids=lambda f: f.__name__,
 )
-def test_the_note_does_not_count(what: Callable[[Bench], None]) -> None:
+def test_the_note_is_ignored_after_other_changes(what: Callable[[Bench], None]) -> None:
     bench = written()
     bench.leave()
     what(bench)
@@ -167,7 +167,7 @@ def test_a_partition_that_is_offline_keeps_the_note_from_being_written() -> None
     assert not bench.disk.exists(names.CLOSED)
 
 
-def test_who_reads_only_sees_it_all_and_leaves_the_note() -> None:
+def test_a_read_only_store_shows_everything_and_keeps_the_note() -> None:
     bench = written(SMALL)
     bench.leave()
     before = contents(bench.disk)

@@ -134,7 +134,7 @@ changes = st.lists(
 @given(
     changed=changes, position=st.integers(0, 3000), view=st.sampled_from(View), gaps=st.booleans()
 )
-def test_whatever_an_index_says_the_bytes_are_those_of_the_log(
+def test_a_damaged_index_never_changes_the_bytes_of_the_log(
     changed: list[tuple[int, str, int]], position: int, view: View, gaps: bool
 ) -> None:
     log = compacted() if gaps else filled()

@@ -1,4 +1,4 @@
-"""Deleting topics and segments: renamed at once, removed later, readable while somebody reads."""
+"""Deleting topics and segments: renamed at once, removed later, readable by open files."""
 
 import contextlib
 import errno
@@ -34,7 +34,7 @@ def test_a_deleted_topic_is_renamed_at_once_and_removed_later() -> None:
     assert bench.store.attributes.get("t", 0).mode is None
     with pytest.raises(DeletedError, match="t/0: the topic has been deleted"):
         log.roll(bench.now_ms)
-    assert text_of(log) == b"a\n", "who has it open reads on"
+    assert text_of(log) == b"a\n", "open files are still readable"
     bench.store.remove_due_files(bench.now_ms + DELAY_MS - 1)
     assert directories(bench.disk) == [left]
     bench.store.remove_due_files(bench.now_ms + DELAY_MS)
@@ -54,7 +54,7 @@ def test_a_restart_does_not_shorten_the_delay(stop: str) -> None:
     assert directories(bench.disk) == [DIRECTORY]
 
 
-def test_what_is_due_at_a_start_goes_before_anything_is_loaded() -> None:
+def test_due_directories_are_removed_before_anything_is_loaded() -> None:
     bench = Bench()
     bench.store.create_topic("gone", 2, {}, bench.now_ms)
     bench.store.delete_topic("gone", bench.now_ms)
@@ -122,7 +122,7 @@ def test_the_latest_of_several_deletions_is_restored() -> None:
     assert lines_of(bench.log) == []
 
 
-def test_what_cannot_be_restored_says_so() -> None:
+def test_a_topic_that_cannot_be_restored_is_reported() -> None:
     bench = Bench()
     with pytest.raises(TopicExistsError, match=r"topic t exists; .* delete this one"):
         bench.store.undelete_topic("t", bench.now_ms)
@@ -218,7 +218,7 @@ def test_a_pinned_segment_outlives_its_deletion() -> None:
         log.pin(old.segments)
 
 
-def test_pinned_segments_outlive_the_topic_those_deleted_before_it_too() -> None:
+def test_pinned_segments_outlive_the_topic_even_if_deleted_before_it() -> None:
     bench = Bench(SMALL)
     bench.write(b"a", b"b", b"c", b"d", b"e", b"f")
     log, old = bench.log, bench.log.snapshot
@@ -274,7 +274,7 @@ def test_a_topic_deleted_during_an_fsync_is_not_offline() -> None:
     assert log.offline is None
 
 
-def test_what_a_deleted_partition_still_notes_never_goes_to_a_new_one_of_its_name() -> None:
+def test_late_losses_of_a_deleted_partition_never_go_to_a_new_one_of_its_name() -> None:
     bench = Bench()
     bench.write(b"old")
     old = bench.log

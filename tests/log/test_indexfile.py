@@ -130,7 +130,7 @@ def test_trim_and_restart_after_a_clean_stop(disk: FakeDisk) -> None:
     assert disk.read(NAME) == entries(4)
 
 
-def test_trim_makes_the_file_that_kafka_looks_for(disk: FakeDisk) -> None:
+def test_trim_creates_the_file_that_kafka_expects(disk: FakeDisk) -> None:
     active(disk).trim()
     assert disk.read(NAME) == b""
     text = IndexFile(disk, "orders-0/a.textindex", TEXT_INDEX, count=0)
@@ -197,7 +197,7 @@ def test_truncating_to_nothing_mends_any_file(disk: FakeDisk) -> None:
     assert bytes(index.entries()) == bytes(31) + b"\1"
 
 
-def test_truncating_to_nothing_mends_a_header_that_nobody_read(disk: FakeDisk) -> None:
+def test_truncating_to_nothing_repairs_an_unread_header(disk: FakeDisk) -> None:
     disk.replace(NAME, b"LFXX" + bytes(99))
     index = IndexFile(disk, NAME, TEXT_INDEX, count=1)
     index.trim()
@@ -242,7 +242,7 @@ def test_foreign_file_is_never_mapped(disk: FakeDisk) -> None:
     assert disk.counts["map"] == 0
     with pytest.raises(ValueError, match="foreign"):
         index.append(entry(1))
-    disk.replace(NAME, entries(2))  # a view has its own bytes, whatever its owner does
+    disk.replace(NAME, entries(2))  # a view has its own bytes, after any change by its owner
     assert bytes(index.entries()) == entries(1000)
 
 

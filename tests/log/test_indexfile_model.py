@@ -15,7 +15,7 @@ NAME = "orders-0/00000000000000000000.textindex"
 
 
 class IndexMachine(RuleBasedStateMachine):
-    """The index is a list of entries, whatever happens to its file."""
+    """The index is a list of entries, after any failure of its file."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from logfs.types import View
 
 
 class Stored:
-    """Entries in a file; counts what is read of it."""
+    """Entries in a file, and how much of them was read."""
 
     def __init__(self, data: bytes, stride: int) -> None:
         self.data = data

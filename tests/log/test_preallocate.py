@@ -1,4 +1,4 @@
-"""``preallocate``: the active ``.log`` is as long as a segment may be, and nobody sees it."""
+"""``preallocate``: the active ``.log`` has the maximum size, and readers do not see it."""
 
 import errno
 

@@ -249,7 +249,7 @@ class ProducerMachine(RuleBasedStateMachine):
             return
         start = log.log_start_offset
         for producer_id, one in history.known.items():
-            # Whoever wrote all of this after the log start is known as if nothing had gone.
+            # A producer that wrote all its batches after the log start is known completely.
             if all(first >= start for *_, first, _ in one.batches) and len(one.batches) > 5:
                 assert found[producer_id] == one.row
         ours = {entry[:3] for entry in log.snapshot.aborted}

@@ -41,7 +41,7 @@ def test_every_length_of_the_log_leaves_the_whole_batches() -> None:
         assert lines_of(bench.log) == LINES[: len(whole)]
         rest = data[whole[-1] : size]
         assert list(cut_copies(bench).values()) == ([rest] if rest.strip(b"\0") else [])
-        assert kinds_of_losses(bench) == []  # on the same boot: nobody was told of that batch
+        assert kinds_of_losses(bench) == []  # on the same boot: that batch was never acknowledged
 
 
 def test_a_flipped_byte_anywhere_cuts_before_its_batch() -> None:
@@ -61,7 +61,7 @@ def test_a_flipped_byte_anywhere_cuts_before_its_batch() -> None:
 
 
 @pytest.mark.parametrize("tail", [bytes(20), bytes(500), GARBAGE, bytes(100) + GARBAGE])
-def test_what_follows_the_last_batch_is_cut(tail: bytes) -> None:
+def test_bytes_after_the_last_batch_are_truncated(tail: bytes) -> None:
     bench = filled()
     data = bench.file(log_name(0))
     bench.put(log_name(0), data + tail)
@@ -74,7 +74,7 @@ def test_what_follows_the_last_batch_is_cut(tail: bytes) -> None:
     assert lines_of(bench.log) == [*LINES, b"later"]
 
 
-def test_positions_of_what_was_cut_are_not_given_again() -> None:
+def test_positions_of_truncated_records_are_not_used_again() -> None:
     bench = filled()
     shown = kept_runs_of(start(bench).log, View.TEXT)[0][1]
     bench.disk.kill()
@@ -113,7 +113,7 @@ def test_records_after_a_first_segment_that_is_lost_are_not_shown_at_other_posit
     assert sorted(bench.names(".cut")) == [names.format_cut_file(base, 0) for base in bases]
 
 
-def test_positions_of_a_first_segment_that_is_lost_are_not_given_again() -> None:
+def test_positions_of_a_lost_first_segment_are_not_used_again() -> None:
     """The segments after it were flushed, and only the table has lost their entries."""
     bench = filled({"internal.segment.bytes": "300"})
     (base, *_), shown = without_first_segment(bench)
@@ -125,7 +125,7 @@ def test_positions_of_a_first_segment_that_is_lost_are_not_given_again() -> None
     assert begin.positions == shown
 
 
-def test_losses_are_noted_once() -> None:
+def test_a_loss_is_reported_once() -> None:
     bench = filled()
     bench.put(log_name(0), bench.file(log_name(0)) + GARBAGE)
     start(bench)
@@ -135,7 +135,7 @@ def test_losses_are_noted_once() -> None:
     assert bench.restart().losses == before
 
 
-def test_segments_after_a_cut_are_set_aside() -> None:
+def test_segments_after_a_truncated_tail_are_set_aside() -> None:
     bench = segmented()
     logs = {name: bench.file(name) for name in bench.names(".log")}
     first, second, *later = sorted(logs)
@@ -207,7 +207,7 @@ def test_a_read_only_store_opens_a_directory_without_segments() -> None:
 # Files beside the log
 
 
-def test_what_kafka_removes_goes_and_what_nobody_knows_stays() -> None:
+def test_files_that_kafka_removes_go_and_unknown_files_stay() -> None:
     bench = filled()
     gone = [f"{0:020}.log.deleted", f"{0:020}.index.cleaned", f"{77:020}.index"]
     gone.append(f"{0:020}.snapshot")
@@ -234,7 +234,7 @@ def test_checkpoints_of_a_clean_stop() -> None:
     assert lines_of(start(bench).log) == LINES[5:]
 
 
-def test_the_clean_marker_goes_before_anything_is_loaded() -> None:
+def test_the_clean_shutdown_marker_is_removed_before_anything_is_loaded() -> None:
     bench = start(filled())
     bench.store.close(bench.now_ms)
     seen: list[bool] = []
@@ -274,7 +274,7 @@ def test_a_log_that_ends_below_its_start_begins_there() -> None:
     ["x.log", "42.index", "x.timeindex", "x.txnindex", "x.snapshot", "x.swap", "x.cleaned",
      f"{2**63:020}.log", f"{0:020}.log.txt.swap"],
 )  # fmt: skip
-def test_names_that_stop_a_broker_are_passed_over(name: str) -> None:
+def test_names_that_stop_a_broker_are_ignored_with_a_warning(name: str) -> None:
     bench = filled()
     bench.put(name, b"x")
     start(bench)
@@ -282,7 +282,7 @@ def test_names_that_stop_a_broker_are_passed_over(name: str) -> None:
     assert lines_of(bench.log) == LINES
 
 
-def test_other_names_and_directories_are_passed_over_in_silence() -> None:
+def test_other_names_and_directories_are_ignored_silently() -> None:
     bench = filled()
     names = ["lost+found", "remote-log-index-cache", "__cluster_metadata-0", "t-00", "notes",
              f"t-1.{1:032x}-stray", f"t-2.{2:032x}-future", f"t-3.{3:032x}-delete"]  # fmt: skip
@@ -303,7 +303,7 @@ def test_other_names_and_directories_are_passed_over_in_silence() -> None:
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".textindex"])
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_a_missing_index_is_made_again(suffix: str, is_clean: bool) -> None:
+def test_a_missing_index_is_rebuilt(suffix: str, is_clean: bool) -> None:
     # A broker leaves a missing .timeindex empty after a clean stop, and finds less by time.
     bench = Bench({"index.interval.bytes": "0"})
     bench.write(*LINES)
@@ -321,7 +321,7 @@ def test_a_missing_index_is_made_again(suffix: str, is_clean: bool) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 5, 11])
-def test_a_batch_whose_magic_alone_is_unknown_stays_as_at_a_broker(number: int) -> None:
+def test_a_batch_of_unknown_magic_but_right_checksum_stays(number: int) -> None:
     bench = filled()
     data = bytearray(bench.file(log_name(0)))
     position, _ = batches_in(bytes(data))[number]

@@ -94,7 +94,7 @@ def test_indexes_are_hints(
 @pytest.mark.parametrize(
     ("suffix", "header", "size"), [(".index", 0, 8), (".timeindex", 0, 12), (".textindex", 16, 32)]
 )
-def test_an_entry_that_points_to_another_batch_is_passed_over(
+def test_an_entry_that_points_to_another_batch_is_ignored(
     indexed: Bench, suffix: str, header: int, size: int
 ) -> None:
     wanted = everything(indexed)
@@ -210,7 +210,7 @@ def test_a_table_that_a_power_cut_left_zeros_in_is_whole_at_later_starts() -> No
     assert lines_of(bench.log) == LINES
 
 
-def test_of_a_roll_after_a_clean_stop_only_the_second_entry_may_be_on_the_disk() -> None:
+def test_a_power_cut_may_keep_only_the_second_entry_of_a_roll_after_a_clean_stop() -> None:
     bench = Bench()
     bench.write(*LINES)
     bench.restart()
@@ -228,7 +228,7 @@ def test_of_a_roll_after_a_clean_stop_only_the_second_entry_may_be_on_the_disk()
 
 
 @pytest.mark.parametrize("size", range(1, 2 * ENTRY_BYTES, 45))
-def test_a_torn_entry_costs_nothing(size: int) -> None:
+def test_a_torn_entry_loses_nothing(size: int) -> None:
     bench = segmented()
     whole = bench.file(TABLE)
     bench.put(TABLE, whole[:-size])

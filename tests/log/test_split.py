@@ -97,7 +97,7 @@ def test_a_torn_tail_goes_from_the_last_piece_only() -> None:
 
 
 @pytest.mark.parametrize("position", [0, 62])
-def test_damage_that_looks_far_away_is_cut_and_not_split(position: int) -> None:
+def test_damage_that_resembles_a_far_offset_is_truncated_and_not_split(position: int) -> None:
     wild = bytearray(LAST[0])
     wild[position] ^= 0x40
     wild[-1] ^= 0x01
@@ -180,7 +180,7 @@ OLD = {
 }
 
 
-def test_what_was_not_whole_is_taken_back() -> None:
+def test_an_incomplete_replacement_is_undone() -> None:
     new = {
         f"{0:020}.log.cleaned": b"x",
         f"{0:020}.index.cleaned": b"x",
@@ -192,7 +192,7 @@ def test_what_was_not_whole_is_taken_back() -> None:
     assert replaced(FakeDisk(), OLD | new) == OLD
 
 
-def test_what_was_whole_is_put_in_place() -> None:
+def test_a_complete_replacement_is_finished() -> None:
     new = {
         f"{0:020}.log.swap": batch(2, b"a") + batch(7, b"b"),
         f"{0:020}.index.swap": b"new index",

@@ -100,7 +100,7 @@ def test_a_topic_has_its_partitions_at_once_and_after_a_power_cut() -> None:
         bench.crash(None)
 
 
-def test_what_is_not_there_is_refused_by_name() -> None:
+def test_a_missing_topic_or_partition_is_named() -> None:
     store = Bench().store
     calls: list[Callable[[], object]] = [
         lambda: store.partitions("no"),
@@ -131,7 +131,7 @@ def test_what_is_not_there_is_refused_by_name() -> None:
         ("new", 1, {"segment.bytes": "few"}, InvalidConfigError),
     ],
 )
-def test_a_topic_that_cannot_be_leaves_nothing(
+def test_a_refused_topic_leaves_nothing(
     name: str, partitions: int, properties: dict[str, str], error: type[LogfsError]
 ) -> None:
     bench = Bench()
@@ -155,7 +155,7 @@ def test_a_topic_that_the_disk_refuses_leaves_nothing_and_can_be_made_later(oper
     assert bench.store.partitions("new") == [0]
 
 
-def test_a_topic_or_a_growth_is_made_whole_or_not_at_all() -> None:
+def test_a_topic_is_created_or_grown_completely_or_not_at_all() -> None:
     bench = Bench()
     before = bench.disk.list("")
     changes: list[Callable[[], None]] = [
@@ -183,7 +183,7 @@ def test_a_topic_grows_and_never_shrinks() -> None:
     assert {log.config.retention_ms for log in logs} == {5}
 
 
-def test_a_partition_in_between_that_is_missing_is_made() -> None:
+def test_a_missing_partition_between_others_is_created() -> None:
     bench = Bench()
     bench.store.grow_topic("t", 3, bench.now_ms)
     bench.disk.kill()
@@ -194,7 +194,7 @@ def test_a_partition_in_between_that_is_missing_is_made() -> None:
     assert bench.store.partitions("t") == [0, 1, 2]
 
 
-def test_a_topic_id_stays_and_is_another_topics_never() -> None:
+def test_a_topic_keeps_its_id_and_no_other_topic_gets_it() -> None:
     bench = Bench()
     bench.store.create_topic("u", 2, {}, bench.now_ms)
     ids = [bench.store.topic_id(topic) for topic in ("t", "u")]
@@ -240,7 +240,7 @@ def test_the_configuration_is_a_file_in_each_partition_with_its_version() -> Non
     assert bench.file(names.TOPIC_CONFIG).decode() == CONFIG_TITLE
 
 
-def test_an_alteration_holds_at_once_everywhere_and_for_good() -> None:
+def test_an_alteration_takes_effect_at_once_everywhere_and_lasts() -> None:
     bench = Bench({"retention.ms": "5"})
     bench.store.grow_topic("t", 2, bench.now_ms)
     bench.store.alter_topic("t", {"internal.segment.bytes": "150", "retention.ms": None})

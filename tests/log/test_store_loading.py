@@ -65,7 +65,7 @@ def test_the_recovery_point_in_the_checkpoint_is_what_is_durable() -> None:
 
 @pytest.mark.expect_log("every partition is taken to begin at 0 there")
 @pytest.mark.parametrize("data", [b"\0" * 30, b"1\n0\n", b"0\n1\nt 0 2"])
-def test_a_checkpoint_that_does_not_parse_says_nothing(data: bytes) -> None:
+def test_a_checkpoint_that_does_not_parse_is_ignored(data: bytes) -> None:
     bench = Bench()
     bench.write(b"a", b"b")
     bench.log.flush()
@@ -78,7 +78,7 @@ def test_a_checkpoint_that_does_not_parse_says_nothing(data: bytes) -> None:
 # The marker
 
 
-def test_the_marker_is_gone_for_good_before_a_partition_is_touched() -> None:
+def test_the_marker_is_durably_removed_before_a_partition_is_touched() -> None:
     bench = Bench()
     bench.store.close(bench.now_ms)
     durable: list[bool] = []
@@ -224,7 +224,7 @@ def corrupt_epochs(bench: Bench) -> None:
         (corrupt_epochs, "leader-epoch-checkpoint"),
     ],
 )
-def test_what_cannot_be_loaded_is_offline_and_left_and_the_others_work(
+def test_a_partition_that_cannot_be_loaded_is_offline_and_the_others_work(
     damage: Callable[[Bench], None], reason: str, is_clean: bool
 ) -> None:
     bench = Bench()
@@ -247,7 +247,7 @@ def test_what_cannot_be_loaded_is_offline_and_left_and_the_others_work(
     bench.store.close(bench.now_ms)
     assert contents(bench.disk, DIRECTORY) == before
     assert not bench.disk.exists(CLEAN)
-    assert b"\nt 0 2\n" in bench.disk.read(RECOVERY_POINTS), "its row stays for whoever can load it"
+    assert b"\nt 0 2\n" in bench.disk.read(RECOVERY_POINTS), "its row stays for a later load"
 
 
 def check_refusals(bench: Bench) -> None:
@@ -264,7 +264,7 @@ def check_refusals(bench: Bench) -> None:
 
 
 @pytest.mark.allow_log("could not be loaded")
-def test_what_could_not_be_loaded_comes_back_when_it_is_mended() -> None:
+def test_a_partition_is_loaded_once_its_files_are_repaired() -> None:
     bench = Bench()
     bench.write(b"a", b"b")
     good = bench.file(names.PARTITION_METADATA)
@@ -282,7 +282,7 @@ def test_what_could_not_be_loaded_comes_back_when_it_is_mended() -> None:
 # A broker in between
 
 
-def test_what_a_broker_appended_before_it_rolled_is_seen() -> None:
+def test_records_that_a_broker_appended_before_a_roll_are_shown() -> None:
     """The segment that was active at a clean stop has grown, and is not the last one any more."""
     bench = Bench()
     bench.write(b"a", b"b")

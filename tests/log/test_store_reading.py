@@ -66,7 +66,7 @@ def test_a_read_only_start_writes_nothing_and_shows_what_recovery_would_leave(
         assert (shown[0], shown[-1], losses) == (b"v07", b"w", ["cut"])
 
 
-def test_only_what_is_asked_for_is_loaded_and_only_read_only() -> None:
+def test_only_the_named_partitions_are_loaded_and_only_read_only() -> None:
     bench = Bench()
     bench.store.create_topic("u", 3, {}, bench.now_ms)
     bench.store.close(bench.now_ms)
