@@ -1,23 +1,27 @@
-"""A directory that somebody else writes, a broker as a rule, shown as it grows and shrinks.
+"""A directory that another process writes, usually a broker, shown as it grows and shrinks.
 
-    store        the data directory: topics come and go; checkpoints; who owns it
-    followed     one partition: what a look at its directory finds, and what readers see then
-    tail         the segment that is appended to: whole batches whose CRC fits
-    changes      what two looks at a directory say happened in between
-    complaints   what is worth a warning
-    survivors    where the records stand that a compaction has kept
-    points       the log start and the high watermark that checkpoints name
-    kept         what is remembered of positions: in the cache directory, or in memory only
-    files        the files of a segment: read, never mapped, and never another file of that name
+    store           the data directory: topics that appear and disappear, checkpoints, owners
+    loading         the first listing of a partition, and where to resume
+    followed        one partition: each listing of its directory, and what readers see after it
+    changes         what happened between two listings of a directory
+    rebuilding      the view of readers, rebuilt after a truncation, a removal or a compaction
+    compacted       the positions of the records that a compaction has retained
+    tail            the segment that the other process appends to: whole batches whose CRC is right
+    tailcheckpoint  how far the tail was read, in ``logfs.tail`` of the cache directory
+    positions       the positions of segments: in the cache directory, or in memory only
+    partial         a log from the middle on, while earlier positions are not known
+    transactions    aborted and open transactions
+    files, entries  the files of a segment: read, never mapped, and always the file described
 
-Nothing is written into the directory and no file of it is opened for writing, not even its lock.
+The follower writes nothing into the directory and opens no file of it for writing, not even its
+lock.
 
-A look is cheap: it stats the directory and the newest ``.log``, and goes on only if one of them has
-changed. What a look finds replaces the snapshot of the partition as a whole, so readers are not
-disturbed. Growth counts at once. What is missing or replaced counts when two looks agree on it:
-names change one after the other, and in the middle of it a listing says nothing.
+A listing is cheap: it stats the directory and the newest ``.log``, and continues only if one of
+them has changed. It replaces the snapshot of the partition as a whole, so readers are not
+disturbed. New records are shown at once. Missing and replaced files take effect when two listings
+agree on them: names change one after the other, and between two changes a listing proves nothing.
 
-Positions. What was shown keeps its position: a segment that the broker rewrote is compared with the
-one it replaced, record by record. When the end of a log is cut and rewritten, the new records
-begin after everything that was ever shown.
+Positions. A record that was shown keeps its position: a segment that the broker rewrote is compared
+with the one it replaced, record by record. When the end of a log is truncated and rewritten, the
+new records begin after every position that was ever shown.
 """

@@ -72,7 +72,8 @@ def compare(known: Sequence[tuple[int, int]], found: Mapping[int, int]) -> Chang
         found: Base offset -> inode of every ``.log``.
     """
     bases = [base for base, _ in known]
-    strange = [base for base in found if base < bases[-1] and base not in set(bases)]
+    known_bases = set(bases)
+    strange = [base for base in found if base < bases[-1] and base not in known_bases]
     stop = len(known)
     if strange:
         # Something began where nothing did: from there on it is another log.

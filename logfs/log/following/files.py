@@ -9,12 +9,14 @@ The offset and time index are the broker's, a hint like all indexes. The text in
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log.following.entries import GrowingEntries, read_sparse
+from logfs.log.host import Host
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX, Entries
 from logfs.log.indexes.indexfile import IndexFile, IndexMode
 from logfs.log.indexes.textindex import TEXT_INDEX
@@ -187,3 +189,22 @@ def open_log(disk: Disk, segment: Segment) -> File | None:
             return file
         file.close()
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class FollowContext:
+    """A data directory that is followed.
+
+    Attributes:
+        disk: The directory.
+        host: The machine.
+        opened: Its open segments.
+        cache: Where positions are kept; None: in memory.
+        used: The directories of it that belong to a partition.
+    """
+
+    disk: Disk
+    host: Host
+    opened: FollowedSegments
+    cache: Disk | None
+    used: set[str] = field(default_factory=set)

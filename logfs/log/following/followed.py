@@ -13,18 +13,17 @@ from typing import TypeAlias
 
 from logfs.errors import CorruptRecordError, DeletedError, LogfsError, ReadOnlyError
 from logfs.log.following.changes import Changes, Look, compare
-from logfs.log.following.complaints import Complaint
-from logfs.log.following.context import Following
-from logfs.log.following.kept import KeptInMemory
+from logfs.log.following.files import FollowContext
 from logfs.log.following.listing import RACY_MS, Listing, list_logs
-from logfs.log.following.points import with_points
-from logfs.log.following.reshaping import Reshaping
+from logfs.log.following.positions import FollowedPositions
+from logfs.log.following.rebuilding import ViewRebuild
 from logfs.log.following.tail import Tail
 from logfs.log.following.transactions import Transactions
 from logfs.log.losses import Loss, log_loss
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.state import ProducerState
+from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.reading.readable import ReadableLog, ReadableState
 from logfs.log.segments.scan import Scan, fill_segment, pass_over
 from logfs.log.segments.segment import Segment
@@ -33,6 +32,8 @@ from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
 
+_REPEATS = 2
+"""A problem is logged once so many looks in a row have met it."""
 SETTLED_MS = 40
 """Two looks agree if they are so far apart: names change one after the other."""
 STEP_BYTES = 16 * 1024 * 1024
@@ -52,8 +53,8 @@ class FollowedLog(ReadableLog):
     def __init__(
         self,
         state: ReadableState,
-        following: Following,
-        kept: KeptInMemory,
+        following: FollowContext,
+        positions: FollowedPositions,
         tail: Tail,
         transactions: Transactions,
         part_base: int | None = None,
@@ -62,7 +63,7 @@ class FollowedLog(ReadableLog):
         self._lock = threading.Lock()
         self.is_part = part_base is not None
         self._first_base = -1 if part_base is None else part_base
-        self._kept = kept
+        self._positions = positions
         self._tail = tail
         self._listing: Listing | None = None
         self._candidate: Look | None = None
@@ -70,26 +71,26 @@ class FollowedLog(ReadableLog):
         self._inodes: dict[int, int] = {}
         self._named: tuple[int, int | None] = (0, None)
         self._points: tuple[int, int | None] | None = None
-        self._complaint = Complaint()
+        self._warning = RepeatedWarning()
         self._held: list[Segment] = []
         self._now_ms = 0
         self.transactions = transactions
         self.is_caught_up = False
         self._total_bytes = 0
-        self._segments = following.opened.of(kept)
+        self._segments = following.opened.of(positions)
 
-    def begin(self, shape: Reshaping, logs: Mapping[int, int], now_ms: int) -> None:
+    def begin(self, rebuild: ViewRebuild, logs: Mapping[int, int], now_ms: int) -> None:
         """Show what loading found, and note what it has to be noted for the next time."""
         self._inodes = {s.base_offset: logs[s.base_offset] for s in self.snapshot.segments}
-        known = {base for base in self._kept.entries if base != self._tail.segment.base_offset}
-        if shape.damage or known != {segment.base_offset for segment in shape.sealed}:
-            self._adopt(shape)
-        if self._kept.is_cached and self.snapshot.end.offset > self.log_start_offset:
+        known = {base for base in self._positions.entries if base != self._tail.segment.base_offset}
+        if rebuild.damage or known != {segment.base_offset for segment in rebuild.sealed}:
+            self._adopt(rebuild)
+        if self._positions.is_cached and self.snapshot.end.offset > self.log_start_offset:
             self.state.snapshot = self.transactions.look_up(self.snapshot, self.directory, now_ms)
 
     def note_checkpoints(self, start_offset: int, high_watermark: int | None) -> None:
         """Take over what the checkpoint files of the directory say of this partition."""
-        self._named = start_offset, high_watermark if self._kept.is_replicated else None
+        self._named = start_offset, high_watermark if self._positions.is_replicated else None
 
     @property
     def writable(self) -> PartitionLog:
@@ -158,7 +159,7 @@ class FollowedLog(ReadableLog):
         with self._lock:
             if not self.is_deleted and not self.is_unreadable:
                 fill_segment(self._tail.segment, self._tail.builder)
-                self._kept.close(self._tail.segment, self._tail.note())
+                self._positions.close(self._tail.segment, self._tail.checkpoint())
             for segment in self.snapshot.segments:
                 segment.close_files()
             self.state.table.close()
@@ -219,9 +220,9 @@ class FollowedLog(ReadableLog):
             return False
         while True:
             if not self._tail.is_intact:
-                shape = self._shape()
-                shape.cut_tail()
-                self._adopt(shape)
+                rebuild = self._new_rebuild()
+                rebuild.cut_tail()
+                self._adopt(rebuild)
             limit_bytes -= self._read_on(limit_bytes)
             if limit_bytes <= 0:
                 self._seen = None  # there may be more, even if the stat is the same
@@ -250,8 +251,8 @@ class FollowedLog(ReadableLog):
         before = tail.builder.file_position
         entries = tail.grow(limit_bytes)
         if tail.builder.file_position != before:
-            self._kept.cover(tail.segment, tail.end.positions)
-            self._kept.grow(entries, tail.note())
+            self._positions.cover(tail.segment, tail.end.positions)
+            self._positions.grow(entries, tail.checkpoint())
             self.state.snapshot = self._with_transactions(self.snapshot._replace(end=tail.end))
         return tail.builder.file_position - before
 
@@ -269,16 +270,16 @@ class FollowedLog(ReadableLog):
     def _begin_next(self, base_offset: int, listing: Listing) -> None:
         """Go on with the next segment."""
         tail, old = self._tail, self._tail.segment
-        new = self._shape().open_segment(base_offset, self._bases_of(base_offset))
+        new = self._new_rebuild().open_segment(base_offset, self._bases_of(base_offset))
         new.epoch_before = tail.leader_epoch
         self._inodes[base_offset] = listing.logs[base_offset]
         tail.final_time_entry()
         fill_segment(old, tail.builder)
-        self._kept.seal(old, tail.files.text_entries())
+        self._positions.seal(old, tail.files.text_entries())
         old.pinned_files = None
         # Kept open for a while: compaction may replace it twice between two looks.
         old.files().log = tail.log
-        self._kept.begin(new.segment, b"")
+        self._positions.begin(new.segment, b"")
         self._tail, self._seen = new, None
         snapshot = self.snapshot
         self.state.snapshot = snapshot.changed(
@@ -288,7 +289,7 @@ class FollowedLog(ReadableLog):
     def _bases_of(self, base_offset: int) -> Positions:
         """Return the positions at which a new segment begins."""
         end = self.snapshot.end.positions
-        known = self._kept.entries.get(base_offset)
+        known = self._positions.entries.get(base_offset)
         return end if known is None else end.at_least(known.bases)
 
     def _pass_over(self) -> bool:
@@ -310,7 +311,7 @@ class FollowedLog(ReadableLog):
                    f"{why}; it stays where it is")  # fmt: skip
         entries = (scan.offset_entries, scan.time_entries, scan.text_entries)
         tail.files.append((bytes(entries[0]), bytes(entries[1]), bytes(entries[2])))
-        self._kept.grow(bytes(scan.text_entries), tail.note())
+        self._positions.grow(bytes(scan.text_entries), tail.checkpoint())
         self.state.snapshot = self.snapshot._replace(end=tail.end)
         return True
 
@@ -328,19 +329,19 @@ class FollowedLog(ReadableLog):
         if now_ms - candidate.since_ms < SETTLED_MS:
             self._candidate = candidate
             return False
-        shape = self._shape()
-        shape.apply(changes, listing.logs)
-        self._adopt(shape, listing)
+        rebuild = self._new_rebuild()
+        rebuild.apply(changes, listing.logs)
+        self._adopt(rebuild, listing)
         return True
 
     def _known(self) -> list[tuple[int, int]]:
         return [(s.base_offset, self._inodes.get(s.base_offset, 0)) for s in self.snapshot.segments]
 
-    def _shape(self) -> Reshaping:
-        return Reshaping(
+    def _new_rebuild(self) -> ViewRebuild:
+        return ViewRebuild(
             self.disk,
             self._segments,
-            self._kept,
+            self._positions,
             self.directory,
             self.config,
             self.snapshot.end.positions,
@@ -348,28 +349,28 @@ class FollowedLog(ReadableLog):
             self._tail,
         )
 
-    def _adopt(self, shape: Reshaping, listing: Listing | None = None) -> None:
-        """Show a log in its new shape."""
-        for damage in shape.damage:
+    def _adopt(self, rebuild: ViewRebuild, listing: Listing | None = None) -> None:
+        """Show a log as it was rebuilt."""
+        for damage in rebuild.damage:
             self._lose(Loss(self._now_ms, *damage))
-        old, self._tail, self._seen = self.snapshot, shape.tail, None
-        for segment in shape.gone:
+        old, self._tail, self._seen = self.snapshot, rebuild.tail, None
+        for segment in rebuild.gone:
             if segment.pins:
                 self._hold(segment)
             else:
                 segment.close_files()
             segment.is_deleted = True
-        active = shape.tail.segment
-        segments = (*shape.sealed, active)
+        active = rebuild.tail.segment
+        segments = (*rebuild.sealed, active)
         if listing is not None:
             self._inodes = {s.base_offset: listing.logs[s.base_offset] for s in segments}
-        self._kept.cover(active, shape.tail.end.positions)
-        self._kept.store(shape.sealed, active)
-        self._kept.grow(b"", shape.tail.note())
+        self._positions.cover(active, rebuild.tail.end.positions)
+        self._positions.store(rebuild.sealed, active)
+        self._positions.grow(b"", rebuild.tail.checkpoint())
         start = LogPoint(segments[0].base_offset, segments[0].bases)
-        cuts = old.cuts + shape.has_cut
-        snapshot = old.changed(segments, start, shape.tail.end, cuts)
-        if shape.has_cut:
+        cuts = old.cuts + rebuild.has_cut
+        snapshot = old.changed(segments, start, rebuild.tail.end, cuts)
+        if rebuild.has_cut:
             snapshot = self.transactions.look_up(snapshot, self.directory, self._now_ms)
         else:
             snapshot = snapshot.with_transactions(snapshot.aborted, snapshot.unstable)
@@ -383,9 +384,9 @@ class FollowedLog(ReadableLog):
         except (CorruptRecordError, FileNotFoundError) as error:
             self._points = None  # the next look tries again: files may just be changing
             if not self.is_settling:
-                self._complaint.note(f"{self.topic_partition}: a checkpoint leads nowhere: {error}")
+                self._warning.note(f"{self.topic_partition}: a checkpoint leads nowhere: {error}")
         else:
-            self._complaint.settle()
+            self._warning.settle()
 
     def _hold(self, segment: Segment) -> None:
         """Keep the files of a deleted segment open for the files that read it."""
@@ -407,3 +408,50 @@ class FollowedLog(ReadableLog):
 
 AnyLog: TypeAlias = PartitionLog | FollowedLog
 """A log of a mount: written by its daemon, or followed."""
+
+
+class RepeatedWarning:
+    """A problem that may last for a moment, while files change, or for good."""
+
+    def __init__(self) -> None:
+        self._problem = ""
+        self._count = 0
+
+    def note(self, problem: str) -> None:
+        """Note that a look has met a problem; the second look in a row logs it."""
+        self._count = self._count + 1 if problem == self._problem else 1
+        self._problem = problem
+        if self._count == _REPEATS:
+            logger.warning("%s", problem)
+
+    def settle(self) -> None:
+        """Note that a look has met no problem."""
+        self._problem, self._count = "", 0
+
+
+def with_points(snapshot: Snapshot, start_offset: int, high_watermark: int | None) -> Snapshot:
+    """Return a snapshot that begins at a log start offset and has a high watermark.
+
+    Args:
+        snapshot: The log; what lies before its start stays gone.
+        start_offset: From log-start-offset-checkpoint.
+        high_watermark: From replication-offset-checkpoint; None if it is not named there.
+
+    Raises:
+        CorruptRecordError: What an offset is in cannot be read.
+        FileNotFoundError: It has just been deleted.
+    """
+    start = snapshot.start
+    if start_offset > start.offset:
+        start = _point(snapshot, start_offset)
+    watermark = snapshot.watermark
+    if high_watermark is None:
+        watermark = None
+    elif watermark is None or watermark.offset != high_watermark or start != snapshot.start:
+        watermark = _point(snapshot, max(high_watermark, start.offset))
+    return snapshot._replace(start=start, watermark=watermark)
+
+
+def _point(snapshot: Snapshot, offset: int) -> LogPoint:
+    offset = min(offset, snapshot.end.offset)
+    return LogPoint(offset, positions_of_offset(snapshot, offset))

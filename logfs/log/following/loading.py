@@ -1,7 +1,7 @@
 """The first look at a partition directory: what is known of it from before, and where to go on.
 
 Segments that the cache knows, and that still have the size they had, keep their positions without
-being read. The one that was read last is gone on with where the tail note says, if the log still is
+being read. The one that was read last is read on from its tail checkpoint, if the log still is
 what it was. Everything after is read by the looks that follow. What cannot be recognised begins
 after every position that was ever shown, and so does what comes after it.
 """
@@ -10,12 +10,12 @@ from collections.abc import Mapping
 
 from logfs.errors import NotThereYetError
 from logfs.log.checkpoints import read_partition_metadata
-from logfs.log.following.context import Following
+from logfs.log.following.files import FollowContext
 from logfs.log.following.followed import FollowedLog
-from logfs.log.following.kept import KeptInCache, KeptInDirectory, KeptInMemory
 from logfs.log.following.listing import list_logs
-from logfs.log.following.reshaping import Reshaping
-from logfs.log.following.tail import Place
+from logfs.log.following.positions import CachedPositions, FollowedPositions, OwnerPositions
+from logfs.log.following.rebuilding import ViewRebuild
+from logfs.log.following.tail import Boundary
 from logfs.log.following.transactions import Transactions
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import load_state
@@ -30,7 +30,7 @@ from logfs.types import Positions, TopicPartition
 
 
 def follow_partition(
-    following: Following, loading: LoadContext, topic_partition: TopicPartition
+    following: FollowContext, loading: LoadContext, topic_partition: TopicPartition
 ) -> FollowedLog | None:
     """Begin to follow a partition; what it holds is read by ``refresh``.
 
@@ -48,32 +48,32 @@ def follow_partition(
 
 
 def _follow_own(
-    following: Following, loading: LoadContext, topic_partition: TopicPartition
+    following: FollowContext, loading: LoadContext, topic_partition: TopicPartition
 ) -> FollowedLog | None:
     """Follow a directory of logfs's own: its segment table says which positions are where."""
     state = load_state(loading, topic_partition)
     directory, segments = state.topic_partition.directory, state.snapshot.segments
     logs = list_logs(following.disk, directory, loading.now_ms).logs
-    kept = KeptInDirectory(following.disk, directory, state.table, state.losses)
+    positions = OwnerPositions(following.disk, directory, state.table, state.losses)
     if any(segment.base_offset not in logs for segment in segments):
         return None
     for segment in segments:
         segment.inode = following.disk.stat(segment.name).inode
     active, end = segments[-1], state.snapshot.end
     entries = active.files()
-    shape = Reshaping(
-        following.disk, following.opened.of(kept), kept, directory, state.config, end.positions,
-        list(segments[:-1]),
+    rebuild = ViewRebuild(
+        following.disk, following.opened.of(positions), positions, directory, state.config,
+        end.positions, list(segments[:-1]),
     )  # fmt: skip
-    shape.resume(
+    rebuild.resume(
         active,
         (entries.offset_entries(), entries.time_entries(), entries.text_entries()),
-        Place(end.file_size, end.offset, end.positions.minus(active.bases)),
+        Boundary(end.file_size, end.offset, end.positions.minus(active.bases)),
         end.max_timestamp,
     )
     transactions = Transactions(state.disk, state.producer_expiration_ms, state.producers)
-    log = FollowedLog(state, following, kept, shape.tail, transactions)
-    log.begin(shape, logs, loading.now_ms)
+    log = FollowedLog(state, following, positions, rebuild.tail, transactions)
+    log.begin(rebuild, logs, loading.now_ms)
     return log
 
 
@@ -81,7 +81,7 @@ class _Beginning:
     """A partition that somebody else made."""
 
     def __init__(
-        self, following: Following, loading: LoadContext, topic_partition: TopicPartition
+        self, following: FollowContext, loading: LoadContext, topic_partition: TopicPartition
     ) -> None:
         disk, directory = following.disk, topic_partition.directory
         self._following = following
@@ -99,30 +99,32 @@ class _Beginning:
         bases = sorted(self._logs)
         if not bases or (self._topic_id is None and not self._size_of(bases[-1])):
             raise NotThereYetError(f"{directory}: the partition is just being made")
-        kept = self._kept()
-        self._opened = following.opened.of(kept)
-        shown = kept.shown
-        known = self._known_segments(kept, bases)
-        shape = Reshaping(following.disk, self._opened, kept, directory, self._config, shown, known)
-        self._begin(shape, bases[len(known) :])
-        tail = shape.tail
-        segments = (*shape.sealed, tail.segment)
+        positions = self._open_positions()
+        self._opened = following.opened.of(positions)
+        shown = positions.shown
+        known = self._known_segments(positions, bases)
+        rebuild = ViewRebuild(
+            following.disk, self._opened, positions, directory, self._config, shown, known
+        )
+        self._begin(rebuild, bases[len(known) :])
+        tail = rebuild.tail
+        segments = (*rebuild.sealed, tail.segment)
         start = LogPoint(segments[0].base_offset, segments[0].bases)
         state = ReadableState(
             disk=following.disk,
             topic_partition=self._topic_partition,
             topic_id=self._topic_id,
             config=self._config,
-            table=kept.table,
+            table=positions.table,
             snapshot=Snapshot.of(segments, start, tail.end),
-            losses=kept.losses,
+            losses=positions.losses,
             last_modified_ms=following.disk.stat(tail.segment.name).mtime_ms,
         )
-        log = FollowedLog(state, following, kept, tail, Transactions(following.disk))
-        log.begin(shape, self._logs, self._loading.now_ms)
+        log = FollowedLog(state, following, positions, tail, Transactions(following.disk))
+        log.begin(rebuild, self._logs, self._loading.now_ms)
         return log
 
-    def _kept(self) -> KeptInMemory:
+    def _open_positions(self) -> FollowedPositions:
         following, loading = self._following, self._loading
         number = self._topic_partition.partition
         name = self._directory if self._topic_id is None else f"{self._topic_id}-{number}"
@@ -134,15 +136,15 @@ class _Beginning:
 
         following.used.add(name)
         if following.cache is not None:
-            return KeptInCache.open(following.cache, name, following.host, lose)
+            return CachedPositions.open(following.cache, name, following.host, lose)
         table = SegmentTable(following.disk, self._directory, following.host.new_id())
-        return KeptInMemory(table, LossFile(following.disk, self._directory, read_only=True))
+        return FollowedPositions(table, LossFile(following.disk, self._directory, read_only=True))
 
-    def _known_segments(self, kept: KeptInMemory, bases: list[int]) -> list[Segment]:
+    def _known_segments(self, positions: FollowedPositions, bases: list[int]) -> list[Segment]:
         """Return the oldest segments, as far as they are what they were."""
         known = []
         for base_offset in bases:
-            entry = kept.entries.get(base_offset)
+            entry = positions.entries.get(base_offset)
             if entry is None or entry.state is not SegmentState.SEALED:
                 break
             segment = Segment.from_entry(self._opened, self._directory, entry)
@@ -153,41 +155,47 @@ class _Beginning:
             known.append(segment)
         return known
 
-    def _begin(self, shape: Reshaping, rest: list[int]) -> None:
+    def _begin(self, rebuild: ViewRebuild, rest: list[int]) -> None:
         """Find where to go on."""
-        kept = shape.kept
+        positions = rebuild.positions
         if not rest:
-            shape.end_at_last(self._logs)
-        elif not self._resume(shape, rest[0]):
-            entry = kept.entries.get(rest[0])
+            rebuild.end_at_last(self._logs)
+        elif not self._resume(rebuild, rest[0]):
+            entry = positions.entries.get(rest[0])
             if len(rest) == 1 and entry is not None and entry.state is SegmentState.SEALED:
                 # It was sealed, and now nothing is after it: the log was cut.
                 segment = Segment.from_entry(self._opened, self._directory, entry)
-                shape.sealed.append(segment)
-                shape.end_at_last(self._logs)
+                rebuild.sealed.append(segment)
+                rebuild.end_at_last(self._logs)
                 return
-            later = [base for base in kept.entries if base >= rest[0]]
-            bases = shape.sealed[-1].ends if shape.sealed else Positions()
-            if later or not shape.sealed:
-                bases = shape.shown
+            later = [base for base in positions.entries if base >= rest[0]]
+            bases = rebuild.sealed[-1].ends if rebuild.sealed else Positions()
+            if later or not rebuild.sealed:
+                bases = rebuild.shown
             if entry is not None and entry.bases != bases:
-                shape.lose_from(rest[0], entry.bases, "it is not what it was when it was read last")
-            shape.begin(rest[0], bases)
+                rebuild.lose_from(
+                    rest[0], entry.bases, "it is not what it was when it was read last"
+                )
+            rebuild.begin(rest[0], bases)
 
-    def _resume(self, shape: Reshaping, base_offset: int) -> bool:
-        """Go on where the tail note says; False if it does not speak of this segment."""
-        kept = shape.kept
-        note = kept.tail
-        if note is None or note.base_offset != base_offset or not isinstance(kept, KeptInCache):
+    def _resume(self, rebuild: ViewRebuild, base_offset: int) -> bool:
+        """Resume at the tail checkpoint; False if it describes another segment."""
+        positions = rebuild.positions
+        note = positions.tail
+        if (
+            note is None
+            or note.base_offset != base_offset
+            or not isinstance(positions, CachedPositions)
+        ):
             return False
         segment = Segment(self._opened, self._directory, base_offset, note.bases)
         segment.has_gaps, segment.first_timestamp = note.has_gaps, note.first_timestamp
-        text = kept.resumed_entries(segment, note.text_entries)
+        text = positions.resumed_entries(segment, note.text_entries)
         if text is None:
             return False
         files = self._opened.get(segment)
         offset, time = files.offset_entries(), files.time_entries()
-        shape.resume_noted(segment, (offset, time, memoryview(text)), note)
+        rebuild.resume_checkpoint(segment, (offset, time, memoryview(text)), note)
         return True
 
     def _size_of(self, base_offset: int) -> int:
@@ -195,16 +203,16 @@ class _Beginning:
         return self._following.disk.stat(f"{self._directory}/{name}").size
 
 
-def begin_part(
-    following: Following, log: ReadableLog, base_offset: int, now_ms: int
+def follow_partial(
+    following: FollowContext, log: ReadableLog, base_offset: int, now_ms: int
 ) -> FollowedLog:
     """Begin to follow a log in the middle: it begins with a segment, at position 0."""
     disk, directory = following.disk, log.directory
     table = SegmentTable(disk, directory, following.host.new_id())
-    kept = KeptInMemory(table, LossFile(disk, directory, read_only=True))
-    opened, nothing = following.opened.of(kept), Positions()
-    shape = Reshaping(disk, opened, kept, directory, log.config, nothing, [])
-    shape.begin(base_offset, nothing)
+    positions = FollowedPositions(table, LossFile(disk, directory, read_only=True))
+    opened, nothing = following.opened.of(positions), Positions()
+    rebuild = ViewRebuild(disk, opened, positions, directory, log.config, nothing, [])
+    rebuild.begin(base_offset, nothing)
     start = LogPoint(base_offset, nothing)
     state = ReadableState(
         disk=disk,
@@ -212,10 +220,10 @@ def begin_part(
         topic_id=log.topic_id,
         config=log.config,
         table=table,
-        snapshot=Snapshot.of((shape.tail.segment,), start, shape.tail.end),
-        losses=kept.losses,
+        snapshot=Snapshot.of((rebuild.tail.segment,), start, rebuild.tail.end),
+        losses=positions.losses,
         last_modified_ms=log.last_modified_ms,
     )
-    part = FollowedLog(state, following, kept, shape.tail, Transactions(disk), base_offset)
-    part.begin(shape, list_logs(disk, directory, now_ms).starting(base_offset).logs, now_ms)
+    part = FollowedLog(state, following, positions, rebuild.tail, Transactions(disk), base_offset)
+    part.begin(rebuild, list_logs(disk, directory, now_ms).starting(base_offset).logs, now_ms)
     return part

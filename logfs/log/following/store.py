@@ -17,11 +17,10 @@ from logfs.log import names
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.closing import last_stop
-from logfs.log.following.context import Following
-from logfs.log.following.files import FollowedSegments
+from logfs.log.following.files import FollowContext, FollowedSegments
 from logfs.log.following.followed import AnyLog, FollowedLog
 from logfs.log.following.loading import follow_partition
-from logfs.log.following.parts import Parts
+from logfs.log.following.partial import PartialLogs
 from logfs.log.host import Host
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import list_partitions, load_partition, offline_partition
@@ -62,8 +61,8 @@ class FollowedStore(Catalog[AnyLog]):
     ) -> None:
         opened = FollowedSegments(disk, host.open_segments)
         super().__init__(disk, config, host, opened, read_only=True)
-        self._following = Following(disk, host, opened, cache)
-        self.parts = Parts(self._following)
+        self._following = FollowContext(disk, host, opened, cache)
+        self.parts = PartialLogs(self._following)
         self._is_wanted = only or (lambda _: True)
         self._directories: dict[TopicPartition, int] = {}
         self._followed: dict[TopicPartition, FollowedLog] = {}
@@ -131,7 +130,7 @@ class FollowedStore(Catalog[AnyLog]):
     def part_for_range(
         self, log: ReadableLog, address: PartitionAddress, now_ms: int
     ) -> tuple[ReadableLog, PartitionAddress] | None:
-        """Return a log that begins where a range does; see ``Parts.for_range``."""
+        """Return a log that begins where a range does; see ``PartialLogs.for_range``."""
         return self.parts.for_range(log, address, now_ms)
 
     def look_around(self, now_ms: int) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from logfs.disk.vfs import File
 from logfs.log.following.files import GrowingFiles
-from logfs.log.following.note import MARK_BYTES, TailNote
+from logfs.log.following.tailcheckpoint import MARK_BYTES, TailCheckpoint
 from logfs.log.indexes import textindex
 from logfs.log.indexes.index import (
     TIME_INDEX,
@@ -52,7 +52,7 @@ class Mark(NamedTuple):
     head: bytes
 
 
-class Place(NamedTuple):
+class Boundary(NamedTuple):
     """A border between two batches of a ``.log``, and the lengths before it."""
 
     position: int
@@ -112,7 +112,7 @@ class Tail:
         )
         self._mark_end()
 
-    def resume(self, note: TailNote) -> bool:
+    def resume(self, note: TailCheckpoint) -> bool:
         """Go on where a note says; False if the log is not what it was then."""
         self.segment.first_timestamp = note.first_timestamp
         self.builder.restore(
@@ -184,7 +184,7 @@ class Tail:
         self.files.append(entries)
         return entries[2]
 
-    def find_cut(self) -> Place:
+    def find_cut(self) -> Boundary:
         """Find how far the log still is what it was.
 
         That is up to a mark that is, and on from there over batches of a leader epoch that was
@@ -195,20 +195,20 @@ class Tail:
         while self._marks and not (self._marks[-1].end <= end and self._stands(self._marks[-1])):
             self._marks.pop()
         if not self._marks:
-            return find_place(self.log, self.segment, text, end, epoch)
+            return find_boundary(self.log, self.segment, text, end, epoch)
         position = walk_on(self.log, self._marks[-1].end, end, epoch)
-        return place_at(self.log, text, self.segment, position)
+        return boundary_at(self.log, text, self.segment, position)
 
     @property
     def leader_epoch(self) -> int:
         """The leader epoch of the last batch; -1 if it is not known or has none."""
         return leader_epoch_of(self._marks[-1].head) if self._marks else self.epoch_before
 
-    def note(self) -> TailNote:
+    def checkpoint(self) -> TailCheckpoint:
         """Return what is to be remembered."""
         builder = self.builder
         mark = self._marks[-1] if self._marks else Mark(-1, 0, b"")
-        return TailNote(
+        return TailCheckpoint(
             self.segment.base_offset,
             builder.file_position,
             builder.next_offset,
@@ -250,7 +250,7 @@ class Tail:
             self._mark(data, len(data), start)
 
 
-def find_place(log: File, segment: Segment, text: Entries, limit: int, epoch: int) -> Place:
+def find_boundary(log: File, segment: Segment, text: Entries, limit: int, epoch: int) -> Boundary:
     """Find how far a log that was cut is what it was, by its text index and its leader epochs.
 
     Args:
@@ -269,7 +269,7 @@ def find_place(log: File, segment: Segment, text: Entries, limit: int, epoch: in
         if base_offset == segment.base_offset + entry.relative_offset:
             position = entry.file_position
             break
-    return place_at(log, text, segment, walk_on(log, position, size, epoch))
+    return boundary_at(log, text, segment, walk_on(log, position, size, epoch))
 
 
 def walk_on(log: File, position: int, limit: int, epoch: int) -> int:
@@ -291,7 +291,7 @@ def walk_on(log: File, position: int, limit: int, epoch: int) -> int:
     return position
 
 
-def place_at(log: File, entries: Entries, segment: Segment, position: int) -> Place:
+def boundary_at(log: File, entries: Entries, segment: Segment, position: int) -> Boundary:
     """Describe a border between batches of a ``.log`` that is whole up to there."""
     count = textindex.count_text_entries_before(entries, position)
     last = textindex.decode_text_entry(entries, count - 1) if count else textindex.ZERO
@@ -303,26 +303,26 @@ def place_at(log: File, entries: Entries, segment: Segment, position: int) -> Pl
     while at + HEADER_BYTES <= len(data):
         offset = next_offset_of(data, at)
         at += size_of(data, at)
-    return Place(position, offset, last.lengths.plus(behind).minus(in_front))
+    return Boundary(position, offset, last.lengths.plus(behind).minus(in_front))
 
 
 def entries_before(
-    files: tuple[Entries, Entries, Entries], segment: Segment, place: Place
+    files: tuple[Entries, Entries, Entries], segment: Segment, boundary: Boundary
 ) -> tuple[bytes, bytes, bytes]:
-    """Return the index entries that stay when a log is cut at a place."""
+    """Return the index entries that stay when a log is cut at a boundary."""
     offset, time, text = files
     base = segment.base_offset
-    texts = textindex.count_text_entries_before(text, place.position)
+    texts = textindex.count_text_entries_before(text, boundary.position)
     return (
-        bytes(offset[: 8 * count_offset_entries_below(offset, base, place.offset)]),
-        bytes(time[: 12 * count_time_entries_below(time, base, place.offset)]),
+        bytes(offset[: 8 * count_offset_entries_below(offset, base, boundary.offset)]),
+        bytes(time[: 12 * count_time_entries_below(time, base, boundary.offset)]),
         bytes(text[: 32 * texts]),
     )
 
 
-def gap_pair(segment: Segment, place: Place, next_start: Positions) -> bytes:
-    """Return the text index entries of a gap: what comes next at a place is further on."""
-    relative = place.offset - segment.base_offset
+def gap_pair(segment: Segment, boundary: Boundary, next_start: Positions) -> bytes:
+    """Return the text index entries of a gap: what comes next at a boundary is further on."""
+    relative = boundary.offset - segment.base_offset
     return textindex.encode_text_entry(
-        relative, place.position, place.lengths
-    ) + textindex.encode_text_entry(relative, place.position, next_start.minus(segment.bases))
+        relative, boundary.position, boundary.lengths
+    ) + textindex.encode_text_entry(relative, boundary.position, next_start.minus(segment.bases))

@@ -27,7 +27,7 @@ class Rewritten:
     entries: bytes
 
 
-def index_survivors(
+def index_compacted(
     old: Sequence[Segment], new: Segment, log: File, config: TopicConfig
 ) -> Rewritten:
     """Describe a rewritten segment.

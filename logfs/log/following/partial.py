@@ -12,11 +12,11 @@ from weakref import WeakValueDictionary
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
-from logfs.log.following.context import Following
 from logfs.log.following.entries import read_last
+from logfs.log.following.files import FollowContext
 from logfs.log.following.followed import FollowedLog
 from logfs.log.following.listing import list_logs
-from logfs.log.following.loading import begin_part
+from logfs.log.following.loading import follow_partial
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.reading.address import (
@@ -36,10 +36,10 @@ from logfs.log.reading.readable import ReadableLog
 _STEP_BYTES = 1024 * 1024
 
 
-class Parts:
+class PartialLogs:
     """The parts that are in use. May be used by several threads."""
 
-    def __init__(self, following: Following) -> None:
+    def __init__(self, following: FollowContext) -> None:
         self._following = following
         self._parts: WeakValueDictionary[tuple[str, int], FollowedLog] = WeakValueDictionary()
         self._lock = threading.Lock()
@@ -77,7 +77,7 @@ class Parts:
             key = f"{log.topic_id} {log.directory}", base_offset
             part = self._parts.get(key)
             if part is None:
-                part = self._parts[key] = begin_part(self._following, log, base_offset, now_ms)
+                part = self._parts[key] = follow_partial(self._following, log, base_offset, now_ms)
             return part
 
 

@@ -12,11 +12,11 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
 from logfs.errors import LogfsError
 from logfs.log.following.changes import Changes, Replaced
+from logfs.log.following.compacted import index_compacted
 from logfs.log.following.files import GrowingFiles, OwnedSegments
-from logfs.log.following.kept import KeptInMemory
-from logfs.log.following.note import TailNote
-from logfs.log.following.survivors import index_survivors
-from logfs.log.following.tail import Place, Tail, entries_before, find_place, gap_pair
+from logfs.log.following.positions import FollowedPositions
+from logfs.log.following.tail import Boundary, Tail, entries_before, find_boundary, gap_pair
+from logfs.log.following.tailcheckpoint import TailCheckpoint
 from logfs.log.indexes.index import Entries
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.segment import Segment
@@ -38,8 +38,8 @@ class Damage(NamedTuple):
 
 
 @dataclass(slots=True)
-class Reshaping:
-    """A followed log while it is given another shape.
+class ViewRebuild:
+    """A followed log while what readers see of it is rebuilt.
 
     Attributes:
         directory: Of the partition.
@@ -47,13 +47,13 @@ class Reshaping:
         shown: Positions that no size ever shown exceeds.
         sealed, present: The segments, and the end of the last one; what they are to become.
         gone: Segments that are not part of it any more.
-        has_cut: Readers have to look their place up again.
+        has_cut: Readers have to look up their position again.
         damage: What was lost.
     """
 
     disk: Disk
     opened: OwnedSegments
-    kept: KeptInMemory
+    positions: FollowedPositions
     directory: str
     config: TopicConfig
     shown: Positions
@@ -110,31 +110,33 @@ class Reshaping:
         entries = files.offset_entries(), files.time_entries(), files.text_entries()
         self.restart(tail.segment, entries, tail.find_cut())
 
-    def resume(self, segment: Segment, entries: Views, place: Place, max_timestamp: int) -> None:
-        """Go on with a segment that was read up to a place."""
-        tail = self._open_tail(segment, entries_before(entries, segment, place))
-        positions = segment.bases.plus(place.lengths)
-        tail.go_on(place.position, place.offset, positions, max_timestamp)
+    def resume(
+        self, segment: Segment, entries: Views, boundary: Boundary, max_timestamp: int
+    ) -> None:
+        """Go on with a segment that was read up to a boundary."""
+        tail = self._open_tail(segment, entries_before(entries, segment, boundary))
+        positions = segment.bases.plus(boundary.lengths)
+        tail.go_on(boundary.position, boundary.offset, positions, max_timestamp)
         self.present = tail
 
-    def resume_noted(self, segment: Segment, entries: Views, note: TailNote) -> None:
+    def resume_checkpoint(self, segment: Segment, entries: Views, note: TailCheckpoint) -> None:
         """Go on where a note says, or from where the log is not what it was."""
-        place = Place(note.file_end, note.next_offset, note.lengths)
-        tail = self._open_tail(segment, entries_before(entries, segment, place))
+        boundary = Boundary(note.file_end, note.next_offset, note.lengths)
+        tail = self._open_tail(segment, entries_before(entries, segment, boundary))
         if not tail.resume(note):
             self.present = None
-            found = find_place(tail.log, segment, entries[2], note.file_end, tail.leader_epoch)
+            found = find_boundary(tail.log, segment, entries[2], note.file_end, tail.leader_epoch)
             self.restart(segment, entries, found)
             return
         self.present = tail
-        self.kept.go_on(segment, note.text_entries)
-        if self.kept.may_have_lost and tail.end.positions != self.shown:
-            self.restart(segment, entries, place, is_loss=False)
+        self.positions.go_on(segment, note.text_entries)
+        if self.positions.may_have_lost and tail.end.positions != self.shown:
+            self.restart(segment, entries, boundary, is_loss=False)
 
     def begin(self, base_offset: int, bases: Positions) -> None:
         """Begin with a segment of which nothing is known."""
         self.present = self.open_segment(base_offset, bases)
-        self.kept.begin(self.tail.segment, b"")
+        self.positions.begin(self.tail.segment, b"")
 
     def open_segment(self, base_offset: int, bases: Positions) -> Tail:
         """Open a segment of which nothing is known."""
@@ -146,7 +148,7 @@ class Reshaping:
             self.sealed.append(segment)
             return
         self.gone.append(segment)
-        self._lose(segment, Place(0, segment.base_offset, Positions()), segment.ends,
+        self._lose(segment, Boundary(0, segment.base_offset, Positions()), segment.ends,
                    "it is gone, and nothing took its place")  # fmt: skip
 
     def _open_rewritten(self, old: Segment, logs: Mapping[int, int]) -> File:
@@ -165,20 +167,20 @@ class Reshaping:
             segment.is_deleted = True
         new.inode = log.inode()
         try:
-            entry = self.kept.entry_of_rewritten(new, log.size())
+            entry = self.positions.entry_of_rewritten(new, log.size())
             if entry is not None:
                 new = Segment.from_entry(self.opened, self.directory, entry)
                 new.inode = log.inode()
                 self.sealed.append(new)
                 self.gone += members
                 return True
-            rewritten = index_survivors(members, new, log, self.config)
+            rewritten = index_compacted(members, new, log, self.config)
         except (LogfsError, FileNotFoundError) as error:
-            self._lose(members[0], Place(0, new.base_offset, Positions()), self.shown,
+            self._lose(members[0], Boundary(0, new.base_offset, Positions()), self.shown,
                        f"it was rewritten, and what it was made of cannot be read: {error}",
                        is_cut=True)  # fmt: skip
             return False
-        self.kept.replace(new, rewritten.entries)
+        self.positions.replace(new, rewritten.entries)
         new.files().log = log
         self.sealed.append(new)
         self.gone += members
@@ -194,64 +196,72 @@ class Reshaping:
         files = last.files()
         entries = files.offset_entries(), files.time_entries(), files.text_entries()
         log = self.disk.open(last.name)
-        place = find_place(log, last, entries[2], last.size_bytes, self._leader_epoch)
-        if place.position == last.size_bytes:  # gaps at its end are not found by counting
-            place = place._replace(lengths=last.ends.minus(last.bases))
-        self.restart(last, entries, place)
+        boundary = find_boundary(log, last, entries[2], last.size_bytes, self._leader_epoch)
+        if boundary.position == last.size_bytes:  # gaps at its end are not found by counting
+            boundary = boundary._replace(lengths=last.ends.minus(last.bases))
+        self.restart(last, entries, boundary)
 
     def restart(
         self,
         segment: Segment,
         entries: Views,
-        place: Place,
+        boundary: Boundary,
         *,
         is_loss: bool = True,
     ) -> None:
-        """Go on at a place in a segment; what comes next is after what was shown."""
-        bases, left = segment.bases, entries_before(entries, segment, place)
-        is_cut = bases.plus(place.lengths) != self.shown
-        if is_cut and not place.position:
+        """Go on at a boundary in a segment; what comes next is after what was shown."""
+        bases, left = segment.bases, entries_before(entries, segment, boundary)
+        is_cut = bases.plus(boundary.lengths) != self.shown
+        if is_cut and not boundary.position:
             bases = self.shown
         new = Segment(self.opened, self.directory, segment.base_offset, bases)
         new.first_timestamp = segment.first_timestamp
-        if is_cut and place.position:
+        if is_cut and boundary.position:
             new.has_gaps = True
-            left = (*left[:2], left[2] + gap_pair(new, place, self.shown))
+            left = (*left[:2], left[2] + gap_pair(new, boundary, self.shown))
         else:
             new.has_gaps = segment.has_gaps
         highest = segment.max_timestamp
         if self.present is not None and segment is self.present.segment:
             highest = self.present.end.max_timestamp
         if is_cut and is_loss:
-            self._lose(segment, place, self.shown, f"the log was cut at offset {place.offset}",
-                       is_cut=True)  # fmt: skip
+            why = f"the log was cut at offset {boundary.offset}"
+            self._lose(segment, boundary, self.shown, why, is_cut=True)
         self.present = self._open_tail(new, left)
-        self.present.go_on(place.position, place.offset, self.shown, highest)
-        self.kept.begin(new, left[2])
+        self.present.go_on(boundary.position, boundary.offset, self.shown, highest)
+        self.positions.begin(new, left[2])
 
     def lose_from(self, base_offset: int, bases: Positions, why: str) -> None:
         """Note that positions from a segment on are lost."""
         segment = Segment(self.opened, self.directory, base_offset, bases)
-        self._lose(segment, Place(0, base_offset, Positions()), self.shown, why, is_cut=True)
+        self._lose(segment, Boundary(0, base_offset, Positions()), self.shown, why, is_cut=True)
 
     @property
     def _leader_epoch(self) -> int:
         if self.present is not None:
             return self.present.leader_epoch
-        return -1 if self.kept.tail is None else self.kept.tail.leader_epoch
+        return -1 if self.positions.tail is None else self.positions.tail.leader_epoch
 
     def _open_tail(self, segment: Segment, entries: tuple[bytes, bytes, bytes]) -> Tail:
         log = self.disk.open(segment.name)
         segment.inode = log.inode()
-        files = GrowingFiles(self.disk, segment, self.kept, log, entries)
+        files = GrowingFiles(self.disk, segment, self.positions, log, entries)
         return Tail(log, segment, files, self.config.index_interval_bytes)
 
     def _lose(
-        self, segment: Segment, place: Place, end: Positions, why: str, *, is_cut: bool = False
+        self,
+        segment: Segment,
+        boundary: Boundary,
+        end: Positions,
+        why: str,
+        *,
+        is_cut: bool = False,
     ) -> None:
-        begin = segment.bases.plus(place.lengths)
+        begin = segment.bases.plus(boundary.lengths)
         size = end.text - begin.text
         behind = "; what was written since is after them" if is_cut else ""
         detail = f"{segment.name}: {why}: positions {begin.text} to {end.text} are gone{behind}"
         self.has_cut = True
-        self.damage.append(Damage("cut", segment.name, place.position, size, place.offset, detail))
+        self.damage.append(
+            Damage("cut", segment.name, boundary.position, size, boundary.offset, detail)
+        )

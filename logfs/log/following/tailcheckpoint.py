@@ -1,4 +1,4 @@
-"""The tail note: how far the end of a followed log had been read, in ``logfs.tail`` of its cache.
+"""How far the end of a followed log had been read: ``logfs.tail`` in the cache directory.
 
 It is written in place before readers see what it speaks of, so it is right after a kill of the
 process; after a power cut an old one, or none, is found.
@@ -34,11 +34,11 @@ MARK_BYTES = CRC_START
 _MAGIC = b"LFTN"
 _BODY = struct.Struct(">4si14qqq21s")
 _CRC = struct.Struct(">I")
-NOTE_BYTES = _BODY.size + _CRC.size
+CHECKPOINT_BYTES = _BODY.size + _CRC.size
 _HAS_GAPS = 1
 
 
-class TailNote(NamedTuple):
+class TailCheckpoint(NamedTuple):
     """See the format above."""
 
     base_offset: int
@@ -61,7 +61,7 @@ class TailNote(NamedTuple):
         return leader_epoch_of(self.mark) if self.mark_position >= 0 else -1
 
 
-def encode_note(note: TailNote) -> bytes:
+def encode_checkpoint(note: TailCheckpoint) -> bytes:
     """Return the bytes of a note."""
     body = _BODY.pack(
         _MAGIC,
@@ -77,9 +77,9 @@ def encode_note(note: TailNote) -> bytes:
     return body + _CRC.pack(crc32c(body))
 
 
-def decode_note(data: bytes) -> TailNote | None:
+def decode_checkpoint(data: bytes) -> TailCheckpoint | None:
     """Decode a note; None if it is torn or of another version."""
-    if len(data) < NOTE_BYTES:
+    if len(data) < CHECKPOINT_BYTES:
         return None
     body = data[: _BODY.size]
     if _CRC.unpack_from(data, _BODY.size)[0] != crc32c(body):
@@ -88,7 +88,7 @@ def decode_note(data: bytes) -> TailNote | None:
     if magic != _MAGIC or version != VERSION:
         return None
     mark = fields[16].rstrip(b"\0") if fields[15] < 0 else fields[16]
-    return TailNote(
+    return TailCheckpoint(
         fields[0],
         fields[1],
         fields[2],

@@ -1,11 +1,11 @@
 """What is remembered of the positions of a followed partition.
 
 Where a segment is cannot be found out again once an older one is gone, so it is kept: in memory
-only (``KeptInMemory``), or in a directory of the cache (``KeptInCache``), which has
+only (``FollowedPositions``), or in a directory of the cache (``CachedPositions``), which has
 
     logfs.segments      the segment table, as in a directory of logfs's own; its ``size`` says which
                         file a segment was, and its reservation which positions may have been shown
-    logfs.tail          the tail note: how far the last segment had been read
+    logfs.tail          the tail checkpoint: how far the last segment had been read
     logfs.losses        what was lost
     BASE.textindex      text index of a segment; of one that was rewritten BASE.SIZE.textindex
 
@@ -21,7 +21,7 @@ from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptIndexError, LogfsError
 from logfs.log import names
 from logfs.log.following.files import OwnTexts
-from logfs.log.following.note import TailNote, decode_note, encode_note
+from logfs.log.following.tailcheckpoint import TailCheckpoint, decode_checkpoint, encode_checkpoint
 from logfs.log.host import Host, cache_mark
 from logfs.log.indexes.index import Entries
 from logfs.log.indexes.indexfile import IndexFile, IndexMode
@@ -35,10 +35,10 @@ from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
 
-TAIL_NOTE = "logfs.tail"
+TAIL_CHECKPOINT = "logfs.tail"
 
 
-class KeptInMemory:
+class FollowedPositions:
     """Nothing outlives the mount: positions start at 0 at the next one, under other inodes.
 
     Attributes:
@@ -57,7 +57,7 @@ class KeptInMemory:
     def __init__(self, table: SegmentTable, losses: LossFile) -> None:
         self.table = table
         self.losses = losses
-        self.tail: TailNote | None = None
+        self.tail: TailCheckpoint | None = None
         self.shown = Positions()
         self.may_have_lost = False
         self._texts: dict[int, Entries] = {}
@@ -81,7 +81,7 @@ class KeptInMemory:
     def go_on(self, segment: Segment, count: int) -> None:
         """A segment is followed again, whose text index has a number of entries."""
 
-    def grow(self, entries: bytes, note: TailNote) -> None:
+    def grow(self, entries: bytes, note: TailCheckpoint) -> None:
         """The followed segment has grown by text index entries; the note says how far."""
 
     def seal(self, segment: Segment, entries: Entries) -> None:
@@ -105,11 +105,11 @@ class KeptInMemory:
     def cover(self, active: Segment, ends: Positions) -> None:
         """Make sure that positions up to ``ends`` may be shown."""
 
-    def close(self, active: Segment, note: TailNote | None) -> None:
+    def close(self, active: Segment, note: TailCheckpoint | None) -> None:
         """The mount ends."""
 
 
-class KeptInDirectory(KeptInMemory):
+class OwnerPositions(FollowedPositions):
     """Of a directory of logfs's own, which says itself where everything is.
 
     Args:
@@ -146,7 +146,7 @@ class KeptInDirectory(KeptInMemory):
         return OwnTexts(self._disk).text_entries(segment)
 
 
-class KeptInCache(KeptInMemory):
+class CachedPositions(FollowedPositions):
     """Kept in a directory of the cache. Make it with ``open``."""
 
     is_cached = True
@@ -169,7 +169,7 @@ class KeptInCache(KeptInMemory):
     @classmethod
     def open(
         cls, disk: Disk, directory: str, host: Host, lose: Callable[[LossFile, str], None]
-    ) -> "KeptInCache":
+    ) -> "CachedPositions":
         """Read what is kept of a partition; ``lose`` is told if positions have to start again.
 
         Raises:
@@ -188,10 +188,10 @@ class KeptInCache(KeptInMemory):
         except CorruptIndexError as error:
             problem = str(error)
         if table is not None and not table.is_damaged:
-            kept = cls(disk, directory, table, losses, host)
-            kept._is_new = False
-            kept._restore()
-            return kept
+            positions = cls(disk, directory, table, losses, host)
+            positions._is_new = False
+            positions._restore()
+            return positions
         if table is not None:
             problem = "has lost entries"
         if problem is not None:
@@ -235,7 +235,7 @@ class KeptInCache(KeptInMemory):
         """A segment is followed again, whose text index has a number of entries."""
         self._try(lambda: self._go_on(segment, count))
 
-    def grow(self, entries: bytes, note: TailNote) -> None:
+    def grow(self, entries: bytes, note: TailCheckpoint) -> None:
         """The followed segment has grown by text index entries; the note says how far."""
         self._try(lambda: self._grow(entries, note))
 
@@ -270,7 +270,7 @@ class KeptInCache(KeptInMemory):
         if not self._reservation.covers(ends):
             self._try(lambda: self._reservation.sync(self._reservation.note(active, ends)))
 
-    def close(self, active: Segment, note: TailNote | None) -> None:
+    def close(self, active: Segment, note: TailCheckpoint | None) -> None:
         """The mount ends."""
         if note is not None and not self._is_new:
             self._try(lambda: self._close(active, note))
@@ -301,7 +301,7 @@ class KeptInCache(KeptInMemory):
         self._file_end = TEXT_INDEX.header_bytes + count * TEXT_INDEX.entry_bytes
         self._file.truncate(self._file_end)
 
-    def _grow(self, entries: bytes, note: TailNote) -> None:
+    def _grow(self, entries: bytes, note: TailCheckpoint) -> None:
         if entries and self._file is not None:
             self._file.pwrite(entries, self._file_end)
             self._file_end += len(entries)
@@ -329,7 +329,7 @@ class KeptInCache(KeptInMemory):
             if self._disk.exists(self._text_name(segment)):
                 self._disk.remove(self._text_name(segment))
 
-    def _close(self, active: Segment, note: TailNote) -> None:
+    def _close(self, active: Segment, note: TailCheckpoint) -> None:
         self._put_note(note)
         for file in (self._note_file, self._file):
             if file is not None:
@@ -345,7 +345,7 @@ class KeptInCache(KeptInMemory):
         self.may_have_lost = bool(state.boots - {mark})
         self._reservation = PositionReservation(self.table, mark, state.reserved)
         try:
-            self.tail = decode_note(self._disk.read(f"{self._directory}/{TAIL_NOTE}"))
+            self.tail = decode_checkpoint(self._disk.read(f"{self._directory}/{TAIL_CHECKPOINT}"))
         except FileNotFoundError:
             self.tail = None
         if self.tail is not None and not self.may_have_lost:
@@ -368,12 +368,12 @@ class KeptInCache(KeptInMemory):
         middle = "" if size is None else f".{size}"
         return f"{self._directory}/{base_offset:020d}{middle}{FileKind.TEXT_INDEX}"
 
-    def _put_note(self, note: TailNote) -> None:
+    def _put_note(self, note: TailCheckpoint) -> None:
         if self._note_file is None:
             self._note_file = self._disk.open(
-                f"{self._directory}/{TAIL_NOTE}", write=True, create=True
+                f"{self._directory}/{TAIL_CHECKPOINT}", write=True, create=True
             )
-        self._note_file.pwrite(encode_note(note), 0)
+        self._note_file.pwrite(encode_checkpoint(note), 0)
 
     def _close_text(self) -> None:
         if self._file is not None:
