@@ -54,7 +54,8 @@ class OpenFiles:
         note_ahead: Called when the hooks have answered reads.
 
     Attributes:
-        flushes: The flushes that are running.
+        buffers: The buffers of all readers.
+        fsyncs: The flushes that are running.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with
@@ -83,7 +84,7 @@ class OpenFiles:
         self._files: HandleTable[FileHandle] = HandleTable()
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
         self._windows = Windows(clock.monotonic_s)
-        self._buffers = Buffers()
+        self.buffers = Buffers()
         self._spare: list[memoryview] = []
         self.fsyncs = Fsyncs(clock)
 
@@ -112,10 +113,10 @@ class OpenFiles:
             if isinstance(node, MetaNode):
                 await self._look_at_cache(partition.log)
             if isinstance(node, PlainNode | RangeNode):
-                file = FileHandle(node, flags, self._syncs, self._buffers)
+                file = FileHandle(node, flags, self._syncs, self.buffers)
             else:
                 file = await partition.executor.query(
-                    FileHandle, node, flags, self._syncs, self._buffers
+                    FileHandle, node, flags, self._syncs, self.buffers
                 )
         except BaseException:
             partition.leave(node.reads_log)

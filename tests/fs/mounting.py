@@ -62,3 +62,9 @@ class Mounted(Mount):
         assert bool(complaints) == bool(self.expected), self.log
         for line in complaints:
             assert any(part in line for part in self.expected), line
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(status.partition("VmRSS:")[2].split()[0]) * 1024

@@ -14,7 +14,7 @@ from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.readerqueue import AT_ONCE
 from logfs.log.trimming import trim
-from tests.fs.test_follow_reads import Reads, Signals
+from tests.fs.reads import Reads, Signals
 from tests.fs.world import APPEND, World
 from tests.mounting import PATIENCE_S, environment, is_mounted, take_away, wait_until
 

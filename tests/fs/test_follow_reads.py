@@ -3,89 +3,21 @@
 import errno
 import os
 import select
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import trio
-from pyfuse3 import FUSEError
 from trio.testing import MockClock
 
 from logfs.fs.followreads import READABLE, READY
 from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.readerqueue import AT_ONCE
 from logfs.types import TopicPartition
+from tests.fs.reads import PATIENCE_S, Reads, Signals
 from tests.fs.served import Served
 from tests.fs.world import APPEND, MIB, Handle, World, refused
 
-PATIENCE_S = 30
 CROWD = 5 * AT_ONCE
-
-
-class Signals:
-    """The kernel, which numbers requests from 1 on.
-
-    Attributes:
-        interrupted: Called to say that a signal has come for who waits for a request.
-    """
-
-    is_active = True
-    interrupted: Callable[[int], None]
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def request(self) -> int:
-        self._last += 1
-        return self._last
-
-    def drop_buffer(self) -> None:
-        pass
-
-    def on_interrupt(self, interrupted: Callable[[int], None]) -> None:
-        self.interrupted = interrupted
-
-
-class Reads:
-    """Reads that run beside the test, by the number of their handle: what they were answered."""
-
-    def __init__(self, world: World, nursery: trio.Nursery) -> None:
-        self.world = world
-        self.answers: dict[int, bytes | int] = {}
-        self.order: list[int] = []
-        self._nursery = nursery
-
-    @property
-    def waiting(self) -> int:
-        """How many wait."""
-        return len(self.world.operations.follow_reads.queues)
-
-    def start(self, handle: Handle, offset: int = 0) -> None:
-        """Begin a read."""
-        self._nursery.start_soon(self._read, handle, offset, MIB)
-
-    async def begin(self, handle: Handle, offset: int = 0) -> None:
-        """Begin a read that has to wait, and return when it does."""
-        waiting = self.waiting
-        self.start(handle, offset)
-        with trio.fail_after(PATIENCE_S):
-            while self.waiting == waiting:  # noqa: ASYNC110 - nothing says so
-                await trio.sleep(0.001)
-        assert handle.number not in self.answers
-
-    async def answered(self, count: int = 1) -> dict[int, bytes | int]:
-        """Return what reads were answered, once so many were."""
-        with trio.fail_after(PATIENCE_S):
-            while len(self.answers) < count:  # noqa: ASYNC110 - as above
-                await trio.sleep(0.001)
-        return self.answers
-
-    async def _read(self, handle: Handle, offset: int, size: int) -> None:
-        try:
-            self.answers[handle.number] = await self.world.read(handle, offset, size)
-        except FUSEError as error:
-            self.answers[handle.number] = error.errno
-        self.order.append(handle.number)
 
 
 @pytest.fixture
@@ -308,12 +240,10 @@ async def test_who_waits_keeps_no_large_buffer(orders: World, reads: Reads) -> N
     handle, offset = await orders.open("orders/0.follow"), 0
     while offset < 3 * 200_001:
         offset += len(await orders.read(handle, offset))
-    reader = orders.operations.files.open_files()[-1].reader
-    window = reader._reader._window  # type: ignore[union-attr]
-    assert len(window.buffer) > 100_000
+    buffers = orders.operations.files.buffers
+    assert buffers.kept_bytes > 100_000
     await reads.begin(handle, offset)
-    window = reader._reader._window  # type: ignore[union-attr]
-    assert len(window.buffer) == 0
+    assert buffers.kept_bytes == 0
     await orders.append("orders/0", b"after\n")
     assert await reads.answered() == {handle.number: b"after\n"}
 

@@ -2,22 +2,16 @@
 
 import os
 import threading
-from pathlib import Path
 
 import pytest
 
-from tests.fs.mounting import Mounted
+from tests.fs.mounting import Mounted, resident_bytes
 from tests.mounting import PATIENCE_S
 
 pytestmark = pytest.mark.fuse
 
 FOLLOWERS = 48
 BULK = b"x" * 999_999 + b"\n"
-
-
-def resident_bytes(pid: int) -> int:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
 def test_a_read_that_waits_keeps_no_buffer_of_an_append_before_it(mounted: Mounted) -> None:

@@ -4,8 +4,7 @@ import os
 
 import pytest
 
-from tests.fs.mounting import Mounted
-from tests.fs.test_follow_reads_memory import resident_bytes
+from tests.fs.mounting import Mounted, resident_bytes
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fs.mounting import Mounted
-from tests.fs.test_follow_reads_memory import resident_bytes
+from tests.fs.mounting import Mounted, resident_bytes
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 

@@ -5,8 +5,7 @@ import trio
 from trio.testing import MockClock
 
 from logfs.log import names
-from tests.fs.test_tasks import until
-from tests.fs.world import START_MS, World
+from tests.fs.world import START_MS, World, until
 
 DAY_MS = 86_400_000
 

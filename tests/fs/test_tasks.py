@@ -1,14 +1,13 @@
 """What happens without being asked for; time is trio's, and passes at once."""
 
 import threading
-from collections.abc import Callable
 
 import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from logfs.log.trimming import trim
-from tests.fs.world import APPEND, World
+from tests.fs.world import APPEND, World, until
 
 
 @pytest.fixture
@@ -17,16 +16,6 @@ async def kept(world: World, nursery: trio.Nursery) -> World:
     await world.mkdir("orders")
     nursery.start_soon(world.operations.tasks.run)
     return world
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let time pass until something is so; threads get time of their own meanwhile."""
-    for _ in range(500):
-        if condition():
-            return
-        await trio.sleep(0.5)
-        await trio.to_thread.run_sync(threading.Event().wait, 0.001)
-    pytest.fail("it never happened")
 
 
 def checkpoint(world: World) -> bytes:

@@ -2,7 +2,8 @@
 
 import os
 import stat
-from collections.abc import Awaitable
+import threading
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import UTC
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ from typing import cast
 
 import pyfuse3
 import pytest
+import trio
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields
 
 from logfs.fs.hooks import Hooks
@@ -194,3 +196,13 @@ async def refused(call: Awaitable[object]) -> int:
     with pytest.raises(FUSEError) as caught:
         await call
     return number_of(caught)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the time of trio pass until a condition is true; threads run meanwhile."""
+    for _ in range(500):
+        if condition():
+            return
+        await trio.sleep(0.5)
+        await trio.to_thread.run_sync(threading.Event().wait, 0.001)
+    pytest.fail("it never happened")
