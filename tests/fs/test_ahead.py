@@ -1,4 +1,4 @@
-"""Read-ahead for small reads: the program must not be able to tell, whatever it reads and where."""
+"""Read-ahead for small reads: a program gets the same bytes with it and without."""
 
 import contextlib
 import ctypes
@@ -120,7 +120,7 @@ def test_every_read_follows_the_rule(
     start: int | None,
     leaves_after: int,
 ) -> None:
-    """Also if its window is given to somebody else after a few reads."""
+    """Also if its window is given to another file after a few reads."""
     log = make()
     end = end_of(log.log, view)
     begin = 0 if start is None else start % (end + 1)
@@ -137,7 +137,7 @@ def test_every_read_follows_the_rule(
 
 @pytest.mark.parametrize("make", LOGS)
 def test_a_seek_to_every_position_follows_the_rule(make: Callable[[], HoledLog]) -> None:
-    """Also one to where the bytes ahead end, which nobody has read up to."""
+    """Also one to where the bytes ahead end, which no read has reached."""
     log = make()
     for seek in range(0, end_of(log.log, View.TEXT), 3):
         program, rule, offset = Program(log, View.TEXT), Rule(log.model, View.TEXT), 0
@@ -179,7 +179,7 @@ def test_as_many_files_as_may_have_bytes_ahead() -> None:
     assert not program.kernel.answered
 
 
-def test_who_does_not_read_on_leaves_his_place_to_others() -> None:
+def test_a_file_that_is_not_read_on_gives_up_its_window() -> None:
     log, now_s = filled(30), 0.0
     windows = Windows(lambda: now_s, _WINDOW)
     programs = [Program(log, View.TEXT, windows=windows) for _ in range(PLACES + 1)]
@@ -233,7 +233,7 @@ def test_bytes_ahead_of_a_program_that_stopped_are_not_kept() -> None:
 
 @pytest.mark.fuse
 def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_path: Path) -> None:
-    """Readers with small buffers, while somebody appends: what they get is what was written."""
+    """Readers with small buffers, while a writer appends: they get the bytes that were written."""
     mounted.shell("mkdir orders")
     path, plain = mounted.point / "orders/0", tmp_path / "plain"
     text = b"".join(b"%099d\n" % number for number in range(60_000))
@@ -253,7 +253,7 @@ def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_pat
         assert copy == text
     taken = _resident_bytes(mounted)
     with contextlib.ExitStack() as stack:
-        for number in range(6 * PLACES):  # who has read enough leaves his place, and memory
+        for number in range(6 * PLACES):  # enough was read: it gives up its window
             file = path.open("rb", buffering=0)
             assert b"".join(file.read(4096) for _ in range(5)) == text[: 5 * 4096]
             if number % 2:
@@ -289,7 +289,7 @@ def _resident_bytes(mounted: Mounted) -> int:
 
 @pytest.mark.allow_log("fell behind retention")
 @pytest.mark.parametrize("is_removed_before", [False, True])
-def test_a_record_that_was_begun_is_whole_though_its_place_was_taken(
+def test_a_record_that_was_begun_is_whole_although_its_window_was_taken(
     is_removed_before: bool,
 ) -> None:
     log, now_s = filled(60), 0.0

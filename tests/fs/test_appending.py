@@ -100,7 +100,7 @@ async def test_a_full_disk(orders: World) -> None:
 
 
 @pytest.mark.parametrize("name", ["0", "0.tsv", "0.jsonl"])
-async def test_open_rules_of_what_takes_appends(orders: World, name: str) -> None:
+async def test_open_rules_of_names_that_take_appends(orders: World, name: str) -> None:
     path = f"orders/{name}"
     for flags in (os.O_RDONLY, APPEND, os.O_RDWR | os.O_APPEND, os.O_RDONLY | os.O_APPEND):
         await orders.close(await orders.open(path, flags))
@@ -119,7 +119,7 @@ async def test_open_rules_of_what_takes_appends(orders: World, name: str) -> Non
     ["orders/0@-1h", "orders/0@earliest..latest", "orders/0@-1h.jsonl", "orders/0.meta",
      ".segments/orders-0/00000000000000000000.log", ".segments/orders-0/00000000000000000000.txt"],
 )  # fmt: skip
-async def test_open_rules_of_what_does_not(orders: World, path: str) -> None:
+async def test_open_rules_of_names_that_take_none(orders: World, path: str) -> None:
     await orders.close(await orders.open(path))
     assert await refused(orders.open(path, APPEND)) == errno.EPERM
     assert await refused(orders.open(path, os.O_RDWR | os.O_APPEND)) == errno.EPERM
@@ -143,7 +143,7 @@ async def test_a_read_larger_than_any_the_kernel_sends(orders: World) -> None:
     assert len(await orders.read(handle, 0, 3 << 20)) == 100
 
 
-async def test_what_the_kernel_says_of_the_end_is_ignored(orders: World) -> None:
+async def test_the_offset_of_a_write_is_ignored(orders: World) -> None:
     handle = await orders.open("orders/0", APPEND)
     await orders.operations.write(handle.number, 0, b"one\n")
     await orders.operations.write(handle.number, 0, b"two\n")
@@ -209,7 +209,7 @@ async def offline(world: World) -> None:
 
 @pytest.mark.expect_log("is offline")
 @pytest.mark.allow_log("fsync: ", "flush: ", "write: ")
-async def test_after_a_failed_fsync_the_partition_answers_eio_until_nobody_has_it_open(
+async def test_after_a_failed_fsync_the_partition_answers_eio_until_its_files_are_closed(
     orders: World,
 ) -> None:
     reader = await orders.open("orders/0")

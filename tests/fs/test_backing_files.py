@@ -52,7 +52,7 @@ class FakeKernel:
     on_reply = on_interrupt
 
 
-def test_all_who_have_an_inode_open_share_its_backing_file() -> None:
+def test_all_open_files_of_an_inode_share_its_backing_file() -> None:
     kernel = FakeKernel()
     passthrough = Passthrough(kernel)
     for handle in (10, 11):
@@ -73,7 +73,7 @@ def test_all_who_have_an_inode_open_share_its_backing_file() -> None:
 @pytest.mark.parametrize(
     ("refuses", "says"), [(errno.EPERM, "CAP_SYS_ADMIN"), (errno.ELOOP, "overlayfs")]
 )
-def test_what_goes_for_every_file_is_remembered(refuses: int, says: str) -> None:
+def test_a_refusal_of_all_files_is_remembered(refuses: int, says: str) -> None:
     kernel = FakeKernel()
     passthrough = Passthrough(kernel)
     assert passthrough.describe() == ON

@@ -1,4 +1,4 @@
-"""Whoever reads what is cold through a mount does not push out what others use."""
+"""A reader of old segments does not evict the pages that others use."""
 
 import json
 import os
@@ -48,9 +48,7 @@ def halves(mount: Mount) -> tuple[list[Path], list[Path]]:
 
 
 @pytest.mark.parametrize("name", ["0", "0@earliest..latest", "0.jsonl"])
-def test_a_scan_leaves_the_tail_in_memory_and_nothing_else(
-    mount: Mount, lines: bytes, name: str
-) -> None:
+def test_a_scan_leaves_only_the_tail_in_memory(mount: Mount, lines: bytes, name: str) -> None:
     printed = output("cat", mount.point / "orders" / name)
     assert printed == lines or name.endswith(".jsonl")
     assert printed.count(b"\n") == lines.count(b"\n")
@@ -59,7 +57,7 @@ def test_a_scan_leaves_the_tail_in_memory_and_nothing_else(
     assert [cached(log) for log in hot] == [log.stat().st_size for log in hot]
 
 
-def test_what_somebody_has_warmed_stays_warm(mount: Mount, lines: bytes) -> None:
+def test_pages_that_another_reader_has_warmed_stay_in_memory(mount: Mount, lines: bytes) -> None:
     cold, _ = halves(mount)
     cold[1].read_bytes()
     assert output("cat", mount.point / "orders" / "0") == lines
@@ -67,7 +65,7 @@ def test_what_somebody_has_warmed_stays_warm(mount: Mount, lines: bytes) -> None
     assert cached(cold[0]) <= LITTLE_BYTES
 
 
-def test_meta_tells_what_of_each_segment_is_in_memory(mount: Mount, lines: bytes) -> None:
+def test_meta_shows_how_much_of_each_segment_is_in_memory(mount: Mount, lines: bytes) -> None:
     newest_first = [log for half in reversed(halves(mount)) for log in reversed(half)]
     meta = json.loads((mount.point / "orders" / "0.meta").read_bytes())
     told = meta["page_cache"]

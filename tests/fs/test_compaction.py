@@ -33,7 +33,7 @@ async def test_a_dirty_log_is_compacted_in_the_background() -> None:
     assert len(left) == 6 < lines
 
 
-async def test_a_stop_ends_what_is_under_way() -> None:
+async def test_a_stop_aborts_a_running_compaction() -> None:
     log = filled()
     work = compaction_of(log)
     async with trio.open_nursery() as nursery:

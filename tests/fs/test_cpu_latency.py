@@ -37,7 +37,7 @@ async def test_they_are_awake_as_long_as_reads_come(
     assert _text(device) == struct.pack("i", 0)
 
 
-async def test_they_sleep_if_nobody_asked_for_it(
+async def test_processors_sleep_without_the_option(
     device: Path, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     awake = CpuLatency(wanted=False, device=device)
@@ -49,7 +49,7 @@ async def test_they_sleep_if_nobody_asked_for_it(
 
 
 @pytest.mark.expect_log("mount option keep_awake has no effect: ")
-async def test_where_it_is_not_allowed_the_log_says_so_once(
+async def test_a_device_that_may_not_be_opened_is_logged_once(
     tmp_path: Path,
     nursery: trio.Nursery,
     autojump_clock: MockClock,

@@ -95,7 +95,7 @@ async def test_a_waiting_read_is_answered_before_its_handler_runs(
     assert kernel.answers == {2: b"one\n"}
 
 
-async def test_what_the_kernel_does_not_take_is_left_to_the_handler(
+async def test_a_reply_that_the_kernel_refuses_is_left_to_the_handler(
     orders: World, reads: Reads, kernel: FakeKernel
 ) -> None:
     kernel.is_full = True
@@ -107,7 +107,7 @@ async def test_what_the_kernel_does_not_take_is_left_to_the_handler(
 
 
 @pytest.mark.expect_log("fell behind retention")
-async def test_nobody_gets_a_record_again_because_the_kernel_did_not_take_the_next(
+async def test_no_record_is_repeated_when_the_kernel_refuses_the_next(
     orders: World, reads: Reads, kernel: FakeKernel
 ) -> None:
     """After a hole, where what a program has counted is less than its position."""
@@ -133,7 +133,7 @@ async def test_a_handler_that_has_run_is_not_answered_for(
     assert not kernel.answers
 
 
-async def test_who_got_a_signal_is_not_answered_for(
+async def test_an_interrupted_read_gets_no_early_reply(
     orders: World, reads: Reads, kernel: FakeKernel
 ) -> None:
     writer, handle = await orders.open("orders/0", APPEND), await orders.open("orders/0.follow")
@@ -161,7 +161,7 @@ async def test_of_a_crowd_a_few_are_answered_at_once(
 
 
 @pytest.mark.fuse
-def test_what_a_handler_answers_late_does_not_reach_the_reader(tmp_path: Path) -> None:
+def test_the_late_reply_of_a_handler_does_not_reach_the_reader(tmp_path: Path) -> None:
     point, script = tmp_path / "mnt", Path(__file__).with_name("replies_early.py")
     point.mkdir()
     command = [sys.executable, str(script), str(point)]

@@ -92,7 +92,7 @@ async def test_a_bug_is_logged_and_answered_with_eio() -> None:
 
 
 @pytest.mark.expect_log("batch at byte 7")
-def test_the_same_trouble_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_same_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     translator = Translator()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):

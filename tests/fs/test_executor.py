@@ -90,7 +90,7 @@ async def test_after_a_slow_call_a_thread_serves_until_it_is_calm(
     assert disk.log == [("slow", True), *[("x", False)] * CALM_CALLS, ("calm", True)]
 
 
-async def test_a_slow_call_in_a_thread_counts_as_well(
+async def test_a_slow_call_in_a_thread_keeps_the_partition_slow(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
@@ -102,7 +102,7 @@ async def test_a_slow_call_in_a_thread_counts_as_well(
     assert disk.log[-1] == ("y", False)
 
 
-async def test_a_look_that_was_slow_moves_to_a_thread_too(
+async def test_after_a_slow_query_calls_run_in_a_thread(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
@@ -168,7 +168,7 @@ async def test_changes_that_sync_always_run_in_a_thread(
     assert disk.log == [("a", False)]
 
 
-async def test_while_somebody_else_holds_the_lock_changes_keep_off_the_loop(
+async def test_changes_keep_off_the_loop_while_another_thread_holds_the_lock(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
@@ -190,7 +190,7 @@ async def test_changes_run_first_come_first_served(disk: Disk, executor: Partiti
     assert disk.names() == [str(number) for number in range(20)]
 
 
-async def test_nobody_overtakes_whoever_has_just_been_called(
+async def test_a_change_does_not_overtake_one_whose_turn_has_just_come(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     async def first_and_third() -> None:
@@ -206,9 +206,7 @@ async def test_nobody_overtakes_whoever_has_just_been_called(
     assert disk.names() == ["1", "2", "3"]
 
 
-async def test_whoever_looks_waits_for_the_releases_before_him(
-    disk: Disk, executor: PartitionExecutor
-) -> None:
+async def test_a_query_waits_for_earlier_releases(disk: Disk, executor: PartitionExecutor) -> None:
     async def look() -> None:
         if executor.releasing is not None:
             await executor.releasing.wait()
@@ -237,7 +235,7 @@ async def test_a_release_on_the_loop_leaves_nothing_to_wait_for(
     assert disk.log == [("release", True)]
 
 
-async def test_a_failed_release_lets_the_others_go_on(executor: PartitionExecutor) -> None:
+async def test_after_a_failed_release_the_others_go_on(executor: PartitionExecutor) -> None:
     def fail() -> None:
         raise OSError(5, "broken")
 
@@ -281,7 +279,7 @@ async def test_reads_that_wait_do_not_hold_up_changes(
     assert len(disk.log) == 1 + 2 * READ_THREADS
 
 
-async def test_what_runs_alone_takes_its_turn_in_a_thread(
+async def test_a_long_change_takes_its_turn_in_a_thread(
     disk: Disk, executor: PartitionExecutor
 ) -> None:
     await calm(executor)
@@ -295,7 +293,7 @@ async def test_what_runs_alone_takes_its_turn_in_a_thread(
     assert disk.log == [("reload", False), ("append", True)]
 
 
-async def test_a_stuck_executor_holds_up_no_other(disk: Disk) -> None:
+async def test_a_stuck_partition_delays_no_other(disk: Disk) -> None:
     stuck, lively = PartitionExecutor(lambda: disk.seconds), PartitionExecutor(lambda: disk.seconds)
     stuck.always_in_thread = True
     async with trio.open_nursery() as nursery:

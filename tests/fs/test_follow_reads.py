@@ -1,4 +1,4 @@
-"""Reads of ``.follow`` names: who waits, until when, and in which order they are woken."""
+"""Reads of ``.follow`` names: which wait, until when, and in which order they are woken."""
 
 import errno
 import os
@@ -22,7 +22,7 @@ CROWD = 5 * AT_ONCE
 
 @pytest.fixture
 def reads(orders: World, nursery: trio.Nursery) -> Reads:
-    """Reads of a mount that hears of signals, and so lets nobody go without a reason."""
+    """Reads of a mount with reported signals, where no wait ends without a reason."""
     orders.operations.follow_reads.interrupts = InterruptWatch(Signals())
     nursery.start_soon(orders.operations.follow_reads.queues.run)
     return Reads(orders, nursery)
@@ -71,7 +71,7 @@ async def test_it_ends_where_to_is_reached(orders: World, reads: Reads, name: st
     assert await orders.cat("orders/0@earliest..latest.follow") == b"0\n1\n2\n3\n"
 
 
-async def test_it_ends_when_the_clock_reaches_to(
+async def test_a_read_ends_when_the_clock_reaches_to(
     orders: World, reads: Reads, autojump_clock: MockClock
 ) -> None:
     handle = await orders.open(f"orders/0@earliest..{orders.clock.now_ms + 60_000}.follow")
@@ -96,7 +96,7 @@ async def test_nonblocking_reads_are_told_that_there_is_nothing_yet(
         assert await refused(orders.read(handle, 4)) == errno.EAGAIN
 
 
-async def test_who_is_at_the_end_of_a_deleted_topic_is_told_the_end(
+async def test_a_reader_at_the_end_of_a_deleted_topic_gets_end_of_file(
     orders: World, reads: Reads
 ) -> None:
     await orders.append("orders/0", b"last\n")
@@ -132,7 +132,7 @@ async def test_a_signal_ends_its_read_only(orders: World, reads: Reads) -> None:
     assert [reads.answers[handle.number] for handle in handles] == [b"one\n", errno.EINTR, b"one\n"]
 
 
-async def test_where_nobody_hears_of_signals_the_wait_is_bounded(
+async def test_without_reported_signals_the_wait_is_bounded(
     orders: World, reads: Reads, autojump_clock: MockClock
 ) -> None:
     orders.operations.follow_reads.interrupts = InterruptWatch(None)
@@ -143,7 +143,7 @@ async def test_where_nobody_hears_of_signals_the_wait_is_bounded(
     assert await reads.answered() == {handle.number: b"one\n"}
 
 
-async def test_what_may_be_part_of_a_larger_read_is_never_answered_in_full(
+async def test_a_request_that_may_be_part_of_a_read_is_never_answered_in_full(
     orders: World, reads: Reads
 ) -> None:
     """Else the next part could wait, with the first one not delivered."""
@@ -191,7 +191,7 @@ async def _lines(served: Served, **place: object) -> None:
 
 
 @pytest.mark.parametrize("place", [{"partition": 0}, {"partition": None}])
-async def test_what_comes_through_the_control_socket_wakes_them(
+async def test_an_append_through_the_control_socket_wakes_readers(
     orders: World, reads: Reads, tmp_path: Path, nursery: trio.Nursery, place: dict[str, object]
 ) -> None:
     served = Served(orders, tmp_path, nursery)
@@ -216,7 +216,7 @@ async def test_a_change_wakes_a_few_and_the_others_follow(orders: World, reads: 
     assert reads.waiting == 0
 
 
-async def test_in_a_crowd_everybody_waits_for_his_turn(
+async def test_in_a_crowd_each_reader_waits_for_its_turn(
     orders: World, reads: Reads, autojump_clock: MockClock
 ) -> None:
     handles = [await orders.open("orders/0.follow") for _ in range(CROWD)]
@@ -234,7 +234,7 @@ async def test_in_a_crowd_everybody_waits_for_his_turn(
     assert set(reads.answers.values()) == {b"one\n"}
 
 
-async def test_who_waits_keeps_no_large_buffer(orders: World, reads: Reads) -> None:
+async def test_a_waiting_reader_keeps_no_large_buffer(orders: World, reads: Reads) -> None:
     for _ in range(3):
         await orders.append("orders/0", b"x" * 200_000 + b"\n")
     handle, offset = await orders.open("orders/0.follow"), 0

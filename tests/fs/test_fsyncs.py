@@ -1,4 +1,4 @@
-"""Fsyncs that go on beside the loop: who waits for which, shown by syncs that the test lets go."""
+"""Fsyncs beside the loop: which request waits for which fsync; the test ends each fsync."""
 
 import errno
 import os
@@ -106,7 +106,7 @@ async def test_fsyncs_at_the_same_time_share(syncing: Syncing) -> None:
     assert (syncing.recovery_point, syncing.syncs.begun) == (5, [])
 
 
-async def test_what_is_durable_is_not_synced_again(syncing: Syncing) -> None:
+async def test_durable_records_are_not_synced_again(syncing: Syncing) -> None:
     await syncing.pair()
     await syncing.fsync("again")
     assert syncing.done == ["fsync", "again"]
@@ -177,7 +177,7 @@ async def test_maintenance_beside_it_takes_note_of_it(syncing: Syncing) -> None:
 
 @pytest.mark.expect_log("is offline")
 @pytest.mark.allow_log("fsync: ", "flush: ", "write: ")
-async def test_a_failure_is_final_for_everybody_who_waits(syncing: Syncing) -> None:
+async def test_a_failure_is_final_for_all_that_wait(syncing: Syncing) -> None:
     world, other = syncing.world, await syncing.open()
     await syncing.write()
     failed: list[int] = []
@@ -204,7 +204,9 @@ async def test_a_failure_is_final_for_everybody_who_waits(syncing: Syncing) -> N
 # Foreseen
 
 
-async def test_who_syncs_line_by_line_has_them_begun_by_the_write(syncing: Syncing) -> None:
+async def test_a_program_that_syncs_each_line_has_its_fsync_begun_by_the_write(
+    syncing: Syncing,
+) -> None:
     for _ in range(SYNCS_IN_A_ROW):
         assert syncing.syncs.begun == []
         await syncing.pair()
@@ -231,7 +233,7 @@ async def test_who_syncs_line_by_line_has_them_begun_by_the_write(syncing: Synci
         assert syncing.syncs.begun == []
 
 
-async def test_what_comes_while_one_goes_on_has_the_next_one_begun(syncing: Syncing) -> None:
+async def test_a_write_during_a_flush_begins_the_next_flush(syncing: Syncing) -> None:
     other = await syncing.open()
     for handle in syncing.handle, other:
         for _ in range(SYNCS_IN_A_ROW):
@@ -251,7 +253,7 @@ async def test_what_comes_while_one_goes_on_has_the_next_one_begun(syncing: Sync
 
 @pytest.mark.expect_log("is offline")
 @pytest.mark.allow_log("fsync: ", "flush: ")
-async def test_a_foreseen_one_that_fails_fails_the_fsync(syncing: Syncing) -> None:
+async def test_a_flush_that_was_begun_early_and_fails_fails_the_fsync(syncing: Syncing) -> None:
     for _ in range(SYNCS_IN_A_ROW):
         await syncing.pair()
     await syncing.write()

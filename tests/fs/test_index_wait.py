@@ -1,4 +1,4 @@
-"""IndexWait for positions that are not known yet: who waits, until when, and who gives up."""
+"""Waits for positions that are not known yet: which requests wait, and until when."""
 
 import errno
 import os
@@ -87,7 +87,9 @@ def stopped() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 @pytest.mark.parametrize("name", ["0", "0@earliest", "0@byte=100..byte=200"])
-async def test_who_waits_can_be_interrupted(stopped: "subprocess.Popen[bytes]", name: str) -> None:
+async def test_a_waiting_program_can_be_interrupted(
+    stopped: "subprocess.Popen[bytes]", name: str
+) -> None:
     large, process, over = Large(), stopped, trio.Event()
     ended: list[int] = []
 

@@ -89,7 +89,7 @@ def test_a_node_whose_number_was_taken_meanwhile_gets_another() -> None:
     assert table.canonical(node).ino != other.ino
 
 
-def test_forgetting_what_is_not_known_does_nothing() -> None:
+def test_forgetting_an_unknown_number_does_nothing() -> None:
     table = table_of_three()
     table.forget([(12345, 1), (100, 3)])
     assert len(table) == 1

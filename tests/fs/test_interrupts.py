@@ -33,7 +33,7 @@ class FakeKernel:
         self.interrupt = interrupted
 
 
-async def test_only_the_request_that_is_interrupted_is_told() -> None:
+async def test_only_the_interrupted_request_is_notified() -> None:
     kernel = FakeKernel()
     interrupts = InterruptWatch(kernel)
     assert interrupts.is_told
@@ -48,7 +48,7 @@ async def test_only_the_request_that_is_interrupted_is_told() -> None:
     kernel.interrupt(2)
 
 
-async def test_without_the_hooks_nobody_is_told() -> None:
+async def test_without_the_hooks_no_request_is_notified() -> None:
     kernel = FakeKernel()
     kernel.is_active = False
     for interrupts in (InterruptWatch(None), InterruptWatch(kernel)):

@@ -143,7 +143,7 @@ def test_every_metric_is_named_explained_and_typed_as_prometheus_wants_it(mount:
     assert sum(name.startswith("logfs_") for name, _ in helps) > 40
 
 
-def test_what_has_happened_is_counted(mount: Mount) -> None:
+def test_appends_reads_and_flushes_are_counted(mount: Mount) -> None:
     found = scrape(mount)
     value = found.value
     assert value("logfs_topic_produce_requests_total", topic="orders") == 3
@@ -164,7 +164,7 @@ def test_what_has_happened_is_counted(mount: Mount) -> None:
     assert value("logfs_log_flush_duration_seconds_count") >= 1
 
 
-def test_what_was_recovered_lost_compacted_and_deleted_is_counted(mount: Mount) -> None:
+def test_recoveries_losses_compactions_and_deletions_are_counted(mount: Mount) -> None:
     value = scrape(mount).value
     assert value("logfs_recoveries_total") == 1
     assert value("logfs_recovered_segments_total") == 1
@@ -272,7 +272,7 @@ def test_health(mount: Mount) -> None:
         (b"x" * 9000, 400),
     ],
 )
-def test_what_else_may_be_asked(mount: Mount, request_: bytes, status: int) -> None:
+def test_other_paths_and_methods_get_an_answer(mount: Mount, request_: bytes, status: int) -> None:
     host, _, port = address(mount).removeprefix("http://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=30) as client:
         client.sendall(request_)
@@ -280,7 +280,7 @@ def test_what_else_may_be_asked(mount: Mount, request_: bytes, status: int) -> N
     assert answer.split()[1] == b"%d" % status
 
 
-def test_who_hangs_holds_up_neither_the_next_one_nor_the_mount(mount: Mount) -> None:
+def test_a_client_that_hangs_delays_neither_the_next_nor_the_mount(mount: Mount) -> None:
     host, _, port = address(mount).removeprefix("http://").rpartition(":")
     hanging = [socket.create_connection((host, int(port))) for _ in range(8)]
     try:
@@ -293,7 +293,7 @@ def test_who_hangs_holds_up_neither_the_next_one_nor_the_mount(mount: Mount) -> 
             client.close()
 
 
-def test_of_too_many_at_once_the_oldest_give_way(mount: Mount) -> None:
+def test_with_too_many_clients_the_oldest_are_disconnected(mount: Mount) -> None:
     host, _, port = address(mount).removeprefix("http://").rpartition(":")
     clients = [socket.create_connection((host, int(port)), timeout=30) for _ in range(40)]
     try:

@@ -21,7 +21,7 @@ Ask = Callable[..., tuple[int, bytes]]
 
 @pytest.fixture
 def point(tmp_path: Path) -> Path:
-    """Stands for the mount point."""
+    """A directory in place of the mount point."""
     point = tmp_path / "mnt"
     point.mkdir()
     return point
@@ -84,7 +84,7 @@ def test_a_mount_that_hangs_is_asked_by_one_at_a_time(
     wait_until(lambda: ask("/healthz")[0] == 200, "the mount was well again")
 
 
-def test_those_who_ask_often_share_an_answer(
+def test_clients_that_ask_often_share_an_answer(
     ask: Ask, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint, "SHARE", 1_000_000)
@@ -93,7 +93,7 @@ def test_those_who_ask_often_share_an_answer(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /metrics HT", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"])
-def test_slow_clients_shut_nobody_out(
+def test_slow_clients_do_not_lock_out_others(
     ask: Ask, listener: socket.socket, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(endpoint, "PATIENCE_S", 600)

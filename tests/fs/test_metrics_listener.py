@@ -37,7 +37,7 @@ def test_off_by_default() -> None:
     assert parse_options([]).metrics is None
 
 
-def test_any_port_is_the_one_that_it_became() -> None:
+def test_port_0_is_reported_as_the_port_it_became() -> None:
     address = MetricsAddress("127.0.0.1", 0)
     with listen_at(address) as listener:
         found = bound_to(address, listener)
@@ -46,7 +46,7 @@ def test_any_port_is_the_one_that_it_became() -> None:
             pass
 
 
-def test_what_is_no_dead_socket_stays(tmp_path: Path) -> None:
+def test_a_file_that_is_no_dead_socket_stays(tmp_path: Path) -> None:
     address = MetricsAddress("", path=str(tmp_path / "file"))
     (tmp_path / "file").write_text("precious")
     with pytest.raises(OSError, match="Address already in use"):
@@ -58,6 +58,6 @@ def test_a_socket_that_is_listened_at_stays(tmp_path: Path) -> None:
     address = MetricsAddress("", path=str(tmp_path / "socket"))
     with listen_at(address), pytest.raises(OSError, match="Address already in use"):
         listen_at(address)
-    listen_at(address).close()  # nobody listens there now
+    listen_at(address).close()  # no listener is left there
     forget(address)
     assert not (tmp_path / "socket").exists()

@@ -60,7 +60,7 @@ def test_unmount_waits_until_the_store_is_closed(mounted: Mounted) -> None:
         unmount(str(mounted.point))
 
 
-def test_unmount_waits_whatever_the_device_is_called(mounted: Mounted) -> None:
+def test_unmount_waits_with_any_device_name(mounted: Mounted) -> None:
     mounted.options = ("fsname=mine",)
     mounted.restart()
     assert os.getxattr(mounted.point, "user.logfs.data") == os.fsencode(mounted.data)
@@ -128,7 +128,7 @@ def test_data_and_mount_point_lie_apart(tmp_path: Path, data: str, point: str) -
         run_mount(str(tmp_path / data), str(tmp_path / point), MountOptions())
 
 
-def test_what_does_not_exist_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     with pytest.raises(MountError, match="existing directory"):
         run_mount(str(tmp_path / "data"), str(tmp_path / "mnt"), MountOptions())

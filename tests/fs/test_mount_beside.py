@@ -20,7 +20,7 @@ def mounts(tmp_path: Path) -> Iterator[tuple[Mount, Mount]]:
         yield writing, beside
 
 
-def test_it_shows_the_same_at_the_same_positions(mounts: tuple[Mount, Mount]) -> None:
+def test_a_second_mount_shows_the_same_at_the_same_positions(mounts: tuple[Mount, Mount]) -> None:
     writing, beside = mounts
     topic = writing.point / "orders"
     topic.mkdir()

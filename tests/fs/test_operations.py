@@ -57,13 +57,13 @@ async def test_chmod_and_chown_are_remembered(orders: World) -> None:
     for path in ("", "orders", "orders/0"):
         entry = await orders.find(path)
         assert (stat.S_IMODE(entry.st_mode), entry.st_uid, entry.st_gid) == (0o750, 33, 44)
-    other = await orders.find("orders/1")  # belongs to the user who made it
+    other = await orders.find("orders/1")  # it belongs to its creator
     assert (stat.S_IMODE(other.st_mode), other.st_uid, other.st_gid) == (0o644, 0, 0)
     selector = await orders.find("orders/0@-1h")
     assert stat.S_IMODE(selector.st_mode) == 0o550
 
 
-async def test_a_topic_belongs_to_whoever_makes_it(world: World) -> None:
+async def test_a_topic_belongs_to_its_creator(world: World) -> None:
     world.user = cast("RequestContext", SimpleNamespace(uid=1000, gid=1001, pid=1, umask=0o077))
     entry = await world.mkdir("orders", 0o700)
     assert (stat.S_IMODE(entry.st_mode), entry.st_uid, entry.st_gid) == (0o700, 1000, 1001)

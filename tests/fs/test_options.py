@@ -6,7 +6,7 @@ from logfs.fs.options import MountOptions, parse_options
 from logfs.types import IsolationLevel
 
 
-def test_nothing_given() -> None:
+def test_no_options() -> None:
     assert parse_options([]) == MountOptions()
     assert parse_options(["", "rw,defaults"]) == MountOptions()
 
@@ -34,7 +34,7 @@ def test_every_option() -> None:
     )
 
 
-def test_of_an_option_given_twice_the_last_counts() -> None:
+def test_the_last_of_two_equal_options_applies() -> None:
     options = parse_options(["ro,uid=1", "rw,uid=2"])
     assert (options.read_only, options.uid) == (False, 2)
 
@@ -44,12 +44,12 @@ def test_owners_by_name() -> None:
     assert (root.uid, root.gid) == (0, 0)
 
 
-def test_what_is_for_the_command_line() -> None:
+def test_options_for_the_command_line() -> None:
     options = parse_options(["config=/etc/logfs/web.toml,setuid=www-data"])
     assert (options.config_file, options.run_as) == ("/etc/logfs/web.toml", "www-data")
 
 
-def test_a_sloppy_mount_passes_over_what_is_unknown() -> None:
+def test_a_sloppy_mount_ignores_unknown_options() -> None:
     options = parse_options(["ro,xyzzy,a=b"], is_sloppy=True)
     assert (options.read_only, options.unknown) == (True, ("xyzzy", "a=b"))
     with pytest.raises(InvalidConfigError, match="expected a path"):
@@ -75,7 +75,7 @@ def test_a_comma_in_a_value() -> None:
         *("comment=x", "X-mount.mkdir", "uhelper=udisks2"),
     ],
 )
-def test_what_only_mount_understands_is_passed_over(text: str) -> None:
+def test_options_of_mount_alone_are_ignored(text: str) -> None:
     assert parse_options([text]) == MountOptions()
 
 
@@ -108,7 +108,7 @@ def test_anything_else_is_refused_with_a_hint(text: str, hint: str) -> None:
         parse_options([text])
 
 
-def test_what_the_kernel_gets() -> None:
+def test_options_for_the_kernel() -> None:
     assert kernel_options("/data,1", parse_options(["ro,allow_other,nosuid"])) == {
         "fsname=/data\\,1",
         "subtype=logfs",

@@ -28,7 +28,7 @@ def _release() -> tuple[int, ...]:
 
 
 def _kernel_can() -> bool:
-    """Tell whether this machine allows passthrough: whatever logfs says of it."""
+    """Return whether this machine allows passthrough, found out without logfs."""
     status = Path("/proc/self/status").read_text()
     capabilities = int(status.partition("CapEff:")[2].split()[0], 16)
     return _release() >= (6, 9) and bool(capabilities >> _CAP_SYS_ADMIN & 1)
@@ -138,7 +138,7 @@ def _spliced(source: int) -> bytes:
 @needs_passthrough
 @pytest.mark.fuse
 def test_a_segment_that_is_deleted_while_it_is_open(mounted: Mounted, tmp_path: Path) -> None:
-    """Whoever has it open or mapped reads on, and when the last has gone its room is free."""
+    """Open files and mappings stay readable; after the last of them the space is free."""
     mounted.stop()
     disk = tmp_path / "disk"
     disk.mkdir()

@@ -95,7 +95,7 @@ async def test_a_query_of_one_batch_leaves_nothing(served: Served) -> None:
     assert not [name for name in names if name.endswith(".ledger")]
 
 
-async def test_a_daemon_removes_what_jobs_have_left_behind_while_it_runs(served: Served) -> None:
+async def test_a_running_daemon_removes_the_leftovers_of_jobs(served: Served) -> None:
     slow = stage(served, [b"slow"])
     assert await publish(served, 0, [])
     await run(served.world.store.tidy, START_MS)

@@ -41,7 +41,7 @@ async def test_the_first_look_comes_late_and_others_follow(
     assert trio.current_time() - began >= 330
 
 
-async def test_a_change_counts_from_the_next_look_on(world: World) -> None:
+async def test_a_change_takes_effect_at_the_next_look(world: World) -> None:
     await make(world, "orders", retention_ms="-1")
     world.clock.advance(3600)
     look = world.operations.tasks.retention.look
@@ -54,7 +54,7 @@ async def test_a_change_counts_from_the_next_look_on(world: World) -> None:
 
 
 @pytest.mark.expect_log("is of 2023-11-15T22:13:20+00:00, in the future: retention.ms keeps")
-async def test_a_record_of_the_future_is_told_once(
+async def test_a_record_of_the_future_is_logged_once(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await make(world, "orders", retention_ms="0", message_timestamp_after_max_ms=str(2 * DAY_MS))
@@ -98,7 +98,7 @@ async def test_a_failure_is_that_of_one_partition(world: World) -> None:
 
 
 @pytest.mark.expect_log("topics by default: max.message.bytes=1048588 is more than segment.bytes")
-async def test_pitfalls_of_the_defaults_are_told_once(
+async def test_pitfalls_of_the_defaults_are_logged_once(
     nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     world = World(options="log.segment.bytes=1048576")
@@ -110,7 +110,7 @@ async def test_pitfalls_of_the_defaults_are_told_once(
 
 @pytest.mark.allow_log("a batch that exceeds a segment is refused")
 @pytest.mark.expect_log("topic orders: segment.ms=9000 is longer than retention.ms=5")
-async def test_pitfalls_are_told_at_the_start(
+async def test_pitfalls_are_logged_at_the_start(
     world: World, nursery: trio.Nursery, autojump_clock: MockClock
 ) -> None:
     await make(world, "orders", retention_ms="5", segment_ms="9000")

@@ -34,7 +34,7 @@ class Gate:
         self.opened.set()
 
     async def reached(self) -> None:
-        """Wait until an operation waits at the gate, and everybody else has done what he can."""
+        """Wait until an operation waits at the gate, and no other task can go on."""
         assert await trio.to_thread.run_sync(self.came.wait, 30)
         await wait_all_tasks_blocked()
 
@@ -187,7 +187,7 @@ async def test_two_reads_of_one_open_file_do_not_disturb_each_other(two: World, 
     assert answers == {0: b"one\n", 4: b"one\n", 8: b"one\n"}
 
 
-async def test_whoever_comes_after_a_release_sees_its_record(two: World, gate: Gate) -> None:
+async def test_an_open_after_a_release_sees_its_record(two: World, gate: Gate) -> None:
     """``printf x >> f; cat f`` on a disk that is slow."""
     make_slow(two)
     writer = await two.open("slow/0", APPEND)

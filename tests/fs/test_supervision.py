@@ -144,7 +144,7 @@ async def test_a_loop_that_computes_for_ever_gives_no_sign_of_life(manager: Mana
 
 
 def wait_like_for_a_disk(gate: Path) -> None:
-    """Sleep in a way no signal ends, until somebody writes into a FIFO.
+    """Sleep in a way no signal ends, until another process writes into a FIFO.
 
     That is how the parent of a vfork sleeps until its child runs another program; the child opens
     the FIFO first.
@@ -211,15 +211,15 @@ def test_more_time_is_asked_for_while_loading_gets_on(
     assert manager.said("STATUS=orders-0: recovering")
 
 
-def test_nobody_listens(tmp_path: Path) -> None:
+def test_without_a_service_manager_nothing_is_sent(tmp_path: Path) -> None:
     variables = {"WATCHDOG_USEC": "300000", "PATH": "x"}
-    Supervisor.from_environment(variables).ready("nobody hears it")
+    Supervisor.from_environment(variables).ready("not heard")
     assert variables == {"PATH": "x"}
 
 
 @pytest.mark.expect_log("the service manager is told nothing")
 def test_a_socket_that_is_not_there(tmp_path: Path) -> None:
-    Supervisor.from_environment({"NOTIFY_SOCKET": str(tmp_path / "none")}).ready("nobody hears it")
+    Supervisor.from_environment({"NOTIFY_SOCKET": str(tmp_path / "none")}).ready("not heard")
 
 
 async def test_the_watchdog_of_another_process_is_not_ours(manager: Manager) -> None:
@@ -228,5 +228,5 @@ async def test_the_watchdog_of_another_process_is_not_ours(manager: Manager) -> 
     }  # fmt: skip
     supervisor = Supervisor.from_environment(variables)
     with supervisor:
-        await supervisor.beat()  # returns: there is nobody to convince
+        await supervisor.beat()  # returns: there is no watchdog
     assert not manager.said("WATCHDOG=1")

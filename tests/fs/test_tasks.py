@@ -49,7 +49,7 @@ async def test_a_sealed_segment_is_made_durable_soon(
     assert log.recovery_point >= log.snapshot.segments[-1].base_offset
 
 
-async def test_what_nobody_has_appended_to_since_it_was_rolled_is_let_go_of(
+async def test_a_rolled_partition_without_appends_is_synced_and_closed(
     kept: World, autojump_clock: MockClock
 ) -> None:
     """Its files would be kept open otherwise, and so their room on the disk, though deleted."""
@@ -61,7 +61,7 @@ async def test_what_nobody_has_appended_to_since_it_was_rolled_is_let_go_of(
     assert log.recovery_point == 1
 
 
-async def test_what_becomes_due_meanwhile_is_done_afterwards(
+async def test_maintenance_that_becomes_due_meanwhile_is_done_afterwards(
     kept: World, autojump_clock: MockClock
 ) -> None:
     await configure(kept, segment_bytes="1048588")
@@ -109,7 +109,7 @@ async def test_checkpoints_are_written(kept: World, autojump_clock: MockClock) -
     await until(lambda: b"orders 0 1" in checkpoint(kept))
 
 
-async def test_what_was_deleted_is_removed_when_it_is_due(
+async def test_deleted_files_are_removed_when_they_are_due(
     kept: World, autojump_clock: MockClock
 ) -> None:
     await kept.delete_topic("orders")
@@ -148,7 +148,7 @@ async def test_a_bug_in_a_task_does_not_end_the_others(
     kept.disk.before = before
     await until(lambda: bool(failures))
     kept.disk.before = None
-    await test_what_was_deleted_is_removed_when_it_is_due(kept, autojump_clock)
+    await test_deleted_files_are_removed_when_they_are_due(kept, autojump_clock)
 
 
 async def test_nothing_is_kept_up_on_a_read_only_mount(autojump_clock: MockClock) -> None:

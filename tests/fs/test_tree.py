@@ -46,7 +46,7 @@ async def filled(world: World) -> None:
         ("0@offset=01", errno.EINVAL),
     ],
 )
-async def test_what_is_no_name_in_a_topic(world: World, name: str, number: int) -> None:
+async def test_names_that_do_not_exist_in_a_topic(world: World, name: str, number: int) -> None:
     await world.mkdir("orders")
     assert await errno_of_lookup(world, f"orders/{name}") == number
 
@@ -57,7 +57,7 @@ async def test_what_is_no_name_in_a_topic(world: World, name: str, number: int) 
      ".segments/orders-00", ".segments/orders", ".segments/orders-0/nothing.log",
      ".segments/orders-0/00000000000000000001.txt", ".segments/orders-0/.."  + "x"],
 )  # fmt: skip
-async def test_what_is_no_name_elsewhere(world: World, path: str) -> None:
+async def test_names_that_do_not_exist_elsewhere(world: World, path: str) -> None:
     await world.mkdir("orders")
     assert await errno_of_lookup(world, path) == errno.ENOENT
 
@@ -160,7 +160,7 @@ async def test_blocks_cover_the_length(world: World) -> None:
     assert (await world.find("orders/0")).st_blocks == 2
 
 
-async def test_answers_that_are_equal_share_one_inode(world: World) -> None:
+async def test_names_that_mean_the_same_bytes_share_one_inode(world: World) -> None:
     await filled(world)
     same = (
         "0@offset=3",
@@ -256,7 +256,9 @@ async def test_a_name_begins_at_the_end_of_its_look_up(world: World, selector: s
 @pytest.mark.parametrize(
     "selector", ["@earliest..latest", "@earliest..now", "@-1h..now", "@latest", "@offset=-3..-2s"]
 )
-async def test_equal_answers_are_one_inode_however_much_later(world: World, selector: str) -> None:
+async def test_a_name_that_means_the_same_bytes_later_is_the_same_inode(
+    world: World, selector: str
+) -> None:
     """Programs look a name up more than once, and what the kernel has cached stays."""
     await filled(world)
     world.clock.advance(60)
@@ -336,7 +338,7 @@ async def test_selectors(world: World, selector: str, expected: bytes | None) ->
     assert (await world.find(path)).st_size == len(expected)
 
 
-async def test_what_an_open_file_starts_at_never_moves(world: World) -> None:
+async def test_the_start_of_an_open_file_never_moves(world: World) -> None:
     await filled(world)
     handle = await world.open("orders/0@-2s")
     assert await world.read(handle, 0, 2) == b"8\n"

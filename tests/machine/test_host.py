@@ -7,5 +7,5 @@ def test_the_boot_is_the_same_each_time() -> None:
     assert read_boot_id() == read_boot_id() != ""
 
 
-def test_a_boot_that_nobody_knows_is_another_each_time(tmp_path: Path) -> None:
+def test_an_unknown_boot_is_another_each_time(tmp_path: Path) -> None:
     assert read_boot_id(tmp_path / "none") != read_boot_id(tmp_path / "none")
