@@ -6,9 +6,8 @@ from logfs.fs.compaction import Compaction
 from logfs.log.names import CLEANER_OFFSET_CHECKPOINT
 from logfs.machine.host import Clock
 from logfs.types import View
-from tests.log.compaction import CompactedLog
+from tests.log.compaction import CompactedLog, filled, records
 from tests.log.support import kept_runs_of
-from tests.log.test_compaction import filled, records
 
 
 def compaction_of(log: CompactedLog) -> Compaction:

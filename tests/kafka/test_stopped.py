@@ -17,9 +17,8 @@ from tests.kafka import ours
 from tests.kafka.broker import Broker
 from tests.kafka.client import Client
 from tests.kafka.theirs import COMPACT
-from tests.log.compaction import CompactedLog
+from tests.log.compaction import CompactedLog, filled, records
 from tests.log.support import DIRECTORY, contents, log_name
-from tests.log.test_compaction import filled, records
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow, pytest.mark.allow_log("are no whole batch")]
 

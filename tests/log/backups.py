@@ -26,7 +26,7 @@ class Killed(BaseException):
 
 
 class Steps:
-    """Counts what is done to files; the process dies before a given step."""
+    """Numbers the changes of files; the process dies before a given one."""
 
     def __init__(self, last: int | None = None) -> None:
         self.done = 0

@@ -12,9 +12,11 @@ from logfs.log.compaction.dirtyrange import DirtyRange, find_dirty_range
 from logfs.log.compaction.rounds import Cleaned, clean
 from logfs.log.compaction.tools import CleaningTools
 from logfs.log.partition import PartitionLog
+from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.records.batch import decode_header
+from logfs.records.record import Record
 from logfs.types import View
-from tests.fakes import FakeDisk
+from tests.fakes import START_MS, FakeDisk
 from tests.log.gaps import HoledLog
 from tests.log.support import DIRECTORY, batches_in, kept_runs_of, records_in
 from tests.records.compacting import Keys, Round
@@ -22,6 +24,8 @@ from tests.records.compacting import Keys, Round
 SLOT_BYTES = 24
 ROOMY = 1 << 20
 _IDS = count(1)
+SMALL = {"internal.segment.bytes": "600", "index.interval.bytes": "100"}
+VALUES = (b"a value", b"two\nlines\t", b"", b"x" * 30)
 COMPACT = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
 
 
@@ -34,7 +38,7 @@ def tools(map_bytes: int = ROOMY, piece_bytes: int = 64) -> CleaningTools:
     )
 
 
-def dirt_of(log: PartitionLog, first_dirty: int, now_ms: int) -> DirtyRange:
+def dirty_range_of(log: PartitionLog, first_dirty: int, now_ms: int) -> DirtyRange:
     return find_dirty_range(log.snapshot, log.config, first_dirty, now_ms)
 
 
@@ -116,7 +120,7 @@ class CompactedLog(HoledLog):
     def clean_only(self, limit: int = 1 << 60) -> Cleaned:
         map_bytes = ROOMY if limit > ROOMY else SLOT_BYTES * (limit + 1)
         factor = 0.9 if limit > ROOMY else limit / (limit + 1) + 1e-9
-        dirt = dirt_of(self.log, self.first_dirty, self.bench.now_ms)
+        dirt = dirty_range_of(self.log, self.first_dirty, self.bench.now_ms)
         work = replace(tools(map_bytes), load_factor=factor)
         return clean(self.log, dirt, self.bench.now_ms, work)
 
@@ -140,3 +144,42 @@ def leftovers(disk: FakeDisk) -> list[str]:
     """Files of the partition that a finished compaction does not leave."""
     suffixes = (".cleaned", ".swap", ".deleted", ".tmp")
     return [name for name, _ in disk.list(DIRECTORY) if name.endswith(suffixes)]
+
+
+def records(first: int, count: int, keys: int = 5) -> list[Record]:
+    """Records with few keys, some of them tombstones."""
+    return [
+        Record(
+            0,
+            START_MS + n,
+            b"k\t%d" % (n * 7 % keys),
+            None if n % 11 == 3 else VALUES[n % 4],
+            ((b"h", b"%d" % n),) if n % 5 == 0 else (),
+        )
+        for n in range(first, first + count)
+    ]
+
+
+def filled(count: int = 60, per_batch: int = 3, keys: int = 5, **properties: str) -> CompactedLog:
+    log = CompactedLog(SMALL | {name.replace("_", "."): text for name, text in properties.items()})
+    for first in range(0, count, per_batch):
+        log.append(records(first, min(per_batch, count - first), keys))
+    log.roll()
+    return log
+
+
+def check_positions(log: CompactedLog) -> None:
+    """Every survivor is found by position, by offset and by time, and nothing else is."""
+    for view in View:
+        assert kept_runs_of(log.log, view) == log.model.runs(view)
+    snapshot = log.log.snapshot
+    assert snapshot.end.positions == log.model.end
+    for kept in log.model.visible:
+        offset, timestamp = kept.record.offset, kept.record.timestamp
+        assert positions_of_offset(snapshot, offset) == kept.positions
+        assert offset_for_time(snapshot, timestamp) == log.model.offset_for_time(timestamp)
+    total = sum(s.kept.text for s in snapshot.segments[:-1])
+    active = snapshot.active.bases.text
+    assert total == sum(
+        k.ends.text - k.positions.text for k in log.model.visible if k.positions.text < active
+    )

@@ -1,4 +1,4 @@
-"""What is compacted next, by whom, and what is remembered of it."""
+"""Which log is compacted next, what is saved of a compaction, and compaction on request."""
 
 import errno
 
@@ -10,15 +10,14 @@ from logfs.log import names
 from logfs.log.checkpoints import read_offsets, write_offsets
 from logfs.log.compaction.cleaner import LogCleaner
 from logfs.log.compaction.dirtyrange import find_dirty_range
-from logfs.log.compaction.manual import compact_now
+from logfs.log.compaction.manual import compact_now, watched
 from logfs.log.compaction.rounds import Sizes, group_segments
-from logfs.log.compaction.tools import Throttle
+from logfs.log.compaction.tools import CleaningTools, Throttle
 from logfs.log.meta import partition_meta
 from logfs.types import View
 from tests.fakes import START_MS
-from tests.log.compaction import CompactedLog, tools
-from tests.log.support import TP, kept_runs_of
-from tests.log.test_compaction import filled, records
+from tests.log.compaction import CompactedLog, filled, records, tools
+from tests.log.support import TP, Bench, kept_runs_of
 
 
 def offsets(log: CompactedLog) -> dict[object, int]:
@@ -29,7 +28,7 @@ def clean_dirtiest(log: CompactedLog) -> bool:
     return LogCleaner(log.bench.store).clean_dirtiest(log.bench.now_ms, tools())
 
 
-def test_a_dirty_log_is_compacted_once_and_its_end_is_noted() -> None:
+def test_a_dirty_log_is_compacted_once_and_its_end_is_saved() -> None:
     log = filled()
     cleaner = LogCleaner(log.bench.store)
     assert cleaner.metrics(log.bench.now_ms).time_since_last_run_ms is None
@@ -52,21 +51,21 @@ def test_a_dirty_log_is_compacted_once_and_its_end_is_noted() -> None:
 @pytest.mark.parametrize(
     "properties", [{"cleanup.policy": "delete"}, {"min.cleanable.dirty.ratio": "1"}]
 )
-def test_what_is_not_due_is_left_alone(properties: dict[str, str]) -> None:
+def test_a_log_that_is_not_due_is_not_compacted(properties: dict[str, str]) -> None:
     log = filled()
     log.bench.store.alter_topic("t", properties)
     assert not clean_dirtiest(log)
     assert offsets(log) == {}
 
 
-def test_a_topic_that_a_broker_made_is_left_alone() -> None:
+def test_a_topic_that_a_broker_made_is_not_compacted() -> None:
     log = filled()
     log.bench.disk.remove(f"{log.log.directory}/{names.TOPIC_CONFIG}")
     assert not clean_dirtiest(log)
 
 
 @pytest.mark.expect_log("is not compacted any more until the next start")
-def test_a_log_that_fails_is_left_alone_until_the_next_start() -> None:
+def test_a_log_that_fails_is_not_compacted_until_the_next_start() -> None:
     log = filled()
     name = log.bench.names(".log")[1]
     good = log.bench.file(name)
@@ -84,7 +83,7 @@ def test_a_log_that_fails_is_left_alone_until_the_next_start() -> None:
 
 
 @pytest.mark.expect_log("it is tried again")
-def test_a_full_disk_is_tried_again() -> None:
+def test_a_compaction_on_a_full_disk_is_tried_again() -> None:
     log = filled(keys=40)
     log.log.flush()
     log.bench.disk.space_bytes = log.bench.disk.used_bytes + 10
@@ -101,7 +100,7 @@ def test_a_checkpoint_outside_the_log_is_corrected() -> None:
     assert offsets(log) == {TP: 0}
 
 
-def test_truncation_and_deletion_are_noted() -> None:
+def test_truncation_and_deletion_change_the_checkpoint() -> None:
     log = filled()
     assert clean_dirtiest(log)
     log.log.truncate_to(55, log.bench.now_ms)
@@ -110,7 +109,7 @@ def test_truncation_and_deletion_are_noted() -> None:
     assert offsets(log) == {}
 
 
-def test_compacting_by_hand() -> None:
+def test_compaction_on_request_takes_all_that_is_cleanable() -> None:
     log = filled()
     log.append(records(60, 3))
     log.bench.store.alter_topic("t", {"min.cleanable.dirty.ratio": "1"})
@@ -127,7 +126,7 @@ def test_compacting_by_hand() -> None:
         compact_now(log.log, log.bench.now_ms, tools())
 
 
-def test_tombstones_go_by_hand_although_nothing_is_dirty() -> None:
+def test_compaction_on_request_removes_tombstones_of_a_clean_log() -> None:
     log = filled(40, delete_retention_ms="1000")
     compact_now(log.log, log.bench.now_ms, tools())
     before = kept_runs_of(log.log, View.TSV)
@@ -156,7 +155,7 @@ def test_records_that_are_too_young_are_not_cleanable() -> None:
     assert dirt.ratio == 1
 
 
-def test_dirt_counts_the_segment_that_holds_the_first_dirty_offset_twice() -> None:
+def test_the_segment_with_the_first_dirty_offset_is_clean_and_cleanable() -> None:
     log = filled(60, internal_segment_bytes="300")
     snapshot = log.log.snapshot
     second = snapshot.segments[1]
@@ -204,7 +203,7 @@ def test_a_throttle_keeps_to_its_rate() -> None:
     assert now_s == pytest.approx(66.0, abs=0.2)
 
 
-def test_a_compaction_that_is_told_to_end_is_due_again() -> None:
+def test_a_compaction_that_was_stopped_is_due_again() -> None:
     log = filled()
 
     def spend(_: int) -> None:
@@ -218,7 +217,7 @@ def test_a_compaction_that_is_told_to_end_is_due_again() -> None:
 
 
 @pytest.mark.expect_log("it is tried again in 60 s")
-def test_a_full_disk_is_not_tried_again_at_once() -> None:
+def test_a_compaction_on_a_full_disk_is_not_tried_again_at_once() -> None:
     log = filled()
     cleaner, now_ms = LogCleaner(log.bench.store), log.bench.now_ms
     log.bench.disk.fill()
@@ -232,7 +231,7 @@ def test_a_full_disk_is_not_tried_again_at_once() -> None:
 
 @pytest.mark.expect_log("where compaction ended is noted later")
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EIO])
-def test_a_compaction_that_cannot_be_noted_is_not_done_again(error: int) -> None:
+def test_a_compaction_whose_end_cannot_be_saved_is_not_repeated(error: int) -> None:
     log = filled()
     cleaner, now_ms = LogCleaner(log.bench.store), log.bench.now_ms
     for _ in range(3):
@@ -243,3 +242,17 @@ def test_a_compaction_that_cannot_be_noted_is_not_done_again(error: int) -> None
     assert offsets(log) == {}
     assert not cleaner.clean_dirtiest(now_ms, tools())
     assert offsets(log) == {TP: 60}
+
+
+def test_every_tenth_is_reported_once() -> None:
+    bench = Bench()
+    bench.write(b"x" * 931)  # a batch of 1000 bytes and more
+    log, lines, seen = bench.log, list[str](), list[int]()
+    total = log.snapshot.end.file_size
+    tools = CleaningTools(lambda: bytes(16), lambda: 0.0, advance=seen.append)
+    told = watched(tools, log, lines.append)
+    for _ in range(total):
+        told.advance(1)
+    told.advance(total)
+    assert lines == [f"t/0: {n} % of {total} bytes read" for n in range(10, 101, 10)]
+    assert sum(seen) == 2 * total, "others who watch are told as well"

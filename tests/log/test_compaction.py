@@ -13,82 +13,48 @@ from logfs.log.compaction.rounds import clean
 from logfs.log.names import CLEANER_OFFSET_CHECKPOINT
 from logfs.log.reading.address import parse_partition_name
 from logfs.log.reading.files import FixedFile, GrowingFile
-from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.reader import TextReader
 from logfs.log.reading.resolve import resolve
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS
-from tests.log.compaction import CompactedLog, dirt_of, leftovers, placed_lines, tools
+from tests.log.compaction import (
+    CompactedLog,
+    check_positions,
+    dirty_range_of,
+    filled,
+    leftovers,
+    placed_lines,
+    records,
+    tools,
+)
 from tests.log.support import TP, kept_runs_of, read_all
-
-SMALL = {"internal.segment.bytes": "600", "index.interval.bytes": "100"}
-VALUES = (b"a value", b"two\nlines\t", b"", b"x" * 30)
-
-
-def records(first: int, count: int, keys: int = 5) -> list[Record]:
-    """Records with few keys, some of them tombstones."""
-    return [
-        Record(
-            0,
-            START_MS + n,
-            b"k\t%d" % (n * 7 % keys),
-            None if n % 11 == 3 else VALUES[n % 4],
-            ((b"h", b"%d" % n),) if n % 5 == 0 else (),
-        )
-        for n in range(first, first + count)
-    ]
-
-
-def filled(count: int = 60, per_batch: int = 3, keys: int = 5, **properties: str) -> CompactedLog:
-    log = CompactedLog(SMALL | {name.replace("_", "."): text for name, text in properties.items()})
-    for first in range(0, count, per_batch):
-        log.append(records(first, min(per_batch, count - first), keys))
-    log.roll()
-    return log
-
-
-def check(log: CompactedLog) -> None:
-    """Every survivor is found by position, by offset and by time, and nothing else is."""
-    for view in View:
-        assert kept_runs_of(log.log, view) == log.model.runs(view)
-    snapshot = log.log.snapshot
-    assert snapshot.end.positions == log.model.end
-    for kept in log.model.visible:
-        offset, timestamp = kept.record.offset, kept.record.timestamp
-        assert positions_of_offset(snapshot, offset) == kept.positions
-        assert offset_for_time(snapshot, timestamp) == log.model.offset_for_time(timestamp)
-    total = sum(s.kept.text for s in snapshot.segments[:-1])
-    active = snapshot.active.bases.text
-    assert total == sum(
-        k.ends.text - k.positions.text for k in log.model.visible if k.positions.text < active
-    )
 
 
 def test_the_last_record_of_each_key_stays_where_it_was() -> None:
     log = filled()
     log.clean()
     assert len(log.model.records) == 5
-    check(log)
+    check_positions(log)
     for again in (log.restart, log.kill, log.restart):
         again()
-        check(log)
+        check_positions(log)
     assert log.log.losses == []
     assert leftovers(log.bench.disk) == []
     for first in range(60, 120, 4):
         log.append(records(first, 4, 7))
     log.roll()
     log.clean()
-    check(log)
+    check_positions(log)
     log.restart()
-    check(log)
+    check_positions(log)
 
 
 @pytest.mark.parametrize("codec", ["gzip", "snappy", "lz4", "zstd"])
 def test_compressed_batches_keep_their_codec(codec: str) -> None:
     log = filled(compression_type=codec)
     log.clean()
-    check(log)
+    check_positions(log)
 
 
 def test_segments_are_merged() -> None:
@@ -101,24 +67,24 @@ def test_segments_are_merged() -> None:
     after = log.log.snapshot.segments
     assert done.segments == (len(before) - 1, 1)
     assert [s.base_offset for s in after] == [0, before[-1].base_offset]
-    check(log)
+    check_positions(log)
     assert log.log.state.table.entries.keys() == {s.base_offset for s in after}
     log.bench.now_ms += log.log.config.file_delete_delay_ms
     log.log.remove_due_files(log.bench.now_ms)
     assert leftovers(log.bench.disk) == []
 
 
-def test_a_segment_of_which_nothing_is_left_is_an_empty_file() -> None:
+def test_a_segment_without_kept_records_is_an_empty_file() -> None:
     log = filled(keys=2, internal_segment_bytes="200")
     log.append(records(60, 2, 2))
     log.roll()
     log.clean()
-    check(log)
+    check_positions(log)
     log.restart()
-    check(log)
+    check_positions(log)
 
 
-def test_a_tombstone_goes_when_its_time_is_over() -> None:
+def test_a_tombstone_is_removed_after_its_delete_horizon() -> None:
     log = filled(0, delete_retention_ms="1000")
     log.append([Record(0, START_MS, b"a", b"1", ()), Record(0, START_MS, b"b", b"1", ())])
     log.append([Record(0, START_MS, b"a", None, ())])
@@ -131,7 +97,7 @@ def test_a_tombstone_goes_when_its_time_is_over() -> None:
         log.bench.now_ms += pause
         log.clean()
         assert [k.record.key for k in log.model.records] == left
-        check(log)
+        check_positions(log)
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4])
@@ -139,12 +105,12 @@ def test_a_full_map_takes_several_rounds(limit: int) -> None:
     log = filled(40)
     for _ in range(80):
         log.clean(limit)
-        check(log)
+        check_positions(log)
         if log.first_dirty == log.log.snapshot.active.base_offset:
             break
     assert len(log.model.records) == 5
     log.restart()
-    check(log)
+    check_positions(log)
 
 
 def test_what_has_not_changed_is_not_rewritten() -> None:
@@ -165,7 +131,7 @@ def test_what_is_before_the_first_change_stays() -> None:
         log.append([Record(0, START_MS, key, b"of " + key, ()) for key in keys])
     log.roll()
     log.clean()
-    check(log)
+    check_positions(log)
     assert [k.record.key for k in log.model.records] == [b"a", b"b", b"c", b"e", b"f", b"g", b"d"]
 
 
@@ -222,7 +188,7 @@ def test_a_fixed_name_goes_on_reading_its_segments() -> None:
     log.log.unpin(resolved.segments)
     log.log.remove_due_files(log.bench.now_ms + log.log.config.file_delete_delay_ms)
     assert leftovers(log.bench.disk) == []
-    check(log)
+    check_positions(log)
 
 
 def test_readers_that_know_the_old_segments_never_see_the_new_files() -> None:
@@ -243,7 +209,7 @@ def test_readers_that_know_the_old_segments_never_see_the_new_files() -> None:
 
 
 @pytest.mark.expect_log("another process, perhaps a broker, has compacted it")
-def test_a_log_that_a_broker_has_compacted_meanwhile_says_so() -> None:
+def test_a_log_that_a_broker_has_compacted_meanwhile_is_an_error() -> None:
     log, other = filled(), filled()
     other.clean()
     other.bench.store.close(other.bench.now_ms)
@@ -272,7 +238,7 @@ def test_damage_stops_a_compaction_and_changes_nothing() -> None:
     assert log.bench.names() == before
 
 
-def test_it_ends_when_it_is_told_to() -> None:
+def test_a_compaction_can_be_stopped() -> None:
     log = filled()
     left = iter([None] * 20)
 
@@ -282,16 +248,16 @@ def test_it_ends_when_it_is_told_to() -> None:
 
     work = replace(tools(), spend=spend)
     with pytest.raises(CleaningAbortedError, match="enough"):
-        clean(log.log, dirt_of(log.log, 0, log.bench.now_ms), log.bench.now_ms, work)
+        clean(log.log, dirty_range_of(log.log, 0, log.bench.now_ms), log.bench.now_ms, work)
     assert leftovers(log.bench.disk) == []
-    check(log)
+    check_positions(log)
     log.clean()
-    check(log)
+    check_positions(log)
 
 
-def test_a_log_that_is_truncated_meanwhile_is_left_alone() -> None:
+def test_a_log_that_is_truncated_meanwhile_is_not_changed() -> None:
     log = filled()
-    dirt = dirt_of(log.log, 0, log.bench.now_ms)
+    dirt = dirty_range_of(log.log, 0, log.bench.now_ms)
     steps = iter(range(1 << 30))
 
     def spend(_: int) -> None:
@@ -315,9 +281,9 @@ def test_a_full_disk_leaves_the_log_as_it_was() -> None:
         log.clean_only()
     assert log.log.offline is None
     log.bench.disk.space_bytes = None
-    check(log)
+    check_positions(log)
     log.clean()
-    check(log)
+    check_positions(log)
 
 
 # Any history

@@ -15,9 +15,16 @@ from logfs.log.segments.table import ENTRY_BYTES
 from logfs.types import View
 from tests.fakes import FakeDisk
 from tests.fakestate import Stopped
-from tests.log.compaction import CompactedLog, dirt_of, leftovers, placed_lines, tools
+from tests.log.compaction import (
+    CompactedLog,
+    dirty_range_of,
+    filled,
+    leftovers,
+    placed_lines,
+    records,
+    tools,
+)
 from tests.log.support import DIRECTORY
-from tests.log.test_compaction import filled, records
 from tests.model.backups import FakeTransfer
 
 
@@ -68,7 +75,7 @@ def test_a_stop_at_any_moment_loses_nothing(boots: int, twice: bool) -> None:
             assert after[view].items() <= dict(lines).items() <= before[view].items()
             assert [at for at, _ in lines] == sorted({at for at, _ in lines})
         # Another round gets where the first one would have.
-        dirt = dirt_of(found, 0, log.bench.now_ms)
+        dirt = dirty_range_of(found, 0, log.bench.now_ms)
         clean(found, dirt, log.bench.now_ms, tools())
         assert {view: dict(placed_lines(found, view)) for view in View} == after
         store.close(log.bench.now_ms)
@@ -118,7 +125,7 @@ def test_a_recovery_that_is_killed_after_a_compaction_finds_no_loss() -> None:
 
 @pytest.mark.expect_log("No space left")
 @pytest.mark.parametrize("written", [0, ENTRY_BYTES, 2 * ENTRY_BYTES + 5])
-def test_a_backup_is_whole_although_the_end_of_a_compaction_could_not_be_noted(
+def test_a_backup_is_whole_if_the_end_of_a_compaction_could_not_be_saved(
     written: int,
 ) -> None:
     log = filled(30, internal_segment_bytes="400")
@@ -194,7 +201,7 @@ def test_no_room_for_a_name_undoes_or_completes_a_compaction(*, is_read: bool) -
             assert log.log.losses == []
             assert leftovers(log.bench.disk) == []
         assert found[View.TEXT].items() <= before[View.TEXT].items()
-        clean(log.log, dirt_of(log.log, 0, log.bench.now_ms), log.bench.now_ms, tools())
+        clean(log.log, dirty_range_of(log.log, 0, log.bench.now_ms), log.bench.now_ms, tools())
         assert len(placed_lines(log.log, View.TEXT)) < len(before[View.TEXT])
         if not has_failed:
             return

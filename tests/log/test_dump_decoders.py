@@ -95,7 +95,7 @@ def test_records_of_the_cluster() -> None:
         assert (text or b"").startswith(b"Error at 23, skipping. ")
 
 
-def test_a_member_whose_own_words_do_not_decode_keeps_its_bytes() -> None:
+def test_a_consumer_member_that_does_not_decode_keeps_its_bytes() -> None:
     value = bytes.fromhex(GROUP[1])
     start = value.index(bytes.fromhex("0000001c0003")) + 4
     unknown = b"\x7f\xff" + value[start + 2 : start + 28]
@@ -105,7 +105,7 @@ def test_a_member_whose_own_words_do_not_decode_keeps_its_bytes() -> None:
     assert f'"subscription":"{kept}","assignment":{{' in (text or b"").decode()
 
 
-def test_json_as_java_writes_it() -> None:
+def test_json_is_written_like_java_writes_it() -> None:
     value = {"a": 'q"\\\n\x01ü', "b": [None, True, -1], "c": [5.0, 1e7, 0.0001, 1.5e300]}
     assert json_text(value) == (
         '{"a":"q\\"\\\\\\n\\u0001ü","b":[null,true,-1],"c":[5.0,1.0E7,1.0E-4,1.5E300]}'

@@ -63,7 +63,7 @@ def test_a_segment_has_the_size_that_was_planned(name: str) -> None:
     assert sizes(bench, ".timeindex") == [segment.time_index_bytes] * 3
 
 
-def test_a_segment_is_rolled_by_what_comes_first() -> None:
+def test_a_segment_is_rolled_by_the_first_limit_it_reaches() -> None:
     workload = Workload(2, 100)
     for properties, rolled_by in (
         ({"segment.ms": "60000"}, "segment.ms"),
@@ -117,7 +117,7 @@ def test_retention_leaves_no_more_than_was_planned(properties: dict[str, str]) -
     assert 0.65 * plan.indexes < most_index <= 1.05 * plan.indexes
 
 
-def test_what_a_plan_adds_up_to() -> None:
+def test_the_sizes_of_a_plan_add_up() -> None:
     config = config_of({"retention.ms": "86400000"})
     one = plan_topic(Workload(1000, 100, batch_records=10), config, STORE, 128)
     four = plan_topic(Workload(4000, 100, batch_records=10, partitions=4), config, STORE, 128)
@@ -168,7 +168,7 @@ def test_a_directory_is_measured() -> None:
     )
 
 
-def test_when_a_disk_is_full() -> None:
+def test_the_time_until_a_disk_is_full_is_calculated() -> None:
     endless, bounded = Bench({"retention.ms": "-1"}), Bench(SMALL | {"retention.ms": "60000"})
     for bench in (endless, bounded):
         write(bench, Workload(10, 100), 1000)
@@ -183,7 +183,7 @@ def test_when_a_disk_is_full() -> None:
     assert measure(Bench().disk, STORE)[0].seconds(now_ms) == 1.0
 
 
-def test_the_indexes_of_an_empty_segment() -> None:
+def test_a_segment_of_one_batch_has_no_index_entries() -> None:
     config = config_of(SMALL)
     batch = batch_shape(Workload(1, 10), config)
     empty = filled_segment(batch, 1, 1, config)

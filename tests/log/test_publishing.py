@@ -12,71 +12,26 @@ from logfs.log.names import format_ledger_file
 from logfs.log.publishing.ledger import Ledger, read_ledger
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter, query_key
-from logfs.log.store import LogStore
 from logfs.log.trimming import trim
-from logfs.records._native import encode_records
 from logfs.records.batch import decode_records
-from logfs.records.encoded import EncodeOptions
 from logfs.records.record import Record
-from logfs.types import TopicPartition
 from tests.fakes import START_MS, FakeDisk
-from tests.log.support import DIRECTORY, TP, Bench, batches_in, lines_of
-
-QUERY = "a query"
-UP = TopicPartition("u", 0)
-SMALL = {"internal.segment.bytes": "700", "index.interval.bytes": "100"}
-_ids = iter(range(1, 1 << 30))
-
-
-def stage(  # noqa: PLR0913 - five of them are rarely given
-    disk: FakeDisk,
-    values: Sequence[bytes],
-    *,
-    to: TopicPartition = TP,
-    batch: int = 0,
-    query: str = QUERY,
-    per_batch: int = 3,
-    timestamp: int = START_MS,
-) -> StagedFile:
-    """Stage some records, a few in each record batch."""
-    writer = StagingWriter(disk, to, query, batch, next(_ids).to_bytes(16, "big"))
-    for first in range(0, len(values), per_batch):
-        records = [Record(0, timestamp, None, value) for value in values[first : first + per_batch]]
-        options = EncodeOptions(1 << 20)
-        writer.write(encode_records(records, first, timestamp, options).batches)
-    return writer.finish()
+from tests.log.publishing import (
+    QUERY,
+    SMALL,
+    UP,
+    half_published,
+    lines_in,
+    publish_up_to,
+    stage,
+    staged_names,
+    two_topics,
+    values_of,
+)
+from tests.log.support import DIRECTORY, TP, Bench, batches_in
 
 
-def values_of(name: str, count: int) -> list[bytes]:
-    return [f"{name}-{number}".encode() for number in range(count)]
-
-
-def staged_names(disk: FakeDisk) -> list[str]:
-    found = []
-    for directory in (DIRECTORY, UP.directory):
-        if disk.exists(directory):
-            found += [name for name, _ in disk.list(directory) if name.endswith(".staged")]
-    return found
-
-
-def two_topics() -> Bench:
-    bench = Bench(SMALL)
-    bench.store.create_topic("u", 1, SMALL, bench.now_ms)
-    return bench
-
-
-def lines_in(store: LogStore, topic: str = "t") -> list[bytes]:
-    return lines_of(store.partition(topic, 0))
-
-
-def half_published(bench: Bench, staged: Sequence[StagedFile]) -> None:
-    """Publish batch 0 on a disk that is too full for it."""
-    bench.disk.fail_next_write("*.log", errno.ENOSPC)
-    with pytest.raises(OSError, match="No space"):
-        publish(bench.store, QUERY, 0, staged, bench.now_ms)
-
-
-def test_what_was_staged_is_read_once() -> None:
+def test_staged_records_are_read_once() -> None:
     bench = two_topics()
     bench.write(b"before")
     first, second = values_of("a", 7), values_of("b", 4)
@@ -89,7 +44,7 @@ def test_what_was_staged_is_read_once() -> None:
     assert lines_in(bench.store) == [b"before", *first]
 
 
-def test_a_batch_that_is_over_is_not_published_again() -> None:
+def test_a_published_batch_is_not_published_again() -> None:
     bench = two_topics()
     for batch in range(3):
         staged = stage(bench.disk, values_of(f"batch{batch}", 4), batch=batch)
@@ -103,7 +58,7 @@ def test_a_batch_that_is_over_is_not_published_again() -> None:
     assert lines_in(bench.store) == [line for lines in expected for line in lines]
 
 
-def test_queries_do_not_know_of_each_other() -> None:
+def test_queries_are_independent() -> None:
     bench = two_topics()
     for query in ("one", "two"):
         staged = stage(bench.disk, values_of(query, 2), query=query)
@@ -111,7 +66,7 @@ def test_queries_do_not_know_of_each_other() -> None:
     assert lines_in(bench.store) == [*values_of("one", 2), *values_of("two", 2)]
 
 
-def test_what_other_attempts_have_staged_goes() -> None:
+def test_staged_files_of_other_attempts_are_removed() -> None:
     bench = two_topics()
     stage(bench.disk, values_of("lost", 2))
     stage(bench.disk, values_of("newer", 2), batch=1)
@@ -122,7 +77,7 @@ def test_what_other_attempts_have_staged_goes() -> None:
     assert len(staged_names(bench.disk)) == 2
 
 
-def test_a_batch_without_records() -> None:
+def test_a_batch_without_records_is_published() -> None:
     bench = two_topics()
     assert publish(bench.store, QUERY, 0, [], bench.now_ms)
     assert not publish(bench.store, QUERY, 0, [], bench.now_ms)
@@ -190,7 +145,7 @@ def test_a_stop_at_any_step_loses_nothing_and_repeats_nothing(power: bool) -> No
         found = lines_in(store)
         assert was_begun == (read_ledger(disk, QUERY) == Ledger(QUERY, 4))
         assert found == [*old, *(first + second if was_begun else [])], "completed, or not begun"
-        # Somebody else writes before the job is there again, and the job stages all again.
+        # Another writer appends before the job is restarted and stages all again.
         store.partition("t", 0).append_records([Record(0, START_MS, None, b"other")], START_MS)
         anew = [
             stage(disk, [b"anew-" + value for value in first + second], batch=4),
@@ -231,22 +186,6 @@ def test_a_failing_disk_is_an_error_and_another_try_completes_it() -> None:
             assert lines_in(bench.store) == values, (operation, pattern)
 
 
-def publish_up_to(bench: Bench, staged: Sequence[StagedFile], writes: int) -> None:
-    """Publish, and stop before one of the writes to a log."""
-    stops = []
-
-    def stop(operation: str, name: str, _size: int) -> None:
-        if operation == "pwrite" and name.endswith(".log"):
-            stops.append(name)
-            if len(stops) == writes:
-                raise KeyboardInterrupt
-
-    bench.disk.before = stop
-    with pytest.raises(KeyboardInterrupt):
-        publish(bench.store, QUERY, 0, staged, bench.now_ms)
-    bench.disk.before = None
-
-
 def fill_after(bench: Bench, staged: Sequence[StagedFile], writes: int) -> None:
     """Publish on a disk that is full after so many writes to a log."""
     stops = []
@@ -263,7 +202,7 @@ def fill_after(bench: Bench, staged: Sequence[StagedFile], writes: int) -> None:
     bench.disk.before = None
 
 
-def test_what_was_begun_is_completed_though_the_producer_is_forgotten() -> None:
+def test_a_started_batch_is_completed_although_the_producer_expired() -> None:
     """Old timestamps let a producer expire at once; a batch half-way in must not come twice."""
     bench = two_topics()
     values = values_of("v", 9)
@@ -332,7 +271,7 @@ def test_a_topic_that_was_deleted_meanwhile_does_not_stop_the_query(
 
 
 @pytest.mark.expect_log("was deleted, so its records of batch 0")
-def test_a_topic_that_was_made_again_meanwhile_does_not_stop_the_query() -> None:
+def test_a_topic_that_was_recreated_meanwhile_does_not_stop_the_query() -> None:
     bench = two_topics()
     staged = [stage(bench.disk, values_of("a", 3)), stage(bench.disk, values_of("b", 3), to=UP)]
     half_published(bench, staged)
@@ -373,7 +312,7 @@ def test_a_partition_that_could_not_be_loaded_keeps_its_share() -> None:
     assert lines_in(bench.store) == values_of("a", 3)
 
 
-def test_staged_records_that_are_gone_are_an_error_before_anything_is_begun() -> None:
+def test_missing_staged_records_are_an_error_before_anything_is_appended() -> None:
     bench = two_topics()
     staged = stage(bench.disk, values_of("v", 4))
     bench.disk.remove(staged.path)
@@ -406,7 +345,7 @@ def test_a_ledger_that_does_not_parse_is_an_error() -> None:
         publish(bench.store, QUERY, 0, [], bench.now_ms)
 
 
-def test_a_staged_file_that_is_given_up_leaves_nothing() -> None:
+def test_a_discarded_staged_file_leaves_nothing() -> None:
     bench = two_topics()
     writer = StagingWriter(bench.disk, TP, QUERY, 0, bytes(16))
     assert len(staged_names(bench.disk)) == 1
@@ -426,7 +365,7 @@ def test_staged_batches_are_whole() -> None:
 
 @pytest.mark.parametrize("stop", ["none", "restart", "kill", "power"])
 @pytest.mark.parametrize(("is_flushed", "removed"), [(True, 21), (True, 15), (False, 21)])
-def test_what_was_removed_of_a_half_published_batch_is_not_published_again(
+def test_deleted_records_of_a_half_published_batch_are_not_published_again(
     is_flushed: bool, removed: int, stop: str
 ) -> None:
     bench, values = Bench(SMALL), values_of("v", 30)

@@ -1,4 +1,4 @@
-"""What jobs leave behind: completed or removed, and by whom it is still wanted is kept."""
+"""Leftovers of jobs: batches are completed; files are removed unless a job may need them."""
 
 import logging
 
@@ -11,8 +11,7 @@ from logfs.log.publishing.leftovers import EXPIRATION_MS, LOOK_INTERVAL_MS
 from logfs.log.publishing.publish import forget, publish
 from logfs.log.publishing.staging import query_key
 from tests.fakes import FakeDisk
-from tests.log.support import DIRECTORY, Bench
-from tests.log.test_publishing import (
+from tests.log.publishing import (
     QUERY,
     UP,
     lines_in,
@@ -22,6 +21,7 @@ from tests.log.test_publishing import (
     two_topics,
     values_of,
 )
+from tests.log.support import DIRECTORY, Bench
 
 LEDGER = format_ledger_file(query_key(QUERY))
 
@@ -45,14 +45,14 @@ def test_a_query_of_one_batch_leaves_nothing() -> None:
     assert lines_in(bench.store) == values_of("v", 4)
 
 
-def test_what_is_half_published_is_not_forgotten() -> None:
+def test_a_half_published_batch_is_not_forgotten() -> None:
     bench = two_topics()
     publish_up_to(bench, [stage(bench.disk, values_of("v", 9))], 2)
     forget(bench.store, QUERY)
     assert own_files(bench.disk) == [LEDGER]
 
 
-def test_a_ledger_of_one_batch_that_nobody_forgot_goes_when_it_is_old() -> None:
+def test_an_old_ledger_of_a_query_of_one_batch_is_removed() -> None:
     bench = two_topics()
     for query, is_single in (("single", True), ("stream", False)):
         staged = stage(bench.disk, [b"v"], query=query)
@@ -69,7 +69,7 @@ def test_a_ledger_of_one_batch_that_nobody_forgot_goes_when_it_is_old() -> None:
     assert read_ledger(bench.disk, "stream") == Ledger("stream", 0)
 
 
-def test_staged_files_of_batches_that_are_over_go_at_the_next_start() -> None:
+def test_staged_files_of_published_batches_are_removed_at_the_next_start() -> None:
     bench = two_topics()
     publish(bench.store, QUERY, 3, [stage(bench.disk, [b"v"], batch=3)], bench.now_ms)
     slow = stage(bench.disk, [b"slow"], batch=3, to=UP)
@@ -82,7 +82,7 @@ def test_staged_files_of_batches_that_are_over_go_at_the_next_start() -> None:
     assert lines_in(bench.store, "u") == [b"later"]
 
 
-def test_a_job_that_never_came_back_leaves_its_files_for_a_week() -> None:
+def test_files_of_an_abandoned_job_stay_for_a_week() -> None:
     bench = two_topics()
     old, young = stage(bench.disk, [b"old"]), stage(bench.disk, [b"young"])
     age(bench, old.path, EXPIRATION_MS + 1)
@@ -98,7 +98,7 @@ def test_a_job_that_never_came_back_leaves_its_files_for_a_week() -> None:
 
 
 @pytest.mark.allow_log("half published and waits", "t/0 is offline")
-def test_what_is_intended_is_kept_however_old(caplog: pytest.LogCaptureFixture) -> None:
+def test_files_of_an_intent_are_kept_at_any_age(caplog: pytest.LogCaptureFixture) -> None:
     bench = two_topics()
     values = values_of("v", 9)
     staged = stage(bench.disk, values)
@@ -116,7 +116,7 @@ def test_what_is_intended_is_kept_however_old(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.allow_log("it does not parse")
-def test_what_a_ledger_may_intend_that_cannot_be_read_is_kept() -> None:
+def test_files_of_an_unreadable_ledger_are_kept() -> None:
     bench = two_topics()
     staged = stage(bench.disk, [b"v"])
     age(bench, staged.path, EXPIRATION_MS + 1)
@@ -128,7 +128,7 @@ def test_what_a_ledger_may_intend_that_cannot_be_read_is_kept() -> None:
     assert staged_names(bench.disk) == []
 
 
-def test_a_ledger_whose_writing_was_stopped_leaves_nothing() -> None:
+def test_an_interrupted_write_of_a_ledger_leaves_nothing() -> None:
     bench = two_topics()
     bench.disk.replace(f"{LEDGER}.tmp", b'{"ver')
     bench.disk.replace("other.tmp", b"")

@@ -12,7 +12,7 @@ from logfs.log.retention import apply_retention
 from logfs.log.trimming import trim
 from logfs.types import View
 from tests.fakes import FakeDisk
-from tests.log.compaction import COMPACT, dirt_of, tools
+from tests.log.compaction import COMPACT, dirty_range_of, tools
 from tests.log.support import Bench
 
 pytestmark = pytest.mark.allow_log("fell behind retention")
@@ -75,7 +75,7 @@ def trim_now(bench: Bench) -> None:
 def compaction(bench: Bench) -> None:
     before = bench.log.snapshot.segments
     for _ in range(2):  # the second time small segments become one
-        clean(bench.log, dirt_of(bench.log, 0, bench.now_ms), bench.now_ms, tools())
+        clean(bench.log, dirty_range_of(bench.log, 0, bench.now_ms), bench.now_ms, tools())
     assert len(bench.log.snapshot.segments) < len(before)
 
 

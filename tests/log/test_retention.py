@@ -50,7 +50,7 @@ def taken(*args: object, **kwargs: object) -> list[Rule]:
 FULL = [(100, NOW - 3), (100, NOW - 2), (100, NOW - 1)]
 
 
-def test_nothing_goes_without_a_limit() -> None:
+def test_nothing_is_deleted_without_a_limit() -> None:
     assert plan(FULL) == RetentionPlan()
     assert plan([(100, 0)], retention_bytes="-1") == RetentionPlan()
 
@@ -75,27 +75,27 @@ def test_the_first_that_stays_keeps_all_after_it() -> None:
     assert taken(large, retention_bytes="505") == [Rule.SIZE]
 
 
-def test_the_log_start_offset_counts_under_every_policy_but_not_for_the_active() -> None:
+def test_the_log_start_offset_applies_under_every_policy_except_to_the_active_segment() -> None:
     for policy in ("delete", "compact", ""):
         assert taken(FULL, start=9, cleanup_policy=policy) == []
         assert taken(FULL, start=10, cleanup_policy=policy) == [Rule.START_OFFSET]
         assert taken(FULL, start=30, cleanup_policy=policy) == [Rule.START_OFFSET] * 2
 
 
-def test_size_and_time_count_only_with_delete() -> None:
+def test_size_and_time_apply_only_with_delete() -> None:
     limits = {"retention_ms": "0", "retention_bytes": "0"}
     assert taken(FULL, cleanup_policy="compact", **limits) == []
     assert taken(FULL, cleanup_policy="", **limits) == []
     assert len(taken(FULL, cleanup_policy="compact,delete", **limits)) == 3
 
 
-def test_the_rules_go_on_where_the_one_before_stopped() -> None:
+def test_each_rule_starts_where_the_previous_one_stopped() -> None:
     segments = [(100, NOW)] * 2 + [(100, 5)] + [(100, NOW)]
     rules = taken(segments, start=10, retention_bytes="200", retention_ms="10")
     assert rules == [Rule.START_OFFSET, Rule.SIZE, Rule.TIME]
 
 
-def test_nothing_goes_beyond_the_high_watermark() -> None:
+def test_nothing_beyond_the_high_watermark_is_deleted() -> None:
     assert len(taken(FULL, watermark=19, retention_ms="0")) == 1
     assert len(taken(FULL, watermark=29, retention_bytes="0")) == 2
     assert taken(FULL, watermark=9, start=30) == []
@@ -113,7 +113,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file() -> None:
     assert len(taken(segments, retention_ms="10", modified={0: NOW - 10})) == 0
 
 
-def test_a_timestamp_in_the_future_keeps_its_segment_and_is_told() -> None:
+def test_a_timestamp_in_the_future_keeps_its_segment_and_is_reported() -> None:
     segments = [(100, 5), (100, NOW + 1), (100, 5)]
     assert plan(segments, retention_ms="0") == RetentionPlan((Rule.TIME,), 1)
     assert plan(segments, retention_ms="-1") == RetentionPlan()
@@ -174,7 +174,7 @@ def test_the_plan_is_that_of_a_simple_model(model: Model) -> None:
 # At work
 
 
-def test_old_segments_go_and_positions_stay() -> None:
+def test_old_segments_are_deleted_and_positions_stay() -> None:
     bench = Bench({**SMALL, "retention.ms": "1000"})
     bench.write(b"a", b"b", b"c", b"d")
     bench.now_ms += 5000
@@ -190,7 +190,7 @@ def test_old_segments_go_and_positions_stay() -> None:
 
 
 @pytest.mark.parametrize("stop", ["restart", "kill", "crash"])
-def test_all_go_if_all_are_old_and_the_log_goes_on(stop: str) -> None:
+def test_all_segments_are_deleted_if_all_are_old_and_the_log_goes_on(stop: str) -> None:
     bench = Bench({**SMALL, "retention.ms": "1000"})
     bench.write(b"a", b"b", b"c")
     end = end_of(bench.log, View.TEXT)
@@ -207,7 +207,7 @@ def test_all_go_if_all_are_old_and_the_log_goes_on(stop: str) -> None:
     assert bench.names(".log") == [log_name(3)]
 
 
-def test_more_segments_than_are_deleted_at_once() -> None:
+def test_more_segments_are_deleted_than_in_one_step() -> None:
     bench = Bench({**SMALL, "retention.bytes": "0"})
     bench.write(*[b"v"] * 301)
     done = apply_retention(bench.log, bench.now_ms)
@@ -216,7 +216,7 @@ def test_more_segments_than_are_deleted_at_once() -> None:
     assert lines_of(bench.crash()) == []
 
 
-def test_segments_below_the_log_start_offset_that_a_broker_left() -> None:
+def test_segments_below_the_log_start_offset_are_deleted() -> None:
     bench = Bench({**SMALL, "cleanup.policy": "compact"})
     bench.append([Record(0, START_MS, b"k", b"v", ())] * 1)
     for _ in range(5):
@@ -240,7 +240,7 @@ def test_a_record_from_the_future_is_reported() -> None:
     assert (done.segments, done.future) == (0, (0, START_MS + 99_000))
 
 
-def test_the_file_of_a_producer_snapshot_goes_with_its_segment() -> None:
+def test_a_producer_snapshot_is_removed_with_its_segment() -> None:
     bench = Bench({**SMALL, "retention.bytes": "0", "file.delete.delay.ms": "10"})
     bench.write(b"a", b"b", b"c")
     bench.put("00000000000000000002.snapshot", b"state")
@@ -251,7 +251,7 @@ def test_the_file_of_a_producer_snapshot_goes_with_its_segment() -> None:
 
 
 @pytest.mark.allow_log("is offline")
-def test_a_partition_that_is_offline_is_left_alone() -> None:
+def test_retention_does_not_change_an_offline_partition() -> None:
     bench = Bench({**SMALL, "retention.bytes": "0"})
     bench.write(b"a", b"b", b"c")
     bench.log.take_offline("a test")

@@ -71,7 +71,9 @@ def keep(bench: Bench, name: str) -> int:
         ("@byte=6.tsv", 1),
     ],
 )
-def test_the_first_record_to_keep(bench: Bench, selector: str, offset: int) -> None:
+def test_the_selector_names_the_first_record_to_keep(
+    bench: Bench, selector: str, offset: int
+) -> None:
     assert keep(bench, f"0{selector}") == offset
     trim(bench.log, offset, bench.now_ms)
     assert lines_of(bench.log) == LINES[offset:]
@@ -95,14 +97,14 @@ def test_bytes_before_the_start_and_in_holes(bench: Bench) -> None:
         (f"0@{START_MS + 10_001}", BadSelectorError, "has not come yet.* say @latest"),
     ],
 )
-def test_points_that_are_refused(
+def test_points_beyond_the_log_are_refused(
     bench: Bench, name: str, error: type[Exception], text: str
 ) -> None:
     with pytest.raises(error, match=text):
         keep(bench, name)
 
 
-def test_addresses() -> None:
+def test_trim_addresses_are_parsed() -> None:
     assert parse_trim_address(["orders", "3@-7d"], UTC)[:2] == ("orders", 3)
     whole = parse_trim_address(["orders@-7d"], UTC)
     assert whole[:2] == ("orders", None)
@@ -134,7 +136,7 @@ def test_a_store_that_is_read_only_refuses(bench: Bench) -> None:
         trim(bench.open(read_only=True).partition("t", 0), 3, bench.now_ms)
 
 
-def test_what_is_said(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_trim_is_logged(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     size = len(bench.file(log_name(0)))
     assert trim(bench.log, 3, bench.now_ms) == Trimmed(0, 3, 3, 1, 0, size)
@@ -148,7 +150,7 @@ def test_what_is_said(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     ]
 
 
-def test_at_once_removes_files_now_but_not_those_that_are_read(bench: Bench) -> None:
+def test_at_once_removes_files_now_except_those_that_are_read(bench: Bench) -> None:
     segments = bench.log.snapshot.segments
     size = len(bench.file(log_name(0)))
     bench.log.pin(segments[:1])
@@ -163,7 +165,7 @@ def test_at_once_removes_files_now_but_not_those_that_are_read(bench: Bench) -> 
 
 @pytest.mark.parametrize("offset", [1, 2, 3, 7, 8])
 @pytest.mark.parametrize("stop", ["restart", "kill", "crash"])
-def test_what_was_given_up_stays_so(bench: Bench, offset: int, stop: str) -> None:
+def test_trimmed_records_stay_deleted_after_a_stop(bench: Bench, offset: int, stop: str) -> None:
     end = end_of(bench.log, View.TEXT)
     bench.log.flush()
     trim(bench.log, offset, bench.now_ms)
@@ -203,7 +205,7 @@ def test_a_stop_at_any_step_leaves_the_start_before_or_the_one_after(
     assert {0, 5} <= starts
 
 
-def test_a_checkpoint_beside_it_does_not_undo_it(bench: Bench) -> None:
+def test_a_concurrent_checkpoint_does_not_undo_a_trim(bench: Bench) -> None:
     bench.log.flush()
     beside = threading.Thread(target=bench.store.checkpoint)
 
@@ -229,7 +231,7 @@ def test_a_full_disk_changes_nothing_if_no_whole_segment_can_go(bench: Bench) ->
     assert lines_of(bench.log) == LINES[3:]
 
 
-def test_all_partitions_of_a_topic_or_none(bench: Bench) -> None:
+def test_all_partitions_of_a_topic_are_trimmed_or_none(bench: Bench) -> None:
     bench.store.grow_topic("t", 2, bench.now_ms)
     logs = bench.store.all_partitions()
     with pytest.raises(OffsetOutOfRangeError):

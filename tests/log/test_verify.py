@@ -17,7 +17,7 @@ from logfs.log.verifying.verify import MAX_ROUNDS, verify
 from logfs.records.record import Record
 from tests.fakes import START_MS
 from tests.kafka.scenarios import SCENARIOS
-from tests.log.compaction import CompactedLog, dirt_of, tools
+from tests.log.compaction import CompactedLog, dirty_range_of, tools
 from tests.log.legacy import foreign
 from tests.log.support import DIRECTORY, Bench, batches_in
 from tests.log.verifying import DAMAGES, SMALL, check, compacted, flip, killed, places, plain
@@ -25,7 +25,7 @@ from tests.records.messages import message
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_nothing_is_found_in_what_is_whole(name: str) -> None:
+def test_an_undamaged_log_has_no_findings(name: str) -> None:
     scenario = SCENARIOS[name]
     bench = Bench(scenario.config)
     expected = scenario.write(bench.log)
@@ -41,14 +41,14 @@ def test_nothing_is_found_in_what_is_whole(name: str) -> None:
 
 
 @pytest.mark.parametrize("make", [plain, killed, compacted])
-def test_the_logs_that_are_damaged_are_whole_before(make: Callable[[], Bench]) -> None:
+def test_the_logs_are_whole_before_they_are_damaged(make: Callable[[], Bench]) -> None:
     bench = make()
     assert check(bench.disk).damages == []
     assert len(bench.names(".log")) > 3
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damage_is_found_where_it_is(name: str) -> None:
+def test_damage_is_found_where_it_is(name: str) -> None:
     make, damage = DAMAGES[name]
     bench = make()
     place = damage(bench)
@@ -70,7 +70,7 @@ def test_a_wrong_batch_is_one_finding(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["log", "index", "textindex"])
-def test_what_the_disk_cannot_read_is_a_finding(kind: str) -> None:
+def test_bytes_that_the_disk_cannot_read_are_a_finding(kind: str) -> None:
     bench = plain()
     name = f"{bench.names('.log')[1][:20]}.{kind}"
     bench.disk.fail_next("pread", f"*/{name}")
@@ -82,7 +82,7 @@ def test_what_the_disk_cannot_read_is_a_finding(kind: str) -> None:
         check(bench.disk)
 
 
-def test_an_end_that_is_cut_is_one_finding_that_says_what_comes() -> None:
+def test_a_torn_end_is_one_finding_that_says_what_the_next_start_does() -> None:
     bench = Bench({"index.interval.bytes": "100"})
     bench.write(*(b"line %d" % n for n in range(40)))
     bench.disk.kill()
@@ -100,7 +100,7 @@ def test_an_end_that_is_cut_is_one_finding_that_says_what_comes() -> None:
 
 @pytest.mark.parametrize("byte", [1, 8, 11, 16, 66])
 def test_no_damage_hides_another(byte: int) -> None:
-    """Whatever is wrong with a batch, those after the next entry of the index are checked."""
+    """Batches after the next index entry are checked after any damage to a batch."""
     bench = Bench({"index.interval.bytes": "100"})
     bench.write(*(b"line %d" % n for n in range(40)))
     bench.store.close(bench.now_ms)
@@ -112,7 +112,7 @@ def test_no_damage_hides_another(byte: int) -> None:
 
 
 @pytest.mark.parametrize("is_closed", [False, True])
-def test_zeros_of_a_file_that_was_made_long_are_no_damage(is_closed: bool) -> None:
+def test_zeros_of_a_preallocated_file_are_no_damage(is_closed: bool) -> None:
     bench = Bench({"preallocate": "true", "internal.segment.bytes": "3000"})
     bench.write(*(b"line %d" % n for n in range(50)))
     if is_closed:
@@ -148,21 +148,21 @@ def test_a_segment_that_was_just_compacted_shows_that_records_may_be_gone(segmen
     assert _missing(bench) == []
 
 
-def test_a_segment_that_was_just_deleted_does_not() -> None:
+def test_a_segment_that_was_just_deleted_does_not_explain_missing_records() -> None:
     bench = _of_a_killed_cleaner()
     first, *_ = bench.names(".log")
     bench.disk.rename(f"{DIRECTORY}/{first}", f"{DIRECTORY}/{first}.deleted")
     assert _missing(bench)
 
 
-def test_compaction_may_have_come_further_than_it_has_noted() -> None:
+def test_compaction_may_be_further_than_its_checkpoint() -> None:
     bench = _of_a_killed_cleaner()
     bench.disk.replace("cleaner-offset-checkpoint", b"0\n1\nt 0 1\n")
     assert _missing(bench) == []
 
 
 @pytest.mark.allow_log("")
-def test_positions_that_begin_after_what_was_lost_are_no_damage() -> None:
+def test_positions_that_start_after_a_loss_are_no_damage() -> None:
     bench = Bench(SMALL)
     bench.write(*(b"line %d" % n for n in range(30)))
     name = bench.names(".log")[-1]
@@ -181,7 +181,7 @@ def test_positions_that_begin_after_what_was_lost_are_no_damage() -> None:
 
 @pytest.mark.allow_log("")
 @pytest.mark.parametrize("magic", [0, 1])
-def test_message_sets_of_old_formats(magic: int) -> None:
+def test_damage_in_message_sets_of_old_formats_is_found(magic: int) -> None:
     messages = [message(magic, record) for record in keyed(0, 40)]
     bench = foreign((0, b"".join(messages[:20])), (20, b"".join(messages[20:])))
     assert check(bench.disk).damages != []  # it has no index yet
@@ -253,7 +253,7 @@ class Meanwhile:
 
 
 @pytest.mark.parametrize("every", [2, 3, 5, 7, 11, 17, 29])
-def test_what_is_being_written_is_no_damage(every: int) -> None:
+def test_a_running_writer_causes_no_findings(every: int) -> None:
     """Between any two operations of the check the log grows, rolls, is compacted or trimmed."""
     log = CompactedLog(SMALL | {"file.delete.delay.ms": "0"})
     bench = log.bench
@@ -270,7 +270,7 @@ def test_what_is_being_written_is_no_damage(every: int) -> None:
 
     def compact() -> None:
         first = bench.log.log_start_offset
-        clean(bench.log, dirt_of(bench.log, first, bench.now_ms), bench.now_ms, tools())
+        clean(bench.log, dirty_range_of(bench.log, first, bench.now_ms), bench.now_ms, tools())
         bench.log.remove_due_files(bench.now_ms + 1)
 
     meanwhile = Meanwhile(bench, every, write, roll, write, write, compact)
@@ -280,7 +280,7 @@ def test_what_is_being_written_is_no_damage(every: int) -> None:
 
 
 @pytest.mark.parametrize("every", [2, 3, 5, 11, 23])
-def test_segments_that_retention_deletes_meanwhile_are_passed_by(every: int) -> None:
+def test_segments_that_retention_deletes_meanwhile_are_no_damage(every: int) -> None:
     bench = Bench(SMALL | {"file.delete.delay.ms": "0"})
     bench.write(*(b"line %d" % n for n in range(60)))
 
@@ -296,7 +296,7 @@ def test_segments_that_retention_deletes_meanwhile_are_passed_by(every: int) -> 
     assert meanwhile.done > 3
 
 
-def test_damage_that_stays_is_found_beside_a_writer() -> None:
+def test_lasting_damage_is_found_while_a_writer_runs() -> None:
     bench = Bench(SMALL)
     bench.write(*(b"line %d" % n for n in range(60)))
     name = bench.names(".log")[2]
@@ -309,7 +309,7 @@ def test_damage_that_stays_is_found_beside_a_writer() -> None:
     assert waits == [1, 2]
 
 
-def test_what_only_the_last_look_has_found_does_not_count() -> None:
+def test_a_finding_of_the_last_round_alone_is_not_reported() -> None:
     bench = Bench(SMALL)
     bench.write(*(b"line %d" % n for n in range(60)))
     bench.disk.locked.add(".lock")
@@ -346,7 +346,7 @@ def test_a_segment_that_was_whole_is_read_once() -> None:
     assert (reads.count(whole), reads.count(damaged) > 2) == (1, True)
 
 
-def test_a_topic_that_is_deleted_meanwhile() -> None:
+def test_a_topic_that_is_deleted_meanwhile_has_no_findings() -> None:
     bench = plain()
 
     def delete(operation: str, name: str, _size: int) -> None:

@@ -19,9 +19,15 @@ from logfs.log.segments.snapshot import Snapshot
 from logfs.records._native import OffsetMap
 from logfs.records.record import Record
 from tests.fakes import START_MS
-from tests.log.compaction import CompactedLog, dirt_of, tools
+from tests.log.compaction import (
+    SMALL,
+    CompactedLog,
+    check_positions,
+    dirty_range_of,
+    records,
+    tools,
+)
 from tests.log.support import records_in
-from tests.log.test_compaction import SMALL, check, records
 from tests.log.transactions import ABORT, COMMIT, TransactionLog
 
 pytestmark = pytest.mark.spark
@@ -69,7 +75,7 @@ class SharedOutLog(CompactedLog):
     steps = (4, 3)
 
     def clean_only(self, limit: int = 1 << 60) -> Cleaned:
-        dirt = dirt_of(self.log, self.first_dirty, self.bench.now_ms)
+        dirt = dirty_range_of(self.log, self.first_dirty, self.bench.now_ms)
         find = Steps(self, *self.steps).find
         return clean(self.log, dirt, self.bench.now_ms, tools(), find)
 
@@ -92,14 +98,14 @@ def test_what_is_left_is_what_the_rules_leave(
         first += count
         log.roll()
         log.clean()  # compares with the model, batch by batch
-        check(log)
+        check_positions(log)
 
 
 def test_aborted_records_hide_no_earlier_ones() -> None:
     """A transaction that spans segments is known in each of them."""
     ours, theirs = (transactional() for _ in range(2))
     for log, find in ((ours, Steps(ours, 3, 2).find), (theirs, find_keys)):
-        dirt = dirt_of(log.log, 0, log.bench.now_ms)
+        dirt = dirty_range_of(log.log, 0, log.bench.now_ms)
         assert len(log.bench.names(".log")) > 4
         work = replace(tools(), new_id=lambda: bytes(16))
         clean(log.log, dirt, log.bench.now_ms, work, find)

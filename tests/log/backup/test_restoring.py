@@ -32,7 +32,7 @@ def backup(store: LogStore, data: Path, tmp_path: Path) -> Path:
     return tmp_path / "backup"
 
 
-def test_restored_into_an_empty_directory(backup: Path, tmp_path: Path) -> None:
+def test_a_backup_is_restored_into_an_empty_directory(backup: Path, tmp_path: Path) -> None:
     before = bytes_below(backup)
     restore_all(job(backup, tmp_path / "new", may_link=False), "backup")
     assert seen_in(tmp_path / "new") == seen_in(backup)
@@ -44,7 +44,7 @@ def test_restored_into_an_empty_directory(backup: Path, tmp_path: Path) -> None:
     assert bytes_below(backup) == before
 
 
-def test_killed_at_any_step_a_restore_is_not_opened_and_completed(
+def test_a_restore_killed_at_any_step_is_not_opened_and_can_be_completed(
     backup: Path, tmp_path: Path
 ) -> None:
     for last in range(0, 2000, 13):
@@ -66,7 +66,7 @@ def test_killed_at_any_step_a_restore_is_not_opened_and_completed(
 
 
 def other_directory(root: Path) -> Path:
-    """A data directory with a topic of its own, that nobody serves."""
+    """Make a data directory with a topic of its own, without a daemon."""
     root.mkdir()
     store = opened(root)
     store.create_topic("other", 1, {}, now_ms())
@@ -89,7 +89,9 @@ def test_a_topic_is_restored_beside_others(backup: Path, tmp_path: Path) -> None
         restore_topics(job(backup, root, may_link=False), ["lines"])
 
 
-def test_killed_at_any_step_a_restored_topic_is_there_or_not(backup: Path, tmp_path: Path) -> None:
+def test_a_restored_topic_exists_whole_or_not_at_all_after_a_kill(
+    backup: Path, tmp_path: Path
+) -> None:
     whole = seen_in(backup)
     for last in range(0, 2000, 9):
         root = other_directory(tmp_path / f"killed-at-{last}")
@@ -102,7 +104,7 @@ def test_killed_at_any_step_a_restored_topic_is_there_or_not(backup: Path, tmp_p
         else:
             break
         if last % 8:
-            opened(root).close(now_ms())  # takes away what nobody will complete
+            opened(root).close(now_ms())  # removes what no attempt will complete
             assert not list(root.glob("*-delete"))
         if not left.keys() & whole.keys() or not last % 8:
             restore_topics(job(backup, root, may_link=False), ["keys", "lines"])

@@ -1,4 +1,4 @@
-"""Backups: the same offsets, positions and records, whatever happens to the source or the copy."""
+"""Backups: the same offsets, positions and records, also when source or copy change later."""
 
 import os
 from collections.abc import Callable
@@ -39,7 +39,7 @@ from tests.log.support import text_of
 from tests.mounting import now_ms
 
 
-def test_a_backup_of_a_running_store_shows_what_it_shows(
+def test_a_backup_of_a_running_store_has_the_same_records(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     before = seen_now(store)
@@ -51,7 +51,7 @@ def test_a_backup_of_a_running_store_shows_what_it_shows(
     assert any(gaps), "nothing was compacted, so nothing was shown of that"
 
 
-def test_it_was_stopped_cleanly_and_goes_on_where_it_ends(
+def test_a_backup_is_stopped_cleanly_and_can_be_appended_to(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     back_up(job(data, tmp_path / "backup"), "data", asker(store))
@@ -85,7 +85,7 @@ def test_sealed_segments_are_linked_and_the_active_one_is_not(
             assert (path.stat().st_nlink == 2) == (base != sealed[-1]), path.name
 
 
-def test_what_becomes_of_the_source_does_not_reach_the_backup(
+def test_later_changes_of_the_source_do_not_reach_the_backup(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     back_up(job(data, tmp_path / "backup"), "data", asker(store))
@@ -99,7 +99,7 @@ def test_what_becomes_of_the_source_does_not_reach_the_backup(
     assert bytes_below(tmp_path / "backup") == before
 
 
-def test_of_what_was_closed_without_a_flush_it_is_durable(
+def test_the_backup_of_a_directory_closed_without_a_flush_is_durable(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     before = seen_now(store)
@@ -120,7 +120,7 @@ def test_of_what_was_closed_without_a_flush_it_is_durable(
     copy.close(now_ms())
 
 
-def test_what_becomes_of_the_backup_does_not_reach_the_source(
+def test_later_changes_of_the_backup_do_not_reach_the_source(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     back_up(job(data, tmp_path / "backup"), "data", asker(store))
@@ -152,7 +152,7 @@ def test_a_sealed_segment_that_is_read_stays_linked(
     assert all((data / segment.name).stat().st_nlink == 2 for segment in log.snapshot.segments[:-1])
 
 
-def test_a_line_that_is_not_finished_becomes_a_record_as_after_a_crash(
+def test_an_unfinished_line_becomes_a_record_like_after_a_crash(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     writer = LineWriter(store.partition("lines", 0), View.TEXT)
@@ -189,7 +189,7 @@ def truncate(store: LogStore) -> None:
 
 
 @pytest.mark.parametrize("change", [append, delete, roll_and_compact, truncate])
-def test_whatever_happens_in_the_middle_each_partition_is_of_one_moment(
+def test_each_partition_is_of_one_moment_despite_changes_meanwhile(
     store: LogStore, data: Path, tmp_path: Path, change: Callable[[LogStore], None]
 ) -> None:
     class Changing(Steps):
@@ -226,7 +226,7 @@ def test_whatever_happens_in_the_middle_each_partition_is_of_one_moment(
 
 
 @pytest.mark.parametrize("is_running", [True, False])
-def test_killed_at_any_step_it_is_not_opened_and_completed_by_the_next_attempt(
+def test_a_backup_killed_at_any_step_is_not_opened_and_can_be_completed(
     store: LogStore, data: Path, tmp_path: Path, *, is_running: bool
 ) -> None:
     if not is_running:
@@ -253,7 +253,7 @@ def test_killed_at_any_step_it_is_not_opened_and_completed_by_the_next_attempt(
     assert seen_in(data) == expected
 
 
-def test_what_is_unchanged_is_not_copied_again(store: LogStore, data: Path, tmp_path: Path) -> None:
+def test_unchanged_files_are_not_copied_again(store: LogStore, data: Path, tmp_path: Path) -> None:
     first = job(data, tmp_path / "first", may_link=False)
     back_up(first, "data", asker(store))
     write(store, 240, 10)
@@ -266,7 +266,7 @@ def test_what_is_unchanged_is_not_copied_again(store: LogStore, data: Path, tmp_
     assert os.stat(tmp_path / "first" / "logfs.backup").st_nlink == 1
 
 
-def test_what_is_restored_has_the_newest_values_although_files_were_open(
+def test_a_restored_log_has_the_newest_values_although_files_were_open(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     log = store.partition("keys", 0)
@@ -302,7 +302,7 @@ def test_a_backup_is_read_only(store: LogStore, data: Path, tmp_path: Path) -> N
     assert bytes_below(tmp_path / "backup") == before
 
 
-def test_a_store_that_crashed_is_backed_up_as_it_is(
+def test_a_store_that_crashed_is_backed_up_unrecovered(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     LineWriter(store.partition("lines", 0), View.TEXT).write(b"half a li", now_ms())
@@ -330,9 +330,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_left_out(
     assert seen_in(tmp_path / "backup") == seen_now(store)
 
 
-def test_a_segment_that_is_gone_for_good_is_said(
-    store: LogStore, data: Path, tmp_path: Path
-) -> None:
+def test_a_missing_segment_is_reported(store: LogStore, data: Path, tmp_path: Path) -> None:
     (data / store.partition("lines", 0).snapshot.segments[2].name).unlink()
     made = back_up(job(data, tmp_path / "backup"), "data", asker(store))
     assert [row.topic for row in made.partitions] == ["keys"]
@@ -342,7 +340,7 @@ def test_a_segment_that_is_gone_for_good_is_said(
 
 
 @pytest.mark.allow_log("lines/0")
-def test_a_log_whose_end_is_damaged_is_backed_up_up_to_there(
+def test_a_log_with_a_damaged_end_is_backed_up_to_the_damage(
     store: LogStore, data: Path, tmp_path: Path
 ) -> None:
     path = data / store.partition("lines", 0).snapshot.active.name
