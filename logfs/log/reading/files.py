@@ -98,8 +98,10 @@ class GrowingFile(_RenderedFile):
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         buffers: Buffers | None = None,
     ) -> None:
-        super().__init__(TextReader(view, lambda: log.snapshot, level), buffers)
+        state = log.state
+        super().__init__(TextReader(view, lambda: state.snapshot, level), buffers)
         self._log = log
+        self._state = state
         self._view = view
         self._level = level
         self._start = start
@@ -107,11 +109,11 @@ class GrowingFile(_RenderedFile):
         self._next_offset = 0
         self._position = start
         self._before = (0, start)
-        self._seen_start = log.snapshot.start.positions[view]
+        self._seen_start = state.snapshot.start.positions[view]
 
     def end(self) -> int:
         """Return the position at which the file ends now."""
-        snapshot = self._log.snapshot
+        snapshot = self._state.snapshot
         end = snapshot.end_position(self._level, self._view)
         if self._limit is None:
             return end
@@ -126,17 +128,17 @@ class GrowingFile(_RenderedFile):
 
     def seen_end(self) -> int:
         """Return the position at which what is seen of the log ends, beyond a TO as well."""
-        return self._log.snapshot.end_position(self._level, self._view)
+        return self._state.snapshot.end_position(self._level, self._view)
 
     def is_over(self, now_ms: int) -> bool:
         """Whether nothing can come after the end: TO has been reached, or the log is deleted."""
-        if self._log.is_deleted:
+        if self._state.is_deleted:
             return True
         match self._limit:
             case AtByte(n):
                 return n <= self.seen_end()
             case AtOffset(n):
-                return n <= self._log.snapshot.visible_end(self._level).offset
+                return n <= self._state.snapshot.visible_end(self._level).offset
             case Moment(timestamp_ms):
                 return timestamp_ms <= now_ms
         return False
@@ -186,7 +188,7 @@ class GrowingFile(_RenderedFile):
             return False
         if not size:
             return True
-        reader = TextReader(self._view, lambda: self._log.snapshot, self._level, may_block=False)
+        reader = TextReader(self._view, lambda: self._state.snapshot, self._level, may_block=False)
         reader.position = self._position - size
         if not reader.enter():
             return False
@@ -205,7 +207,7 @@ class GrowingFile(_RenderedFile):
 
     def _note_expired(self, passed_over: int) -> None:
         """Note what of a hole was deleted since the file was opened: it would have been read."""
-        start = self._log.snapshot.start.positions[self._view]
+        start = self._state.snapshot.start.positions[self._view]
         missed = min(passed_over, start - max(self._position, self._seen_start))
         self._seen_start = start
         if missed > 0:
