@@ -50,33 +50,13 @@ def daemon_of(place: Place) -> Daemon | None:
     return Daemon.connect(data_directory(place))
 
 
-def mount_to_use(place: Place) -> str | None:
-    """Return the mount point to use because the control socket is another user's.
-
-    None if the socket may be used, or no daemon owns the directory.
-
-    Raises:
-        PermissionError: The socket is another user's, and the mount cannot be used either.
-        OSError: The mount or the socket cannot be reached.
-    """
-    try:
-        daemon = daemon_of(place)
-    except PermissionError:
-        point = place.root if place.is_mount else served_at(place.root)
-        if point is None:
-            raise
-        return point
-    if daemon is not None:
-        daemon.close()
-    return None
-
-
 def act(
     place: Place,
     ask: Callable[[Daemon], T],
     do: "Callable[[LogStore], T]",
     progress: "Progress | None" = None,
     *,
+    through: Callable[[str], T] | None = None,
     is_durable: bool = True,
 ) -> T:
     """Act through the daemon, or on the store if no daemon owns the directory.
@@ -86,14 +66,17 @@ def act(
         ask: Called with the daemon.
         do: Called with the store if no daemon owns the directory.
         progress: Called while loading the store takes long.
+        through: Called with the mount point if the control socket is another user's; None: the
+            action needs the socket.
         is_durable: Flush the store at the end.
 
     Raises:
+        PermissionError: The socket is another user's, and the mount cannot be used either.
         LockedError: Another process that is not a daemon owns the directory.
         ReadOnlyError: The mount is read-only.
         LogfsError, OSError: Errors of ``ask`` and ``do``.
     """
-    found = _asked(place, ask)
+    found = _asked(place, ask, through)
     if found is None:
         if place.is_mount:
             raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
@@ -101,7 +84,7 @@ def act(
             with opened_store(place.root, progress, is_durable=is_durable) as store:
                 return do(store)
         except LockedError as error:
-            found = _asked(place, ask)  # a daemon may have started meanwhile
+            found = _asked(place, ask, through)  # a daemon may have started meanwhile
             if found is None:
                 raise owned(place.root, error) from error
     return found[0]
@@ -126,12 +109,21 @@ def act_patiently(
         time.sleep(_TRY_AGAIN_S)
 
 
-def _asked(place: Place, ask: Callable[[Daemon], T]) -> tuple[T] | None:
-    daemon = daemon_of(place)
-    if daemon is None:
-        return None
-    with daemon:
-        return (ask(daemon),)
+def _asked(
+    place: Place, ask: Callable[[Daemon], T], through: Callable[[str], T] | None
+) -> tuple[T] | None:
+    try:
+        daemon = daemon_of(place)
+    except PermissionError:
+        point = place.root if place.is_mount else served_at(place.root)
+        if through is None or point is None:
+            raise
+    else:
+        if daemon is None:
+            return None
+        with daemon:
+            return (ask(daemon),)
+    return (through(point),)
 
 
 @contextmanager

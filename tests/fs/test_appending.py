@@ -47,7 +47,7 @@ async def test_an_unfinished_line_survives_a_kill(orders: World) -> None:
     killed.store.close(killed.clock.now_ms)
 
 
-async def test_at_a_clean_stop_open_files_are_ended(orders: World) -> None:
+async def test_a_clean_stop_ends_unfinished_lines(orders: World) -> None:
     handle = await orders.open("orders/0", APPEND)
     await orders.write(handle, b"unfinished")
     await orders.operations.files.close_all()
@@ -56,7 +56,7 @@ async def test_at_a_clean_stop_open_files_are_ended(orders: World) -> None:
 
 
 @pytest.mark.expect_log("orders --config max.message.bytes=270' or more lets it in")
-async def test_a_line_that_is_too_long(orders: World) -> None:
+async def test_a_line_that_is_too_long_is_refused(orders: World) -> None:
     topic = (await orders.find("orders")).st_ino
     await orders.operations.setxattr(topic, b"user.logfs.max.message.bytes", b"100", orders.user)
     handle = await orders.open("orders/0", APPEND)
@@ -70,7 +70,7 @@ async def test_a_line_that_is_too_long(orders: World) -> None:
 
 @pytest.mark.expect_log("write: ")
 @pytest.mark.parametrize("line", [b"not json\n", b'{"colour":1}\n', b"[]\n"])
-async def test_a_line_that_does_not_parse(orders: World, line: bytes) -> None:
+async def test_a_line_that_does_not_parse_is_refused(orders: World, line: bytes) -> None:
     handle = await orders.open("orders/0.jsonl", APPEND)
     with pytest.raises(FUSEError) as caught:
         await orders.write(handle, line)
@@ -89,7 +89,7 @@ async def test_a_compacted_topic_takes_no_records_without_a_key(orders: World) -
 
 
 @pytest.mark.allow_log("No space")
-async def test_a_full_disk(orders: World) -> None:
+async def test_a_full_disk_refuses_writes_until_there_is_space(orders: World) -> None:
     handle = await orders.open("orders/0", APPEND)
     await orders.write(handle, b"before\n")
     orders.disk.space_bytes = orders.disk.used_bytes
@@ -129,7 +129,7 @@ async def test_a_directory_cannot_be_opened_as_a_file(orders: World) -> None:
     assert await refused(orders.open("orders")) == errno.EISDIR
 
 
-async def test_reading_and_appending_through_one_descriptor(orders: World) -> None:
+async def test_one_descriptor_can_read_and_append(orders: World) -> None:
     handle = await orders.open("orders/0", os.O_RDWR | os.O_APPEND)
     await orders.write(handle, b"one\n")
     assert await orders.read(handle, 0) == b"one\n"
@@ -137,7 +137,7 @@ async def test_reading_and_appending_through_one_descriptor(orders: World) -> No
     assert await refused(orders.operations.read(writer.number, 0, 10)) == errno.EPERM
 
 
-async def test_a_read_larger_than_any_the_kernel_sends(orders: World) -> None:
+async def test_a_read_larger_than_the_kernels_largest(orders: World) -> None:
     await orders.append("orders/0", b"x" * 99 + b"\n")
     handle = await orders.open("orders/0")
     assert len(await orders.read(handle, 0, 3 << 20)) == 100
@@ -225,7 +225,7 @@ async def test_after_a_failed_fsync_the_partition_answers_eio_until_its_files_ar
 
 @pytest.mark.expect_log("is offline")
 @pytest.mark.allow_log("fsync: ", "flush: ", "write: ")
-async def test_a_failure_that_a_writer_did_not_see_is_reported_when_it_closes(
+async def test_close_reports_a_failure_that_the_writer_has_not_seen(
     orders: World,
 ) -> None:
     handle = await orders.open("orders/0", APPEND)

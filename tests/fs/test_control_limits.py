@@ -1,4 +1,4 @@
-"""The control socket under clients that ask for too much, or hand over a file of the mount."""
+"""The control socket and clients that request too much, or send a file of the mount."""
 
 import contextlib
 import os
@@ -29,7 +29,7 @@ async def served(orders: World, tmp_path: Path, nursery: trio.Nursery) -> Served
 
 
 @pytest.mark.parametrize("partitions", [0, -1, MAX_PARTITIONS + 1, 2**31, 2**63])
-async def test_a_number_of_partitions_that_no_topic_can_have(
+async def test_a_topic_cannot_have_more_partitions_than_the_limit(
     served: Served, partitions: int
 ) -> None:
     with pytest.raises(InvalidConfigError, match=f"{partitions} partitions, expected 1 to 10000"):
@@ -39,9 +39,7 @@ async def test_a_number_of_partitions_that_no_topic_can_have(
     assert await served.ask("topics") == {"orders": 1}
 
 
-async def test_arguments_out_of_range_are_the_clients_mistake(
-    served: Served, tmp_path: Path
-) -> None:
+async def test_fields_out_of_range_are_a_control_error(served: Served, tmp_path: Path) -> None:
     place: dict[str, Any] = {"topic": "orders", "partition": 0, "is_durable": False}
     with pytest.raises(ControlError, match="append: there are no records"):
         await served.ask("append", producer=None, **place)
@@ -55,7 +53,7 @@ async def test_arguments_out_of_range_are_the_clients_mistake(
         await served.ask("forget", query="\ud800")
 
 
-async def test_memory_for_a_frame_comes_with_its_bytes(served: Served) -> None:
+async def test_memory_for_a_frame_grows_with_the_received_bytes(served: Served) -> None:
     """Sixty clients that announce 64 MiB each would take the daemon's memory with 60 packets."""
     streams = [await served.connect() for _ in range(20)]
     tracemalloc.start()
@@ -69,7 +67,7 @@ async def test_memory_for_a_frame_comes_with_its_bytes(served: Served) -> None:
         await stream.aclose()
 
 
-async def test_a_large_frame_arrives_whole(served: Served) -> None:
+async def test_a_large_frame_arrives_complete(served: Served) -> None:
     await served.world.append("orders/0", b"a\n")
     lines = b"".join(b"line %d of many\n" % n for n in range(300_000))
     answer = await served.ask(
@@ -79,8 +77,8 @@ async def test_a_large_frame_arrives_whole(served: Served) -> None:
     assert answer["accepted"] == len(lines)
 
 
-def test_more_clients_at_once_than_the_kernel_lets_wait(tmp_path: Path) -> None:
-    """Linux refuses those with EAGAIN; they connect when the daemon has taken the others."""
+def test_a_client_retries_while_the_queue_of_connections_is_full(tmp_path: Path) -> None:
+    """Linux refuses them with EAGAIN; they connect when the daemon has accepted the others."""
     listener = listen(str(tmp_path), PosixDisk(tmp_path))
     assert listener is not None
     listener.listen(1)
@@ -111,8 +109,8 @@ def test_more_clients_at_once_than_the_kernel_lets_wait(tmp_path: Path) -> None:
 
 @pytest.mark.fuse
 @pytest.mark.parametrize("name", ["orders/0", "orders/0@earliest..latest", "orders", "."])
-def test_a_descriptor_of_the_own_mount(mounted: Mounted, name: str) -> None:
-    """To close one, or to ask what it is, waits for the event loop: it must not do so itself."""
+def test_a_file_of_the_mount_itself_can_be_appended(mounted: Mounted, name: str) -> None:
+    """close and fstat of such a file wait for the event loop, which must not call them itself."""
     mounted.shell("mkdir orders copies; echo line >> orders/0")
     daemon = Daemon.connect(str(mounted.data))
     assert daemon is not None

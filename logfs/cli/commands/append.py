@@ -225,12 +225,14 @@ def _append(
         is_durable = options.flush_every is not None
         try:
             with failures.about(path):
-                point = owner.mount_to_use(place)
-                if point is None:
-                    progress = failures.progress()
-                    owner.act(place, run.to_daemon, run.to_store, progress, is_durable=is_durable)
-                else:
-                    run.to_mount(point)
+                owner.act(
+                    place,
+                    run.to_daemon,
+                    run.to_store,
+                    failures.progress(),
+                    through=run.to_mount,
+                    is_durable=is_durable,
+                )
         except failures.AboutError as error:
             # The error of a refused line names the line itself.
             error.state = _so_far(summary, up_to=error.thing == path)
