@@ -25,17 +25,8 @@ from tests.prose import (
 
 PENDING = (
     "benchmarks/",
-    "logfs/config/",
-    "logfs/disk/",
-    "logfs/fs/SEMANTICS.md",
     "logfs/log/",
-    "logfs/records/",
-    "tests/config/",
-    "tests/disk/",
-    "tests/fuzz/",
     "tests/log/",
-    "tests/model/",
-    "tests/records/",
 )
 """Prefixes of paths that have not been revised yet."""
 

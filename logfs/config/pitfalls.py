@@ -50,6 +50,6 @@ def _outlived_retention(config: TopicConfig) -> list[str]:
             f"together; set segment.ms={shortest} or less, or leave it out"
         ]
     return [
-        f"{text}since nobody has set it, segments are rolled after {config.max_segment_ms} ms "
+        f"{text}since it is not set, segments are rolled after {config.max_segment_ms} ms "
         f"instead, so that records go in time; to say so, set segment.ms={shortest} or less"
     ]

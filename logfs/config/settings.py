@@ -81,7 +81,7 @@ def config_keys(settings: type[Any]) -> Mapping[str, ConfigKey]:
 class Settings:
     """Base of the tables; see ``TopicConfig`` and ``StoreConfig``.
 
-    Instances are valid: whoever makes one with a value out of bounds gets InvalidConfigError.
+    Instances are valid: a value out of bounds raises InvalidConfigError.
     """
 
     __slots__ = ()

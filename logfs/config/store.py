@@ -133,7 +133,7 @@ class StoreConfig(Settings):
     def topic_defaults(self) -> dict[str, str]:
         """Return what this store sets for topics, under the topics' keys.
 
-        Of several synonyms the strongest counts (``log.retention.ms`` before ``.minutes`` before
+        The strongest of several synonyms applies (``log.retention.ms`` before ``.minutes`` before
         ``.hours``); ``TopicConfig.from_properties`` of the answer is the ``base`` of every topic.
         """
         given = self.overrides()

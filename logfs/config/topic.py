@@ -327,9 +327,9 @@ class TopicConfig(Settings):
     def max_segment_ms(self) -> int:
         """Age at which the active segment is rolled. Source: Kafka LogConfig.maxSegmentMs.
 
-        A ``segment.ms`` that nobody has set does not exceed ``retention.ms``: a segment goes as a
-        whole, and its first records would stay for both times together. But no segment is rolled
-        for that before it is ``SHORTEST_ROLL_MS`` old.
+        An unset ``segment.ms`` does not exceed ``retention.ms``. A segment is deleted as a whole,
+        so its first records would stay for both times together. But no segment is rolled for that
+        before it is ``SHORTEST_ROLL_MS`` old.
         """
         limits = [self.segment_ms]
         if self.is_compacted:

@@ -1,8 +1,8 @@
 /* Threads that call fsync(2) and know nothing else.
 
-   Whoever starts a sync gives it a place in memory, a logfs_sync, which is the pool's until it comes
-   out of logfs_syncs_take. A sync that is done is told by an eventfd, one signal for all that were
-   done since the last take, and by a condition for those who wait. Threads are started when all are
+   The caller that starts a sync provides a logfs_sync, which belongs to the pool until
+   logfs_syncs_take returns it. The pool signals finished syncs by an eventfd, one signal for all
+   since the last take, and by a condition for waiting threads. Threads are started when all are
    busy, up to a limit, and stay. They block every signal.
 
    Any thread may call, with or without the interpreter's lock: nothing here takes it, and the pool's
@@ -79,7 +79,7 @@ static void *logfs_syncs_work(void *argument) {
         logfs_syncs_append(&pool->finished, &pool->finished_last, sync);
         pool->idle++;
         if (is_first) {
-            /* Without the lock: whoever it wakes would wait for that. */
+            /* Without the lock, for which the woken thread would wait. */
             pthread_mutex_unlock(&pool->lock);
             uint64_t one = 1;
             ssize_t written = write(pool->event, &one, sizeof one);
@@ -154,7 +154,7 @@ static int logfs_syncs_start(logfs_syncs *pool, logfs_sync *sync) {
         pool->idle--; /* below 0: so many wait for a thread */
         logfs_syncs_append(&pool->todo, &pool->todo_last, sync);
     }
-    /* Whoever is woken would wait for the lock. */
+    /* The woken thread would wait for the lock. */
     pthread_mutex_unlock(&pool->lock);
     if (error == 0) {
         pthread_cond_signal(&pool->work);

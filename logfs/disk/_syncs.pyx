@@ -2,8 +2,8 @@
 """Syncs of files that go on by themselves, in threads that are not Python's; see ``_syncs.h``.
 
 A thread of Python that waits for fsync(2) has to get the interpreter's lock twice, from an event
-loop that would rather keep it. These threads do not: whoever started syncs watches a descriptor,
-and takes what is done.
+loop that would rather keep it. These threads do not: the caller watches a descriptor and takes
+the finished syncs.
 """
 
 cimport cython
@@ -65,7 +65,7 @@ cdef class Syncs:
 
         Args:
             descriptor: Of the file.
-            file: Whoever closes the descriptor; kept until the sync is done and taken.
+            file: The object that closes the descriptor; referenced until the sync is done and taken.
             path: For an error.
 
         Returns:

@@ -1,6 +1,6 @@
 """Names below a directory: no part of a name may be a symbolic link, and only regular files open.
 
-The owner of a data directory may be another user than the one who mounts it or runs a command on
+The owner of a data directory may be another user than the one that mounts it or runs a command on
 it, and can replace any name at any time. So a path below the root is never given to the kernel as a
 whole. The directory of a name is opened first, without following a link, and the name is used
 relative to that descriptor. The path of the root itself may contain links.

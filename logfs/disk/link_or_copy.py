@@ -250,8 +250,8 @@ def unshare(directory: int, leaf: str, path: str) -> None:
 def give_away(paths: Iterable[str], like: str) -> None:
     """Give what root has made below some paths to the owner of a file or directory.
 
-    Does nothing for any user but root, who can give nothing away. What has another owner than root
-    keeps it. Links are not followed.
+    Does nothing for users other than root, which cannot change owners. Files that root does not own
+    keep their owner. Links are not followed.
 
     Raises:
         OSError: That cannot be done.

@@ -105,7 +105,7 @@ def _lock_descriptor(descriptor: int, path: str) -> None:
 
 
 def _holder(descriptor: int) -> int | None:
-    """Ask the kernel who holds the lock; None for another pid namespace or an unlock meanwhile."""
+    """Return the process that holds the lock; None in another pid namespace, or if released."""
     query = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
         answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, query)

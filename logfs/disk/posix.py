@@ -190,7 +190,7 @@ class PosixDisk:
 
     def cached_bytes(self, name: str) -> int | None:
         """See ``vfs.Disk``."""
-        from logfs.disk import page_cache  # ctypes: only for those who ask
+        from logfs.disk import page_cache  # ctypes: imported on demand
 
         with Beneath(self._root, name) as (directory, leaf):
             descriptor = open_regular(directory, leaf, os.O_RDONLY, self._path(name))

@@ -114,7 +114,7 @@ class PosixFile:
 
     def make_room(self, position: int, length: int) -> bool:
         """See ``vfs.File``."""
-        from logfs.disk import preallocate  # ctypes: only for those who write much
+        from logfs.disk import preallocate  # ctypes: imported on demand
 
         return preallocate.set_aside(self._descriptor, position, length)
 

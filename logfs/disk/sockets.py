@@ -1,7 +1,7 @@
 """Addresses of sockets: a path in one holds 108 bytes, the path of a data directory may have more.
 
 So a socket is bound and connected to below ``/proc/self/fd``, through a descriptor of its
-directory, which is short whatever the directory is called.
+directory, which is short for any name of the directory.
 """
 
 import contextlib

@@ -67,7 +67,7 @@ class UncachedFile(PosixFile):
                     return None
                 if error.errno not in _NOT_OFFERED:
                     raise self._named(error) from None
-        # The kernel begins to read what it has not got, even for who does not want to wait.
+        # The kernel begins to fetch missing pages, also for a read that must not wait.
         length = min(len(buffer), self.size() - position)
         if length <= 0:
             return 0

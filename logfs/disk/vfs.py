@@ -16,9 +16,9 @@ Errors. Everything raises ``OSError`` with the path in ``filename``. Names are r
 of the disk, "/" between their parts, "" is the root itself; one that leads out of it is a
 ``ValueError``. Nothing here is async; every call may block.
 
-The owner of the directory may be another user, who must not lead this process elsewhere or make it
-wait. So a symbolic link below the root is never followed: it is an ``OSError`` (ELOOP) wherever a
-file or a directory is needed. So is a FIFO, a socket or a device (ENXIO).
+The owner of the directory may be another user. This user must not lead this process elsewhere or
+make it wait. So a symbolic link below the root is never followed: it is an ``OSError`` (ELOOP)
+wherever a file or a directory is needed. So is a FIFO, a socket or a device (ENXIO).
 """
 
 import contextlib
@@ -49,7 +49,7 @@ class FileStat(NamedTuple):
     """What a directory knows about a name."""
 
     size: int
-    """In bytes; for a directory whatever the file system says."""
+    """In bytes; for a directory the number of the file system."""
     mtime_ms: int
     """Last modification, epoch milliseconds, rounded down."""
     is_directory: bool
@@ -332,7 +332,7 @@ class Disk(Protocol):
     def lock(self, name: str) -> Lock:
         """Take the exclusive lock that Kafka takes on ``.lock``; makes the file if it is missing.
 
-        Nobody may open that file in this process while the lock is held: closing any descriptor of
+        No code may open that file in this process while the lock is held: closing any descriptor of
         it drops a POSIX record lock. A fork does not inherit it.
 
         Raises:
@@ -341,11 +341,11 @@ class Disk(Protocol):
         ...
 
     def is_locked(self, name: str) -> bool:
-        """Tell whether somebody holds the lock that ``lock`` takes; changes and makes nothing."""
+        """Tell whether a process holds the lock that ``lock`` takes; changes nothing."""
         ...
 
     def cached_bytes(self, name: str) -> int | None:
-        """Return how many bytes of a file are in the page cache; None if nobody can tell."""
+        """Return how many bytes of a file are in the page cache; None if that is unknown."""
         ...
 
     def mount_id(self) -> str | None:

@@ -1,8 +1,8 @@
 """Waiting until something changes in directories: inotify, as in the kernel.
 
-What is written into a file of a watched directory, by whatever process of this machine, ends a
-``wait``, and so does a name that comes or goes. Changes made through a map or on another machine
-that has the same disk are not told of, so whoever waits looks now and then in any case.
+A write into a file of a watched directory, by any process of this machine, ends a ``wait``, and so
+does a name that appears or disappears. Changes made through a map, or on another machine with the
+same disk, are not reported, so callers also look from time to time.
 """
 
 import contextlib

@@ -264,7 +264,7 @@ static inline lf_v16 lf_load_tail(const uint8_t *p, size_t n) {
     return (lf_load16(p + n - 16) & mask) | (~mask & 'a');
 }
 
-/* Count a block of 16 to LF_BLOCK bytes, whatever is in it. */
+/* Count a block of 16 to LF_BLOCK bytes of any content. */
 static inline void lf_count_any(const uint8_t *p, size_t n, lf_counts *counts) {
     lf_lanes lanes = {{0}, {0}, {0}, {0}};
     size_t i;

@@ -15,7 +15,7 @@ cdef int64_t MOST_MS = INT64_LAST // 1000
 
 
 cdef struct Room:
-    PyObject *raw           # bytes that nobody else knows yet
+    PyObject *raw           # bytes without another reference yet
     uint8_t *p
     int64_t size
     int64_t capacity
@@ -105,7 +105,7 @@ cdef inline void put_span(Spans *column, int64_t row, Span span) noexcept nogil:
 cdef object take_spans(Spans *column, int64_t rows):
     if not column.wanted:
         return None
-    make_spans_room(column, rows, 0)    # at least the 0 in front
+    make_spans_room(column, rows, 0)    # at least the first 0
     valid = take_room(&column.valid)
     taken = (valid if column.has_nulls else None, take_room(&column.ends), take_room(&column.data))
     column.has_nulls = False
@@ -258,7 +258,7 @@ cdef class ColumnBuilder:
         return rows, keys, values, offsets, timestamps, types, headers
 
     cdef object take_headers(self):
-        self.widen_headers()    # at least the 0 in front
+        self.widen_headers()    # at least the first 0
         valid = take_room(&self.header_valid)
         ends = take_room(&self.header_ends)
         taken = (

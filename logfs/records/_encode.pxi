@@ -19,7 +19,7 @@ cdef inline uint8_t *put_field(uint8_t *out, bytes field) except NULL:
 cdef int64_t body_size(
     int64_t timestamp_delta, int64_t offset_delta, bytes key, bytes value, tuple headers
 ) except -1:
-    """Length of a record as its own length field counts it."""
+    """Length of a record, without its length field."""
     cdef int64_t size = 1 + lf_varint_size(timestamp_delta) + lf_varint_size(offset_delta)
     cdef bytes name, content
     size += field_size(key) + field_size(value) + lf_varint_size(len(headers))
@@ -520,7 +520,7 @@ def encode_records(records, int64_t base_offset, int64_t now_ms, options):
         options: :class:`EncodeOptions`.
 
     Returns:
-        :class:`Encoded`; ``ends`` counts records, and a refusal names the record, from 1.
+        :class:`Encoded`; ``ends`` are numbers of records, and a refusal names the record, from 1.
     """
     cdef _Builder builder = _Builder(base_offset, now_ms, options)
     builder.records(records)
@@ -582,9 +582,9 @@ def unfinished_fits(int view, int64_t length, options):
 def rebase_batches(
     payload, int64_t base_offset, int64_t now_ms, options, decompress
 ):
-    """Take whole batches as they are, but for what whoever appends them decides.
+    """Take whole batches as they are, except the fields that the appending log decides.
 
-    That is the base offset, the leader epoch, the producer, the type of the timestamps with the
+    These are the base offset, the leader epoch, the producer, the type of the timestamps with the
     largest of them, and the CRC.
 
     Args:

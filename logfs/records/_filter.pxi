@@ -137,7 +137,7 @@ cdef class BatchFilter:
     def filter_batch(
         self, buf, Py_ssize_t start, Py_ssize_t stop, *, bint discard, bint is_empty, bint retain
     ):
-        """Filter one batch, whatever it is.
+        """Filter one batch of any kind.
 
         Args:
             buf: Holds the batch.

@@ -1,7 +1,7 @@
 /* A keyed hash of 128 bits for the keys of a compaction: SipHash with 128 bits of output.
 
-   One round a block and three at the end, as in the hash tables of Python and Rust: whoever chooses
-   the keys of records does not know the key of the hash, and cannot make two of them meet.
+   One round a block and three at the end, as in the hash tables of Python and Rust: the writer
+   of the records does not know the key of the hash, and cannot provoke collisions.
    Source: Aumasson and Bernstein, SipHash: a fast short-input PRF. */
 
 #ifndef LOGFS_HASH_H

@@ -40,8 +40,8 @@ cdef int look_ahead(bytes_t p, int64_t available, Measured *ahead) noexcept:
 cdef class IndexBuilder:
     """The index rules of one segment, one batch after the other.
 
-    Per batch, in this order: the max timestamp (only a larger one counts, and remembers this
-    batch's last offset); if more than ``index_interval_bytes`` lie since the last entry, an entry
+    Per batch, in this order: the max timestamp (only a larger one is noted, with this batch's
+    last offset); if more than ``index_interval_bytes`` lie since the last entry, an entry
     in each index, and the counter starts again; then the counter grows by the batch's size. So the
     first batch never has an entry.
 

@@ -1,4 +1,4 @@
-# Part of _native.pyx: where records stand that a compaction by somebody else has kept.
+# Part of _native.pyx: positions of the records that a compaction by another process has kept.
 
 cdef enum:
     NEW_USED_UP = 0

@@ -211,7 +211,7 @@ cdef class _KeyFilter:
         return placed.has_value or not drop_tombstones
 
     cdef inline bint is_last(self, int64_t n) noexcept nogil:
-        """Whether the n-th offset of the segment is the last one of its key; or nobody knows."""
+        """Whether the n-th offset of the segment is the last one of its key, or unknown."""
         return n < 0 or n >= self.lasts_count or self.lasts.p[n >> 3] >> (n & 7) & 1
 
     cdef inline bint keep(self, Placed *placed) noexcept nogil:

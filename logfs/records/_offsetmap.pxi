@@ -26,10 +26,10 @@ cdef inline int next_key(Batch *b, Span *key, int64_t *offset) noexcept nogil:
 cdef class OffsetMap:
     """The last offset of each key: a hash table of 24 bytes a slot, filled to a limit.
 
-    Keys are known by a hash of 128 bits, keyed so that nobody can make two of them meet.
+    Keys are known by a hash of 128 bits, keyed so that a writer cannot provoke collisions.
 
-    Beside it is a bit for each offset, set for the last record of a key: who goes through the log a
-    second time asks that (``lasts``) and needs neither hash nor table.
+    Beside it is a bit for each offset, set for the last record of a key: a second pass over
+    the log uses it (``lasts``) and needs neither hash nor table.
 
     Args:
         memory_bytes: Bounds the table, Kafka's ``log.cleaner.dedupe.buffer.size`` for one thread;
@@ -164,7 +164,7 @@ cdef class OffsetMap:
     def put_batch(
         self, buf, Py_ssize_t start, Py_ssize_t stop, int64_t start_offset, decompress, bint aborted
     ):
-        """Note the keys of one batch, whatever it is; none of them if its records were aborted.
+        """Note the keys of one batch of any kind; none of them if its records were aborted.
 
         Returns:
             The position after it, or its own if ``is_full`` became true.

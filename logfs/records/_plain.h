@@ -22,7 +22,7 @@ typedef struct {
     const uint8_t *end;
 } lf_plain;
 
-/* So many bytes must be there for lf_take_plain, whatever they are: five short numbers and one byte. */
+/* lf_take_plain needs this number of bytes, of any content: five short numbers and one byte. */
 #define LF_SHORT_BYTES 3
 #define LF_PLAIN_RECORD_ROOM 16
 _Static_assert(LF_PLAIN_RECORD_ROOM >= 5 * LF_SHORT_BYTES + 1, "lf_take_plain reads that much");

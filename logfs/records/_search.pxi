@@ -181,7 +181,7 @@ def find_timestamp(
     Raises:
         CorruptRecordError: A header makes no sense, or a batch that had to be opened is damaged.
 
-    Source: Kafka FileRecords.searchForTimestamp, which counts control batches as well.
+    Source: Kafka FileRecords.searchForTimestamp, which includes control batches.
     """
     cdef _View view = window(buf, start, stop)
     cdef _View table = _View(aborted, False)

@@ -276,7 +276,7 @@ def _decode_batch(header: BatchHeader, batch: memoryview) -> list[Record]:
 
 
 def encode_batch(records: Sequence[Record], fields: BatchFields = PLAIN_FIELDS) -> bytes:
-    """Encode records as one batch, whatever its size, keeping their offsets and timestamps.
+    """Encode records as one batch of any size, keeping their offsets and timestamps.
 
     Args:
         records: Offsets increasing; gaps are allowed. Without any, ``fields`` has to say

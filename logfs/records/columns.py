@@ -1,7 +1,7 @@
 """Records as columns, in the memory layout of Arrow: what ``ColumnBuilder`` gives.
 
-What ``RowEncoder`` and ``spread_rows`` take has the same layout. There, the columns are those of
-somebody else: each may begin in the middle of its buffers, and they are not trusted.
+What ``RowEncoder`` and ``spread_rows`` take has the same layout. There, the columns come from
+another library: each may begin in the middle of its buffers, and they are not trusted.
 
     column           buffers
     bytes            validity bitmap, int32 ends, data

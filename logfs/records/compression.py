@@ -97,7 +97,7 @@ def compress(codec: int, payload: Buffer, level: int | None = None) -> bytes:
 
 
 def decompress(codec: int, payload: Buffer) -> memoryview:
-    """Return the records of a batch decompressed, whoever wrote the payload.
+    """Return the records of a batch decompressed; the payload is not trusted.
 
     Args:
         codec: Bits 0-2 of the batch's attributes; any number.
@@ -218,7 +218,7 @@ def _zstd_bound(payload: Buffer) -> int:
         bound += size if kind < 2 else _ZSTD_BLOCK_BYTES
         position += 3 + (1 if kind == 1 else size)
         if header & 1:
-            # After the last block: a checksum of 4 bytes, or frames that nobody writes.
+            # After the last block: a checksum of 4 bytes, or frames that no writer uses.
             rest = len(view) - position
             return bound + (rest * _ZSTD_BLOCK_BYTES if rest > 4 else 0)
     return bound

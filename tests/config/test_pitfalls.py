@@ -26,7 +26,7 @@ def test_segment_longer_than_retention() -> None:
     assert warnings(TopicConfig.from_properties({**both, "retention.ms": "5"})) == []
 
 
-def test_a_segment_ms_that_nobody_set_is_cut_to_the_retention() -> None:
+def test_an_unset_segment_ms_is_limited_to_the_retention() -> None:
     config = make_topic(retention_ms="3600000")
     [warning] = warnings(config)
     assert warning.startswith("segment.ms=604800000 is longer than retention.ms=3600000: since")

@@ -7,7 +7,7 @@ from logfs.errors import InvalidConfigError
 def test_without_synonyms_topics_have_kafkas_defaults() -> None:
     assert StoreConfig().topic_defaults() == {}
     assert StoreConfig.from_properties({"num.partitions": "3"}).topic_defaults() == {}
-    # A field that is a synonym as well counts however it was set.
+    # A field that is a synonym as well applies in both ways of setting it.
     config = StoreConfig(log_segment_delete_delay_ms=5)
     assert config.topic_defaults() == {"file.delete.delay.ms": "5"}
 

@@ -162,7 +162,7 @@ def test_a_failed_sync_of_a_folder_loses_its_names_for_good() -> None:
     assert not any(disk.after_crash(seed).exists("a") for seed in SEEDS)
 
 
-def test_replace_is_old_or_new_whatever_fails_and_whenever_it_crashes() -> None:
+def test_replace_is_old_or_new_after_any_failure_and_crash() -> None:
     """Cuts the power before every operation, and lets every operation fail."""
     steps = 0
     for steps in range(1, 20):

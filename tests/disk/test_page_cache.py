@@ -22,7 +22,7 @@ def test_what_was_just_written_is_in_memory(tmp_path: Path, size: int) -> None:
         assert page_cache.by_cachestat(file.fileno()) in (pages, None)
 
 
-def test_a_hole_that_nobody_has_read_is_not(tmp_path: Path) -> None:
+def test_an_unread_hole_is_not(tmp_path: Path) -> None:
     with (tmp_path / "file").open("wb") as file:
         file.truncate(64 * PAGE)
         os.pwrite(file.fileno(), b"x", 0)

@@ -213,7 +213,7 @@ def test_lock_through_another_name_of_the_file_is_refused(disk: PosixDisk) -> No
 def test_lock_file_that_was_removed_meanwhile_is_locked_again(
     disk: PosixDisk, monkeypatch: pytest.MonkeyPatch, is_made_again: bool
 ) -> None:
-    """Kafka deletes its lock file at shutdown: a lock on the deleted one would exclude nobody."""
+    """Kafka deletes its lock file at shutdown: a lock on the deleted file would exclude nothing."""
     path = f"{disk.root}/.lock"
     really_open = os.open
 

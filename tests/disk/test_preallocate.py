@@ -21,7 +21,7 @@ def allocated(file: File) -> int:
     return os.fstat(file.fileno()).st_blocks * 512
 
 
-def test_nobody_sees_that_room_was_made(disk: Disk) -> None:
+def test_preallocated_blocks_are_invisible(disk: Disk) -> None:
     file = disk.open("a", write=True, create=True)
     file.pwrite(b"0123456789", 0)
     assert file.make_room(10, MIB)

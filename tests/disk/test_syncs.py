@@ -17,7 +17,7 @@ MOST_THREADS = 64
 
 
 class Owner:
-    """Whoever closes a descriptor."""
+    """An object that closes a descriptor."""
 
 
 def is_ready(syncs: Syncs) -> bool:
@@ -74,7 +74,7 @@ def test_an_error_is_told_as_often_as_it_is_asked() -> None:
     os.close(write)
 
 
-def test_who_closes_the_descriptor_is_kept_until_the_sync_is_taken(tmp_path: Path) -> None:
+def test_the_owner_of_the_descriptor_is_kept_until_the_sync_is_taken(tmp_path: Path) -> None:
     syncs, owner = Syncs(), Owner()
     watched = weakref.ref(owner)
     with (tmp_path / "f").open("wb") as file:

@@ -81,13 +81,11 @@ def test_what_is_all_in_memory_needs_no_wait_and_stays(uncached: UncachedFile, p
     assert cached(path) == SIZE
 
 
-def test_what_is_cold_is_not_fetched_for_who_does_not_wait(
-    uncached: UncachedFile, path: Path
-) -> None:
+def test_a_read_that_does_not_wait_fetches_nothing_cold(uncached: UncachedFile, path: Path) -> None:
     assert uncached.pread_nowait_into(memoryview(bytearray(PIECE)), 0) is None
     for start in range(0, SIZE, PIECE):
         uncached.pread_nowait_into(memoryview(bytearray(PIECE)), start)
-    # The kernel may have begun to read for the one who goes on, and drops that once it is read.
+    # The kernel may have begun to read ahead, and drops those pages once they are read.
     assert read_through(uncached) == DATA
     assert cached(path) <= PAGE
 

@@ -216,7 +216,7 @@ def _recover(data: Path) -> None:
 
 
 def _mount(data: Path, point: Path, mode: str) -> None:
-    """Mount the directory and read from it; the daemon must go on, whatever it says."""
+    """Mount the directory and read from it; the daemon must go on after any error."""
     mount = Mount(data, point, mode)
     with contextlib.suppress(AssertionError):
         mount.start()

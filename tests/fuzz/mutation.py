@@ -105,7 +105,7 @@ def messages(chance: Random) -> bytes:
 
 
 def batch(chance: Random) -> bytes:
-    """Encode a batch whose checksum is right most of the time, whatever is in it."""
+    """Encode a batch of any content, whose checksum is right most of the time."""
     if chance.random() < 0.15:
         return messages(chance)
     records = [record(chance) for _ in range(chance.choice((1, 1, 2, 5, 30)))]

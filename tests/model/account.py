@@ -1,6 +1,6 @@
 """What programs have written to a partition, what they were promised, and what may be found of it.
 
-Every line begins with a number of its own, so that whatever is found can be told apart: the line
+Every line begins with a number of its own, so that everything found can be told apart: the line
 itself, a piece of it, or something that no program wrote. ``Account.learn`` is told what readers
 see while everything runs, ``Account.settle`` what they see after a stop. Both raise ``Defect``.
 """

@@ -118,7 +118,7 @@ def try_plan(seed: int, plan: Sequence[Planned], counts: Counter[str]) -> Failur
     try:
         with short_leases():
             run_plan(seed, plan, counts)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it is a defect
+    except Exception as error:  # noqa: BLE001 - any error is a defect
         counts["defects"] += 1
         where = "" if isinstance(error, Defect) else f"\n{traceback.format_exc()}"
         return Failure(seed, tuple(plan), f"{type(error).__name__}: {error}", where)

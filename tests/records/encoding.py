@@ -1,4 +1,4 @@
-"""Calls of the encoder, and what holds for whatever it made."""
+"""Calls of the encoder, and what holds for all its results."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -30,7 +30,7 @@ def decoded(batches: Sequence[EncodedBatch]) -> list[Record]:
 
 
 def check(encoded: Encoded, options: EncodeOptions, base_offset: int = 5) -> None:
-    """What holds for every batch, whatever went in."""
+    """Check what holds for every batch of any input."""
     offset = base_offset
     for batch in encoded.batches:
         header = decode_header(batch.data)

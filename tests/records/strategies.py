@@ -12,7 +12,7 @@ from tests.records.oracle import Batch
 
 NOW_MS = 1_700_000_000_000
 
-# Pieces that have gone wrong in somebody's encoder: escapes at every place of a 16-byte vector,
+# Pieces on which encoders have failed: escapes at every place of a 16-byte vector,
 # UTF-8 that is cut, overlong, a surrogate or beyond U+10FFFF, and what lies on either side of it.
 PIECES = [
     b"",

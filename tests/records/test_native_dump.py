@@ -84,9 +84,7 @@ def test_records_are_printed_as_their_fields_say(records: list[Record], codec: i
 
 
 @given(st.sampled_from([hand_made_log(), compressed_log()]), st.data())
-def test_whatever_the_bytes_are_they_are_printed_or_refused(
-    log: bytes, data: st.DataObject
-) -> None:
+def test_any_bytes_are_printed_or_refused(log: bytes, data: st.DataObject) -> None:
     damaged = bytearray(log)
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(log) - 1))
