@@ -68,7 +68,7 @@ ONLY_IN: dict[str, frozenset[str]] = {
 LOG_FLOORS = (
     {"names", "counters", "options"},
     # Small files.
-    {"attributes", "checkpoints", "epochs", "losses", "manifest"},
+    {"attributes", "checkpoints", "epochs", "listing", "losses", "manifest"},
     {"topics", "cleanercheckpoint"},
     {"indexes"},
     {"segments", "host"},

@@ -26,7 +26,8 @@ from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log import checkpoints, names
 from logfs.log.checkpointing import read_checkpoint, write_checkpoints
-from logfs.log.names import DirectoryState, FileKind, FileSuffix, format_segment_file
+from logfs.log.listing import list_partition
+from logfs.log.names import DirectoryState, FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.table import ENTRY_BYTES, TableEntry, decode_entries, encode_entry
 from logfs.types import TopicPartition
@@ -152,12 +153,7 @@ def _is_unchanged(
         found = disk.stat(_log_name(topic_partition, entry))
     except OSError:  # gone, or no regular file
         return False
-    parsed = [names.parse_segment_file(name) for name, _ in disk.list(topic_partition.directory)]
-    bases = [
-        file.base_offset
-        for file in parsed
-        if file is not None and file.kind is FileKind.LOG and file.suffix is FileSuffix.NONE
-    ]
+    bases = list_partition(disk, topic_partition.directory).inodes(FileKind.LOG)
     if max(bases, default=-1) != entry.base_offset:
         return False
     return (found.size, found.mtime_ms) == (entry.size_bytes, mtime_ms)

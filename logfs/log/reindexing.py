@@ -16,7 +16,8 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.log.names import FileKind, FileSuffix, format_segment_file, parse_segment_file
+from logfs.log.listing import list_partition
+from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.scan import Scan, scan_segment
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import TableEntry, TableState
@@ -73,13 +74,10 @@ def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[Rei
     effective_config(defaults, properties)  # raises here, not in every task
     state = read_table(disk, directory).state or TableState()
     tasks = []
-    for name in sorted(disk.inodes(directory)):
-        parsed = parse_segment_file(name)
-        if parsed is None or parsed[1:] != (FileKind.LOG, FileSuffix.NONE):
-            continue
-        base_offset = parsed.base_offset
+    for base_offset in list_partition(disk, directory).inodes(FileKind.LOG):
         if base_offset in state.dropped:
             continue
+        name = format_segment_file(base_offset, FileKind.LOG)
         size_bytes = disk.stat(f"{directory}/{name}").size
         entry = state.entries.get(base_offset)
         tasks.append(ReindexTask(directory, base_offset, size_bytes, entry, dict(properties or {})))

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
-from logfs.log import names
+from logfs.log.listing import list_partition
 from logfs.log.names import FileKind, FileSuffix
 
 RACY_MS = 100
@@ -34,15 +34,7 @@ class Listing(NamedTuple):
 def list_logs(disk: Disk, directory: str, now_ms: int) -> Listing:
     """Look at a partition directory; FileNotFoundError if it is gone."""
     mtime_ms = disk.stat(directory).mtime_ms
-    logs: dict[int, int] = {}
-    is_swapping = False
-    for name, inode in disk.inodes(directory).items():
-        parsed = names.parse_segment_file(name)
-        if parsed is None or parsed.kind is not FileKind.LOG:
-            continue
-        if parsed.suffix is FileSuffix.NONE:
-            logs[parsed.base_offset] = inode
-        elif parsed.suffix is FileSuffix.SWAP:
-            is_swapping = True
+    files = list_partition(disk, directory)
+    is_swapping = bool(files.inodes(FileKind.LOG, FileSuffix.SWAP))
     is_racy = mtime_ms > now_ms - RACY_MS
-    return Listing(logs, is_swapping, None if is_racy else mtime_ms)
+    return Listing(files.inodes(FileKind.LOG), is_swapping, None if is_racy else mtime_ms)

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError
 from logfs.log.indexes.txnindex import AbortedTransaction, read_txn_index
-from logfs.log.names import FileKind, FileSuffix, parse_segment_file
+from logfs.log.listing import list_partition
+from logfs.log.names import FileKind
 from logfs.log.producers.replay import Replay, locate_transactions
 from logfs.log.producers.state import ProducerState
 from logfs.log.segments.snapshot import Snapshot
@@ -41,10 +42,9 @@ class Transactions:
 
     def look_up(self, snapshot: Snapshot, directory: str, now_ms: int) -> Snapshot:
         """Find out what the broker keeps of the transactions of a log."""
-        found = [parse_segment_file(name) for name in self.disk.inodes(directory)]
-        kept = [name for name in found if name is not None and name.suffix is FileSuffix.NONE]
-        indexed = {name.base_offset for name in kept if name.kind is FileKind.TXN_INDEX}
-        snapshots = {name.base_offset for name in kept if name.kind is FileKind.SNAPSHOT}
+        files = list_partition(self.disk, directory)
+        indexed = files.inodes(FileKind.TXN_INDEX)
+        snapshots = set(files.inodes(FileKind.SNAPSHOT))
         aborted: list[AbortedTransaction] = []
         for segment in snapshot.segments:
             if segment.base_offset in indexed:

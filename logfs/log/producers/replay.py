@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
-from logfs.log.names import FileKind, FileSuffix, parse_segment_file
+from logfs.log.listing import list_partition
+from logfs.log.names import FileKind
 from logfs.log.producers.snapshots import read_snapshot, remove_snapshot, write_snapshot
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.lookup import positions_of_offset
@@ -103,15 +104,10 @@ def rewind_producers(
     Source: Kafka ProducerStateManager.truncateAndReload.
     """
     disk, directory = replay.disk, replay.directory
-    snapshots = set()
-    for name, _ in disk.list(directory):
-        parsed = parse_segment_file(name)
-        if parsed is None or parsed[1:] != (FileKind.SNAPSHOT, FileSuffix.NONE):
-            continue
-        if parsed.base_offset > offset:
-            remove_snapshot(disk, directory, parsed.base_offset)
-        else:
-            snapshots.add(parsed.base_offset)
+    snapshots = set(list_partition(disk, directory).inodes(FileKind.SNAPSHOT))
+    for at in sorted(at for at in snapshots if at > offset):
+        remove_snapshot(disk, directory, at)
+        snapshots.discard(at)
     # The others do not describe what is appended from now on.
     disk.sync_directory(directory)
     if state.entries:

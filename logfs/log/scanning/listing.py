@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
-from logfs.log.names import FileKind, FileSuffix, parse_segment_file
+from logfs.log.listing import list_partition
+from logfs.log.names import FileKind, FileSuffix
 
 
 class SegmentNames(NamedTuple):
@@ -29,23 +30,15 @@ def list_names(disk: Disk, directory: str) -> SegmentNames:
     Raises:
         FileNotFoundError: It is gone.
     """
-    logs: dict[int, int] = {}
-    swaps: dict[int, int] = {}
-    indexed, snapshots = set[int](), set[int]()
-    for name, inode in disk.inodes(directory).items():
-        parsed = parse_segment_file(name)
-        if parsed is None:
-            continue
-        base_offset, kind, suffix = parsed
-        if kind is FileKind.LOG and suffix is FileSuffix.NONE:
-            logs[base_offset] = inode
-        elif kind is FileKind.LOG and suffix is FileSuffix.SWAP:
-            swaps[base_offset] = inode
-        elif kind is FileKind.TXN_INDEX and suffix in {FileSuffix.NONE, FileSuffix.SWAP}:
-            indexed.add(base_offset)
-        elif kind is FileKind.SNAPSHOT and suffix is FileSuffix.NONE:
-            snapshots.add(base_offset)
+    files = list_partition(disk, directory)
+    logs, swaps = files.inodes(FileKind.LOG), files.inodes(FileKind.LOG, FileSuffix.SWAP)
+    indexed = {
+        *files.inodes(FileKind.TXN_INDEX),
+        *files.inodes(FileKind.TXN_INDEX, FileSuffix.SWAP),
+    }
     # What was compacted is treated as soon as the files that it means are gone.
     swapped = frozenset(swaps.keys() - logs.keys())
     both = {base: logs.get(base, swaps.get(base, 0)) for base in sorted({*logs, *swapped})}
-    return SegmentNames(both, swapped, frozenset(indexed), frozenset(snapshots))
+    return SegmentNames(
+        both, swapped, frozenset(indexed), frozenset(files.inodes(FileKind.SNAPSHOT))
+    )

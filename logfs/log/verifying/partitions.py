@@ -8,12 +8,12 @@ findings are kept for segments that have not changed.
 from itertools import pairwise
 
 from logfs.disk.vfs import REFUSED, Disk
+from logfs.log.listing import list_partition
 from logfs.log.names import (
     MAX_OFFSET,
     FileKind,
     FileSuffix,
     format_segment_file,
-    parse_segment_file,
 )
 from logfs.log.segments.table import SegmentState
 from logfs.log.verifying.findings import Finding
@@ -96,7 +96,7 @@ class PartitionCheck:
         return Finding(file, None, str(error.strerror), "", remedy)
 
     def _segments(self, root: RootState) -> list[SegmentTask]:
-        kinds = _kinds_of(self._disk, self._directory)
+        kinds = list_partition(self._disk, self._directory).kinds()
         table = read_table(self._disk, self._directory)
         small = SmallFiles(self._disk, self._directory, root.defaults)
         dropped = set() if table.state is None else table.state.dropped
@@ -140,7 +140,7 @@ class PartitionCheck:
         """
         if not bases:
             return 0
-        deleted = _kinds_of(self._disk, self._directory, FileSuffix.DELETED)
+        deleted = list_partition(self._disk, self._directory).kinds(FileSuffix.DELETED)
         is_cleaned = self.topic_partition in root.cleaner_offsets
         if is_cleaned or any(base >= bases[0] for base in deleted):
             return max(bases[-1], root.cleaner_offsets.get(self.topic_partition, 0))
@@ -176,7 +176,7 @@ class PartitionCheck:
         findings += self._holes(reports)
         listed = [name for name, is_folder in self._disk.list(self._directory) if not is_folder]
         findings += table.findings
-        kinds = _kinds_of(self._disk, self._directory)
+        kinds = list_partition(self._disk, self._directory).kinds()
         bases = {base for base, found in kinds.items() if FileKind.LOG in found}
         if table.state is not None:
             findings += compare(table, reports, self._directory, may_move=root.is_live)
@@ -249,15 +249,3 @@ class PartitionCheck:
             remedy = "its records are lost: restore it from a backup"
             findings.append(Finding(name, None, problem, "", remedy))
         return findings
-
-
-def _kinds_of(
-    disk: Disk, directory: str, suffix: FileSuffix = FileSuffix.NONE
-) -> dict[int, set[FileKind]]:
-    """Return the kinds of files of each segment that end in a suffix."""
-    kinds: dict[int, set[FileKind]] = {}
-    for name in disk.inodes(directory):
-        parsed = parse_segment_file(name)
-        if parsed is not None and parsed.suffix is suffix:
-            kinds.setdefault(parsed.base_offset, set()).add(parsed.kind)
-    return kinds
