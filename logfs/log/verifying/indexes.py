@@ -32,7 +32,7 @@ from logfs.log.names import FileKind, format_segment_file
 from logfs.log.producers.snapshots import decode_snapshot, snapshot_name
 from logfs.log.producers.state import ProducerState
 from logfs.log.verifying.findings import Finding, note
-from logfs.log.verifying.walking import Chunk, are_among, int32s
+from logfs.log.verifying.walking import IndexedBatches, are_among, int32s
 from logfs.records._native import IndexBuilder, Renderer
 from logfs.records.compression import decompress
 from logfs.records.layout import HEADER_BYTES, MAX_TIMESTAMP_AT, RECORD_COUNT_AT, is_message
@@ -111,7 +111,7 @@ class OffsetIndexCheck:
         self.positions = _in_order(places, self._order)
         self._done = 0
 
-    def feed(self, chunk: Chunk) -> None:
+    def feed(self, chunk: IndexedBatches) -> None:
         """Check the entries that point into a chunk."""
         first = bisect_left(self.positions, chunk.start, self._done)
         self._done = stop = bisect_left(self.positions, chunk.stop, first)
@@ -189,7 +189,7 @@ class TimeIndexCheck:
         self._largest = -1
         self._is_largest_empty = False
 
-    def feed(self, chunk: Chunk) -> None:
+    def feed(self, chunk: IndexedBatches) -> None:
         """Check the entries with an offset in a chunk."""
         first, stop = self._done, bisect_right(self._offsets, chunk.ends[-1], self._done)
         self._done, size = stop, TIME_INDEX.entry_bytes
@@ -226,12 +226,12 @@ class TimeIndexCheck:
             size, remedy = len(self._entries), self._remedy
             self.findings.append(Finding(self._name, size, problem, str(max_timestamp), remedy))
 
-    def _judge(self, number: int, chunk: Chunk) -> None:
+    def _judge(self, number: int, chunk: IndexedBatches) -> None:
         """Check an entry that logfs would not have written."""
         timestamp, offset = _TIME.unpack_from(self._entries, TIME_INDEX.entry_bytes * number)
         row = bisect_left(chunk.ends, offset)
         if offset < chunk.begins[row]:
-            if not chunk.is_behind_damage:
+            if not chunk.is_after_damage:
                 self._add(number, f"offset {self._base_offset + offset}", "that of a batch")
             return
         end, at = chunk.ends[row], chunk.within(chunk.places[row])
@@ -330,9 +330,9 @@ class TextIndexCheck:
                 del self._positions[number:]
                 return
 
-    def feed(self, chunk: Chunk) -> None:
+    def feed(self, chunk: IndexedBatches) -> None:
         """Check the entries that point into a chunk."""
-        self.is_loose |= chunk.is_behind_damage
+        self.is_loose |= chunk.is_after_damage
         first = bisect_left(self._positions, chunk.start, self._next)
         self._next = stop = bisect_left(self._positions, chunk.stop, first)
         if first == stop:
@@ -384,7 +384,7 @@ class TextIndexCheck:
 class _TextEntries:
     """Checks the entries of a text index in one chunk one by one."""
 
-    def __init__(self, check: TextIndexCheck, chunk: Chunk) -> None:
+    def __init__(self, check: TextIndexCheck, chunk: IndexedBatches) -> None:
         self._check = check
         self._chunk = chunk
         sizes = [b - a for a, b in pairwise((*chunk.places, chunk.stop))]

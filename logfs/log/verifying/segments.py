@@ -23,7 +23,7 @@ from logfs.log.verifying.indexes import (
     TimeIndexCheck,
     TransactionCheck,
 )
-from logfs.log.verifying.walking import Bad, Chunk, Walk
+from logfs.log.verifying.walking import BadBytes, IndexedBatches, SegmentWalk
 from logfs.records.layout import NO_LEADER_EPOCH, leader_epoch_of
 from logfs.types import Positions
 
@@ -125,7 +125,7 @@ def verify_segment(
     Raises:
         OSError: A file cannot be opened. A read that fails (EIO) is a finding instead.
     """
-    walk: Walk | None = None
+    walk: SegmentWalk | None = None
     try:
         segment = _Segment(disk, task)
         walk = segment.walk
@@ -138,7 +138,9 @@ def verify_segment(
         return _unreadable(disk, task, error, walk)
 
 
-def _unreadable(disk: Disk, task: SegmentTask, error: OSError, walk: Walk | None) -> SegmentReport:
+def _unreadable(
+    disk: Disk, task: SegmentTask, error: OSError, walk: SegmentWalk | None
+) -> SegmentReport:
     """Return the report for a segment with a file that the disk cannot read: nothing else."""
     file = f"{task.directory}/{str(error.filename or '').rpartition('/')[2]}"
     is_log = walk is not None and file == task.name(FileKind.LOG)
@@ -188,7 +190,7 @@ class _Segment:
             disk, task.directory, base, self._read(FileKind.TXN_INDEX),
             is_compacted=task.may_have_holes,
         )  # fmt: skip
-        self.walk = Walk(self._log, base, self._offsets.positions)
+        self.walk = SegmentWalk(self._log, base, self._offsets.positions)
         self._end = 0
         self._hole_at = -1
         self._last_at = 0
@@ -263,7 +265,7 @@ class _Segment:
                 Finding(self._log_name, bad.position, what, "", self._remedy(bad))
             )
 
-    def _remedy(self, bad: Bad) -> str:
+    def _remedy(self, bad: BadBytes) -> str:
         """Return what happens to bytes that cannot be read, and how to read after them."""
         next_offset = bad.next_offset
         if next_offset is None and self._task.entry is not None:
@@ -272,7 +274,7 @@ class _Segment:
             return CUT
         return STAYS if next_offset is None else READ_ON.format(next_offset)
 
-    def _report_step_back(self, bad: Bad) -> None:
+    def _report_step_back(self, bad: BadBytes) -> None:
         """Report a batch with too large an offset, seen from the one after it."""
         if self._hole_at == self._last_at and self._last_at >= 0 and self._findings:
             return  # reported already
@@ -281,9 +283,9 @@ class _Segment:
             Finding(self._log_name, self._last_at, what, "smaller ones", STAYS)
         )  # fmt: skip
 
-    def _check_offsets(self, chunk: Chunk) -> None:
+    def _check_offsets(self, chunk: IndexedBatches) -> None:
         """Report holes between the offsets of batches. Steps back are reported by the walk."""
-        begin = chunk.begins[0] if chunk.is_behind_damage else self._end
+        begin = chunk.begins[0] if chunk.is_after_damage else self._end
         is_whole = begin == chunk.begins[0] and chunk.has_all_offsets
         if not is_whole and not self._task.may_have_holes:
             right = (begin, *(end + 1 for end in chunk.ends[:-1]))
@@ -299,7 +301,7 @@ class _Segment:
         self._end = chunk.ends[-1] + 1
         self._last_at = chunk.places[-1]
 
-    def _check_epochs(self, chunk: Chunk) -> None:
+    def _check_epochs(self, chunk: IndexedBatches) -> None:
         base, buffer = self._task.base_offset, chunk.buffer
         want, stop = self._epoch
         if chunk.epochs == (want, want) and base + chunk.ends[-1] < stop:

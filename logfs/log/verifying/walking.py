@@ -1,7 +1,7 @@
-"""Through a ``.log`` from its first byte to its last, over what cannot be read.
+"""Reading a ``.log`` from its first byte to its last, skipping bytes that cannot be read.
 
-The native scan that recovery uses does the work: here with an entry for every batch instead of one
-every ``index.interval.bytes``, so that whatever an index file says of a batch can be looked up.
+The native scan of recovery does the work. Here it makes an index entry for every batch instead of
+one every ``index.interval.bytes``, to compare with every possible entry of an index file.
 """
 
 from array import array
@@ -29,25 +29,24 @@ from logfs.records.layout import (
 )
 
 _EVERY_BATCH = -1
-"""As an index interval."""
+"""An index interval that gives every batch an entry."""
 _TEXT_INTS = TEXT_INDEX.entry_bytes // 4
 
 
 @dataclass(slots=True)
-class Chunk:
-    """Whole batches, one after the other, and an entry of each index for every one of them.
+class IndexedBatches:
+    """Consecutive whole batches, and an entry of each index for every one of them.
 
     Attributes:
-        buffer: Their bytes begin at 0.
-        start: Where they stand in the file.
-        stop: Where they end in the file.
+        buffer: Contains the batches, from byte 0 on.
+        start, stop: File positions of their start and end.
         offsets: Offset index entries: last offset and position of each batch.
-        times: Time index entries: each larger maximum, and the batch that brought it.
+        times: Time index entries: each larger maximum timestamp, and its batch.
         texts: Text index entries: base offset, position and lengths before each batch.
-        is_behind_damage: Something that could not be read is before it.
+        is_after_damage: Bytes before the first batch could not be read.
         epochs: The smallest and the largest leader epoch of a batch.
         begins, ends: Relative base and last offset of each batch.
-        places: Its file position.
+        places: File position of each batch.
     """
 
     buffer: bytearray
@@ -56,7 +55,7 @@ class Chunk:
     offsets: bytes
     times: bytes
     texts: bytes
-    is_behind_damage: bool
+    is_after_damage: bool
     epochs: tuple[int, int]
     begins: "array[int]" = field(init=False)
     ends: "array[int]" = field(init=False)
@@ -69,25 +68,25 @@ class Chunk:
 
     @property
     def has_all_offsets(self) -> bool:
-        """Whether every batch begins with the offset after the one before it."""
-        # A batch never begins before that offset, so no gap can make up for another.
+        """Whether every batch starts with the offset after the previous batch."""
+        # A batch never starts below that offset, so no gap can cancel another.
         held = sum(self.ends) + len(self.ends) - sum(self.begins)
         return held == self.ends[-1] + 1 - self.begins[0]
 
     def within(self, position: int) -> int:
-        """Return where in the buffer a file position is."""
+        """Return the place of a file position in the buffer."""
         return position - self.start
 
 
 def int32s(entries: bytes | memoryview) -> "array[int]":
-    """Return the entries of an index as the int32 numbers they consist of."""
+    """Return the entries of an index as int32 numbers."""
     numbers = array("i", bytes(entries))
     numbers.byteswap()
     return numbers
 
 
 def are_among(entries: bytes, known: bytes, stride: int) -> bool:
-    """Tell whether entries of an index are among known ones, both sorted; False: perhaps not."""
+    """Tell whether sorted entries of an index are among sorted known ones; False: perhaps not."""
     if known.find(entries) % stride == 0:
         return True
     at = 0
@@ -102,11 +101,14 @@ def are_among(entries: bytes, known: bytes, stride: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Bad:
-    """Bytes that are no sound batch: where, how many, why.
+class BadBytes:
+    """Bytes that are not a sound batch.
 
     Attributes:
-        next_offset: At which reading goes on after them; None if that is not known.
+        position: File position of their start.
+        size: How many they are.
+        why: What is wrong with them.
+        next_offset: The offset after them; None if it is not known.
     """
 
     position: int
@@ -116,43 +118,45 @@ class Bad:
 
 
 @dataclass(slots=True)
-class Walk:
-    """The way through one ``.log``.
+class SegmentWalk:
+    """The walk through one ``.log``.
 
     Attributes:
         log: The file.
-        base_offset: Of the segment.
-        hints: File positions at which batches are said to begin, in order.
-        bad: What was passed over.
+        base_offset: Base offset of the segment.
+        hints: File positions of batches according to the offset index, in order.
+        size: Size of the file.
+        bad: Bytes that were skipped.
         tail: Bytes at the end that are no whole batch; None if there are none.
-        padding: Zeros at the end.
+        padding: Number of zeros at the end.
+        builder: The native scan, and the index entries it makes.
     """
 
     log: File
     base_offset: int
     hints: Sequence[int]
     size: int = 0
-    bad: list[Bad] = field(default_factory=list)
-    tail: Bad | None = None
+    bad: list[BadBytes] = field(default_factory=list)
+    tail: BadBytes | None = None
     padding: int = 0
     builder: IndexBuilder = field(init=False)
-    _is_behind_damage: bool = False
+    _is_after_damage: bool = False
 
     def __post_init__(self) -> None:
         self.builder = IndexBuilder(self.base_offset, _EVERY_BATCH, decompress)
         self.size = self.log.size()
 
-    def chunks(self) -> Iterator[Chunk]:
-        """Walk; a chunk is good until the next one is asked for."""
+    def chunks(self) -> Iterator[IndexedBatches]:
+        """Yield the batches chunk by chunk; each chunk is valid until the next one."""
         builder, feed = self.builder, BatchFeed(self.log, self.builder, self.size)
         while not feed.is_done:
             start = builder.file_position
             if feed.feed():
                 entries = builder.take()
                 stop = builder.file_position
-                is_behind_damage, self._is_behind_damage = self._is_behind_damage, False
-                yield Chunk(
-                    feed.chunks.data, start, stop, *entries, is_behind_damage, builder.fed_epochs
+                is_after_damage, self._is_after_damage = self._is_after_damage, False
+                yield IndexedBatches(
+                    feed.chunks.data, start, stop, *entries, is_after_damage, builder.fed_epochs
                 )
             if feed.chunks.is_cut:  # the file was cut meanwhile
                 break
@@ -160,7 +164,7 @@ class Walk:
                 break
 
     def _pass_over(self) -> bool:
-        """Go on after what cannot be read; False if the rest of the file is of no use."""
+        """Go on after bytes that cannot be read; False if no batch follows."""
         builder = self.builder
         position, why = builder.file_position, str(builder.problem)
         header = self.log.pread(HEADER_BYTES, position)
@@ -168,9 +172,9 @@ class Walk:
             self._pass_step_back(header, position, why)
             return True
         size = self._nominal_size(header)
-        behind = position + size
-        if size and (behind == self.size or self._begins_at(behind)):
-            self._go_on(position, behind, why)
+        after = position + size
+        if size and (after == self.size or self._begins_at(after)):
+            self._go_on(position, after, why)
             return True
         resumed = next((at for at in self.hints if at > position and self._begins_at(at)), None)
         if resumed is not None:
@@ -180,12 +184,12 @@ class Walk:
         self.padding = self.size - end
         if end > position:
             self.padding = 0
-            self.tail = Bad(position, self.size - position, why)
+            self.tail = BadBytes(position, self.size - position, why)
         return False
 
-    def _go_on(self, position: int, behind: int, why: str) -> None:
-        self.bad.append(Bad(position, behind - position, why, self._base_offset_at(behind)))
-        self._move(behind, self.builder.next_offset)
+    def _go_on(self, position: int, after: int, why: str) -> None:
+        self.bad.append(BadBytes(position, after - position, why, self._base_offset_at(after)))
+        self._move(after, self.builder.next_offset)
 
     def _base_offset_at(self, position: int) -> int | None:
         """Return the offset of the first record of a sound batch; None at the end of the file."""
@@ -198,23 +202,23 @@ class Walk:
         return first_offset(data, 0, len(data))
 
     def _pass_step_back(self, header: bytes, position: int, why: str) -> None:
-        """Pass over a whole batch with an offset that was there already."""
+        """Skip a whole batch with an offset that an earlier batch has."""
         base_offset = int.from_bytes(header[:8], "big", signed=True)
-        behind = position + self._nominal_size(header)
+        after = position + self._nominal_size(header)
         count = last_offset_delta_of(header) + 1
-        follower = self.log.pread(8, behind)
+        follower = self.log.pread(8, after)
         next_offset = self.builder.next_offset + count
         offset = int.from_bytes(follower, "big") if len(follower) == 8 else next_offset
         if base_offset + count <= offset < next_offset:
-            # The one before it was too far ahead: from here on all is well.
+            # The batch before it has too large an offset. The following ones are right.
             self._move(position, base_offset)
-            self.bad.append(Bad(position, 0, why))
+            self.bad.append(BadBytes(position, 0, why))
             return
-        self.bad.append(Bad(position, behind - position, why))
-        self._move(behind, next_offset)
+        self.bad.append(BadBytes(position, after - position, why))
+        self._move(after, next_offset)
 
     def _move(self, position: int, next_offset: int) -> None:
-        builder, self._is_behind_damage = self.builder, True
+        builder, self._is_after_damage = self.builder, True
         builder.restore(
             file_position=position,
             next_offset=next_offset,
@@ -229,14 +233,14 @@ class Walk:
         )
 
     def _nominal_size(self, header: bytes) -> int:
-        """Return the size that a header gives; 0 if that cannot be."""
+        """Return the size in a header; 0 if it is impossible."""
         if len(header) < SHORTEST_BATCH_BYTES:
             return 0
         size = size_of(header)
         return size if size >= SHORTEST_BATCH_BYTES else 0
 
     def _begins_at(self, position: int) -> bool:
-        """Whether a sound batch that may follow is at a position."""
+        """Whether a sound batch with a possible offset is at a position."""
         header = self.log.pread(HEADER_BYTES, position)
         if not header_ok(header, 0, self.size - position):
             return False
@@ -249,7 +253,7 @@ class Walk:
         return first_offset(data, 0, len(data)) >= self.builder.next_offset
 
     def _is_sound(self, header: bytes, position: int) -> bool:
-        """Whether the checksum of a batch fits."""
+        """Whether the checksum of a batch is right."""
         size = self._nominal_size(header)
         if not size or header[MAGIC_AT] != MAGIC or position + size > self.size:
             return False
