@@ -8,7 +8,7 @@ from logfs.disk.vfs import Disk
 from logfs.log.segments.segment import OPEN_SEGMENTS
 
 
-def _stands_still() -> float:
+def _no_clock() -> float:
     return 0.0
 
 
@@ -21,13 +21,13 @@ class Host:
             ``cache_mark``.
         new_id: Gives 16 random bytes.
         open_segments: Sealed segments to keep open; each takes up to four descriptors.
-        clock_s: Seconds that only go forward, for how long something takes. By default they stand.
+        clock_s: Seconds that only go forward, for how long something takes. By default always 0.
     """
 
     boot_id: str
     new_id: Callable[[], bytes]
     open_segments: int = OPEN_SEGMENTS
-    clock_s: Callable[[], float] = _stands_still
+    clock_s: Callable[[], float] = _no_clock
 
 
 def cache_mark(host: Host, disk: Disk) -> bytes:

@@ -37,7 +37,7 @@ class PartitionLog(ReadableLog):
         append, append_records, append_encoded, append_produced, end_transaction, roll: See
             ``Appender``.
         begin_flush, end_flush: See ``Flusher.begin`` and ``Flusher.end``.
-        advance_log_start_offset, hasten_removal, remove_due_files: See
+        advance_log_start_offset, expedite_removal, remove_due_files: See
             ``SegmentRemoval``.
         replace_segments: See ``SegmentReplacement.replace``.
         check_writable, take_offline, offline_on_failure, adopt_waiting: See ``PartitionState``.
@@ -61,7 +61,7 @@ class PartitionLog(ReadableLog):
         self.begin_flush = flusher.begin
         self.end_flush = flusher.end
         self.advance_log_start_offset = removal.advance_log_start_offset
-        self.hasten_removal = removal.hasten_removal
+        self.expedite_removal = removal.expedite_removal
         self.remove_due_files = removal.remove_due_files
         self.replace_segments = SegmentReplacement(state, removal).replace
         self.check_writable = state.check_writable

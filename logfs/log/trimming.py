@@ -220,7 +220,7 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
 
 def _remove_now(log: PartitionLog, now_ms: int) -> tuple[int, int]:
     """Remove the files of all deleted segments; returns removed bytes, and bytes still in use."""
-    found = log.hasten_removal(now_ms)
+    found = log.expedite_removal(now_ms)
     log.remove_due_files(now_ms)
     return found
 

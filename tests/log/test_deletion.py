@@ -282,7 +282,7 @@ def test_late_losses_of_a_deleted_partition_never_go_to_a_new_one_of_its_name() 
     bench.store.create_topic("t", 1, {}, bench.now_ms)
     table = bench.file(SEGMENT_TABLE)
     old.state.table.close()
-    old.state.reservation.distrust(old.snapshot.active)
+    old.state.reservation.invalidate(old.snapshot.active)
     assert bench.file(SEGMENT_TABLE) == table
 
 

@@ -116,7 +116,7 @@ class LineWriter:
                     self._log.check_writable()
                     set_aside(self._log, bytes(line), str(encoded.refusal), now_ms)
             except (OSError, LogfsError) as error:
-                files.let_go(file)
+                files.release(file)
                 logger.warning("%s: an unfinished line of %d bytes waits: %s",
                                self._log.topic_partition, file.line_bytes, error)  # fmt: skip
                 return not is_full(error)
@@ -134,7 +134,7 @@ class LineWriter:
             file.adopt(line)
         except OSError:
             files.note_void(file)
-            files.let_go(file)
+            files.release(file)
             raise
         self._unfinished = file
 

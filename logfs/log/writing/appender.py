@@ -94,7 +94,7 @@ class Appender:
             producer: The producer; None: without protection against repetition.
 
         Returns:
-            Where they stand: where they were already if the very same sequence numbers are among
+            Their offsets: the offsets they had already if the very same sequence numbers are among
             the last five batches of the producer. Of a plain writer fewer than all only if the disk
             filled up in between.
 

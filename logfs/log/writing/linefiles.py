@@ -60,7 +60,7 @@ class LineFiles:
     # What writers tell of their files
 
     def add(self, file: UnfinishedFile) -> None:
-        """Note the file of a writer; until ``let_go``, ``discard`` or ``outlive``."""
+        """Note the file of a writer; until ``release``, ``discard`` or ``outlive``."""
         self._open.add(file)
 
     def announced(self, file: UnfinishedFile) -> None:
@@ -91,7 +91,7 @@ class LineFiles:
             self.void[-1].cut_void()
             self.void.pop()
 
-    def let_go(self, file: UnfinishedFile) -> None:
+    def release(self, file: UnfinishedFile) -> None:
         """Note that a file waits, with its line, for the partition to be loaded again."""
         self._open.discard(file)
         self._unsynced.discard(file)

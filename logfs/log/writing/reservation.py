@@ -57,7 +57,7 @@ class PositionReservation:
         self._table.put(self.open_entry(segment))
         return self._noted
 
-    def distrust(self, segment: Segment) -> None:
+    def invalidate(self, segment: Segment) -> None:
         """Note that the log may lose what was shown without the machine stopping.
 
         After a failed write or fsync, or while the log is being cut: the page cache is no proof of

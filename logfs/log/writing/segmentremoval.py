@@ -140,14 +140,14 @@ class SegmentRemoval:
             with state.offline_on_failure("fsync"):
                 state.table.sync()
 
-    def hasten_removal(self, now_ms: int) -> tuple[int, int]:
+    def expedite_removal(self, now_ms: int) -> tuple[int, int]:
         """Let the time of all deleted segments have come; see ``remove_due_files``.
 
         Returns:
             Bytes of the ``.log`` files that can go now, and of those that open fixed names read.
         """
         with self._state.lock:
-            return self.deleted.hasten(now_ms)
+            return self.deleted.expedite(now_ms)
 
     def remove_due_files(self, now_ms: int) -> None:
         """Remove the files of deleted segments that are due and that no open file reads."""
@@ -235,7 +235,7 @@ class DeletedSegments:
             for is_deleted in (True, False) if has_own_names else (True,):
                 _remove_if_there(self._disk, segment.file_name(kind, is_deleted=is_deleted))
 
-    def hasten(self, now_ms: int) -> tuple[int, int]:
+    def expedite(self, now_ms: int) -> tuple[int, int]:
         """Make all of them due; returns the bytes of those not pinned and of those pinned."""
         self._waiting = [(min(at, now_ms), segment) for at, segment in self._waiting]
         sizes = [0, 0]

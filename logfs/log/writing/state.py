@@ -149,7 +149,7 @@ class PartitionState(ReadableState):
                 extra={"fields": {"event": "offline", "offset": self.snapshot.end.offset}},
             )  # fmt: skip
             with contextlib.suppress(OSError):
-                self.reservation.distrust(self.snapshot.active)
+                self.reservation.invalidate(self.snapshot.active)
 
     @contextlib.contextmanager
     def offline_on_failure(self, what: str, *, but_not_full: bool = False) -> Iterator[None]:

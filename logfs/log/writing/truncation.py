@@ -46,7 +46,7 @@ def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) 
     lower_cleaner_offset(state.disk, state.topic_partition, offset)
     state.cleaning.unsaved_offset = None
     # Until the entry of the new segment is there: a stop must not give a position twice.
-    state.reservation.distrust(old.active)
+    state.reservation.invalidate(old.active)
     kept = cut_segments(state.disk, state.config, old, offset)
     segment = state.new_segment(offset, old.end.positions)
     sealed = [s.entry(SegmentState.SEALED) for s in kept]
