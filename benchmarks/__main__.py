@@ -110,7 +110,7 @@ def _measure(
 
 
 def _record(run: Run) -> None:
-    from benchmarks.publish import publish  # matplotlib, only for those who want it
+    from benchmarks.publish import publish  # it needs matplotlib, which other runs do not
 
     RUNS.mkdir(exist_ok=True)
     write_run(path_of(run), run)

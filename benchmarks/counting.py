@@ -1,10 +1,9 @@
-"""A mount of logfs that counts its requests by kind.
+"""A mount of logfs with the number of its requests by kind.
 
-    python -m benchmarks.counting COUNTS DATA MOUNTPOINT
+    python -m benchmarks.counting FILE DATA MOUNTPOINT
 
-The counts are eight-byte numbers in the file COUNTS, in the order of ``KINDS``, up to date at every
-moment. Nothing in logfs knows of it: its own handlers run, each in a wrapper. Nothing is timed
-through this mount.
+FILE contains eight-byte numbers in the order of ``KINDS``, which are always up to date. The
+handlers of logfs run unchanged, each in a wrapper. Nothing is timed through this mount.
 """
 
 import functools

@@ -34,7 +34,7 @@ _TICKS = (
 _TICKS_ABOVE = (2, 4, 8, 16, 32, 64)
 
 
-class Peer(NamedTuple):
+class Side(NamedTuple):
     """How a side is drawn: its name in the legend, and its mark."""
 
     name: str
@@ -42,16 +42,16 @@ class Peer(NamedTuple):
 
 
 _PEERS = {
-    "plain": Peer("plain file", "|"),
-    "cat": Peer("plain file", "|"),
-    "floor": Peer("floor: a FUSE daemon that does nothing", "x"),
-    "broker": Peer("Kafka broker and its tools", "D"),
-    "perf-test": Peer("Kafka broker and its tools", "D"),
-    "kafka-dump-log": Peer("Kafka broker and its tools", "D"),
-    "console consumer": Peer("Kafka broker and its tools", "D"),
-    "kcat": Peer("kcat", "^"),
-    "text": Peer("Spark's text and Kafka sources", "s"),
-    "kafka": Peer("Spark's text and Kafka sources", "s"),
+    "plain": Side("plain file", "|"),
+    "cat": Side("plain file", "|"),
+    "floor": Side("floor: a FUSE daemon that does nothing", "x"),
+    "broker": Side("Kafka broker and its tools", "D"),
+    "perf-test": Side("Kafka broker and its tools", "D"),
+    "kafka-dump-log": Side("Kafka broker and its tools", "D"),
+    "console consumer": Side("Kafka broker and its tools", "D"),
+    "kcat": Side("kcat", "^"),
+    "text": Side("Spark's text and Kafka sources", "s"),
+    "kafka": Side("Spark's text and Kafka sources", "s"),
 }
 _COLOURS = {
     "light": {"ink": "#1f2328", "grid": "#d1d9e0", "met": "#1a7f37", "missed": "#cf222e"},
@@ -80,8 +80,8 @@ def marks_of(row: Row) -> list[tuple[str, float]]:
     found = []
     for samples in row.beside:
         headroom = row.headroom_of(samples)
-        if samples.who in _PEERS and headroom is not None and math.isfinite(headroom):
-            found.append((samples.who, clipped(headroom)))
+        if samples.system in _PEERS and headroom is not None and math.isfinite(headroom):
+            found.append((samples.system, clipped(headroom)))
     return found
 
 
@@ -137,11 +137,11 @@ def _panel(axes: "Axes", run: Run, number: int, colours: dict[str, str]) -> None
         colour = colours["met" if row.is_met else "missed"]
         bars = axes.barh(place, clipped(row.headroom) - 1, left=1, height=0.55, color=colour)
         bars[0].set_gid(f"row-{number}-{place}")
-        for who, where in marks_of(row):
-            peer = _PEERS[who]
+        for system, where in marks_of(row):
+            peer = _PEERS[system]
             size = 7 if peer.mark == "|" else 4.5
             (line,) = axes.plot([where], [place], peer.mark, color=colours["ink"], markersize=size)
-            line.set_gid(f"peer-{number}-{place}-{who}")
+            line.set_gid(f"peer-{number}-{place}-{system}")
             named.setdefault(peer.name, line)
         axes.text(MOST * 1.15, place, value_of(row), va="center", fontsize=8)
     axes.set_xscale("log", base=2)

@@ -46,7 +46,7 @@ class KeyedSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactionRun:
     """How a log was compacted: its ``.log`` bytes before and after, and the time it took."""
 
     seconds: float
@@ -63,9 +63,9 @@ def build_keyed(bench: Bench, name: str, spec: KeyedSpec) -> Path:
     return data
 
 
-def compact(data: Path) -> Compacted:
+def compact(data: Path) -> CompactionRun:
     """Compact it in a process of its own."""
-    return Compacted(**json.loads(call("benchmarks.keyed", "compact", data, "-")))
+    return CompactionRun(**json.loads(call("benchmarks.keyed", "compact", data, "-")))
 
 
 def _build(data: str, spec: KeyedSpec) -> None:
@@ -86,7 +86,7 @@ def _build(data: str, spec: KeyedSpec) -> None:
     store.close(FIRST_MS)
 
 
-def _compact(data: str) -> Compacted:
+def _compact(data: str) -> CompactionRun:
     clock = system_clock()
     store = LogStore.open(PosixDisk(data), StoreConfig(), current_host(), now_ms=clock.now_ms())
     tools = tools_for(store.config, store.new_id, clock.monotonic_s, time.sleep)
@@ -94,7 +94,7 @@ def _compact(data: str) -> Compacted:
     done = compact_now(store.partition(TOPIC, 0), clock.now_ms(), tools)
     seconds, cpu_s = time.perf_counter() - started_s, time.process_time() - cpu_s
     store.close(clock.now_ms())
-    return Compacted(seconds, cpu_s, done.read_bytes, done.written_bytes)
+    return CompactionRun(seconds, cpu_s, done.read_bytes, done.written_bytes)
 
 
 if __name__ == "__main__":

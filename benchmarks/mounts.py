@@ -17,7 +17,7 @@ _KEEP = "log.retention.ms=-1"
 """Built logs have timestamps of long ago; half a minute after a start retention would look."""
 
 
-class Mount:
+class BenchMount:
     """A file system served by a process of its own.
 
     Attributes:
@@ -88,7 +88,7 @@ class Mount:
         return True
 
 
-def mount_logfs(bench: Bench, data: Path, *options: str) -> Mount:
+def mount_logfs(bench: Bench, data: Path, *options: str) -> BenchMount:
     """Mount a data directory, which is made if it is not there, as a user does."""
     data.mkdir(exist_ok=True)
     point = data.with_name(f"{data.name}.mount")
@@ -96,14 +96,14 @@ def mount_logfs(bench: Bench, data: Path, *options: str) -> Mount:
     return _keep(bench.cleanup, python_command("logfs", "mount", *chosen, data, point), point)
 
 
-def mount_counted(bench: Bench, data: Path, counts: Path) -> Mount:
-    """Mount a data directory with a daemon that counts requests; see ``counting``."""
+def mount_counted(bench: Bench, data: Path, counts: Path) -> BenchMount:
+    """Mount a data directory with a daemon that records its requests; see ``counting``."""
     point = data.with_name(f"{data.name}.counted")
     command = python_command("benchmarks.counting", counts, data, point)
     return _keep(bench.cleanup, command, point)
 
 
-def mount_floor(bench: Bench, content: Path | None = None) -> Mount:
+def mount_floor(bench: Bench, content: Path | None = None) -> BenchMount:
     """Mount the floor; its files have the bytes of ``content``."""
     point = bench.directory / "floor"
     contents = [] if content is None else [content]
@@ -111,7 +111,7 @@ def mount_floor(bench: Bench, content: Path | None = None) -> Mount:
     return _keep(bench.cleanup, command, point)
 
 
-def _keep(cleanup: ExitStack, command: list[str], point: Path) -> Mount:
-    mount = Mount(command, point)
+def _keep(cleanup: ExitStack, command: list[str], point: Path) -> BenchMount:
+    mount = BenchMount(command, point)
     cleanup.callback(mount.stop)
     return mount

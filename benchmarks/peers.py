@@ -45,7 +45,7 @@ _CHECKPOINTS = (
 _CLEAN_STOP = ".kafka_cleanshutdown"
 
 
-class Peer(Broker):
+class MeasuredBroker(Broker):
     """A broker that is measured."""
 
     def __init__(self, directory: Path, **settings: str) -> None:
@@ -66,9 +66,9 @@ class Produced:
     own_mb_per_s: float
 
 
-def start_broker(bench: Bench, **settings: str) -> Peer:
+def start_broker(bench: Bench, **settings: str) -> MeasuredBroker:
     """Start a broker that ends with the question."""
-    broker = Peer(bench.directory / "broker", **settings)
+    broker = MeasuredBroker(bench.directory / "broker", **settings)
     bench.cleanup.enter_context(broker)
     return broker
 
@@ -132,7 +132,7 @@ def create_topic(broker: Broker, name: str, **config: str) -> None:
     Client(broker.bootstrap).create_topics({name: properties})
 
 
-def install_log(broker: Peer, topic: str, source: Path, partition: int = 0) -> Path:
+def install_log(broker: MeasuredBroker, topic: str, source: Path, partition: int = 0) -> Path:
     """Put the files of another partition directory in the place of a topic's; the broker is down.
 
     Returns:
@@ -148,18 +148,18 @@ def install_log(broker: Peer, topic: str, source: Path, partition: int = 0) -> P
     return directory
 
 
-def forget_clean_stop(broker: Peer) -> None:
+def forget_clean_stop(broker: MeasuredBroker) -> None:
     """Let a broker that is down find its directory as if it had been killed long ago."""
     for name in (_CLEAN_STOP, *_CHECKPOINTS):
         (broker.data / name).unlink(missing_ok=True)
 
 
-def forget_cleaning(broker: Peer) -> None:
+def forget_cleaning(broker: MeasuredBroker) -> None:
     """Let the cleaner of a broker that is down begin at the beginning."""
     (broker.data / "cleaner-offset-checkpoint").unlink(missing_ok=True)
 
 
-def cleaned_seconds(broker: Peer, topic: str) -> float:
+def cleaned_seconds(broker: MeasuredBroker, topic: str) -> float:
     """Wait until the broker has compacted a log, and return how long it took, as it logs it."""
     pattern = re.compile(
         rf"cleaned log {topic}-0 .*\n\s*([\d.,]+) MB of log processed .* \(([\d.,]+) MB/sec\)"
@@ -171,7 +171,7 @@ def cleaned_seconds(broker: Peer, topic: str) -> float:
     return processed / rate
 
 
-def load_seconds(broker: Peer, topic: str) -> float:
+def load_seconds(broker: MeasuredBroker, topic: str) -> float:
     """Return how long the broker took to load a log when it was started last, as it logged it."""
     pattern = rf"Completed load of .*topic={topic}, partition=0.* in (\d+)ms"
     found = re.findall(pattern, broker.log)
@@ -181,5 +181,5 @@ def load_seconds(broker: Peer, topic: str) -> float:
 
 
 def run_of(command: Sequence[str]) -> Callable[[], float]:
-    """Return a run that times a whole process whose output nobody reads."""
+    """Return a run that times a whole process, whose output is dropped."""
     return lambda: timed(command)[0]

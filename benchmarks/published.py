@@ -113,7 +113,7 @@ def _line(row: Row, *, is_first: bool) -> str:
         str(row.budget),
         format_number(row.measured),
         str(row.ours),
-        ", ".join(f"{samples.who} {samples}" for samples in row.beside),
+        ", ".join(f"{samples.system} {samples}" for samples in row.beside),
         "" if row.is_met else "**missed**",
     )
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -46,7 +46,7 @@ def print_table(rows: Sequence[Row], machine: Mapping[str, str], *, quick: bool)
             str(row.budget),
             format_number(row.measured),
             str(row.ours),
-            ", ".join(f"{samples.who} {samples}" for samples in row.beside),
+            ", ".join(f"{samples.system} {samples}" for samples in row.beside),
             "[green]pass[/]" if row.is_met else "[bold red]MISSED[/]",
         )
         previous = row.question

@@ -1,4 +1,4 @@
-"""What a benchmark finds: rows, each a number beside its budget."""
+"""The results of a benchmark: rows, each a number with its budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ class Samples:
     """The runs of one side.
 
     Attributes:
-        who: "logfs", "plain", "floor", or what else was run.
+        system: "logfs", "plain", "floor", or another system that was run.
         unit: Of the values.
         values: One per run.
     """
 
-    who: str
+    system: str
     unit: str
     values: tuple[float, ...]
 
@@ -125,9 +125,9 @@ def hold(question: str, what: str, budget: Budget, ours: Samples, *beside: Sampl
     return Row(question, what, budget, ours.median, ours, beside)
 
 
-def rates(who: str, size_bytes: int, seconds: Sequence[float]) -> Samples:
+def rates(system: str, size_bytes: int, seconds: Sequence[float]) -> Samples:
     """Return times as throughput, in MB/s (10**6 bytes)."""
-    return Samples(who, "MB/s", tuple(size_bytes / 1e6 / s for s in seconds))
+    return Samples(system, "MB/s", tuple(size_bytes / 1e6 / s for s in seconds))
 
 
 def format_number(value: float) -> str:

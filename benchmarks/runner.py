@@ -102,5 +102,5 @@ def settle(directory: Path) -> None:
 
 
 def say(text: str) -> None:
-    """Tell whoever waits what is being done."""
+    """Print what is being done."""
     print(text, file=sys.stderr, flush=True)

@@ -99,4 +99,4 @@ def _row(facts: Mapping[str, Any]) -> Row:
 
 
 def _samples(facts: Mapping[str, Any]) -> Samples:
-    return Samples(facts["who"], facts["unit"], tuple(facts["values"]))
+    return Samples(facts["system"], facts["unit"], tuple(facts["values"]))

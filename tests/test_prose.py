@@ -24,7 +24,6 @@ from tests.prose import (
 )
 
 PENDING = (
-    "benchmarks/",
     "logfs/log/",
     "tests/log/",
 )

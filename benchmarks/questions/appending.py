@@ -1,4 +1,4 @@
-"""How fast are appends that nobody syncs: whole requests, and one line a write."""
+"""How fast are appends without fsync: whole requests, and one line a write."""
 
 import gc
 import os

@@ -1,7 +1,7 @@
-"""What does a reader of what is cold do to those who read what is hot.
+"""What does a reader of old segments do to readers of new ones.
 
-A log of sealed segments, of which the older half is not in the page cache; who reads all of it
-leaves it so. Beside it the same bytes in a plain file, of which everything stays.
+The older half of a log of sealed segments is not in the page cache, also after a read of all of it.
+It is compared with a plain file of the same bytes, all of which stay in memory.
 """
 
 import os

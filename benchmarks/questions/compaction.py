@@ -4,7 +4,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.keyed import Compacted, KeyedSpec, build_keyed, compact
+from benchmarks.keyed import CompactionRun, KeyedSpec, build_keyed, compact
 from benchmarks.results import Row, Samples, at_least, hold
 from benchmarks.runner import Bench, alternate, settle, timed_shell
 
@@ -30,15 +30,15 @@ def rows(bench: Bench) -> Iterator[Row]:
 def _row(bench: Bench, what: str, data: Path) -> Row:
     copy = bench.directory / "keyed-copy"
 
-    def clean() -> Compacted:
+    def clean() -> CompactionRun:
         shutil.rmtree(copy, ignore_errors=True)
         shutil.copytree(data, copy)
         settle(bench.directory)
         return compact(copy)
 
-    def read() -> Compacted:
+    def read() -> CompactionRun:
         seconds, _ = timed_shell(_READ, next(data.glob("keyed-*")))
-        return Compacted(seconds, seconds, size, size)
+        return CompactionRun(seconds, seconds, size, size)
 
     size = sum(path.stat().st_size for path in data.glob("keyed-*/*.log"))
     ours, theirs = alternate([clean, read], bench.pairs)

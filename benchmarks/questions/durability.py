@@ -1,10 +1,10 @@
 """How fast are appends that are synced one by one: a line, an fsync, the next line.
 
-And what do those of one partition cost another one, that nobody syncs.
+And how much do the fsyncs of one partition delay the appends of another.
 
-The floor syncs nothing: where the disk needs no longer for an fsync than two requests take, the
-budget beside a plain file cannot be met by any file system of this kind. So there is a second one,
-beside what the disk and the requests take one after the other ("plain + floor").
+The floor syncs nothing. If the disk needs no longer for an fsync than two requests take, no file
+system of this kind can meet the budget compared with a plain file. So there is a second budget,
+compared with the time of the disk plus the time of the requests ("plain + floor").
 
 Eight writers on one file are hard beside either: those of a plain file share fsyncs, and of a file
 of FUSE the kernel holds the inode's lock over each append and each fsync, so they mostly come in

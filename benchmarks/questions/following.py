@@ -1,4 +1,4 @@
-"""How soon is a record there for who waits for it, and what do a thousand who wait cost."""
+"""How soon does a waiting reader get a record, and what do a thousand waiting readers cost."""
 
 import os
 import subprocess
@@ -87,9 +87,9 @@ def rows(bench: Bench) -> Iterator[Row]:
     yield compare(
         "follow",
         f"write(2) of one line while {_FOLLOWERS:,} follow, p50",
-        at_most(2, "x nobody"),
+        at_most(2, "x without readers"),
         Samples("logfs", "us", beside),
-        Samples("nobody", "us", alone),
+        Samples("without readers", "us", alone),
     )
 
 

@@ -41,10 +41,9 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 
 def _in_large_pieces(bench: Bench, names: tuple[Path, ...]) -> Row:
-    """GNU awk reads as much at a time as the file system asks for, 1 MiB, and then counts.
+    """GNU awk reads 1 MiB at a time, as the file system asks, and spends its time on the lines.
 
-    So it is compared with itself on a plain file: a request costs it little, and the floor is not
-    made of requests either.
+    So it is compared with itself on a plain file: requests are a small part of its time.
     """
     budget = at_least(0.5, "x plain")
     pairs = min(bench.pairs, _PAIRS)

@@ -12,7 +12,7 @@ from benchmarks.mounts import mount_floor, mount_logfs
 from benchmarks.results import Row, Samples, at_least, at_most, compare, rates
 from benchmarks.runner import Bench, alternate, percentile, timed_shell
 
-_WHO = ("logfs", "floor", "plain")
+_SYSTEMS = ("logfs", "floor", "plain")
 _ONE, _MANY = 2, 4
 """Times the floor, which answers with the same attributes for every name, found beforehand."""
 
@@ -39,7 +39,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         "look",
         "two cats of two growing names at once",
         at_least(0.5, "x floor"),
-        *(rates(who, 2 * size, side) for who, side in zip(_WHO, sides, strict=True)),
+        *(rates(system, 2 * size, side) for system, side in zip(_SYSTEMS, sides, strict=True)),
     )
 
 
@@ -52,7 +52,9 @@ def _fill(topic: Path, source: Path) -> None:
 
 
 def _row(what: str, limit: float, unit: str, sides: Sequence[Sequence[float]]) -> Row:
-    samples = [Samples(who, unit, tuple(side)) for who, side in zip(_WHO, sides, strict=True)]
+    samples = [
+        Samples(system, unit, tuple(side)) for system, side in zip(_SYSTEMS, sides, strict=True)
+    ]
     return compare("look", what, at_most(limit, "x floor"), *samples)
 
 

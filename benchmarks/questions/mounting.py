@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.data import LINE_BYTES, LogSpec, build_log
-from benchmarks.mounts import Mount, mount_logfs
+from benchmarks.mounts import BenchMount, mount_logfs
 from benchmarks.results import Row, Samples, at_most, hold
 from benchmarks.runner import Bench, alternate, settle
 
@@ -48,7 +48,7 @@ def rows(bench: Bench) -> Iterator[Row]:
         )
 
 
-def _check(mount: Mount, spec: LogSpec) -> None:
+def _check(mount: BenchMount, spec: LogSpec) -> None:
     """Make sure that the segments are there."""
     expected = spec.lines // spec.partitions * LINE_BYTES
     found = (mount.point / spec.topic / "0").stat().st_size

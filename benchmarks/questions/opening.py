@@ -13,7 +13,7 @@ from benchmarks.runner import Bench, alternate, percentile, settle
 
 _BATCH_LINES = 10
 _SEGMENTS = 1000
-_WHO = ("logfs", "1 segment", "floor")
+_SYSTEMS = ("logfs", "1 segment", "floor")
 _FLAT = 1.5
 """So many times slower is still flat, given how p99 varies."""
 
@@ -34,16 +34,16 @@ def rows(bench: Bench) -> Iterator[Row]:
                 _check(directory, name_of(n), n)
         names = [name_of(n) for n in _places(many.lines, opens)]
         results = alternate([_opener(d, names) for d in directories], bench.pairs)
-        sides = [_samples(who, found) for who, found in zip(_WHO, results, strict=True)]
+        sides = [_samples(system, found) for system, found in zip(_SYSTEMS, results, strict=True)]
         (ours, ours_p50), single, floor = sides
         title = f"open at {what}, p99"
         yield compare("open", title, at_most(3, "x floor"), ours, *floor, ours_p50)
         yield compare("open", f"{title}, flat", at_most(_FLAT, "x 1 segment"), ours, *single)
 
 
-def _samples(who: str, found: Sequence[tuple[float, float]]) -> tuple[Samples, Samples]:
+def _samples(system: str, found: Sequence[tuple[float, float]]) -> tuple[Samples, Samples]:
     p50, p99 = zip(*found, strict=True)
-    return Samples(who, "us", p99), Samples(f"{who} p50", "us", p50)
+    return Samples(system, "us", p99), Samples(f"{system} p50", "us", p50)
 
 
 def _at_timestamp(offset: int) -> str:

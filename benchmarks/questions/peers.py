@@ -95,7 +95,7 @@ def cat(bench: Bench) -> Iterator[Row]:
 
 
 def recovery(bench: Bench) -> Iterator[Row]:
-    """A segment that nobody has closed is checked and indexed; the broker logs how long it took."""
+    """A segment that was not closed is checked and indexed; the broker logs the time."""
     for what, lines in _BATCHES:
         data, source = _segment(bench, lines, is_closed=False)
         broker = _broker_with(bench, source, lines)
@@ -136,7 +136,9 @@ def _compaction_row(bench: Bench, copies: int) -> Row:
     data = build_log(bench, f"data-{copies}", spec)
     source = data / f"{_TOPIC}-0"
     size = _log_bytes(source)
-    broker = peers.Peer(bench.directory / f"broker-{copies}", log_cleaner_backoff_ms="1000")
+    broker = peers.MeasuredBroker(
+        bench.directory / f"broker-{copies}", log_cleaner_backoff_ms="1000"
+    )
     bench.cleanup.enter_context(broker)
     peers.create_topic(broker, _TOPIC, segment_bytes=str(2**30), **_underscored(COMPACTED))
     broker.stop()
@@ -221,9 +223,9 @@ def _segment(
     return data, data / f"{_TOPIC}-0"
 
 
-def _broker_with(bench: Bench, source: Path, lines: int) -> peers.Peer:
+def _broker_with(bench: Bench, source: Path, lines: int) -> peers.MeasuredBroker:
     """Return a broker, stopped, that has a log of ours."""
-    broker = peers.Peer(bench.directory / f"broker-{lines}")
+    broker = peers.MeasuredBroker(bench.directory / f"broker-{lines}")
     bench.cleanup.enter_context(broker)
     peers.create_topic(broker, _TOPIC, segment_bytes=_NO_LIMIT)
     broker.stop()
@@ -233,7 +235,7 @@ def _broker_with(bench: Bench, source: Path, lines: int) -> peers.Peer:
     return broker
 
 
-def _recover(broker: peers.Peer) -> float:
+def _recover(broker: peers.MeasuredBroker) -> float:
     peers.forget_clean_stop(broker)
     broker.start()
     seconds = peers.load_seconds(broker, _TOPIC)
@@ -241,7 +243,7 @@ def _recover(broker: peers.Peer) -> float:
     return seconds
 
 
-def _index(broker: peers.Peer) -> float:
+def _index(broker: peers.MeasuredBroker) -> float:
     for suffix in (".index", ".timeindex"):
         for path in broker.partition(_TOPIC).glob(f"*{suffix}"):
             path.unlink()

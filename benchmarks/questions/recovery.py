@@ -15,7 +15,7 @@ _INDEXES = (".index", ".timeindex", ".textindex")
 
 
 def after_a_crash(bench: Bench) -> Iterator[Row]:
-    """A killed process leaves one segment; who opens the log next checks every batch of it."""
+    """A killed process leaves one segment; the next open of the log checks each of its batches."""
     for what, lines in _BATCHES:
         data, log = _build(bench, f"crashed-{lines}", lines, is_closed=False)
         open_it = partial(open_log, data, close=False)
@@ -23,7 +23,7 @@ def after_a_crash(bench: Bench) -> Iterator[Row]:
 
 
 def of_indexes(bench: Bench) -> Iterator[Row]:
-    """The index files of a log that was closed are deleted; who opens it next makes them again."""
+    """The index files of a closed log are deleted; the next open rebuilds them."""
     for what, lines in _BATCHES:
         data, log = _build(bench, f"closed-{lines}", lines, is_closed=True)
         open_it = partial(_open_without_indexes, data, log)

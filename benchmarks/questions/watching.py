@@ -1,4 +1,4 @@
-"""What it costs to be watched: appends while somebody reads the metrics ten times a second."""
+"""What monitoring costs: appends while a client reads the metrics ten times a second."""
 
 import subprocess
 import sys
