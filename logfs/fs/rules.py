@@ -18,7 +18,7 @@ from logfs.errors import (
 )
 from logfs.fs.errnos import RefusedError
 from logfs.fs.nodes import FileNode, Node, TopicNode
-from logfs.fs.tree import VIEWS, Tree
+from logfs.fs.tree import APPEND_VIEWS, Tree
 
 
 def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
@@ -65,7 +65,7 @@ def partition_to_make(
         address = tree.parse(name.decode())
     except (UnknownNameError, UnicodeDecodeError):
         raise RefusedError(f"{name!r}: only partitions can be made, by their numbers") from None
-    if address.has_selector or address.view not in VIEWS:
+    if address.has_selector or address.view not in APPEND_VIEWS:
         raise RefusedError(f"{name!r} cannot be written to")
     if flags & (os.O_EXCL | os.O_TRUNC):
         raise RefusedError(f"{name!r}: touch makes a partition, >> appends to one")

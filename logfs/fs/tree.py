@@ -56,7 +56,7 @@ T = TypeVar("T")
 HIDDEN_PREFIX = "__"
 """Topics whose names begin so are not listed. Source: Kafka Topic.isInternal, its convention."""
 
-VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
+APPEND_VIEWS = {Suffix.TEXT: View.TEXT, Suffix.TSV: View.TSV, Suffix.JSONL: View.JSONL}
 """The suffixes of names that take appends."""
 _DIRECTORIES = frozenset({b".", b".."})
 _SEGMENT_TEXT = re.compile(r"([0-9]{20})\.txt")
@@ -256,7 +256,7 @@ class Tree:
         if self._in_root(topic.name) is not topic:
             raise NoSuchTopicError(f"{topic.name}: the topic has been deleted")
         partition = self.partition(topic.name, address.partition)
-        view = VIEWS.get(address.view)
+        view = APPEND_VIEWS.get(address.view)
         partition.note_config()
         if address.has_selector:
             if address.view is Suffix.META:

@@ -19,9 +19,8 @@ from itertools import count
 from typing import NamedTuple
 from uuid import UUID
 
-from logfs.types import TopicPartition
+from logfs.types import MAX_OFFSET, TopicPartition
 
-MAX_OFFSET = 2**63 - 1
 MAX_PARTITION = 2**31 - 1
 MAX_NAME_BYTES = 255
 

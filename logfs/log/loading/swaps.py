@@ -30,6 +30,7 @@ from logfs.log.segments.table import SegmentState
 from logfs.log.writing.reservation import NO_BOOT
 from logfs.records._native import header_ok, last_offset
 from logfs.records.layout import HEADER_BYTES
+from logfs.types import MAX_OFFSET
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def resolve_swaps(
     for file in files:
         by_suffix[file.suffix].append(file)
     cleaned = by_suffix[FileSuffix.CLEANED]
-    first_cleaned = min((file.base_offset for file in cleaned), default=names.MAX_OFFSET + 1)
+    first_cleaned = min((file.base_offset for file in cleaned), default=MAX_OFFSET + 1)
     swaps = [f for f in by_suffix[FileSuffix.SWAP] if f.base_offset < first_cleaned]
     unfinished = [f for f in by_suffix[FileSuffix.SWAP] if f.base_offset >= first_cleaned]
     start, stop = _replaced(disk, directory, swaps)
@@ -112,7 +113,7 @@ def _mark_of(disk: Disk, text_index: str) -> bytes | None:
 def _replaced(disk: Disk, directory: str, swaps: list[SegmentFileName]) -> tuple[int, int]:
     """Return the range of base offsets that the ``.swap`` files replace."""
     bases = [file.base_offset for file in swaps if file.kind is FileKind.LOG]
-    start, stop = names.MAX_OFFSET, 0
+    start, stop = MAX_OFFSET, 0
     for base_offset in bases:
         start = min(start, base_offset)
         stop = max(stop, _next_offset(disk, directory, base_offset))

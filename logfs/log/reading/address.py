@@ -19,8 +19,8 @@ from enum import StrEnum
 from typing import TypeAlias
 
 from logfs.errors import BadSelectorError, IllegalTopicNameError, UnknownNameError
+from logfs.log.names import MAX_PARTITION
 
-MAX_PARTITION = 2**31 - 1
 MAX_TOPIC_NAME_LENGTH = 249
 SEGMENTS_NAME = ".segments"
 """The directory of raw files in the root of a mount; no topic can have its name."""

@@ -10,7 +10,6 @@ from itertools import pairwise
 from logfs.disk.vfs import REFUSED, Disk
 from logfs.log.listing import list_partition
 from logfs.log.names import (
-    MAX_OFFSET,
     FileKind,
     FileSuffix,
     format_segment_file,
@@ -20,7 +19,7 @@ from logfs.log.verifying.findings import Finding
 from logfs.log.verifying.segments import SegmentReport, SegmentTask
 from logfs.log.verifying.smallfiles import RootState, SmallFiles, find_irregular, find_leftovers
 from logfs.log.verifying.tables import SEALED, TableContents, compare, read_table
-from logfs.types import TopicPartition
+from logfs.types import MAX_OFFSET, TopicPartition
 
 
 class PartitionCheck:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from logfs.disk.vfs import Disk
 from logfs.log.checkpoints import EpochEntry
-from logfs.log.names import MAX_OFFSET, FileKind, format_segment_file
+from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.verifying.findings import Finding
 from logfs.log.verifying.indexes import (
@@ -25,7 +25,7 @@ from logfs.log.verifying.indexes import (
 )
 from logfs.log.verifying.walking import BadBytes, IndexedBatches, SegmentWalk
 from logfs.records.layout import NO_LEADER_EPOCH, leader_epoch_of
-from logfs.types import Positions
+from logfs.types import MAX_OFFSET, Positions
 
 Progress = Callable[[int], object]
 """Called with a number of bytes that have been checked."""
