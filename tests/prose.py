@@ -41,7 +41,7 @@ _LAG = r"(?P<allowed>\b(?:lag|lags|lagged|lagging|fall|falls|falling|fallen|fell
 """A word before ``behind`` that makes it one of lag, which is allowed."""
 
 RULES = (
-    _rule("who", r"\b(?:who|whom|whoever)\b", "name the reader, the writer, the process"),
+    _rule("who", r"\b(?:who|whom|whoever)\b(?!:)", "name the reader, the writer, the process"),
     _rule("nobody", r"\b(?:nobody|somebody)\b", "name the reader, the writer, the process"),
     _rule("whatever", r"\bwhatever\b", "say which: any, every, all"),
     _rule("he", r"\b(?:he|his|him|himself|she|herself)\b", "programs are they or it"),

@@ -215,8 +215,8 @@ def parse_clean_shutdown(data: bytes, name: str) -> int | None:
     """Parse the clean shutdown marker; returns the broker's epoch, None if it has none.
 
     Raises:
-        CorruptCheckpointError: Not the JSON object that Kafka writes. The marker counts all the
-            same: that it exists is what it says.
+        CorruptCheckpointError: Not the JSON object that Kafka writes. The marker is valid all
+            the same: its existence is its meaning.
     """
     try:
         content = json.loads(data)

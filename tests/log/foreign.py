@@ -1,4 +1,4 @@
-"""Somebody else's data directory: what a broker does to its files, in its own order.
+"""The data directory of another process: what a broker does to its files, in its own order.
 
 broker = FakeBroker(disk)
 broker.append(b"a", b"b")             # one batch
@@ -92,7 +92,7 @@ class FakeBroker:
                 self.disk.remove(f"{self.directory}/{name}")
 
     def truncate(self, offset: int) -> None:
-        """Cut the log at a batch; whoever leads from now on has another epoch."""
+        """Cut the log at a batch; the next leader has another epoch."""
         while self.bases[-1] > offset:
             self.delete(self.bases.pop())
         data = self.disk.read(self.path(self.bases[-1]))
@@ -173,7 +173,7 @@ class FakeBroker:
 
 
 def broker_in(directory: Path) -> FakeBroker:
-    """Somebody who writes into a real directory."""
+    """A process that writes into a real directory."""
     return FakeBroker(cast("FakeDisk", PosixDisk(directory)))
 
 

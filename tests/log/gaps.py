@@ -104,7 +104,7 @@ class HoledLog:
         ]
 
     def advance(self, offset: int) -> None:
-        """Give up the records below an offset; files that nobody reads go at once."""
+        """Give up the records below an offset; files without a reader go at once."""
         now_ms = self.bench.now_ms
         self.log.advance_log_start_offset(offset, now_ms)
         self.log.remove_due_files(now_ms + self.log.config.file_delete_delay_ms)

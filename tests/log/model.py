@@ -145,7 +145,7 @@ class Model:
                 waiting.setdefault(content(record), []).append(line)
         for record in found:
             lines = waiting.get(content(record))
-            assert lines, f"nobody wrote {record}, or it is there twice"
+            assert lines, f"no program wrote {record}, or it is there twice"
             lines.pop().offset = self.append(record)
         assert not any(waiting.values()), f"lost: {waiting}"
 
@@ -201,7 +201,7 @@ class Model:
                 found.setdefault(there[-1], []).append(replace(line))
             elif line.synced and all(records):
                 raise AssertionError(f"{line} was synced and is lost, of {behind}")
-        assert not +left, f"nobody wrote this, or it is there twice: {+left}"
+        assert not +left, f"no program wrote this, or it is there twice: {+left}"
         for record in behind:
             line = found[content(record)].pop()
             line.offset = self.append(record)

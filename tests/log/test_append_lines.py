@@ -133,7 +133,7 @@ def test_lines_without_a_key_stay_together(bench: Bench) -> None:
     assert lines_of(logs[0]) == [b"0", b"x", b"3", b"x", b"6", b"x"]
 
 
-def test_nothing_behind_a_refused_line_gets_in(bench: Bench) -> None:
+def test_lines_after_a_refused_line_are_not_appended(bench: Bench) -> None:
     logs = topic(bench, 4, cleanup_policy="compact", compression_type="gzip")
     data = b"".join(b"%d\tv%d\n" % (n, n) for n in range(20))
     done = append_by_key(logs, data + b"no key\n" + data, LineForm(View.TSV), 0, START_MS)

@@ -1,4 +1,4 @@
-"""A flush that goes on by itself: what it covers, who shares it, what its failure means."""
+"""A flush that goes on by itself: what it covers, its callers, what its failure means."""
 
 import contextlib
 import errno
@@ -54,7 +54,7 @@ def test_only_one_is_under_way() -> None:
     bench.write(b"b")
     assert bench.log.begin_flush(syncs) is None
     syncs.let_go()
-    assert bench.log.begin_flush(syncs) is None, "nobody has taken note of it"
+    assert bench.log.begin_flush(syncs) is None, "its end was not noted"
     assert bench.log.end_flush(flush)
     assert bench.log.begin_flush(syncs) is not None
 
@@ -66,7 +66,7 @@ def test_a_flush_waits_for_it_and_shares_it() -> None:
         assert bench.log.recovery_point == 1
         syncs.let_go()
     assert (seen.logs, bench.log.recovery_point) == (1, 2)
-    assert bench.log.end_flush(flush), "which somebody else has done already"
+    assert bench.log.end_flush(flush), "which another call has done already"
     assert bench.log.counters.flush_s.count == 2
 
 
@@ -80,7 +80,7 @@ def test_a_flush_of_more_than_it_covers_does_the_rest() -> None:
     assert bench.log.end_flush(flush)
 
 
-def test_who_comes_while_a_thread_flushes_is_sent_to_wait() -> None:
+def test_a_call_while_a_thread_flushes_waits() -> None:
     bench, syncs, flush = begun_bench()
     seen = Syncs(bench.disk)
     syncs.let_go()
@@ -97,7 +97,7 @@ def test_who_comes_while_a_thread_flushes_is_sent_to_wait() -> None:
 
 
 @pytest.mark.parametrize("do", [Bench.restart, lambda bench: bench.log.maintain()])
-def test_whatever_else_flushes_takes_note_of_it(do: Callable[[Bench], object]) -> None:
+def test_other_flushes_take_note_of_it(do: Callable[[Bench], object]) -> None:
     bench, syncs, _ = begun_bench()
     bench.log.roll(bench.now_ms)
     with in_threads(1, lambda: do(bench)):
@@ -207,7 +207,7 @@ def test_its_failure_is_final() -> None:
 
 
 @pytest.mark.expect_log(OFFLINE)
-def test_who_waited_for_it_fails_too() -> None:
+def test_a_waiting_caller_fails_too() -> None:
     bench, syncs, flush = begun_bench()
     log, errors = bench.log, list[Exception]()
 

@@ -255,4 +255,4 @@ def test_every_tenth_is_reported_once() -> None:
         told.advance(1)
     told.advance(total)
     assert lines == [f"t/0: {n} % of {total} bytes read" for n in range(10, 101, 10)]
-    assert sum(seen) == 2 * total, "others who watch are told as well"
+    assert sum(seen) == 2 * total, "other watchers are told as well"

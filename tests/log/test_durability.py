@@ -1,4 +1,4 @@
-"""Durability: what an fsync covers, who shares it, and what a failed one means."""
+"""Durability: what an fsync covers, which callers share it, and what a failed one means."""
 
 import errno
 from collections.abc import Callable
@@ -148,7 +148,7 @@ def test_reloaded_it_goes_on_after_every_size_shown(
 
 
 @pytest.mark.expect_log(OFFLINE)
-def test_who_waited_for_a_flush_that_failed_fails_too() -> None:
+def test_a_caller_that_waits_for_a_failing_flush_fails_too() -> None:
     bench = Bench()
     bench.write(b"a")
     log, errors = bench.log, list[Exception]()

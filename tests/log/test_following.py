@@ -164,7 +164,7 @@ def test_what_is_compacted_twice_between_two_looks_stays_where_it_was(broker: Fa
         broker.roll()
         fill(broker, 12)
         follower.look()
-    where = placed(Follower(broker.disk).log)  # by another: whoever reads has the files open
+    where = placed(Follower(broker.disk).log)  # by another follower: a reader has the files open
     for divisor in (4, 8):
         for keeps in (divisor, divisor * 3):
             broker.compact(lambda offset, keeps=keeps: offset % keeps < 2)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""What outlasts a mount of somebody else's directory: positions, in a cache."""
+"""What outlasts a mount of a followed directory: positions, in a cache."""
 
 import errno
 from collections.abc import Callable

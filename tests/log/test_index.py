@@ -68,7 +68,7 @@ def test_offsets_that_do_not_fit_are_refused(relative_offset: int) -> None:
         index.encode_time_entry(0, relative_offset)
 
 
-def test_lookups_without_a_smaller_entry_give_the_begin_of_the_segment() -> None:
+def test_lookups_without_a_smaller_entry_give_the_start_of_the_segment() -> None:
     entries = offset_bytes([OffsetPosition(60, 100)])
     assert index.lookup_offset(b"", BASE, 55) == (BASE, 0)
     assert index.lookup_offset(entries, BASE, 59) == (BASE, 0)

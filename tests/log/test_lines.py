@@ -1,4 +1,4 @@
-"""Promise 1: one line is one record, whatever is cut, refused or killed in between."""
+"""Promise 1: one line is one record, also with cuts, refusals and kills in between."""
 
 import errno
 from collections import Counter
@@ -154,7 +154,7 @@ def test_a_line_that_does_not_parse_is_refused_and_those_before_it_count(bench: 
     assert lines_of(bench.log) == [b"v"]
 
 
-def test_the_begin_of_a_line_stays_if_its_end_does_not_parse(bench: Bench) -> None:
+def test_the_start_of_a_line_stays_if_its_end_does_not_parse(bench: Bench) -> None:
     writer = bench.writer(View.TSV)
     writer.write(b"k\tv", bench.now_ms)
     with pytest.raises(UnparsableLineError):

@@ -26,7 +26,7 @@ def pieces(lines: list[bytes], count: int) -> Iterator[bytes]:
 
 
 def feed(bench: Bench, source: Iterator[bytes], form: LineForm = FORM) -> Lines:
-    """Append what comes piece by piece, in the buffer of whoever asks for it."""
+    """Append what comes piece by piece, in the buffer of the caller."""
 
     def read(buffer: bytearray) -> memoryview:
         piece = next(source, b"")
@@ -123,7 +123,7 @@ def test_a_log_that_goes_offline() -> None:
 
 
 def test_others_append_between_two_pieces() -> None:
-    """Their records stand in between, and whatever was encoded ahead is where it has to."""
+    """Their records are in between, and lines that were encoded ahead are in the right place."""
     bench, lines = Bench(), list(MANY)
     lines[900] = b"two\ttabs\there\n"
 

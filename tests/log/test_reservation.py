@@ -32,7 +32,7 @@ def covers(bound: Positions, ends: Positions) -> bool:
     return bound.at_least(ends) == bound
 
 
-def test_the_lease_is_durable_before_a_size_beyond_it_is_shown(small_lease: int) -> None:
+def test_the_reservation_is_durable_before_a_size_beyond_it_is_shown(small_lease: int) -> None:
     bench = Bench(SMALL)
     log, writes = bench.log, 0
 
@@ -50,7 +50,7 @@ def test_the_lease_is_durable_before_a_size_beyond_it_is_shown(small_lease: int)
     assert end_of(log, View.JSONL) > small_lease * 5
 
 
-def test_an_append_that_the_lease_covers_waits_for_no_fsync() -> None:
+def test_an_append_that_the_reservation_covers_waits_for_no_fsync() -> None:
     bench = Bench()
     bench.write(b"a")
     before = bench.disk.counts["sync"]
@@ -58,7 +58,7 @@ def test_an_append_that_the_lease_covers_waits_for_no_fsync() -> None:
     assert bench.disk.counts["sync"] == before
 
 
-def test_maintain_moves_the_lease_on_before_an_append_has_to_wait(
+def test_maintain_moves_the_reservation_on_before_an_append_has_to_wait(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reservation, "RESERVED_BYTES", 1000)
@@ -79,7 +79,7 @@ def test_maintain_moves_the_lease_on_before_an_append_has_to_wait(
 
 
 @pytest.mark.expect_log("is offline")
-def test_nothing_is_shown_when_the_lease_cannot_be_moved(small_lease: int) -> None:
+def test_nothing_is_shown_when_the_reservation_cannot_be_moved(small_lease: int) -> None:
     bench = Bench()
     bench.write(b"a")
     shown = bench.log.snapshot
@@ -90,7 +90,7 @@ def test_nothing_is_shown_when_the_lease_cannot_be_moved(small_lease: int) -> No
     assert lines_of(bench.reload()) == [b"a"]
 
 
-def test_a_disk_too_full_for_the_lease_leaves_the_partition_online(small_lease: int) -> None:
+def test_a_disk_too_full_for_the_reservation_leaves_the_partition_online(small_lease: int) -> None:
     bench = Bench()
     bench.write(b"a")
     bench.disk.fail_next_write(TABLE, errno.ENOSPC, after_bytes=17)
@@ -108,7 +108,7 @@ def a_failed_put(table: SegmentTable, disk: FakeDisk) -> None:
 
 
 @pytest.mark.parametrize("between", [a_failed_put, lambda table, _: table.close()])
-def test_a_lease_that_was_noted_is_durable_after_sync_whatever_came_between(
+def test_a_noted_reservation_is_durable_after_sync_with_calls_between(
     between: Callable[[SegmentTable, FakeDisk], None],
 ) -> None:
     bench = Bench()

@@ -1,4 +1,4 @@
-"""A partition by offset, straight from its files, while somebody else writes, rolls and deletes."""
+"""A partition by offset, straight from its files, while another process writes and deletes."""
 
 from collections.abc import Callable, Iterator
 

@@ -79,7 +79,7 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
         textindex.encode_text_entry(0, 0, (0, 0, 2**63))
 
 
-def test_without_entries_everything_counts_from_the_begin() -> None:
+def test_without_entries_everything_is_relative_to_the_start() -> None:
     assert textindex.lookup_offset(b"", 7) == ZERO
     assert textindex.lookup_position(b"", View.TSV, 7) == ZERO
     assert textindex.gaps(b"", View.TEXT) == []

@@ -1,8 +1,8 @@
-"""The files of a segment in a directory that somebody else writes.
+"""The files of a segment in a directory that another process writes.
 
 Files are read with pread, never mapped: they may be cut at any moment, and to touch a mapped page
 after the end of a file is fatal (SIGBUS). A name may be for another file from one moment to the
-next, so a ``.log`` counts only if it is the one that the segment describes; when it has been
+next, so a ``.log`` is used only if it is the one that the segment describes. When it has been
 replaced or deleted it is found as ``.deleted`` until it is gone for good.
 
 The offset and time index are the broker's, a hint like all indexes. The text index is logfs's own.
@@ -40,7 +40,7 @@ class TextSource(Protocol):
 
 
 class OwnTexts:
-    """The text indexes of a directory of logfs's own, which somebody else may be changing."""
+    """The text indexes of a directory of logfs's own, which another process may be changing."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -167,11 +167,11 @@ class OwnedSegments(OpenSegments):
     def get(
         self, segment: Segment, make: Callable[[Segment], SegmentFiles] | None = None
     ) -> SegmentFiles:
-        """Return the files of a segment; whoever keeps them keeps them open."""
+        """Return the files of a segment; they are open as long as they are referenced."""
         return self._shared.get(segment, make or self._open)
 
     def forget(self, segment: Segment) -> None:
-        """Close a segment unless somebody else keeps its files."""
+        """Close a segment unless its files are referenced elsewhere."""
         self._shared.forget(segment)
 
     def _open(self, segment: Segment) -> SegmentFiles:

@@ -78,7 +78,7 @@ def _follow_own(
 
 
 class _Beginning:
-    """A partition that somebody else made."""
+    """A partition that another process made."""
 
     def __init__(
         self, following: FollowContext, loading: LoadContext, topic_partition: TopicPartition

@@ -1,4 +1,4 @@
-"""The segment that somebody else appends to: read as far as whole batches with a fitting CRC go.
+"""The segment that another process appends to, read up to its last whole batch with a right CRC.
 
 What does not decode at the end of it is not there yet: it is read again at the next look. So is the
 zero tail of a preallocated file.
@@ -69,7 +69,7 @@ class Tail:
         files: Its indexes; kept by the segment while it is the last one.
         builder: The running state.
         epoch_before: Leader epoch of what is before the segment; -1 if it is not known.
-        produced: Batches of producers that were accounted for; for whoever takes them.
+        produced: Batches of producers that were accounted for; the caller takes them.
         problem: Why the last ``grow`` ended before the end of the file, None if it did not.
     """
 

@@ -119,6 +119,6 @@ class _Scan:
         return lengths
 
     def _behind(self, corrupt: int) -> int:
-        """Return where batches can be found again behind a header that makes no sense."""
+        """Return where batches can be found again after a header that makes no sense."""
         entry = textindex.first_entry_after(self._segment.files().text_entries(), corrupt)
         return self._file_end if entry is None else entry.file_position

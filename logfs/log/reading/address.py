@@ -109,14 +109,14 @@ class Latest:
 
 @dataclass(frozen=True, slots=True)
 class AtOffset:
-    """An offset; a negative one counts back from the log end offset. ``abs(n) <= 2**63 - 1``."""
+    """An offset; a negative one is relative to the log end offset. ``abs(n) <= 2**63 - 1``."""
 
     n: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtByte:
-    """A position in the view; a negative one counts back from the end. ``abs(n) <= 2**63 - 1``."""
+    """A position in the view; a negative one is relative to the end. ``abs(n) <= 2**63 - 1``."""
 
     n: int
 
@@ -147,7 +147,7 @@ class PartitionAddress:
 
     @property
     def uses_clock(self) -> bool:
-        """Whether FROM or TO counts from the time of the look-up."""
+        """Whether FROM or TO depends on the time of the look-up."""
         return isinstance(self.start, Ago | Now) or isinstance(self.end, Ago | Now)
 
 

@@ -3,7 +3,7 @@
 A *growing* file has positions for ever, so it may have holes. The rule, per open file: a read that
 starts where the last reply ended (or at 0 after open) fills its buffer across holes; a read after a
 seek returns only what is kept inside [offset, offset + size) or, if nothing is, begins the next
-kept record: up to its newline and no further, so that a program that counts lines backwards (tail)
+kept record: up to its newline and no further, so that a program that reads lines backwards (tail)
 does not count them again in every window of a hole. So cat prints what is kept, and a program that
 starts at the end never replays.
 
@@ -119,7 +119,9 @@ class GrowingFile(_RenderedFile):
             return end
         found = growing_end(snapshot, self._view, self._limit, self._level)
         if found < end:
-            self._limit = AtByte(found)  # reached: from now on it stays, whatever is removed
+            self._limit = AtByte(
+                found
+            )  # reached: from now on it stays, also if records are removed
         return found
 
     def size(self) -> int:

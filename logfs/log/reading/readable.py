@@ -62,7 +62,7 @@ class ReadableState:
         recovery_point: First offset that is not known to be durable.
         last_modified_ms: Clock of the newest append.
         read_only: The data directory is open read-only.
-        counters: What it counts while it works.
+        counters: Numbers of its work.
         cleaning: What is known of its compaction.
         offline: Why it takes no appends any more; None while it does.
         is_deleted: Its topic was deleted; open readers go on.

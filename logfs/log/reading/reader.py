@@ -135,7 +135,7 @@ class TextReader:
             return position
         index, last = snapshot.index_of_position(view, position), len(snapshot.segments) - 1
         while True:
-            # The next one may be empty; one that somebody else deletes may be gone already.
+            # The next one may be empty; in a followed directory it may be gone already.
             while index < last and (
                 position >= snapshot.end_of(index)[0][view] or snapshot.segments[index].is_gone
             ):

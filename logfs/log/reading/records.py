@@ -1,7 +1,7 @@
 """A cursor over the records of a partition: offset in, decoded records out, a window at a time.
 
 Where ``reader`` renders bytes at positions, this gives records, for programs. Offsets are all it
-needs: it goes on where it was whatever becomes of the segments, and passes over what retention or
+needs: it goes on where it was also if the segments change, and passes over what retention or
 compaction has removed, over markers, and under read_committed over aborted records.
 """
 
@@ -55,8 +55,8 @@ class RecordReader:
 
         Raises:
             CorruptRecordError: The next batch is damaged; ``offset`` is before it.
-            FileNotFoundError: Somebody else has just removed or replaced a file: the snapshot is
-                out of date.
+            FileNotFoundError: Another process has just removed or replaced a file: the snapshot
+                is out of date.
         """
         while True:
             snapshot = self._snapshot()

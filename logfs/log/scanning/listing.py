@@ -1,4 +1,4 @@
-"""One look at the names in a partition directory, for those who go by offsets."""
+"""One look at the names in a partition directory, for reading by offsets."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ class SegmentNames(NamedTuple):
     Attributes:
         logs: Base offset -> inode of every ``.log``, in the order of the offsets.
         swapped: Those of them that are still called ``.swap``: files are just being replaced, or
-            somebody was stopped in the middle of it.
+            the process was stopped in the middle of it.
         indexed: Base offsets that have a transaction index.
         snapshots: Offsets of the producer snapshots.
     """

@@ -1,6 +1,6 @@
 """A range of offsets cut into pieces of about equal size, at places that the indexes know.
 
-A cut is an offset, so it is right whatever the indexes say; they only make the pieces even.
+A cut is an offset, so it is right for any contents of the indexes; they only make the pieces even.
 """
 
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""The records of a range of offsets as columns, whatever happens to the files meanwhile.
+"""The records of a range of offsets as columns, while files are added, replaced and deleted.
 
 The files are found by their names again and again, and in them the place by its offset. One that
 has vanished was rolled into another one by compaction, or deleted: the names are listed again, and

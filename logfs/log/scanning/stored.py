@@ -1,8 +1,8 @@
 """Where a partition begins and ends as its files are now, and where in it a moment is.
 
 ``refresh`` is a look; most cost two stats. The end is that of the last whole batch with a right
-checksum: what a writer is just putting there is treated as not there yet. The snapshot that a look
-leaves behind knows no positions, only offsets.
+checksum: what a writer is just putting there is treated as not there yet. The snapshot of a
+look has no positions, only offsets.
 """
 
 import contextlib

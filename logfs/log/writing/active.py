@@ -54,7 +54,7 @@ class SegmentFill(NamedTuple):
 
 
 class ActiveSegment:
-    """Appends to one segment. One owner, who serialises the calls.
+    """Appends to one segment. One owner, which serialises the calls.
 
     Attributes:
         segment: What is appended to.
