@@ -49,17 +49,15 @@ class SegmentRemoval:
             OSError: With ENOSPC the log is as before; anything else takes it offline. Deleting
                 whole segments, up to the start of another one, needs no room.
 
-        Source: Kafka UnifiedLog.maybeIncrementLogPointOffset, deleteLogPointOffsetBreachedSegments.
+        Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, deleteLogStartOffsetBreachedSegments.
         """
         state = self._state
         with state.lock:
             state.check_writable()
-            if offset > state.snapshot.visible_end(IsolationLevel.HIGH_WATERMARK).offset:
-                raise OffsetOutOfRangeError(
-                    offset, state.snapshot.start.offset, state.snapshot.end.offset
-                )
             snapshot = state.snapshot
             start = snapshot.start
+            if offset > snapshot.visible_end(IsolationLevel.HIGH_WATERMARK).offset:
+                raise OffsetOutOfRangeError(offset, start.offset, snapshot.end.offset)
             if offset > start.offset:
                 start = LogPoint(offset, lookup.positions_of_offset(snapshot, offset))
             # A directory that a broker left may hold segments below its log start offset.
