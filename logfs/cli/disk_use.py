@@ -138,7 +138,7 @@ def _lengths(
     if not entries:
         return None, None
     last = entries[max(entries)]
-    kept = sum(e.kept.text for e in entries.values() if e.state is not SegmentState.OPEN)
+    kept = sum(e.lengths.text for e in entries.values() if e.state is not SegmentState.OPEN)
     if last.state is SegmentState.CLOSED:
         return kept, last.ends.text
     shown = None if point is None else _size_in(point, topic_partition)

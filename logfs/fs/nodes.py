@@ -309,7 +309,7 @@ class FixedNode(FileNode):
         segments = blake2b(digest_size=8)
         for segment in resolved.segments:
             # A compacted segment keeps its base offset, but not its records.
-            kept = segment.kept[resolved.view] if segment.has_gaps else None
+            kept = segment.lengths[resolved.view] if segment.has_gaps else None
             segments.update(f"{segment.base_offset} {kept} {segment.rewrites};".encode())
         super().__init__(
             f"fixed {resolved.view.name} {resolved.start} {resolved.end} {segments.hexdigest()}"

@@ -196,9 +196,9 @@ class OpenFiles:
         log = file.log
         if not log.is_followed:
             return False
-        cuts = log.snapshot.cuts
+        truncations = log.snapshot.truncations
         await trio.to_thread.run_sync(log.refresh, self._now_ms())
-        return log.snapshot.cuts != cuts or log.is_settling
+        return log.snapshot.truncations != truncations or log.is_settling
 
     async def _read(self, file: FileHandle, offset: int, size: int) -> memoryview:
         executor = file.partition.executor

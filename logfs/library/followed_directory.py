@@ -162,7 +162,10 @@ class FollowedDirectory:
         if log.is_settling:
             time.sleep(SETTLING_S)
             return True
-        return log.snapshot.segments != before.segments or log.snapshot.cuts != before.cuts
+        return (
+            log.snapshot.segments != before.segments
+            or log.snapshot.truncations != before.truncations
+        )
 
     def _locate_part(
         self, log: ReadableLog, point: Point, level: IsolationLevel, now_ms: int

@@ -120,7 +120,7 @@ def _scan(disk: Disk, segment: Segment, task: ReindexTask) -> Scan:
     log = disk.open(segment.name)
     scan = scan_segment(log, segment, config, pass_over_corrupt=True)
     if task.entry is not None and scan.corrupt and task.entry.size_bytes == scan.file_size:
-        lengths = scan.lengths_of_corrupt(task.entry.kept)
+        lengths = scan.lengths_of_corrupt(task.entry.lengths)
         scan = scan_segment(
             log, segment, config, pass_over_corrupt=True, lengths_of_corrupt=lengths
         )

@@ -178,7 +178,7 @@ def check_positions(log: CompactedLog) -> None:
         offset, timestamp = kept.record.offset, kept.record.timestamp
         assert positions_of_offset(snapshot, offset) == kept.positions
         assert offset_for_time(snapshot, timestamp) == log.model.offset_for_time(timestamp)
-    total = sum(s.kept.text for s in snapshot.segments[:-1])
+    total = sum(s.lengths.text for s in snapshot.segments[:-1])
     active = snapshot.active.bases.text
     assert total == sum(
         k.ends.text - k.positions.text for k in log.model.visible if k.positions.text < active

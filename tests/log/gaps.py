@@ -219,7 +219,7 @@ def _rewritten(
         size_bytes=scan.file_size,
         max_timestamp=scan.builder.max_timestamp,
         first_timestamp=scan.builder.first_timestamp,
-        kept=reduce(Positions.plus, (lengths_of(placed.record) for placed in left), _ZERO),
+        lengths=reduce(Positions.plus, (lengths_of(placed.record) for placed in left), _ZERO),
         has_gaps=has_gaps,
     )
 

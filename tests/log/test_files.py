@@ -308,7 +308,7 @@ def test_a_sealed_segment_is_a_fixed_file(view: View) -> None:
     for segment in segments[:-1]:
         resolved = resolve_segment(log.log, segment, view)
         assert not resolved.grows
-        assert resolved.size == segment.kept[view]
+        assert resolved.size == segment.lengths[view]
         printed += read_all(FixedFile(resolved))
     last = resolve_segment(log.log, segments[-1], view)
     assert last.grows

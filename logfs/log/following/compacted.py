@@ -47,7 +47,7 @@ def index_compacted(
         raise CorruptRecordError(f"{new.name}: {scan.problem}", scan.valid_bytes, new.name)
     scan.describe(new)
     total = old[-1].ends.minus(old[0].bases)
-    if new.kept == total:
+    if new.lengths == total:
         return Rewritten(new, bytes(scan.text_entries))
     walk = KeptRecords(new.base_offset, config.index_interval_bytes, decompress)
     windows = _old_windows(walk, old)
@@ -62,7 +62,7 @@ def index_compacted(
             break
     new.has_gaps = True
     new.ends = new.bases.plus(walk.lengths)
-    new.kept = Positions(*walk.kept_lengths)
+    new.lengths = Positions(*walk.kept_lengths)
     return Rewritten(new, walk.take())
 
 

@@ -368,8 +368,8 @@ class FollowedLog(ReadableLog):
         self._positions.store(rebuild.sealed, active)
         self._positions.grow(b"", rebuild.tail.checkpoint())
         start = LogPoint(segments[0].base_offset, segments[0].bases)
-        cuts = old.cuts + rebuild.has_cut
-        snapshot = old.changed(segments, start, rebuild.tail.end, cuts)
+        truncations = old.truncations + rebuild.has_cut
+        snapshot = old.changed(segments, start, rebuild.tail.end, truncations)
         if rebuild.has_cut:
             snapshot = self.transactions.look_up(snapshot, self.directory, self._now_ms)
         else:

@@ -173,7 +173,7 @@ def _scan_log(
     if entry is None:
         check_span(scan, segment, read_only=loader.context.read_only)
     elif scan.corrupt and entry.size_bytes == scan.file_size:
-        lengths = scan.lengths_of_corrupt(entry.kept)
+        lengths = scan.lengths_of_corrupt(entry.lengths)
         return scan_segment(
             log, segment, config, pass_over_corrupt=True, lengths_of_corrupt=lengths
         )

@@ -29,7 +29,7 @@ from logfs.types import Positions
 def known_runs(snapshot: Snapshot, index: int) -> AbortedRuns | None:
     """Return the runs of aborted records in a segment if they are known; reads memory only."""
     runs = snapshot.segments[index].aborted_runs
-    if runs is None or runs.cuts != snapshot.cuts:
+    if runs is None or runs.truncations != snapshot.truncations:
         return None
     if runs.source is snapshot.aborted:
         return runs
@@ -44,8 +44,8 @@ def aborted_runs(snapshot: Snapshot, index: int) -> AbortedRuns:
     """
     segment = snapshot.segments[index]
     runs = segment.aborted_runs
-    if runs is None or runs.cuts != snapshot.cuts:
-        runs = AbortedRuns(snapshot.cuts)
+    if runs is None or runs.truncations != snapshot.truncations:
+        runs = AbortedRuns(snapshot.truncations)
     new = snapshot.aborted_in(index) - runs.known
     if new:
         found = _Scan(segment, snapshot.end_of(index)).runs_of(new)
@@ -57,7 +57,7 @@ def aborted_runs(snapshot: Snapshot, index: int) -> AbortedRuns:
 
 def _kept(snapshot: Snapshot, index: int, runs: AbortedRuns) -> AbortedRuns:
     """Note that runs hold for the aborted transactions of a snapshot as well."""
-    noted = AbortedRuns(runs.cuts, snapshot.aborted, runs.known, runs.begins, runs.ends)
+    noted = AbortedRuns(runs.truncations, snapshot.aborted, runs.known, runs.begins, runs.ends)
     snapshot.segments[index].aborted_runs = noted
     return noted
 

@@ -92,7 +92,7 @@ class TextReader:
         self._log: File | None = None
         self._place: _Place | None = None
         self._run_end = _NO_STOP
-        self._cuts = 0
+        self._truncations = 0
         self.may_block = may_block
         self.would_block = False
         self._waits_for_disk = False
@@ -179,7 +179,7 @@ class TextReader:
         if self._place is not None and not self._return_to(self._place):
             return 0
         if self._segment is not None and (
-            self._hides_aborted or self._snapshot().cuts != self._cuts
+            self._hides_aborted or self._snapshot().truncations != self._truncations
         ):
             self._follow(self._snapshot())
         done, room = 0, min(len(out), stop - self.position)
@@ -294,7 +294,7 @@ class TextReader:
         if segment is None or segment.has_gaps or not 0 < rest <= _HOP_BYTES:
             return False
         index = snapshot.index_of_position(self._view, position)
-        if snapshot.cuts != self._cuts or snapshot.segments[index] is not segment:
+        if snapshot.truncations != self._truncations or snapshot.segments[index] is not segment:
             return False
         try:
             if self._renderer.skip(rest) < rest:
@@ -316,7 +316,7 @@ class TextReader:
         """See to it that what was found out about the segment still holds."""
         if self._segment is None:
             return
-        if snapshot.cuts != self._cuts:
+        if snapshot.truncations != self._truncations:
             self._leave_after_record()
         elif self._hides_aborted and snapshot.aborted is not self._aborted:
             index = _index_of(snapshot, self._segment)
@@ -336,7 +336,7 @@ class TextReader:
     def _locate(self) -> bool:
         """Go to the position; False at a hole, at the end, or if it would block."""
         snapshot, view = self._snapshot(), self._view
-        self._cuts = snapshot.cuts
+        self._truncations = snapshot.truncations
         position = self.position
         if not snapshot.start.positions[view] <= position < snapshot.end.positions[view]:
             return False
@@ -454,7 +454,7 @@ class TextReader:
         """Go on after a window or a segment; False at a hole, at the end, or if it would block."""
         segment, snapshot = self._segment, self._snapshot()
         index = -1 if segment is None else _index_of(snapshot, segment)
-        if segment is None or index < 0 or snapshot.cuts != self._cuts:
+        if segment is None or index < 0 or snapshot.truncations != self._truncations:
             self._leave_segment()
             return self._locate()
         ends, _, file_end = snapshot.end_of(index)

@@ -30,13 +30,13 @@ class AbortedRuns:
     """Runs of aborted records, in order, no two of which touch.
 
     Attributes:
-        cuts: The number of truncations so far; one more may undo an abort.
+        truncations: The number of truncations so far; one more may undo an abort.
         source: The aborted transactions of the snapshot for which the runs were last complete.
         known: The transactions whose records in this segment have been looked up.
         begins, ends: Columns of the runs, view by view.
     """
 
-    cuts: int
+    truncations: int
     source: tuple[AbortedTransaction, ...] = ()
     known: frozenset[AbortedTransaction] = frozenset()
     begins: Columns = field(default_factory=_columns)
@@ -69,7 +69,7 @@ class AbortedRuns:
             for view in View:
                 begins[view].append(begin[view])
                 ends[view].append(end[view])
-        return AbortedRuns(self.cuts, source, known, begins, ends)
+        return AbortedRuns(self.truncations, source, known, begins, ends)
 
     def _all(self) -> Iterator[Run]:
         begins, ends = zip(*self.begins, strict=True), zip(*self.ends, strict=True)

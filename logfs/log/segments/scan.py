@@ -280,7 +280,7 @@ def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
     segment.first_timestamp = builder.first_timestamp
     lengths = Positions(builder.text, builder.tsv, builder.jsonl)
     segment.ends = segment.bases.plus(lengths)
-    segment.kept = lengths
+    segment.lengths = lengths
     segment.text_crc = 0
 
 

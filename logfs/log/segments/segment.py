@@ -244,7 +244,7 @@ class Segment:
         bases: Positions of its first record.
         ends: Positions at which it ends (sealed; the end of an active one is in the snapshot).
         next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
-        kept: Lengths of its records without gaps (sealed).
+        lengths: Lengths of its records without gaps (sealed).
         text_crc: CRC-32C of the entries of its text index, if it has gaps; 0 if not known.
         pinned_files: Set while the segment is active, its indexes are only in memory, or its files
             have no names any more.
@@ -275,7 +275,7 @@ class Segment:
         "is_gone",
         "is_padded",
         "is_writable",
-        "kept",
+        "lengths",
         "max_timestamp",
         "next_offset",
         "pinned_files",
@@ -299,7 +299,7 @@ class Segment:
         self.size_bytes = 0
         self.max_timestamp = -1
         self.first_timestamp = -1
-        self.kept = Positions()
+        self.lengths = Positions()
         self.has_gaps = False
         self.text_crc = 0
         self.inode = 0
@@ -323,7 +323,7 @@ class Segment:
         segment.size_bytes = entry.size_bytes or 0
         segment.max_timestamp = entry.max_timestamp
         segment.first_timestamp = entry.first_timestamp
-        segment.kept = entry.kept
+        segment.lengths = entry.lengths
         segment.has_gaps = entry.has_gaps
         segment.text_crc = entry.text_crc
         return segment
@@ -339,7 +339,7 @@ class Segment:
             self.size_bytes,
             self.max_timestamp,
             self.first_timestamp,
-            self.kept,
+            self.lengths,
             self.has_gaps,
             text_crc=self.text_crc,
         )

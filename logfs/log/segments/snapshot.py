@@ -45,8 +45,8 @@ class Snapshot(NamedTuple):
     ``holes`` lie between segments; those inside compacted segments are in their text indexes, and
     ``gapped`` are those segments. ``maxima`` are the largest timestamps up to each sealed segment:
     timestamps are not monotone, these are. ``sealed_bytes`` are in the ``.log`` files of sealed
-    segments, if their sizes are known. ``cuts`` is the number of truncations: a reader that saw
-    another number looks up its place again.
+    segments, if their sizes are known. ``truncations`` is their number so far: a reader
+    that saw another number looks up its place again.
 
     ``aborted`` are the aborted transactions whose markers are kept, by last offset. ``unstable`` is
     the first record of the oldest open transaction, None if none is open; ``watermark`` the high
@@ -60,7 +60,7 @@ class Snapshot(NamedTuple):
     maxima: tuple[int, ...] = ()
     gapped: tuple[Segment, ...] = ()
     sealed_bytes: int = 0
-    cuts: int = 0
+    truncations: int = 0
     aborted: tuple[AbortedTransaction, ...] = ()
     unstable: LogPoint | None = None
     watermark: LogPoint | None = None
@@ -80,12 +80,19 @@ class Snapshot(NamedTuple):
         return cls(segments, start, end, holes_between(segments), maxima, gapped, sealed_bytes)
 
     def changed(
-        self, segments: tuple[Segment, ...], start: LogPoint, end: LogEnd, cuts: int | None = None
+        self,
+        segments: tuple[Segment, ...],
+        start: LogPoint,
+        end: LogEnd,
+        truncations: int | None = None,
     ) -> "Snapshot":
         """Return this one with other segments, and everything that is derived from them."""
         return (
             Snapshot.of(segments, start, end)
-            ._replace(cuts=self.cuts if cuts is None else cuts, watermark=self.watermark)
+            ._replace(
+                truncations=self.truncations if truncations is None else truncations,
+                watermark=self.watermark,
+            )
             .with_transactions(self.aborted, self.unstable)
         )
 

@@ -87,7 +87,7 @@ class TableEntry(NamedTuple):
     size_bytes: int | None = None
     max_timestamp: int = -1
     first_timestamp: int = -1
-    kept: Positions = Positions()
+    lengths: Positions = Positions()
     has_gaps: bool = False
     boot: bytes = bytes(8)
     text_crc: int = 0
@@ -105,7 +105,7 @@ def encode_entry(entry: TableEntry) -> bytes:
         entry.first_timestamp,
         *entry.bases,
         *entry.ends,
-        *entry.kept,
+        *entry.lengths,
         entry.boot,
         entry.text_crc,
     )
@@ -206,7 +206,7 @@ def _decode_body(body: bytes) -> TableEntry:
         first_timestamp=fields[6],
         bases=Positions(*fields[7:10]),
         ends=Positions(*fields[10:13]),
-        kept=Positions(*fields[13:16]),
+        lengths=Positions(*fields[13:16]),
         boot=fields[16],
         text_crc=fields[17],
     )

@@ -154,7 +154,7 @@ def _compare_sealed(
         ("next offset", entry.next_offset, report.next_offset),
         ("max timestamp", entry.max_timestamp, report.max_timestamp),
         ("first timestamp", entry.first_timestamp, report.first_timestamp),
-        ("kept", tuple(entry.kept), tuple(report.lengths)),
+        ("kept lengths", tuple(entry.lengths), tuple(report.lengths)),
     ]
     place = table.places.get(entry.base_offset)
     findings = [
@@ -168,7 +168,7 @@ def _compare_sealed(
     ends = entry.bases.plus(report.lengths).plus(report.gaps)
     if findings or ends == entry.ends:
         return findings
-    gaps = entry.ends.minus(entry.bases).minus(entry.kept)
+    gaps = entry.ends.minus(entry.bases).minus(entry.lengths)
     if entry.has_gaps:
         text = f"{directory}/{format_segment_file(report.base_offset, FileKind.TEXT_INDEX)}"
         problem = f"its gaps are {tuple(report.gaps)} long: entries at its end are lost"

@@ -98,7 +98,11 @@ class SegmentReplacement:
         is_same = first >= 0 and all(
             a is b for a, b in zip(segments[first : first + len(old)], old, strict=False)
         )
-        if state.snapshot.cuts != snapshot.cuts or not is_same or len(segments) <= first + len(old):
+        if (
+            state.snapshot.truncations != snapshot.truncations
+            or not is_same
+            or len(segments) <= first + len(old)
+        ):
             raise CleaningAbortedError(
                 f"{state.topic_partition}: its segments from offset {old[0].base_offset} on have "
                 "changed while they were compacted; that starts again"

@@ -59,7 +59,7 @@ def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) 
     log_start, expiration_ms = state.snapshot.start.offset, state.producer_expiration_ms
     replay = Replay(state.disk, state.directory, rows, log_start, now_ms, expiration_ms)
     state.producers, state.snapshot_offset = rewind_producers(replay, offset, state.producers)
-    snapshot = old.changed((*kept, segment), start, end, old.cuts + 1)
+    snapshot = old.changed((*kept, segment), start, end, old.truncations + 1)
     locate_transactions(state.producers, snapshot)
     aborted = tuple(entry for entry in old.aborted if entry.last_offset < offset)
     state.snapshot = snapshot.with_transactions(aborted, state.producers.unstable)
