@@ -5,7 +5,8 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -35,9 +36,20 @@ class Manager:
         while data := self._socket.recv(4096):
             self.messages.append(data.decode())
 
+    def send(self, text: str) -> None:
+        """Send a message of the test's own."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto(text.encode(), str(self.path))
+
+    def beats(self) -> int:
+        """Return how many signs of life there were, with all that have been sent."""
+        last = f"TEST={time.monotonic_ns()}"
+        self.send(last)
+        wait_until(lambda: self.said(last), "all messages have been received")
+        return self.count("WATCHDOG=1")
+
     def close(self) -> None:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as last:
-            last.sendto(b"", str(self.path))
+        self.send("")
         self._thread.join()
         self._socket.close()
 
@@ -64,10 +76,11 @@ def watched(tmp_path: Path, manager: Manager) -> Iterator[Mount]:
         yield mount
 
 
-def settle(manager: Manager) -> int:
-    """Return how many signs of life there were once those on their way have arrived."""
-    threading.Event().wait(0.1)
-    return manager.count("WATCHDOG=1")
+def quiet_for_a_second(count: Callable[[], int]) -> bool:
+    """Return whether a number stays the same for a second."""
+    before = count()
+    threading.Event().wait(1)
+    return count() == before
 
 
 @pytest.mark.fuse
@@ -91,9 +104,9 @@ def test_ready_alive_and_stopping(tmp_path: Path, manager: Manager, watched: Mou
 @pytest.mark.slow
 def test_a_stopped_daemon_gives_no_sign_of_life(manager: Manager, watched: Mount) -> None:
     os.kill(watched.pid, signal.SIGSTOP)
-    beats = settle(manager)
-    threading.Event().wait(1)
-    assert manager.count("WATCHDOG=1") == beats
+    os.waitpid(watched.pid, os.WUNTRACED)
+    beats = manager.beats()
+    assert quiet_for_a_second(manager.beats)
     os.kill(watched.pid, signal.SIGCONT)
     wait_until(lambda: manager.count("WATCHDOG=1") > beats, "it goes on")
 
@@ -122,9 +135,8 @@ def test_a_loop_that_hangs_alone_gives_no_sign_of_life(manager: Manager, watched
         assert states.pop(str(pid)) == "t"
         assert states
         assert "t" not in states.values()
-        beats = settle(manager)
-        threading.Event().wait(1)
-        assert manager.count("WATCHDOG=1") == beats
+        beats = manager.beats()
+        assert quiet_for_a_second(manager.beats)
     finally:
         trace(_PTRACE_DETACH)
     wait_until(lambda: manager.count("WATCHDOG=1") > beats, "it goes on")
@@ -135,11 +147,10 @@ async def test_a_loop_that_computes_for_ever_gives_no_sign_of_life(manager: Mana
     with supervisor:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(supervisor.beat)
-            await trio.sleep(0.3)
-            assert manager.count("WATCHDOG=1") >= 2
-            beats = manager.count("WATCHDOG=1")
-            threading.Event().wait(1)  # blocks the loop; the thread beside it looks on
-            assert manager.count("WATCHDOG=1") == beats
+            with trio.fail_after(PATIENCE_S):
+                while manager.beats() < 2:  # noqa: ASYNC110 - the messages come from a thread
+                    await trio.sleep(0.05)
+            assert quiet_for_a_second(manager.beats)  # it blocks the loop, not the thread beside it
             nursery.cancel_scope.cancel()
 
 
@@ -204,10 +215,7 @@ def test_more_time_is_asked_for_while_loading_gets_on(
             end.set()
             work.join()
         else:
-            threading.Event().wait(0.3)
-            before = manager.count(asked)  # one, for what was computed before
-            threading.Event().wait(1)
-            assert manager.count(asked) <= before + 1
+            wait_until(lambda: quiet_for_a_second(lambda: manager.count(asked)), "it asks no more")
     assert manager.said("STATUS=orders-0: recovering")
 
 
