@@ -199,7 +199,7 @@ def _lz4_bound(payload: Buffer) -> int:
     return len(payload) * 256  # every further byte of a length adds 255
 
 
-def _zstd_bound(payload: Buffer) -> int:
+def zstd_bound(payload: Buffer) -> int:
     """Largest size that the blocks of the first frame, and of what follows, can make.
 
     Source: RFC 8878, sections 3.1.1.1 and 3.1.1.2.
@@ -250,5 +250,5 @@ _DECODERS: dict[int, Callable[[Buffer], memoryview]] = {
     Compression.GZIP: _streamed(cramjam.gzip, _gzip_bound),
     Compression.SNAPPY: _decompress_snappy,
     Compression.LZ4: _streamed(cramjam.lz4, _lz4_bound),
-    Compression.ZSTD: _streamed(cramjam.zstd, _zstd_bound),
+    Compression.ZSTD: _streamed(cramjam.zstd, zstd_bound),
 }

@@ -4,7 +4,7 @@ import errno
 
 import pytest
 
-from tests.disk.test_fakes import SEEDS, file_of, outcomes
+from tests.disk.crashes import SEEDS, file_of, outcomes
 from tests.fakes import FakeDisk
 from tests.fakestate import Stopped
 

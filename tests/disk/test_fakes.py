@@ -6,25 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logfs.disk.vfs import File
 from logfs.errors import LockedError
+from tests.disk.crashes import SEEDS, file_of, outcomes
 from tests.fakes import FakeDisk
 from tests.fakestate import Ranges
-
-SEEDS = range(300)
-
-
-def file_of(disk: FakeDisk, name: str = "a", *, durable: bytes = b"") -> File:
-    """Open a file whose name and first bytes are durable."""
-    file = disk.open(name, write=True, create=True)
-    file.pwrite(durable, 0)
-    file.sync()
-    disk.sync_directory("")
-    return file
-
-
-def outcomes(disk: FakeDisk, name: str = "a") -> set[bytes]:
-    return {disk.after_crash(seed).read(name) for seed in SEEDS}
 
 
 def test_a_kill_keeps_everything_and_a_later_crash_still_can_take_it() -> None:

@@ -18,7 +18,7 @@ from tests.fakes import START_MS, FakeDisk
 from tests.log.foreign import FakeBroker
 from tests.log.support import Bench
 from tests.log.transactions import ABORT, COMMIT, TransactionLog
-from tests.records.test_native_columns import numbers, strings
+from tests.records.arrow import numbers, strings
 
 TP = TopicPartition("t", 0)
 EVERYTHING = IsolationLevel.READ_UNCOMMITTED

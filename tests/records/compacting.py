@@ -6,9 +6,61 @@ Source: Kafka Cleaner.shouldRetainRecord, MemoryRecords.filterTo.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from hypothesis import strategies as st
+
+from logfs.records._native import OffsetMap
 from logfs.records.batch import BatchFields, decode_header, decode_records, encode_batch
 from logfs.records.compression import Compression
 from logfs.records.record import Record
+
+NOW_MS = 1_700_000_000_000
+KEY = bytes(range(16))
+ROOMY = 1 << 20
+
+keys = st.sampled_from([None, b"", b"a", b"b", b"c", b"a longer key, of more than 8 bytes"])
+values = st.sampled_from([None, b"", b"v", b"two\nlines\t\\", b"x" * 50])
+
+
+def offset_map(memory_bytes: int = ROOMY, load_factor: float = 0.9) -> OffsetMap:
+    return OffsetMap(memory_bytes, load_factor, KEY)
+
+
+def batch_of(*records: Record, fields: BatchFields | None = None) -> bytes:
+    return encode_batch(records, fields or BatchFields())
+
+
+def record(offset: int, key: bytes | None, value: bytes | None = b"v") -> Record:
+    return Record(offset, NOW_MS + offset, key, value, ())
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> list[bytes]:
+    """A log of plain batches, some as an earlier compaction leaves them."""
+    made, offset = [], 0
+    for _ in range(draw(st.integers(1, 5))):
+        records = []
+        base_offset = offset + draw(st.integers(0, 2))
+        offset = base_offset
+        for _ in range(draw(st.integers(0, 40))):
+            offset += draw(st.sampled_from([0, 0, 0, 1]))
+            timestamp = NOW_MS + draw(st.integers(-5, 5))
+            headers = draw(st.sampled_from([(), ((b"h", None),)]))
+            records.append(Record(offset, timestamp, draw(keys), draw(values), headers))
+            offset += 1
+        last_offset = max(offset - 1 + draw(st.integers(0, 1)), base_offset)
+        offset = last_offset + 1
+        is_log_append_time = draw(st.booleans())
+        fields = BatchFields(
+            compression=draw(st.sampled_from([Compression.NONE, *Compression])),
+            producer_id=draw(st.sampled_from([-1, 7])),
+            is_log_append_time=is_log_append_time,
+            delete_horizon_ms=draw(st.sampled_from([None, NOW_MS - 1, NOW_MS + 1])),
+            base_offset=base_offset,
+            last_offset=last_offset,
+            max_timestamp=NOW_MS + 9 if is_log_append_time else None,
+        )
+        made.append(encode_batch(records, fields))
+    return made
 
 
 @dataclass

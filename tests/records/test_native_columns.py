@@ -14,45 +14,17 @@ from logfs.records.columns import (
     AT_STOP,
     FULL,
     WINDOW_END,
-    BytesColumn,
     Columns,
-    HeadersColumn,
     RecordColumns,
 )
 from logfs.records.compression import decompress
 from logfs.records.record import Record
+from tests.records.arrow import lists, numbers, strings
 from tests.records.oracle import Batch
 from tests.records.strategies import NOW_MS, joined, logs, sealed, visible
 
 ALL = Columns(63)
 MOST = 2**63 // 1000 * 1000
-
-
-def numbers(code: str, rows: int, data: bytes) -> list[int]:
-    return list(struct.unpack_from(f"={rows}{code}", data))
-
-
-def is_valid(bitmap: bytes | None, row: int) -> bool:
-    return bitmap is None or bool(bitmap[row >> 3] >> (row & 7) & 1)
-
-
-def strings(rows: int, column: BytesColumn) -> list[bytes | None]:
-    ends = numbers("i", rows + 1, column.ends)
-    assert ends[0] == 0
-    return [
-        column.data[ends[row] : ends[row + 1]] if is_valid(column.valid, row) else None
-        for row in range(rows)
-    ]
-
-
-def lists(rows: int, column: HeadersColumn) -> list[tuple[tuple[bytes, bytes | None], ...] | None]:
-    ends = numbers("i", rows + 1, column.ends)
-    keys, values = strings(column.total, column.keys), strings(column.total, column.values)
-    pairs = [(key or b"", value) for key, value in zip(keys, values, strict=True)]
-    return [
-        tuple(pairs[ends[row] : ends[row + 1]]) if is_valid(column.valid, row) else None
-        for row in range(rows)
-    ]
 
 
 def rows_of(columns: RecordColumns) -> list[tuple[object, ...]]:

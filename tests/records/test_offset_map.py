@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from logfs.records._native import OffsetMap
 from logfs.records.batch import BatchFields, encode_batch
 from logfs.records.compression import Compression, decompress
-from tests.records.compacting import Keys
-from tests.records.test_native_clean import KEY, ROOMY, batch_of, batches, keys, offset_map, record
+from tests.records.compacting import KEY, ROOMY, Keys, batch_of, batches, keys, offset_map, record
 
 
 @pytest.mark.parametrize("codec", list(Compression))
