@@ -231,3 +231,24 @@ def test_an_entry_that_does_not_name_a_record_of_its_batch_is_an_error(wrong: in
     if wrong < 0:
         with pytest.raises(CorruptRecordError, match="the positions in it are lost"):
             positions_of_offset(log.log.snapshot, entry.relative_offset + 1)
+
+
+@pytest.mark.parametrize("field", ["text", "tsv", "jsonl"])
+@pytest.mark.parametrize("by", [-3, 1, 20])
+def test_a_length_that_is_in_order_and_wrong_changes_nothing(field: str, by: int) -> None:
+    log = filled()
+    count = len(Index(log).entries)
+    for number in range(count):
+        index = Index(log)
+        entry = index.entries[number]
+        index.change(number, **{field: getattr(entry, field) + by})
+        index.write()
+        for view in View:
+            whole = log.model.bytes_at(view, 0)
+            for position in range(0, index.segment.ends[view], 53):
+                assert read_at(log, view, position) == whole[position : position + 100]
+        for offset in range(0, RECORDS, 3):
+            found = positions_of_offset(log.log.snapshot, offset)
+            assert found == log.model.records[offset].positions
+        index.change(number, **entry._asdict())
+        index.write()

@@ -84,17 +84,41 @@ def decode_text_entry(entries: Entries, number: int) -> TextEntry:
     return TextEntry._make(_ENTRY.unpack_from(*place_of(entries, number, _STRIDE)))
 
 
-def is_in_order(entries: Entries, number: int) -> bool:
-    """Tell whether the numbers of an entry lie between those of its neighbours.
+def entry_and_next(
+    entries: Entries, number: int, end: TextEntry
+) -> tuple[TextEntry, TextEntry] | None:
+    """Return an entry and the next one; ``end``, where the segment ends, follows the last one.
 
-    Nothing in the log confirms the lengths of an entry. An entry that is out of order is wrong, or
-    the entry beside it is: neither can be used.
+    Returns:
+        None if the numbers of the entry do not lie between those of its neighbours. Then it is
+        wrong, or the entry beside it is: neither can be used.
     """
     entry = decode_text_entry(entries, number)
-    before = decode_text_entry(entries, number - 1) if number else ZERO
-    is_last = (number + 1) * _STRIDE >= len(entries)
-    after = entry if is_last else decode_text_entry(entries, number + 1)
-    return all(a <= b <= c for a, b, c in zip(before, entry, after, strict=True))
+    offset, position, text, tsv, jsonl = entry
+    if number:
+        before = decode_text_entry(entries, number - 1)
+        if not (
+            before[0] <= offset
+            and before[1] <= position
+            and before[2] <= text
+            and before[3] <= tsv
+            and before[4] <= jsonl
+        ):
+            return None
+    elif min(entry) < 0:
+        return None
+    if (number + 1) * _STRIDE >= len(entries):
+        return entry, end
+    after = decode_text_entry(entries, number + 1)
+    if not (
+        offset <= after[0]
+        and position <= after[1]
+        and text <= after[2]
+        and tsv <= after[3]
+        and jsonl <= after[4]
+    ):
+        return None
+    return entry, after
 
 
 def count_text_offsets_up_to(entries: Entries, relative_offset: int) -> int:

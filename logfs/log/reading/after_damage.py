@@ -15,7 +15,7 @@ from logfs.log.indexes.textindex import TEXT_INDEX, TextEntry
 from logfs.log.segments.batches import LOOKUP_BYTES, BatchWalk, read_exactly
 from logfs.log.segments.segment import Segment
 from logfs.records._native import first_offset, header_ok, measure
-from logfs.records.compression import decompress
+from logfs.records.compression import Buffer, decompress
 from logfs.records.layout import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -45,9 +45,9 @@ def place_after(segment: Segment, corrupt: int, ends: Positions, file_end: int) 
     lengths = ends.minus(segment.bases)
     number = textindex.count_text_entries_before(entries, corrupt + 1)
     count = len(entries) // TEXT_INDEX.entry_bytes
-    while number < count and not _is_usable(entries, number, corrupt, file_end):
+    follower = end = TextEntry(0, file_end, *lengths)
+    while number < count and not _is_usable(entries, number, corrupt, end):
         number += 1
-    follower = TextEntry(0, file_end, *lengths)
     if number < count:
         follower = textindex.decode_text_entry(entries, number)
     stop, position = follower.file_position, corrupt
@@ -74,6 +74,32 @@ def place_after(segment: Segment, corrupt: int, ends: Positions, file_end: int) 
         if second[:2] == follower[:2]:
             return second
     return follower
+
+
+def agrees_with_log(entry: TextEntry, follower: TextEntry, buffer: Buffer, stop: int) -> bool:
+    """Tell whether the records from an entry to the next one are as long as the two entries say.
+
+    Args:
+        entry: Of a text index without gaps.
+        follower: The next one.
+        buffer: Whole batches, from the batch of the entry on.
+        stop: How many bytes of it there are.
+
+    Returns:
+        True also if the buffer does not hold all of these records, or one is corrupt.
+    """
+    size = follower[1] - entry[1]
+    if not 0 < size <= stop:
+        return True
+    try:
+        text, tsv, jsonl = measure(buffer, 0, size, NO_OFFSET, decompress)
+    except CorruptRecordError:
+        return True
+    return (
+        entry[2] + text == follower[2]
+        and entry[3] + tsv == follower[3]
+        and entry[4] + jsonl == follower[4]
+    )
 
 
 def offset_after(
@@ -114,10 +140,10 @@ def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
     return base_offset_of(head)
 
 
-def _is_usable(entries: Entries, number: int, corrupt: int, file_end: int) -> bool:
+def _is_usable(entries: Entries, number: int, corrupt: int, end: TextEntry) -> bool:
     """Tell whether an entry is in order and names a batch after a corrupt one."""
-    position = textindex.decode_text_entry(entries, number).file_position
-    return corrupt < position < file_end and textindex.is_in_order(entries, number)
+    pair = textindex.entry_and_next(entries, number, end)
+    return pair is not None and corrupt < pair[0].file_position < end.file_position
 
 
 def _next_batch(log: File, position: int, stop: int) -> int:

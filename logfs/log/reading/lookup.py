@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from logfs.errors import CorruptRecordError
 from logfs.log.indexes import index, textindex
-from logfs.log.reading.after_damage import base_offset_at, place_after
+from logfs.log.indexes.textindex import TextEntry
+from logfs.log.reading.after_damage import agrees_with_log, base_offset_at, place_after
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import (
     LOOKUP_BYTES,
@@ -132,7 +133,8 @@ def _lengths_at(
 
     For a record of a corrupt batch: those before that batch, and those up to after it.
     """
-    entry = _text_hint(segment, offset, file_end)
+    end = TextEntry(0, file_end, *ends.minus(segment.bases))
+    entry = _text_hint(segment, offset, end)
     while True:
         lengths, corrupt = _measure(segment, entry, offset, file_end)
         if corrupt is None:
@@ -149,28 +151,47 @@ def _lengths_at(
         entry = place
 
 
-def _text_hint(segment: Segment, offset: int, file_end: int) -> textindex.TextEntry:
-    """Return the last usable entry of the text index at or before an offset."""
+def _text_hint(segment: Segment, offset: int, end: TextEntry) -> TextEntry:
+    """Return the last usable entry of the text index at or before an offset.
+
+    Args:
+        segment: The segment.
+        offset: In the segment.
+        end: The end of the segment.
+    """
     entries, relative_offset = segment.files().text_entries(), offset - segment.base_offset
     if segment.has_gaps:
         segment.gap_numbers(entries)  # raises CorruptRecordError for an index that is damaged
         entry = textindex.lookup_offset(entries, relative_offset)
         head = segment.files().log.pread(HEADER_BYTES, entry.file_position)
-        if entry.relative_offset and header_ok(head, 0, file_end - entry.file_position):
+        if entry.relative_offset and header_ok(head, 0, end.file_position - entry.file_position):
             segment.check_holds(entry, head)
         return entry
     for number in range(textindex.count_text_offsets_up_to(entries, relative_offset) - 1, -1, -1):
-        entry = textindex.decode_text_entry(entries, number)
-        begin = segment.base_offset + entry.relative_offset
-        if textindex.is_in_order(entries, number) and _fits(
-            segment, entry.file_position, begin, file_end, is_first=True
-        ):
-            return entry
+        pair = textindex.entry_and_next(entries, number, end)
+        if pair is not None and _text_fits(segment, *pair, end.file_position):
+            return pair[0]
     return textindex.ZERO
 
 
+def _text_fits(segment: Segment, entry: TextEntry, follower: TextEntry, file_end: int) -> bool:
+    """Whether an entry of a text index and the next one agree with the log between them."""
+    position = entry.file_position
+    if not 0 <= position < file_end:
+        return False
+    size = min(max(follower.file_position - position, HEADER_BYTES), LOOKUP_BYTES)
+    data = segment.files().log.pread(size, position)
+    if not header_ok(data, 0, file_end - position):
+        return False
+    first = base_offset_of(data)
+    if is_message(data):
+        first = base_offset_at(segment, position, file_end)
+    begin = segment.base_offset + entry.relative_offset
+    return first == begin and agrees_with_log(entry, follower, data, len(data))
+
+
 def _measure(
-    segment: Segment, entry: textindex.TextEntry, offset: int, file_end: int
+    segment: Segment, entry: TextEntry, offset: int, file_end: int
 ) -> tuple[Positions, int | None]:
     """Add up the lengths of the records from an entry up to an offset.
 
@@ -303,17 +324,9 @@ def _walk(
     )
 
 
-def _fits(
-    segment: Segment, position: int, offset: int, file_end: int, *, is_first: bool = False
-) -> bool:
-    """Whether a batch that ends (begins) with an offset is where an index entry points."""
+def _fits(segment: Segment, position: int, offset: int, file_end: int) -> bool:
+    """Whether a batch that ends with an offset is where an entry of the offset index points."""
     if not 0 <= position < file_end:
         return False
     head = segment.files().log.pread(HEADER_BYTES, position)
-    if not header_ok(head, 0, file_end - position):
-        return False
-    if not is_first:
-        return header_last_offset(head, 0) == offset
-    if not is_message(head):
-        return base_offset_of(head) == offset
-    return base_offset_at(segment, position, file_end) == offset
+    return header_ok(head, 0, file_end - position) and header_last_offset(head, 0) == offset

@@ -23,7 +23,7 @@ from logfs.log.indexes.index import Entries
 from logfs.log.indexes.textindex import ZERO, Gap, TextEntry
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.reading.aborted import aborted_runs, known_runs
-from logfs.log.reading.after_damage import offset_after, place_after
+from logfs.log.reading.after_damage import agrees_with_log, offset_after, place_after
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
@@ -362,8 +362,10 @@ class TextReader:
         view = self._view
         entries = segment.files().text_entries()
         number = textindex.count_text_positions_up_to(entries, view, length)
+        is_last = number * textindex.TEXT_INDEX.entry_bytes >= len(entries)
+        end = TextEntry(0, file_end, *(ends.minus(segment.bases) if is_last else (0, 0, 0)))
         while number and not segment.has_gaps:
-            if self._fits(segment, entries, number - 1, length, file_end):
+            if self._fits(segment, entries, number - 1, length, end):
                 break
             if self.would_block:
                 return False
@@ -392,27 +394,28 @@ class TextReader:
         return True
 
     def _fits(
-        self, segment: Segment, entries: Entries, number: int, length: int, file_end: int
+        self, segment: Segment, entries: Entries, number: int, length: int, end: TextEntry
     ) -> bool:
         """Tell whether an index entry leads to a length; loads the window.
 
-        It does if it is in order and the batch that it names begins where it points.
+        It does if it is in order, the batch that it names begins where it points, and the records
+        up to the next entry (or the end of the segment) are as long as the two say.
         """
-        entry = textindex.decode_text_entry(entries, number)
-        if not 0 < entry.file_position < file_end or entry.lengths[self._view] > length:
+        pair = textindex.entry_and_next(entries, number, end)
+        if pair is None:
             return False
-        if not textindex.is_in_order(entries, number):
+        (entry, follower), file_end = pair, end.file_position
+        if not 0 < entry.file_position < file_end or entry[2 + self._view] > length:
             return False
         try:
             if not self._load(segment.files().log, entry.file_position, file_end, LOOKUP_BYTES):
                 return False
-        except CorruptRecordError:
-            return False
-        try:
             base_offset = first_offset(self._window.buffer, 0, self._window.stop)
         except CorruptRecordError:
             return False
-        return base_offset == segment.base_offset + entry.relative_offset
+        if base_offset != segment.base_offset + entry.relative_offset:
+            return False
+        return agrees_with_log(entry, follower, self._window.buffer, self._window.stop)
 
     def _go(self, segment: Segment, place: TextEntry, length: int, file_end: int) -> bool:
         """Go to a length by scanning from a place that was loaded; False if it would block."""
