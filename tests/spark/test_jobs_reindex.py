@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.cli.conftest import Call
-from tests.cli.test_reindex import data as data  # a fixture
-from tests.cli.test_reindex import indexes_of
+from tests.cli.indexed import data as data  # a fixture
+from tests.cli.indexed import indexes_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
