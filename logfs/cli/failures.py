@@ -118,7 +118,7 @@ def progress() -> Callable[[str], None] | None:
     return warn if sys.stderr.isatty() else None
 
 
-def give_up(status: int) -> NoReturn:
+def exit_with(status: int) -> NoReturn:
     """End the command with an exit status; print nothing more."""
     raise click.exceptions.Exit(status)
 

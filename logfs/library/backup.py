@@ -27,7 +27,7 @@ _PAUSE_S = 0.02
 _ATTEMPTS = 5
 
 
-class Wanted(NamedTuple):
+class BackupOptions(NamedTuple):
     """The options of a backup.
 
     Attributes:
@@ -41,13 +41,13 @@ class Wanted(NamedTuple):
     is_copy: bool = False
 
 
-_ALL = Wanted()
+_ALL = BackupOptions()
 
 
 def take_backup(
     data: str,
     destination: str,
-    wanted: Wanted = _ALL,
+    wanted: BackupOptions = _ALL,
     *,
     say: Say = lambda _: None,
     count: Count | None = None,

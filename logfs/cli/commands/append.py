@@ -239,7 +239,7 @@ def _append(
             raise
         except KeyboardInterrupt:
             failures.warn(f"{path}: interrupted; {_so_far(summary, up_to=True)}")
-            failures.give_up(interrupts.status)
+            failures.exit_with(interrupts.status)
 
 
 def _warn(path: str, warnings: Sequence[str]) -> None:

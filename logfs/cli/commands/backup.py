@@ -67,7 +67,7 @@ def backup(  # noqa: PLR0913 - what there is on the command line
         logfs backup /mnt/logs /backup/$(date +%F) --previous /backup
         logfs backup /var/lib/logfs /backup/orders --topic orders --verify
     """  # noqa: D301 - click's mark for text it does not fill
-    from logfs.library.backup import Wanted, take_backup
+    from logfs.library.backup import BackupOptions, take_backup
     from logfs.library.owner import data_directory
 
     with failures.about(source):
@@ -78,7 +78,7 @@ def backup(  # noqa: PLR0913 - what there is on the command line
             )
         data = data_directory(place)
     with failures.about(destination), _Progress() as progress:
-        wanted = Wanted(topics, previous, is_copy=copies)
+        wanted = BackupOptions(topics, previous, is_copy=copies)
         made = take_backup(data, destination, wanted, say=progress.say, count=progress.count)
         problems = [*made.problems, *(_damages(destination, progress) if must_verify else ())]
     if as_json:
@@ -93,7 +93,7 @@ def backup(  # noqa: PLR0913 - what there is on the command line
     for problem in problems:
         failures.warn(f"{destination}: {problem}")
     if problems:
-        failures.give_up(failures.FAILED)
+        failures.exit_with(failures.FAILED)
 
 
 @click.command()

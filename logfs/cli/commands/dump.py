@@ -144,7 +144,7 @@ def dump(
     named = [*paths, *([] if listed is None else listed.split(","))]
     if not named:
         raise click.UsageError("expected FILES, as logfs dump orders-0/*.log")
-    failures.give_up(
+    failures.exit_with(
         _dump(named, _options(chosen), is_debug=bool(getattr(session, "debug", False)))
     )
 

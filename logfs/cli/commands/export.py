@@ -87,7 +87,7 @@ def export(
     for text in done.refused:
         failures.warn(text)
     if done.refused:
-        failures.give_up(failures.FAILED)
+        failures.exit_with(failures.FAILED)
 
 
 def _show(destination: str, done: "Exported", iceberg: str | None, *, as_json: bool) -> None:

@@ -272,7 +272,7 @@ def serve(request: MountRequest, *, background: bool, log: logs.LogOutput = logs
         logs.log_to_syslog(log.form)
     else:
         logs.log_to_stderr(log.form)
-    failures.give_up(_serve(request, ready))
+    failures.exit_with(_serve(request, ready))
 
 
 def _check_data(request: MountRequest) -> None:

@@ -69,7 +69,7 @@ def offsets(
         _show(answers, has_topics=not place.address)
     for error in unanswered:
         failures.warn(f"{path}: {failures.explain(error)}")
-    failures.give_up(failures.FAILED if unanswered else 0)
+    failures.exit_with(failures.FAILED if unanswered else 0)
 
 
 def _as_json(answer: "Answer") -> dict[str, Any]:

@@ -120,5 +120,5 @@ def tail(  # noqa: PLR0913 - an argument for each option
                 followed.print_coming()
     except KeyboardInterrupt:
         streams.abandon()
-        failures.give_up(failures.INTERRUPTED)
-    failures.give_up(status)
+        failures.exit_with(failures.INTERRUPTED)
+    failures.exit_with(status)

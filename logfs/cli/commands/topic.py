@@ -244,7 +244,7 @@ def _each(paths: Sequence[str], act: Callable[[str], None]) -> None:
                 act(path)
         except failures.AboutError as error:
             status = failures.report(error, debug=debug)
-    failures.give_up(status)
+    failures.exit_with(status)
 
 
 def _topic_of(place: Place) -> str:

@@ -29,7 +29,7 @@ def leave_terminal() -> Callable[[], None]:
     pid = os.fork()
     if pid:
         os.close(writing)
-        failures.give_up(_wait(pid, reading))
+        failures.exit_with(_wait(pid, reading))
     os.close(reading)
     os.setsid()
     os.chdir("/")
