@@ -57,7 +57,7 @@ def test_fake_and_sloppy(tmp_path: Path, point: Path) -> None:
     status, _, errors = call(data, point, "-sfv", "-o", "allow_other,xyzzy")
     assert status == 0
     assert errors == [
-        "logfs: mount option xyzzy: not known, passed over",
+        "logfs: mount option xyzzy: unknown, ignored",
         f"logfs: {data} would be mounted at {point}",
     ]
     assert not data.exists()
