@@ -1,23 +1,23 @@
-"""Topics that were deleted, and how they come back until their files are removed.
+"""Deleted topics, and their restoration until their files are removed.
 
-Deleting a topic renames each partition directory as Kafka does, ``orders-0.UNIQUE-delete``. The
-directories are removed when ``file.delete.delay.ms`` has passed; a restart does not shorten that.
-Until then the topic can be restored: its directories get their names back, and are loaded.
+Like Kafka, deletion renames each partition directory to ``orders-0.UNIQUE-delete``. The directories
+are removed after ``file.delete.delay.ms``; a restart does not shorten that. Until then the topic
+can be restored: its directories get their old names, and are loaded.
 
-The small files of the root forget a deleted topic. What they said of it goes into a plain file in
-each of its directories first, ``logfs.deleted``, in JSON:
+The rows of a deleted topic are removed from the small files of the root. Before that they are
+copied into a plain file in each of its directories, ``logfs.deleted``, in JSON:
 
     {"version": 1, "topic": "orders", "deleted_ms": 1700000000000, "start_offset": 1500,
      "recovery_point": 2000, "topic_ownership": {"mode": 448}, "partition_ownership": {}}
 
 The unique part of the name is the topic's id, if it has one. A stop in the middle of a deletion
-leaves some partitions of a topic deleted, and others not: the next start gives the former their
-names back. A topic is created under such names too, so the same completes its creation. A broker
-uses random names: a directory that it was about to delete, because the partition has moved to
-another broker, is never taken for one of these.
+leaves only some partitions of a topic deleted: the next start restores their names. A topic is
+created under such names too, so a start completes its creation in the same way. A broker uses
+random names: a directory that it was about to delete, because the partition has moved to another
+broker, is never restored by a start.
 
-A full disk must not keep a topic from being deleted, so the file may be missing. Then the topic
-starts at its first segment when it is restored, and only its owner may use it.
+A topic can be deleted on a full disk too, so the file may be missing. Then a restored topic starts
+at its first segment, and only its owner may use it.
 
 Source: Kafka LogManager.asyncDelete, deleteLogs, addLogToBeDeleted.
 """
@@ -47,10 +47,10 @@ _NOT_KNOWN = Ownership(mode=0o700), Ownership(mode=0o600)
 
 
 class DeletionNote(NamedTuple):
-    """What the root's files said of a partition when its topic was deleted.
+    """The rows of a partition in the files of the root when its topic was deleted.
 
     Attributes:
-        topic: Its whole name, which the name of the directory may cut short.
+        topic: Its full name, which may be shortened in the name of the directory.
         deleted_ms: Clock.
         start_offset: The log start offset.
         recovery_point: First offset that may not be durable.
@@ -71,9 +71,9 @@ class DeletedPartition(NamedTuple):
 
     Attributes:
         directory: Its present name.
-        topic_partition: What it was, and is again if it is restored.
+        topic_partition: The partition, before deletion and after restoration.
         due_ms: Clock; it is removed from then on.
-        note: What is known of it; None if nothing is.
+        note: The content of ``logfs.deleted``; None without one.
         log: The log that open files read; None if the directory was found at the start.
     """
 
@@ -168,13 +168,13 @@ class DeletedPartitions:
             self._waiting.append(row)
 
     def undo_interrupted(self, found: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Give partitions their names back whose topic was not deleted as a whole.
+        """Restore the names of partitions whose topic was not completely deleted.
 
         Args:
             found: The partitions that are not deleted.
 
         Returns:
-            Those that came back; none if they cannot now.
+            The restored partitions; none if the disk failed.
         """
         left = {topic_partition.topic: topic_partition for topic_partition in found}
         undone = [
@@ -204,7 +204,7 @@ class DeletedPartitions:
         return [row.topic_partition for row in undone]
 
     def remove_due(self, now_ms: int) -> None:
-        """Remove the directories that are due and that no open file reads."""
+        """Remove the due directories that no open file reads."""
         due = [row for row in self._waiting if row.due_ms <= now_ms and not _is_pinned(row.log)]
         for row in due:
             self._waiting.remove(row)
@@ -223,7 +223,7 @@ class DeletedPartitions:
             log.close_files()
 
     def latest(self, topic: str) -> list[DeletedPartition]:
-        """Return the directories of a deleted topic; of its last deletion if there were several.
+        """Return the directories of a deleted topic; of its last deletion, if it has several.
 
         Raises:
             NoSuchTopicError: No deleted topic of this name is left.
@@ -243,7 +243,7 @@ class DeletedPartitions:
         return [found[number] for number in sorted(found)]
 
     def restore(self, rows: Iterable[DeletedPartition]) -> None:
-        """Give directories their names back; durable when this returns.
+        """Restore the names of directories; durable when this returns.
 
         Raises:
             OSError: One could not be renamed; all are as they were.
@@ -284,7 +284,7 @@ def free_deleted_name(
 
 
 def remembered(rows: Iterable[DeletedPartition]) -> dict[int | None, Ownership]:
-    """Return the owners and modes of a topic that is restored, as ``Attributes.put`` takes them."""
+    """Return the owners and modes of a restored topic, in the form of ``Attributes.put``."""
     found: dict[int | None, Ownership] = {}
     for row in rows:
         topic, partition = _NOT_KNOWN
@@ -337,7 +337,7 @@ def _is_pinned(log: PartitionLog | None) -> bool:
 
 
 def _own_directory(disk: Disk, topic_partition: TopicPartition, of_same_topic: str) -> str | None:
-    """Return how logfs calls the directory of a partition that it deletes; None if not known.
+    """Return the name that logfs gives to a deleted partition; None without a topic id.
 
     ``of_same_topic`` is any directory of the same topic.
     """
