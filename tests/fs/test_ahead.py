@@ -18,7 +18,7 @@ from logfs.log.reading.files import GrowingFile
 from logfs.records.record import Record
 from logfs.types import View
 from tests.fakes import START_MS
-from tests.fs.mounting import Mounted
+from tests.fs.mounting import Mounted, resident_bytes
 from tests.log.gaps import HoledLog
 from tests.log.growing import LOGS, VIEWS, add, filled
 from tests.log.readings import Rule
@@ -251,7 +251,7 @@ def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_pat
     for size in ("1k", "4k", "7k", "16k", "100k"):
         copy = output("bash", "-c", f"dd if={path} bs={size} status=none")
         assert copy == text
-    taken = _resident_bytes(mounted)
+    taken = resident_bytes(mounted.pid)
     with contextlib.ExitStack() as stack:
         for number in range(6 * PLACES):  # enough was read: it gives up its window
             file = path.open("rb", buffering=0)
@@ -262,7 +262,7 @@ def test_small_reads_of_a_growing_name_beside_a_writer(mounted: Mounted, tmp_pat
                 stack.enter_context(file)
                 while file.read(65536):
                     pass
-    assert _resident_bytes(mounted) - taken < 2 * PLACES * WINDOW_BYTES
+    assert resident_bytes(mounted.pid) - taken < 2 * PLACES * WINDOW_BYTES
     before = _reads(mounted)
     assert output("awk", "{ n += $1 } END { print NR, n }", path) == b"60000 1799970000\n"
     assert output("bash", "-c", f"dd if={path} bs=4k status=none") == text
@@ -279,12 +279,6 @@ def _reads(mounted: Mounted) -> int:
     values = dict(line.rsplit(" ", 1) for line in lines)
     all_reads = values['logfs_requests_total{operation="read"}']
     return int(float(all_reads) - float(values["logfs_reads_ahead_total"]))
-
-
-def _resident_bytes(mounted: Mounted) -> int:
-    """Return what the daemon takes of memory."""
-    pages = Path(f"/proc/{mounted.pid}/statm").read_text().split()[1]
-    return int(pages) * os.sysconf("SC_PAGESIZE")
 
 
 @pytest.mark.allow_log("fell behind retention")

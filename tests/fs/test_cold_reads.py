@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.disk.cold import cached, chill, cold_place
-from tests.mounting import Mount, output
+from tests.mounting import Mount, output, wait_until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -37,8 +37,14 @@ def lines(mount: Mount) -> bytes:
         chill(log)
     assert len(cold) >= 3
     assert sum(map(cached, cold)) == 0
-    assert [cached(log) for log in hot] == [log.stat().st_size for log in hot]
+    wait_until(lambda: all(is_warm(log) for log in hot), "the newer half is in memory")
     return lines
+
+
+def is_warm(log: Path) -> bool:
+    """Read a file; returns whether all of it is in memory afterwards."""
+    size = len(log.read_bytes())
+    return cached(log) == size
 
 
 def halves(mount: Mount) -> tuple[list[Path], list[Path]]:
