@@ -40,15 +40,15 @@ SELECTOR_TABLE: tuple[tuple[str, str], ...] = (
     ("@2026-11-20T10:00Z", "the same in UTC; +01:00 and -05:00 name other offsets"),
     ("@1700000000000", "from that many milliseconds after the epoch (all digits, but never eight)"),
     ("@-15m", "from a quarter of an hour ago; the units are ms s m h d w, as in -1h30m"),
-    ("@now", "from the moment of look-up"),
-    ("@earliest", "from the first record that is kept"),
-    ("@latest", "from the end as it is at look-up"),
+    ("@now", "from the time of look-up"),
+    ("@earliest", "from the first retained record"),
+    ("@latest", "from the end at the time of look-up"),
     ("@offset=1500", "from that offset"),
     ("@offset=-100", "from a hundred offsets before the end"),
     ("@byte=1048576", "from that byte of the view"),
     ("@byte=-4096", "from that many bytes before the end of the view"),
     ("@2026-11-20..2026-11-21", "one day: FROM is inclusive, TO exclusive; any two of the above"),
-    ("@earliest..latest", "what is kept now, as a file that starts at 0 and does not grow"),
+    ("@earliest..latest", "the records retained now, as a file that starts at 0 and does not grow"),
 )
 """Rows (example, meaning) of what may follow a partition number."""
 
