@@ -1,4 +1,4 @@
-"""One look at a partition directory: which ``.log`` files are there."""
+"""What one listing of a partition directory that another process writes says."""
 
 from typing import NamedTuple
 
@@ -38,3 +38,40 @@ def list_logs(disk: Disk, directory: str, now_ms: int) -> Listing:
     is_swapping = bool(files.inodes(FileKind.LOG, FileSuffix.SWAP))
     is_racy = mtime_ms > now_ms - RACY_MS
     return Listing(files.inodes(FileKind.LOG), is_swapping, None if is_racy else mtime_ms)
+
+
+class SegmentNames(NamedTuple):
+    """What the names in a partition directory say.
+
+    Attributes:
+        logs: Base offset -> inode of every ``.log``, in the order of the offsets.
+        swapped: Those of them that are still called ``.swap``: the owner is replacing files, or
+            was stopped while it did.
+        indexed: Base offsets that have a transaction index.
+        snapshots: Offsets of the producer snapshots.
+    """
+
+    logs: dict[int, int]
+    swapped: frozenset[int]
+    indexed: frozenset[int]
+    snapshots: frozenset[int]
+
+
+def list_names(disk: Disk, directory: str) -> SegmentNames:
+    """Look at a partition directory.
+
+    Raises:
+        FileNotFoundError: It is gone.
+    """
+    files = list_partition(disk, directory)
+    logs, swaps = files.inodes(FileKind.LOG), files.inodes(FileKind.LOG, FileSuffix.SWAP)
+    indexed = {
+        *files.inodes(FileKind.TXN_INDEX),
+        *files.inodes(FileKind.TXN_INDEX, FileSuffix.SWAP),
+    }
+    # What was compacted is treated as soon as the files that it means are gone.
+    swapped = frozenset(swaps.keys() - logs.keys())
+    both = {base: logs.get(base, swaps.get(base, 0)) for base in sorted({*logs, *swapped})}
+    return SegmentNames(
+        both, swapped, frozenset(indexed), frozenset(files.inodes(FileKind.SNAPSHOT))
+    )

@@ -11,10 +11,10 @@ from typing import NamedTuple
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
 from logfs.log.following.files import FollowedSegments
+from logfs.log.following.listing import SegmentNames, list_names
+from logfs.log.following.transactions import read_aborted
 from logfs.log.names import FileKind
 from logfs.log.reading.lookup import offset_hint
-from logfs.log.scanning.committed import read_aborted
-from logfs.log.scanning.listing import SegmentNames, list_names
 from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import BatchWalk, Window
 from logfs.log.segments.segment import Segment

@@ -13,12 +13,11 @@ from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError, NoSuchPartitionError
 from logfs.log.following.entries import read_last
 from logfs.log.following.files import FollowedSegments
-from logfs.log.following.listing import RACY_MS
+from logfs.log.following.listing import RACY_MS, SegmentNames, list_names
+from logfs.log.following.transactions import OffsetTransactions
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.names import FileKind
 from logfs.log.reading.lookup import offset_for_time, offset_hint
-from logfs.log.scanning.committed import Committed
-from logfs.log.scanning.listing import SegmentNames, list_names
 from logfs.log.scanning.pieces import Piece, cut, first_piece, size_of
 from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.segment import Segment
@@ -72,7 +71,7 @@ class StoredLog:
         self._indexed_size = 0
         self._end: tuple[int, int] = (0, 0)
         self._bounds = Bounds()
-        self._committed = Committed(disk, topic_partition.directory)
+        self._transactions = OffsetTransactions(disk, topic_partition.directory)
 
     def refresh(self, now_ms: int, bounds: Bounds = NO_BOUNDS) -> None:
         """Look at the partition.
@@ -153,7 +152,7 @@ class StoredLog:
     def _seen(self, level: IsolationLevel, now_ms: int) -> Snapshot:
         if level is not IsolationLevel.READ_COMMITTED or self._names is None:
             return self.snapshot
-        return self._committed.look_up(self.snapshot, self._names, now_ms)
+        return self._transactions.look_up(self.snapshot, self._names, now_ms)
 
     def _look(self, mtime_ms: int, now_ms: int) -> None:
         """Take over the names that are there; segments that are as they were stay."""
@@ -205,7 +204,7 @@ class StoredLog:
         size = self.disk.stat(active.name).size
         if size < self._size or size < self._end[0]:
             self._end = 0, active.base_offset  # it has been truncated
-            self._committed.forget()
+            self._transactions.forget()
         if size - self._indexed_size > _FAR_BYTES:
             active.close_files()  # its index has grown as well
             self._indexed_size = size
