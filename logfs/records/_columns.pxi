@@ -468,7 +468,7 @@ def sound_batches(buf, Py_ssize_t start, Py_ssize_t stop):
     cdef _View view = window(buf, start, stop)
     cdef int64_t size
     cdef Batch b
-    behind = None
+    next_offset = None
     while True:
         try:
             size = whole_batch(view.p + start, stop - start, start, &b)
@@ -476,6 +476,6 @@ def sound_batches(buf, Py_ssize_t start, Py_ssize_t stop):
             break
         if size == 0 or checksum_problem(view.p + start, size) is not None:
             break
-        behind = b.last_offset + 1
+        next_offset = b.last_offset + 1
         start += size
-    return start, behind
+    return start, next_offset

@@ -206,7 +206,7 @@ cdef class _KeyFilter:
         if self.lasts_count:
             if not self.is_last(lf_sub(placed.offset, self.old_base_offset)):
                 return False
-        elif placed.offset < lf_sub(self.map.table.find(placed.hash).behind, 1):
+        elif placed.offset < lf_sub(self.map.table.find(placed.hash).next_offset, 1):
             return False
         return placed.has_value or not drop_tombstones
 

@@ -5,7 +5,7 @@ cdef enum:
 
 cdef struct Slot:
     lf_hash hash
-    int64_t behind          # the offset + 1; 0 is an empty slot
+    int64_t next_offset     # the offset + 1; 0 is an empty slot
 
 
 @cython.final
@@ -46,7 +46,7 @@ cdef class _KeyTable:
         """Go on with a larger table, the first time with one at all; False without memory.
 
         From the end on entries move up, where nothing is left to be moved. The few that would not,
-        those that had to be far behind where they belong and those that go round the end, wait
+        those that were far after their place and those that go round the end, wait
         aside.
         """
         cdef uint64_t i = self.slot_count
@@ -65,12 +65,12 @@ cdef class _KeyTable:
         while i > 0:
             i -= 1
             moved = self.slots[i]
-            if moved.behind == 0:
+            if moved.next_offset == 0:
                 continue
-            self.slots[i].behind = 0
+            self.slots[i].next_offset = 0
             slot = self.home(moved.hash)
             if slot >= self.slots + i:
-                while slot < end and slot.behind:
+                while slot < end and slot.next_offset:
                     slot += 1
                 if slot < end:
                     slot[0] = moved
@@ -95,7 +95,7 @@ cdef class _KeyTable:
     cdef inline Slot *find(self, lf_hash hash) noexcept nogil:
         """The slot of a key: its own, or the empty one where it belongs."""
         cdef Slot *slot = self.home(hash)
-        while slot.behind and not (slot.hash.low == hash.low and slot.hash.high == hash.high):
+        while slot.next_offset and not (slot.hash.low == hash.low and slot.hash.high == hash.high):
             slot += 1
             if slot == self.slots + self.slot_count:
                 slot = self.slots

@@ -72,14 +72,14 @@ cdef class OffsetMap:
 
     cdef inline void put(self, lf_hash hash, int64_t offset) noexcept nogil:
         cdef Slot *slot = self.table.find(hash)
-        if slot.behind == 0:
+        if slot.next_offset == 0:
             slot.hash = hash
             self.table.size += 1
         else:
-            self.bits.put(lf_sub(slot.behind, 1), 0)
+            self.bits.put(lf_sub(slot.next_offset, 1), 0)
         self.bits.put(offset, 1)
         self.has_bits &= offset > self.latest_offset
-        slot.behind = lf_add(offset, 1)
+        slot.next_offset = lf_add(offset, 1)
         self.latest_offset = offset
 
     cdef int fill(self, Batch *b, int64_t start_offset) noexcept nogil:
@@ -206,7 +206,7 @@ cdef class OffsetMap:
         cdef uint64_t i
         with nogil:
             for i in range(table.slot_count):
-                if table.slots[i].behind:
+                if table.slots[i].next_offset:
                     out[0] = table.slots[i]
                     out += 1
         return found
@@ -236,14 +236,14 @@ cdef class OffsetMap:
         for i in range(count):
             memcpy(&entry, p + i * <Py_ssize_t>sizeof(Slot), sizeof(Slot))
             found = table.find(entry.hash)
-            if found.behind == 0:
+            if found.next_offset == 0:
                 if table.size >= table.room:
                     raise ValueError(f"more than {table.limit} keys")
                 found.hash = entry.hash
                 table.size += 1
-            found.behind = max(found.behind, entry.behind)
+            found.next_offset = max(found.next_offset, entry.next_offset)
 
     def get(self, bytes key):
         """Return the last offset of a key, -1 if it is not in the map."""
         cdef bytes_t p = <bytes_t>PyBytes_AS_STRING(key)
-        return lf_sub(self.table.find(self.table.hash_of(p, len(key))).behind, 1)
+        return lf_sub(self.table.find(self.table.hash_of(p, len(key))).next_offset, 1)

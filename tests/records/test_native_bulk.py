@@ -130,7 +130,7 @@ def test_text_is_spread_by_what_is_before_the_delimiter() -> None:
     assert partition_lines(View.TEXT, b"", body, 0, len(body), 2, 0) == [body, b""]
 
 
-def test_what_is_no_whole_line_is_not_spread() -> None:
+def test_a_range_without_whole_lines_is_refused() -> None:
     for start, stop, unkeyed in ((0, 3, 0), (0, 9, 0), (0, 2, 2), (0, 2, -1)):
         with pytest.raises(ValueError, match=r"line|inside|partitions"):
             partition_lines(View.TEXT, b"", b"a\nb\n", start, stop, 2, unkeyed)

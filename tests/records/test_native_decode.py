@@ -55,7 +55,7 @@ def test_damage_is_an_error_once_it_is_the_next(damaged: int) -> None:
     assert caught.value.position == at
 
 
-def test_damage_outside_of_the_range_is_nobodys_business() -> None:
+def test_damage_outside_of_the_range_is_ignored() -> None:
     buf = bytearray(b"".join(BATCHES))
     buf[len(BATCHES[0]) - 1] ^= 1
     buf[-1] ^= 1

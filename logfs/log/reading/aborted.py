@@ -88,7 +88,7 @@ class _Scan:
                 self._window = window = next(walk)
                 ranges = aborted_ranges(window.buffer, 0, window.stop, table)
             except CorruptRecordError:
-                walk.position = self._behind(position)
+                walk.position = self._after(position)
                 continue
             self._place = None
             for begin, end, base_offset, last_offset in ranges:
@@ -118,7 +118,7 @@ class _Scan:
         self._place, self._lengths = place, lengths
         return lengths
 
-    def _behind(self, corrupt: int) -> int:
+    def _after(self, corrupt: int) -> int:
         """Return where batches can be found again after a header that makes no sense."""
         entry = textindex.first_entry_after(self._segment.files().text_entries(), corrupt)
         return self._file_end if entry is None else entry.file_position

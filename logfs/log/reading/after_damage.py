@@ -68,9 +68,9 @@ def place_after(segment: Segment, corrupt: int, ends: Positions, file_end: int) 
         return place if min(place.lengths) >= 0 else None
     if stop >= file_end:
         return None
-    behind_gap = number + 1
-    if behind_gap < count:
-        second = textindex.decode_text_entry(entries, behind_gap)
+    after_gap = number + 1
+    if after_gap < count:
+        second = textindex.decode_text_entry(entries, after_gap)
         if second[:2] == follower[:2]:
             return second
     return follower

@@ -119,9 +119,8 @@ class GrowingFile(_RenderedFile):
             return end
         found = growing_end(snapshot, self._view, self._limit, self._level)
         if found < end:
-            self._limit = AtByte(
-                found
-            )  # reached: from now on it stays, also if records are removed
+            # Reached: from now on it stays there, also if records are removed.
+            self._limit = AtByte(found)
         return found
 
     def size(self) -> int:

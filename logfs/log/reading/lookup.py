@@ -58,8 +58,8 @@ def positions_of_offset(
     ends, next_offset, file_end = snapshot.end_of(number)
     if offset >= next_offset:
         return snapshot.segments[number + 1].bases
-    lengths, behind = _lengths_at(segment, offset, ends, file_end)
-    return segment.bases.plus(behind if past_corrupt else lengths)
+    lengths, after = _lengths_at(segment, offset, ends, file_end)
+    return segment.bases.plus(after if past_corrupt else lengths)
 
 
 def offset_for_time(
@@ -279,8 +279,8 @@ def time_hint(segment: Segment, timestamp: int, start: int, file_end: int) -> in
     hint = index.lookup_timestamp(segment.files().time_entries(), base, timestamp)
     if hint.offset <= max(start, base):
         return offset_hint(segment, start, file_end)
-    behind = offset_hint(segment, hint.offset, file_end)
-    for window in _walk(segment, behind, file_end):
+    position = offset_hint(segment, hint.offset, file_end)
+    for window in _walk(segment, position, file_end):
         at = find_offset(window.buffer, 0, window.stop, hint.offset)
         if at < window.stop:
             header = decode_header(window.buffer, at)
