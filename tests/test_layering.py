@@ -238,6 +238,11 @@ def test_log_is_built_in_floors() -> None:
     assert not climbs(LOG_FLOORS, graph)
 
 
+def test_the_docstring_of_log_lists_all_its_packages() -> None:
+    docstring = ast.get_docstring(ast.parse((ROOT / "logfs/log/__init__.py").read_text())) or ""
+    assert not [unit for unit in units_of("log") if not re.search(rf"\b{unit}\b", docstring)]
+
+
 @pytest.mark.parametrize("layer", ["records", "disk", "log", "library", "fs", "spark"])
 def test_no_packages_of_a_layer_import_each_other(layer: str) -> None:
     graphlib.TopologicalSorter(units_of(layer)).prepare()

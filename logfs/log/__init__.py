@@ -7,6 +7,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     counters, options   numbers of a partition; topic configuration -> encoder options
     checkpoints    Kafka's small text files; cleanercheckpoint: where compactions ended
     attributes, epochs, losses, manifest, topics   the other small files
+    listing        the segment files of a partition directory
     indexes/       the index files: offsets, times, text positions, aborted transactions
     segments/      a segment and its scan; the table of segments; the snapshot that readers use
     host           the machine: boot id, random ids, seconds
