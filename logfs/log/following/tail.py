@@ -175,15 +175,6 @@ class Tail:
             self._mark(feed.chunks.data, used, position)
         return added
 
-    def account_corrupt(self, size: int, last_offset: int) -> bytes:
-        """Account for a batch that cannot be read and stays; returns the text index entries."""
-        builder = self.builder
-        length = Positions(size, size, size)
-        builder.add(size, builder.next_offset, last_offset, builder.max_timestamp, 0, *length)
-        entries = builder.take()
-        self.files.append(entries)
-        return entries[2]
-
     def find_cut(self) -> Boundary:
         """Find how far the log still is what it was.
 
