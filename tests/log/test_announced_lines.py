@@ -334,3 +334,19 @@ def test_a_record_whose_offset_a_power_cut_has_damaged_is_not_made_again() -> No
     data[4] = 0x23  # of the base offset, which no checksum covers
     bench.put(log_name(0), bytes(data))
     assert lines_of(bench.crash()) == [b"half and half"]
+
+
+@pytest.mark.allow_log("")
+def test_bytes_after_a_damaged_announcement_do_not_come_back() -> None:
+    bench = Bench()
+    writer = bench.writer()
+    writer.write(b"half", bench.now_ms)
+    writer.write(b"\nnext", bench.now_ms)
+    (name,) = bench.names(".unfinished")
+    data = bytearray(bench.file(name))
+    data[16 + 12 + len(b"half") + 12] ^= 1
+    bench.put(name, bytes(data))
+    bench.put(log_name(0), b"")
+    bench.new_boot()
+    assert lines_of(bench.kill()) == [b"half"]
+    assert b"next" not in lines_of(bench.kill())

@@ -189,7 +189,8 @@ class UnfinishedFile:
         self._kept, self.line_bytes = line.data, len(line.data)
         if not line.is_proof:
             self._file.pwrite(_HEADER.pack(_MAGIC, VERSION, self._view), 0)
-        if line.announced is not None:
+        # Frames after a damaged one would be valid again if the same announcement replaced it.
+        if line.announced is not None or self._file.size() > line.end:
             self.is_void = True
             self.cut_void()
 
