@@ -14,7 +14,6 @@ from logfs.cli.parameters import VIEWS, header_option
 from logfs.cli.terminal import tables
 from logfs.errors import RecordTooLargeError
 from logfs.library.places import Place, locate
-from logfs.machine.host import system_clock
 
 if TYPE_CHECKING:
     from logfs.cli.append_files import LineAppender, Summary
@@ -165,6 +164,7 @@ class _Append(NamedTuple):
         from logfs.cli.store_appender import StoreAppender
         from logfs.library.topics import StoredTopics
         from logfs.log.overview import topic_overview
+        from logfs.machine.host import system_clock
 
         prepare(StoredTopics(self.place.root, store), self.target, create=self.options.create)
         is_durable = self.options.flush_every is not None
@@ -178,6 +178,7 @@ class _Append(NamedTuple):
         """Append through the control socket of a daemon."""
         from logfs.cli.append_files import DaemonAppender
         from logfs.cli.append_target import prepare
+        from logfs.machine.host import system_clock
 
         prepare(daemon, self.target, create=self.options.create)
         self._run(DaemonAppender(daemon, *self.target))
@@ -289,6 +290,8 @@ def _progress(total: int | None, *, is_shown: bool) -> "Iterator[Callable[[Summa
         return
     from rich import progress
     from rich.console import Console
+
+    from logfs.machine.host import system_clock
 
     columns = (
         progress.BarColumn(),
