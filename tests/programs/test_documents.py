@@ -20,7 +20,7 @@ def test_what_is_not_run_says_so() -> None:
     (row,) = [row for row in rows() if row.program == NOT_RUN]
     assert "guides/operators.md#shippers" in row.line
     text = " ".join(GUIDE.read_text().split())
-    assert "They have not been run beside logfs" in text
+    assert "were not run with logfs" in text
     assert all(f"**{name}**" in text for name in NOT_RUN.split(", "))
 
 
