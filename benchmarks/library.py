@@ -54,8 +54,8 @@ class UnsyncedDisk(PosixDisk):
         self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False
     ) -> File:
         """Open a file."""
-        flags = (os.O_RDWR if write else os.O_RDONLY) | (os.O_CREAT if create else 0)
-        return UnsyncedFile(str(Path(self.root, name)), flags)
+        file = super().open(name, write=write, create=create, uncached=uncached)
+        return UnsyncedFile(str(Path(self.root, name)), os.dup(file.fileno()))
 
     def sync_directory(self, name: str) -> None:
         """Do nothing."""
