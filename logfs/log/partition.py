@@ -144,7 +144,7 @@ class PartitionLog(ReadableLog):
             or self.state.losses.is_dirty
             or self.state.has_new_epochs
             or self._removal.has_unnoted
-            or self.state.adopt_later is not None
+            or bool(self.state.waiting_lines)
         )
 
     def maintain(self) -> None:
@@ -157,7 +157,7 @@ class PartitionLog(ReadableLog):
         if self.is_deleted:
             return
         if self.offline is None:
-            if self.state.adopt_later is not None:
+            if self.state.waiting_lines:
                 self.state.adopt_waiting()
             with self.state.offline_on_failure("fsync"):
                 if self.flusher.has_sealed:

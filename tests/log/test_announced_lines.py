@@ -196,21 +196,25 @@ def fill_and_trim(bench: Bench) -> None:
 
 
 @pytest.mark.expect_log("waits")
-def test_a_line_that_found_no_room_waits_through_retention() -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_line_that_found_no_room_precedes_all_later_appends(is_killed: bool) -> None:
     bench = Bench(SMALL)
     writer = bench.writer()
     writer.write(b"waits", bench.now_ms)
     writer.sync()
     out_of_room(bench, "pwrite")
     writer.close(bench.now_ms)
+    with pytest.raises(OSError, match="wait for room"):
+        bench.write(b"later")
+    if is_killed:
+        bench.kill()
     bench.disk.before = None
-    fill_and_trim(bench)
-    log = bench.restart()
-    assert lines_of(log)[-1] == b"waits"
-    log.flush()
+    bench.write(b"later")
+    assert lines_of(bench.log) == [b"waits", b"later"]
+    bench.log.flush()
     assert bench.names(".unfinished") == []
-    assert lines_of(bench.kill()).count(b"waits") == 1
-    assert log.losses == []
+    assert lines_of(bench.kill()) == [b"waits", b"later"]
+    assert bench.log.losses == []
 
 
 @pytest.mark.expect_log("waits")

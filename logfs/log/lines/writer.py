@@ -6,7 +6,7 @@ it appended and everything after it unaccepted, so a short count tells the write
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Sequence
 
 from logfs.disk.vfs import is_full
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
@@ -62,7 +62,7 @@ class LineWriter:
             LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was accepted.
         """
         with self._state.lock:
-            if self._state.adopt_later is not None:
+            if self._state.waiting_lines:
                 self._log.adopt_waiting()
             stop = data.rfind(_NEWLINE) + 1
             if stop:
@@ -90,23 +90,21 @@ class LineWriter:
                 file.sync()
         self._log.flush()
 
-    def close(self, now_ms: int) -> bool:
+    def close(self, now_ms: int) -> None:
         """End the file: its unfinished line becomes a record.
 
-        A line that the view does not parse is set aside as a loss. If the disk fails, the line
-        stays where it is and becomes a record when the partition is loaded the next time.
-
-        Returns:
-            False if there was no room for the line, so that it waits.
+        A line that the view does not parse is set aside as a loss. If the disk is full, the line
+        becomes a record as soon as there is room, before anything else is appended. If the disk
+        fails, it becomes one when the partition is loaded the next time.
         """
         file, files = self._unfinished, self._log.line_files
         if file is None:
-            return True
+            return
         with self._state.lock:
             self._unfinished = None
             if not file.line_bytes:
                 files.discard(file)
-                return True
+                return
             try:
                 line = file.line()
                 encoded = self._encode(line, _NEWLINE, 1, now_ms)
@@ -119,9 +117,10 @@ class LineWriter:
                 files.release(file)
                 logger.warning("%s: an unfinished line of %d bytes waits: %s",
                                self._log.topic_partition, file.line_bytes, error)  # fmt: skip
-                return not is_full(error)
+                if is_full(error):
+                    _wait_for_room(self._log, file.name.rpartition("/")[2], now_ms)
+                return
             files.discard(file)
-            return True
 
     def adopt(self, name: str, line: UnfinishedLine) -> None:
         """Take over the file of a writer that died.
@@ -221,19 +220,19 @@ def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
     )
 
 
-def adopt_unfinished(log: PartitionLog, now_ms: int, only: Collection[str] | None = None) -> None:
+def adopt_unfinished(log: PartitionLog, now_ms: int, only: Sequence[str] | None = None) -> None:
     """Make records of the unfinished lines that a crash left in a partition directory.
 
-    A line for which the disk has no room waits, and so do all appends after it:
-    the partition takes no appends until ``adopt_waiting`` has found room for the line. What cannot
-    be done now for another reason is left for the next start.
+    A line for which the disk has no room waits, and so do all later appends: the partition takes
+    none until ``adopt_waiting`` has found room for the line. What cannot be done now for another
+    reason is left for the next start.
 
     Args:
         log: The partition.
         now_ms: The clock.
-        only: The files to look at, by name; None for all.
+        only: The files to look at, by name, in the order of their records; None for all.
     """
-    lines, waiting = [], []
+    lines = []
     for name, is_directory in log.disk.list(log.directory):
         is_ours = only is None or name in only
         if is_directory or not is_ours or names.parse_unfinished_file(name) is None:
@@ -245,6 +244,8 @@ def adopt_unfinished(log: PartitionLog, now_ms: int, only: Collection[str] | Non
             log.line_files.remove_when_durable(f"{log.directory}/{name}", line.announced[0])
         else:
             lines.append((name, line))
+    if only is not None:
+        lines.sort(key=lambda row: only.index(row[0]))
     # Only now, for an adopted line makes a batch that could be taken for an announced one.
     for name, line in lines:
         writer = LineWriter(log, line.view)
@@ -252,13 +253,16 @@ def adopt_unfinished(log: PartitionLog, now_ms: int, only: Collection[str] | Non
             writer.adopt(name, line)
         except OSError as error:
             logger.warning("%s/%s waits: %s", log.directory, name, error)
-            has_room = not is_full(error)
+            if is_full(error):
+                _wait_for_room(log, name, now_ms)
         else:
-            has_room = writer.close(now_ms)
-        if not has_room:
-            waiting.append(name)
-    if waiting:
-        log.state.adopt_later = lambda: adopt_unfinished(log, now_ms, waiting)
+            writer.close(now_ms)
+
+
+def _wait_for_room(log: PartitionLog, name: str, now_ms: int) -> None:
+    """Have the line of a file become a record before anything is appended."""
+    log.state.waiting_lines.append(name)
+    log.state.adopt_lines = lambda lines: adopt_unfinished(log, now_ms, lines)
 
 
 def has_unfinished(log: PartitionLog) -> bool:

@@ -287,10 +287,10 @@ class Appender:
         state = self._state
         if state.offline is not None or state.is_deleted or state.read_only:
             state.check_writable()
-        if state.adopt_later is not None:
+        if state.waiting_lines:
             raise OSError(
                 errno.ENOSPC,
-                "unfinished lines of before a crash wait for room",
+                "unfinished lines of closed files wait for room",
                 state.directory,
             )
         if state.line_files.void:

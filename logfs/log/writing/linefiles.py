@@ -60,8 +60,12 @@ class LineFiles:
     # What writers tell of their files
 
     def add(self, file: UnfinishedFile) -> None:
-        """Note the file of a writer; until ``release``, ``discard`` or ``outlive``."""
+        """Note the file of a writer; until ``release``, ``discard`` or ``outlive``.
+
+        Its writer cuts off what an earlier writer of the same file could not.
+        """
         self._open.add(file)
+        self.void = [void for void in self.void if void.name != file.name]
 
     def announced(self, file: UnfinishedFile) -> None:
         """Note that a batch is announced in a file, before it is appended."""
@@ -92,7 +96,7 @@ class LineFiles:
             self.void.pop()
 
     def release(self, file: UnfinishedFile) -> None:
-        """Note that a file waits, with its line, for the partition to be loaded again."""
+        """Note that a file waits, with its line, for room or for the next loading of the log."""
         self._open.discard(file)
         self._unsynced.discard(file)
         self._unsynced_names.add(file.name)

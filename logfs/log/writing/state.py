@@ -45,7 +45,9 @@ class PartitionState(ReadableState):
         has_new_epochs: The file does not have all of ``epochs``.
         deferred: What loading could not do since the disk was full; see ``finish_loading``. None:
             it has done everything.
-        adopt_later: Makes records of lines that a crash left and that wait for room; None: none do.
+        waiting_lines: The names of the files of unfinished lines that wait for room to become
+            records, oldest first.
+        adopt_lines: Makes records of them; set before a name is added.
         lock: Every change takes it.
         options: How records for this topic become batches.
         reservation: The positions that may be shown.
@@ -61,7 +63,8 @@ class PartitionState(ReadableState):
     snapshot_offset: int = 0
     has_new_epochs: bool = False
     deferred: list[Callable[[], None]] | None = None
-    adopt_later: Callable[[], None] | None = None
+    waiting_lines: list[str] = field(default_factory=list)
+    adopt_lines: Callable[[list[str]], None] | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, init=False)
     options: EncodeOptions = field(init=False)
     reservation: PositionReservation = field(init=False)
@@ -121,19 +124,16 @@ class PartitionState(ReadableState):
         self.deferred = None
 
     def adopt_waiting(self) -> None:
-        """Make records of the lines that a crash left and that wait for room, if there is any.
+        """Make records of the unfinished lines that wait for room, if there is any.
 
         They precede all later appends. Without room they go on waiting.
         """
         with self.lock:
-            adopt, self.adopt_later = self.adopt_later, None
-            if adopt is None or self.offline is not None or self.is_deleted:
-                return
-            room = self.disk.free()
-            if not room.f_bfree:
-                self.adopt_later = adopt
-            else:
-                adopt()
+            if self.offline is not None or self.is_deleted:
+                self.waiting_lines = []
+            elif self.waiting_lines and self.adopt_lines is not None and self.disk.free().f_bfree:
+                lines, self.waiting_lines = self.waiting_lines, []
+                self.adopt_lines(lines)
 
     def take_offline(self, reason: str) -> None:
         """Refuse appends and fsyncs until the partition is reloaded.
