@@ -379,7 +379,7 @@ class OpenFiles:
         if partition.log.offline is not None and not partition.open_files:
             current = self._store.partition(*partition.topic_partition)
             if current is partition.log:
-                self._store.writable.reload(partition.topic_partition, self._now_ms())
+                self._store.reload(partition.topic_partition, self._now_ms())
 
 
 def _check_whole(file: FileHandle, reader: FileReader, stop: int) -> None:

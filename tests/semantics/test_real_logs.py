@@ -80,7 +80,7 @@ def appended(
 
 
 def test_it_is_read_byte_for_byte(appended: Appended) -> None:
-    expected = b"before\n" + appended.text + b"behind\n"
+    expected = b"before\n" + appended.text + b"after\n"
     assert appended.partition.read_bytes() == expected
     assert output("cat", appended.partition) == expected
     assert logfs("cat", appended.partition) == expected
@@ -108,11 +108,11 @@ def test_it_is_found_by_offset_and_by_byte(appended: Appended) -> None:
     lines, text = appended.lines, appended.text
     for number in {0, len(lines) // 3, len(lines) - 1}:
         rest = b"".join(line + b"\n" for line in lines[number:])
-        assert appended.name(f"offset={number + 1}").read_bytes() == rest + b"behind\n"
+        assert appended.name(f"offset={number + 1}").read_bytes() == rest + b"after\n"
         assert appended.name(f"offset=-{len(lines) - number + 1}..offset=-1").read_bytes() == rest
     start = len(b"before\n")
     for position in {0, 1, len(text) // 2, len(text) - 1}:
-        behind = text[position:] + b"behind\n"
+        behind = text[position:] + b"after\n"
         assert appended.name(f"byte={start + position}").read_bytes() == behind
         assert appended.name(f"byte=-{len(behind)}").read_bytes() == behind
     view = appended.name("offset=1..offset=3", ".jsonl").read_bytes().splitlines()

@@ -74,7 +74,7 @@ def test_beside_a_daemon_it_says_what_to_do(tmp_path: Path, logfs: Call) -> None
     finally:
         mount.stop()
     assert done.status == 1
-    assert "a daemon owns the directory, and --spark has to: unmount it" in done.errors[0]
+    assert "a daemon owns the directory, and --spark needs to: unmount it" in done.errors[0]
 
 
 def fill(path: Path) -> None:

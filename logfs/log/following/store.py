@@ -147,6 +147,13 @@ class FollowedStore(Catalog[AnyLog]):
             start = starts.get(topic_partition, 0)
             log.note_checkpoints(start, watermarks.get(topic_partition))
 
+    def reload(self, topic_partition: TopicPartition, now_ms: int) -> None:
+        """Try again to follow a partition that could not be loaded."""
+        with self._changes:
+            inode = self._directories.get(topic_partition)
+            if inode is not None:
+                self._begin(self._first_look(now_ms), topic_partition, inode)
+
     def forget_others(self) -> None:
         """Remove what the cache keeps of partitions that are gone: their ids never come again."""
         cache, used = self._following.cache, self._following.used
