@@ -8,7 +8,7 @@ beside appends, in threads of their own.
 """
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from logfs.config import TopicConfig
 from logfs.errors import OffsetOutOfRangeError
@@ -253,13 +253,15 @@ class PartitionLog(ReadableLog):
             self.close_files()
             return segment.entry(SegmentState.CLOSED)
 
-    def expire_producers(self, now_ms: int) -> None:
+    def expire_producers(self, now_ms: int, retained: Container[int] = frozenset()) -> None:
         """Forget producers that have written nothing for ``producer.id.expiration.ms``.
+
+        Except those with an id in ``retained``.
 
         Source: Kafka ProducerStateManager.removeExpiredProducers.
         """
         with self.state.lock:
-            self.state.producers.expire(now_ms, self.state.producer_expiration_ms)
+            self.state.producers.expire(now_ms, self.state.producer_expiration_ms, retained)
 
     def close_files(self) -> None:
         """Let go of every file without writing anything."""

@@ -30,10 +30,11 @@ from logfs.log.checkpointing import write_checkpoints
 from logfs.log.cleanercheckpoint import forget_cleaner_offsets
 from logfs.log.closing import fast_close, last_stop, remove_note
 from logfs.log.host import Host
+from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import list_partitions, load_or_take_offline
 from logfs.log.manifest import check_may_write, check_whole
 from logfs.log.partition import PartitionLog
-from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, tidy
+from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, pending_producers, tidy
 from logfs.log.reading.address import parse_topic_name
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.topiccreation import create_partitions, new_topic_id
@@ -316,6 +317,10 @@ class LogStore(Catalog[PartitionLog]):
         with self._changes:
             self._deleted.remove_due(now_ms)
 
+    def _load_context(self, now_ms: int, *, is_clean: bool) -> LoadContext:
+        context = super()._load_context(now_ms, is_clean=is_clean)
+        return replace(context, publishing=pending_producers(self.disk))
+
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have been idle for long. May be called often, it runs rarely.
 
@@ -323,8 +328,9 @@ class LogStore(Catalog[PartitionLog]):
         """
         if now_ms >= self._expiry_due_ms:
             self._expiry_due_ms = now_ms + self.config.producer_id_expiration_check_interval_ms
+            retained = pending_producers(self.disk)
             for log in self.all_partitions():
-                log.expire_producers(now_ms)
+                log.expire_producers(now_ms, retained)
 
     def tidy(self, now_ms: int) -> None:
         """Remove files that jobs have left behind. May be called often, it runs rarely."""

@@ -210,10 +210,33 @@ def test_a_started_batch_is_completed_although_the_producer_expired() -> None:
     publish_up_to(bench, staged, 3)
     bench.reload()
     assert lines_in(bench.store) == values[:6]
-    bench.store.expire_producers(bench.now_ms)
+    bench.log.expire_producers(bench.now_ms)
     assert bench.log.last_records_of_producers() == {}
     assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
     assert lines_in(bench.store) == values
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_started_batch_is_completed_although_its_records_were_deleted(
+    is_restarted: bool,
+) -> None:
+    bench = two_topics()
+    values = values_of("v", 9)
+    staged = [stage(bench.disk, values, timestamp=1)]
+    publish_up_to(bench, staged, 3)
+    bench.reload()
+    bench.log.roll(bench.now_ms)
+    trim(bench.log, bench.log.log_end_offset, bench.now_ms, at_once=True)
+    assert lines_in(bench.store) == []
+    if is_restarted:
+        bench.kill()
+    else:
+        bench.store.expire_producers(bench.now_ms)
+        assert publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == values[6:]
+    bench.now_ms += bench.store.config.producer_id_expiration_check_interval_ms
+    bench.store.expire_producers(bench.now_ms)
+    assert bench.log.last_records_of_producers() == {}
 
 
 def test_a_power_cut_leaves_the_log_at_least_where_the_intent_says_it_ended() -> None:

@@ -32,6 +32,7 @@ class LoadContext:
         compacted: Partitions that were compacted at some time, perhaps by a broker. The segment
             table may describe files that are gone.
         producer_expiration_ms: A producer without a write for that long is forgotten.
+        publishing: Ids of the producers of half published batches, which are not forgotten.
         salvages: The partition cannot be recovered and is only read: what cannot be read is
             replaced by defaults.
         unflushed: After a clean stop without a flush: the last segment of each partition. With the
@@ -52,6 +53,7 @@ class LoadContext:
     producer_expiration_ms: int = 86_400_000
     is_live: bool = False
     compacted: frozenset[TopicPartition] = frozenset()
+    publishing: frozenset[int] = frozenset()
     salvages: bool = False
     unflushed: Mapping[TopicPartition, TableEntry] | None = None
 

@@ -46,6 +46,7 @@ class ProducerLoader:
             loader.context.now_ms,
             loader.context.producer_expiration_ms,
             loader.context.read_only,
+            loader.context.publishing,
         )
         self._is_first_time = False
         self._snapshots = self._usable_snapshots()

@@ -39,6 +39,7 @@ class Replay:
         start_offset: The log start offset: earlier records are ignored.
         now_ms, expiration_ms: A producer that wrote nothing for that long is forgotten.
         read_only: A bad snapshot is not removed.
+        retained: Producer ids that are not forgotten.
     """
 
     disk: Disk
@@ -48,6 +49,7 @@ class Replay:
     now_ms: int
     expiration_ms: int
     read_only: bool = False
+    retained: frozenset[int] = frozenset()
 
     def state_at(self, offset: int, snapshots: set[int]) -> ProducerState:
         """Return the producers at an offset.
@@ -71,7 +73,7 @@ class Replay:
         for at in sorted((at for at in snapshots if at <= offset), reverse=True):
             state = read_snapshot(self.disk, self.directory, at)
             if state is not None:
-                state.expire(self.now_ms, self.expiration_ms)
+                state.expire(self.now_ms, self.expiration_ms, self.retained)
                 return state, at
             snapshots.discard(at)
             if not self.read_only:

@@ -20,7 +20,7 @@ Pure. Source: Kafka ProducerStateManager, ProducerStateEntry, ProducerAppendInfo
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -243,14 +243,21 @@ class ProducerState:
             return 0
         return add_to_sequence(entry.last_sequence, 1)
 
-    def expire(self, now_ms: int, expiration_ms: int) -> None:
+    def expire(
+        self, now_ms: int, expiration_ms: int, retained: Container[int] = frozenset()
+    ) -> None:
         """Forget the producers that were idle for long and have no open transaction.
+
+        Args:
+            now_ms: The clock.
+            expiration_ms: For so long.
+            retained: Producer ids that are not forgotten.
 
         Source: Kafka ProducerStateManager.isProducerExpired.
         """
         for producer_id, entry in list(self.entries.items()):
             is_idle = now_ms - entry.last_timestamp >= expiration_ms
-            if is_idle and entry.transaction_offset is None:
+            if is_idle and entry.transaction_offset is None and producer_id not in retained:
                 del self.entries[producer_id]
 
 

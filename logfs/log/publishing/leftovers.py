@@ -22,7 +22,7 @@ from logfs.log import names
 from logfs.log.catalog import Catalog
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.ledger import Ledger, ledger_name, read_ledgers
-from logfs.log.publishing.publish import PUBLISHING, carry_out
+from logfs.log.publishing.publish import PUBLISHING, carry_out, producer_id_of
 from logfs.log.publishing.staging import query_key, remove_staged
 
 logger = logging.getLogger(__name__)
@@ -48,6 +48,15 @@ def complete(store: Catalog[PartitionLog], now_ms: int) -> None:
                 )  # fmt: skip
             else:
                 logger.info("batch %d of %s was half published: completed", batch, query)
+
+
+def pending_producers(disk: Disk) -> frozenset[int]:
+    """Return the ids of the producers of half published batches.
+
+    They tell how much of a batch was appended, even if retention has deleted that part.
+    """
+    ledgers = read_ledgers(disk)
+    return frozenset(producer_id_of(ledger.query) for ledger in ledgers if ledger.intent)
 
 
 def tidy(store: Catalog[PartitionLog], now_ms: int) -> bool:

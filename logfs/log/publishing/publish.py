@@ -147,7 +147,7 @@ def _intend(
         for file in files:
             check_staged(store.disk, file)  # an intent must not name missing files
         log.flush()  # a recovery must not truncate below the end in the intent
-        sequence = log.next_sequence(_producer_id(query))
+        sequence = log.next_sequence(producer_id_of(query))
         end_offset = log.log_end_offset
         shares.append(Share(topic, partition, end_offset, sequence, files, log.topic_id))
     return Intent(batch, tuple(shares))
@@ -166,7 +166,7 @@ def carry_out(store: Catalog[PartitionLog], ledger: Ledger, intent: Intent, now_
                 share.topic_partition, intent.batch, ledger.query,
             )  # fmt: skip
             continue
-        _append_share(log, share, _producer_id(ledger.query), now_ms)
+        _append_share(log, share, producer_id_of(ledger.query), now_ms)
     done = ledger._replace(done=intent.batch, intent=None)
     write_ledger(store.disk, done)
     _clear(store, done, {share.topic_partition for share in intent.shares})
@@ -263,5 +263,6 @@ def _records_there(log: PartitionLog, share: Share, producer_id: int) -> int:
     return there
 
 
-def _producer_id(query: str) -> int:
+def producer_id_of(query: str) -> int:
+    """Return the id of the producer that publishes the batches of a query."""
     return _OURS | int.from_bytes(query_key(query)[:8], "big") >> 2
