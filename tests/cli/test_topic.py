@@ -75,7 +75,7 @@ def test_describe_prints_settings_and_partitions(logfs: Call, data: Path) -> Non
     assert facts["topic"] == "orders"
     assert len(facts["id"]) == 22
     assert facts["partitions"] == "2"
-    assert facts["config"] == "nothing set, the defaults count"
+    assert facts["config"] == "nothing set, the defaults apply"
     rows = [line.split() for line in table.splitlines()]
     assert rows[0][:3] == ["PARTITION", "LOG-START-OFFSET", "LOG-END-OFFSET"]
     assert rows[1] == ["0", "0", "0", "1", "0B", "-", "ok"]

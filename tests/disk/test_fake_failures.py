@@ -100,3 +100,4 @@ def test_a_death_that_did_not_come_can_be_taken_back() -> None:
     disk.live_on()
     for _ in SEEDS:
         disk.open("a", write=True, create=True)
+    assert disk.exists("a")

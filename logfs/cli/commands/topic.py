@@ -308,7 +308,7 @@ def _show(facts: "TopicFacts", *, with_all: bool) -> None:
     for number, (key, value) in enumerate(sorted(facts.config.items())):
         click.echo(printable(f"{'' if number else 'config':<12}{key}={value}"))
     if not facts.config:
-        click.echo("config      nothing set, the defaults count")
+        click.echo("config      nothing set, the defaults apply")
     click.echo()
     tables.show_table(
         [
