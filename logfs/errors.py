@@ -66,7 +66,6 @@ class CorruptCheckpointError(LogfsError):
     """A checkpoint, ``partition.metadata`` or another small text file does not parse.
 
     Attributes:
-        name: The file.
         line: Number of the line, from 1; None if the file as a whole is wrong.
     """
 

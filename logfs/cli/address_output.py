@@ -160,8 +160,6 @@ def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> No
     """Copy an address to a stream, up to its present end.
 
     Args:
-        place: The address.
-        out: The stream.
         level: What to show; None: what the mount shows if a daemon serves it, else all records.
 
     Raises:

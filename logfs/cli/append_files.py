@@ -33,11 +33,7 @@ STDIN = "-"
 
 
 class LineAppender(Protocol):
-    """Appends lines to a partition, or to the partitions of a topic by their keys.
-
-    Attributes:
-        chunk_bytes: The size of the chunks that ``append`` should get.
-    """
+    """Appends lines to a partition, or to a topic by their keys; best in ``chunk_bytes``."""
 
     chunk_bytes: int
 
@@ -63,10 +59,7 @@ Step = Callable[[int], Lines]
 
 
 def check_files(names: Sequence[str]) -> int | None:
-    """Check that all files can be read.
-
-    Returns:
-        The size of all files together; None if it is unknown.
+    """Check that all files can be read; return the size of all together, None if it is unknown.
 
     Raises:
         OSError: One does not exist or cannot be read.
@@ -85,8 +78,6 @@ def appending_steps(name: str, appender: LineAppender, *, in_chunks: bool) -> It
     """Yield steps that append the lines of a file. Run each before asking for the next.
 
     Args:
-        name: The file.
-        appender: Appends the lines.
         in_chunks: Limit each step to ``chunk_bytes``, which takes longer.
 
     Raises:
@@ -177,7 +168,6 @@ class Summary:
     """The records that have been appended.
 
     Attributes:
-        records: Their number.
         bytes: The size of their lines, newlines included.
         partitions: Rows by partition; other writers' records may have offsets between.
         last_line: The last line in the log, for people; empty if it is unknown.
@@ -212,8 +202,6 @@ def append_files(
     """Append the lines of files.
 
     Args:
-        files: Their names.
-        appender: Appends the lines.
         summary: Gets what is in the log, at any moment.
         interrupts: Delays Ctrl-C while lines are appended.
         report: Called with the summary after each chunk.
@@ -258,7 +246,6 @@ def _refused(
 
     Args:
         error: Its text names the line of the chunk.
-        name: The file.
         line: Number of the chunk's first line.
         done: Lines of the chunk that are in the log.
     """

@@ -26,9 +26,7 @@ class AppendTarget(NamedTuple):
     """The partition or topic to which lines are appended.
 
     Attributes:
-        topic: The topic.
         partition: Its number; None: the key of each line decides.
-        form: The form of the lines.
     """
 
     topic: str
@@ -47,7 +45,6 @@ def parse_target(
     """Return the target that PATH and the options mean.
 
     Args:
-        place: PATH.
         form: The name of a view; None: the view of PATH.
         key_delimiter: The text between key and value; None: no keys.
         headers: Of every record.

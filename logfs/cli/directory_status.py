@@ -31,7 +31,6 @@ class Status(NamedTuple):
     """A data directory and the daemon that serves it.
 
     Attributes:
-        data: The data directory.
         daemon: Facts about the daemon: pid, mountpoint, options, started_ms, version, was_clean,
             sealed_files; fewer for a read-only mount. None if no daemon serves the directory.
         metrics: The daemon's metrics that do not belong to single topics; None if it was not asked.
@@ -40,7 +39,6 @@ class Status(NamedTuple):
         is_clean: The last stop was clean; None while a program has the lock.
         free_bytes: Free space of its file system.
         is_full: The free space is too small for an append, or no more files can be created.
-        topics: The topics, with the requested partitions.
     """
 
     data: str
@@ -60,11 +58,7 @@ class Status(NamedTuple):
 
 
 def look(place: Place, since_ms: int) -> Status:
-    """Return the state of a data directory, or of some of its partitions; changes nothing.
-
-    Args:
-        place: DATA, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount.
-        since_ms: Leave out losses before this time.
+    """Return the state of a data directory, or of some of its partitions, without older losses.
 
     Raises:
         LogfsError: There is no such topic or partition, or the daemon cannot be asked.

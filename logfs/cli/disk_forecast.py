@@ -42,8 +42,6 @@ class Needs:
     """What a topic needs, and what that was worked out from.
 
     Attributes:
-        workload, config, store: What was given.
-        plan: What came out.
         scan_rate: Bytes a second that one core recovers.
     """
 
@@ -178,10 +176,6 @@ def needs(
 
     Args:
         rate: Records a second, or bytes of values (True).
-        records: What they are like.
-        partitions: Of the topic.
-        keys: Different ones.
-        settings: Of the topic.
 
     Raises:
         InvalidConfigError: A setting is not valid, or a compacted topic has no keys.
@@ -216,8 +210,6 @@ class Forecast:
     """What a data directory grows by.
 
     Attributes:
-        rows: Of each topic, ready for JSON.
-        free_bytes: On its file system.
         full_in_s: Until that is used up; None: never.
     """
 

@@ -55,13 +55,7 @@ class Use:
 
 @dataclass(slots=True)
 class DiskUse:
-    """What a data directory takes.
-
-    Attributes:
-        partitions: Of each partition.
-        deleted: Of topics that were deleted and are not removed yet.
-        root: Of the files in the root.
-    """
+    """What a data directory takes: its partitions, its deleted topics, the files of the root."""
 
     partitions: dict[TopicPartition, Use] = field(default_factory=dict)
     deleted: Use = field(default_factory=Use)
@@ -69,12 +63,7 @@ class DiskUse:
 
 
 def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
-    """Add up a data directory; takes no lock.
-
-    Args:
-        data: The data directory.
-        only: Some partitions; None: all files.
-    """
+    """Add up a data directory, or some of its partitions; takes no lock."""
     found, seen = DiskUse(), set[tuple[int, int]]()
     point = served_at(data)
     for entry in sorted(_entries(data), key=lambda entry: entry.name):

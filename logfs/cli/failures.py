@@ -37,8 +37,6 @@ class AboutError(Exception):
     """An error and the argument that it is about.
 
     Attributes:
-        thing: The argument, usually a path.
-        cause: The error.
         state: What has been done so far; empty: nothing.
     """
 

@@ -63,11 +63,7 @@ _WHOLE_SENTENCE = 1000
 
 @dataclass
 class Session:
-    """What holds for the whole call.
-
-    Attributes:
-        debug: Show tracebacks, log everything.
-    """
+    """What holds for the whole call."""
 
     debug: bool = False
 
@@ -156,11 +152,7 @@ def cli(session: Session, *, debug: bool, decompressed_max_bytes: int | None) ->
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command ``logfs`` and return its exit status.
-
-    Args:
-        arguments: Those after the name of the program; None for those of the process.
-    """
+    """Run the command ``logfs`` with arguments, or those of the process; return its exit status."""
     gc.set_threshold(_GC_THRESHOLD)
     if arguments is None:
         # Nor is anything worth looking for at the end of the process: a seventh of a short command.

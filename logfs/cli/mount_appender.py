@@ -20,10 +20,7 @@ class MountAppender:
     This class splits and checks the lines by the daemon's rules.
 
     Args:
-        point: The mount point.
-        topic: The topic.
         partition: Its number; None: the key of each line decides.
-        form: The form of the lines.
     """
 
     chunk_bytes = 4 << 20

@@ -30,7 +30,6 @@ class MountFile(NamedTuple):
         data: The data directory, from the root; None if it is not there.
         mountpoint: The mount point, from the root; None if it is not there.
         options: Texts, each as after one ``-o``.
-        settings: Kafka's keys and their values.
     """
 
     data: str | None = None

@@ -65,7 +65,6 @@ def ask(
     """Look moments up in a partition, in all partitions of a topic, or in all there are.
 
     Args:
-        place: DATA, DATA/TOPIC or DATA/TOPIC/PARTITION.
         times: As they were given; none for the ends and the largest timestamp.
         level: What is shown; None for what the mount shows if a daemon serves it, else everything.
         as_kafka: Answer as a broker does.

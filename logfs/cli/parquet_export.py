@@ -26,10 +26,7 @@ class Exported(NamedTuple):
 
     Attributes:
         records, files, size_bytes: Written by it, or by the one before it that was killed.
-        added: Files that the Iceberg table did not have.
-        ends: Up to which offset each partition is exported now.
         lost: Partition, first offset and offset after of what retention removed too early.
-        refused: Why topics were left out, a sentence each.
     """
 
     records: int
@@ -52,12 +49,8 @@ def export_to(
     """Export partitions, and add the files to a table.
 
     Args:
-        data: The data directory.
         only: The partitions; None for all but those of topics that begin with ``__``.
-        destination: A directory; made if it is missing.
         worker: A Spark session; else how many files at the same time, None for one a core.
-        progress: Told how it goes on.
-        iceberg: The table; None for none.
 
     Raises:
         ExportError: pyarrow is missing, or see ``Exporter`` and ``IcebergTable``.

@@ -32,9 +32,7 @@ def reindex_data(
     """Rebuild the indexes of partitions.
 
     Args:
-        place: The data directory, a topic or a partition in it.
         worker: A Spark session; or how many segments to read at once, None: one for each core.
-        progress: Called with the progress.
         say: Called with the progress of a recovery.
 
     Raises:

@@ -13,7 +13,6 @@ class SparkRequest(NamedTuple):
     """Whether a command is to be a Spark job, and where.
 
     Attributes:
-        is_wanted: It is.
         master: As spark-submit takes it; None for that of the environment.
     """
 

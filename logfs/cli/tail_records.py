@@ -66,7 +66,6 @@ class Followed:
     Attributes:
         cursor: Everything before it was printed.
         end: Where what was there at the start ends.
-        highest_ms: The largest timestamp so far.
     """
 
     name: TopicPartition
@@ -106,8 +105,6 @@ class _Root:
     """A data directory or mount point that PATHs lie in.
 
     Attributes:
-        place: The root itself.
-        present: The partitions of each topic.
         level: What its daemon shows, else everything.
     """
 
@@ -127,10 +124,7 @@ class _Selection:
     """What a PATH names.
 
     Attributes:
-        path: As it was given.
-        root: Where it lies.
         topic, number: Which partitions; None for every one.
-        view: How they are printed.
         point: Where to begin; None: with the last records.
     """
 
@@ -152,7 +146,6 @@ class TailPrinter:
     """Partitions that are printed.
 
     Args:
-        out: Where to.
         report: Told what went wrong with a partition, which is left out from there on.
         view: How, where a PATH does not say so.
         level: What is shown; None: as the mount shows it, else everything.
@@ -186,7 +179,6 @@ class TailPrinter:
         """Add the partitions that a PATH names.
 
         Args:
-            path: DATA, DATA/TOPIC or DATA/TOPIC/PARTITION.
             start: The point at which to begin; None: with the last records.
 
         Raises:
@@ -200,11 +192,7 @@ class TailPrinter:
         self._selections.append(self._select(path, root, place.address, point))
 
     def open(self, count: int) -> None:
-        """Open what was added; each directory is listed once, however many PATHs lie in it.
-
-        Args:
-            count: Begin with so many records of each partition, if no point was given.
-        """
+        """Open what was added, at the last ``count`` records of a partition without a point."""
         for root in self._roots.values():
             selections = [selection for selection in self._selections if selection.root is root]
             if selections:

@@ -28,10 +28,7 @@ def verify_data(
     """Check the partitions of a data directory on this machine.
 
     Args:
-        data: The data directory.
-        only: The partitions; None for everything.
         jobs: Processes at the same time; 0 for one a core.
-        progress: Told how it goes on.
     """
     return verify_with(_Runner(PosixDisk(data), jobs or _cores(), progress).run, data, only)
 

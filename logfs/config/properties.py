@@ -22,11 +22,7 @@ def parse_properties(text: str, *, source: str = "properties") -> dict[str, str]
     """Parse the text of a configuration file.
 
     Args:
-        text: The whole file.
         source: Name of the file, for messages.
-
-    Returns:
-        Values by key, in the order of the file.
 
     Raises:
         InvalidConfigError: A line is not as above; the message names it.

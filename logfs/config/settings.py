@@ -42,7 +42,6 @@ class ConfigKey:
         """Return the value of a text.
 
         Args:
-            text: The value as a person writes it.
             key: The name it was given under, if that was not ``self.key``.
 
         Raises:

@@ -108,9 +108,6 @@ class StoreConfig(Settings):
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
         """Make the settings of a store from text.
 
-        Args:
-            properties: Kafka's keys and their values, as ``parse_properties`` gives them.
-
         Raises:
             InvalidConfigError: A key is unknown, a value not valid, or two do not go together.
         """

@@ -285,7 +285,6 @@ class TopicConfig(Settings):
         """Make the settings of a topic from text.
 
         Args:
-            properties: Kafka's keys and their values, as ``parse_properties`` gives them.
             base: What the other keys fall back to; None for Kafka's defaults.
 
         Raises:

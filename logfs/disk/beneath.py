@@ -91,10 +91,7 @@ def open_regular(directory: int, leaf: str, flags: int, path: str) -> int:
     """Open a regular file in a directory; returns its descriptor.
 
     Args:
-        directory: Descriptor of the directory.
-        leaf: The name in it.
         flags: Those of open(2): access mode, O_CREAT, O_EXCL.
-        path: The whole path, for errors.
 
     Raises:
         IsADirectoryError: It is a directory.

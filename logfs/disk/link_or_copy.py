@@ -30,8 +30,6 @@ class FileTransfer:
     """Puts files of a source directory into a target directory. One thread at a time.
 
     Args:
-        source: The directory with the files.
-        target: Where they go.
         may_link: Use hard links where the file system allows it.
         count: Told of the bytes that are copied.
 
@@ -54,7 +52,6 @@ class FileTransfer:
         """Have a file that does not change any more in the target, by a link or a copy.
 
         Args:
-            name: Below both directories.
             inode: Which file it has to be.
 
         Raises:
@@ -70,10 +67,8 @@ class FileTransfer:
         """Copy a file, or its first ``size`` bytes; whole and durable when this returns.
 
         Args:
-            name: Below the source.
             to: Below the target; the same name by default.
             inode: Which file it has to be.
-            size: How much of it is wanted.
 
         Raises:
             FileNotFoundError: It is gone, another one has its name, or it has become shorter.
@@ -179,10 +174,7 @@ class FileTransfer:
 
 
 def copy_bytes(source: int, target: int, size: int, count: Count | None = None) -> int:
-    """Copy up to ``size`` bytes from the start of one descriptor to that of another.
-
-    Returns:
-        How many were copied: fewer only if the source is shorter.
+    """Copy ``size`` bytes from start to start; return how many, fewer if the source is shorter.
 
     Raises:
         OSError: The disk failed.
@@ -215,11 +207,6 @@ def copy_bytes(source: int, target: int, size: int, count: Count | None = None) 
 
 def unshare(directory: int, leaf: str, path: str) -> None:
     """Give a name that shares its file with others a file of its own, of the same bytes.
-
-    Args:
-        directory: Descriptor of the directory.
-        leaf: The name in it.
-        path: The whole path, for errors.
 
     Raises:
         OSError: There is no room for it; nothing has changed.

@@ -42,13 +42,7 @@ class PosixLock:
 
 
 def take_lock(directory: int, leaf: str, path: str) -> PosixLock:
-    """Lock a file of a directory, made if missing. See ``vfs.Disk.lock``.
-
-    Args:
-        directory: Descriptor of the directory.
-        leaf: The name in it.
-        path: The whole path, for errors.
-    """
+    """Lock a file of a directory, made if missing. See ``vfs.Disk.lock``."""
     with _guard:
         while True:
             found = _identity(directory, leaf)

@@ -34,7 +34,6 @@ def cached_pages(descriptor: int, position: int, length: int) -> int | None:
     """Return how many pages of a range of a file are in memory; None if the kernel does not say.
 
     Args:
-        descriptor: The open file.
         position: Where the range begins, below the end of the file.
         length: Of the range, > 0; it may end after the file.
     """
@@ -49,11 +48,7 @@ def cached_pages(descriptor: int, position: int, length: int) -> int | None:
 
 
 def by_cachestat(descriptor: int, position: int = 0, length: int = 0) -> int | None:
-    """Ask cachestat(2) for all of a file or a range; None where it cannot be asked.
-
-    Returns:
-        Bytes of whole pages.
-    """
+    """Return the cached bytes of a file or a range, in whole pages; None if they are unknown."""
     answer = ctypes.create_string_buffer(_ANSWER.size)
     if _libc().syscall(_CACHESTAT, descriptor, _RANGE.pack(position, length), answer, 0):
         return None

@@ -12,12 +12,7 @@ _WOULD_WAIT = frozenset((errno.EAGAIN, errno.EOPNOTSUPP, errno.ENOSYS))
 
 
 class PosixFile:
-    """One descriptor. See ``vfs.File`` for what its methods promise.
-
-    Args:
-        path: For errors.
-        descriptor: Of the open file; closed with it.
-    """
+    """One descriptor, closed with it. See ``vfs.File`` for what its methods promise."""
 
     __slots__ = ("_descriptor", "_path")
 

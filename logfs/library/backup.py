@@ -31,7 +31,6 @@ class BackupOptions(NamedTuple):
     """The options of a backup.
 
     Attributes:
-        topics: The topics; empty: all.
         previous: An earlier backup, or a directory of backups, whose newest one is used; None.
         is_copy: Copy files also where they could be linked.
     """
@@ -55,10 +54,7 @@ def take_backup(
     """Back up a data directory; the backup is complete and durable when this returns.
 
     Args:
-        data: The data directory; a daemon may serve it.
         destination: A missing or empty directory, or an unfinished backup.
-        wanted: The options.
-        say: Called with each step.
         count: Called with the number of copied bytes.
 
     Raises:
@@ -94,17 +90,12 @@ def restore_backup(
     say: Say = lambda _: None,
     count: Count | None = None,
 ) -> list[TopicPartition]:
-    """Restore a backup, or single topics of it; durable when this returns.
+    """Restore a backup, or topics of it; durable on return. Returns the restored partitions.
 
     Args:
         backup: The backup; no process may write it.
         data: A missing or empty directory; for single topics also one that no daemon serves.
-        topics: The topics; empty: all.
-        say: Called with each step.
         count: Called with the number of copied bytes.
-
-    Returns:
-        The restored partitions.
 
     Raises:
         BackupError, TopicExistsError, NoSuchTopicError: See ``logfs.log.backup.restoring``.
@@ -147,11 +138,6 @@ def restore_backup(
 
 def check_backup(backup: str, data: str, topics: Sequence[str] = ()) -> None:
     """Check that ``restore_backup`` can restore a backup. Every error is about the backup.
-
-    Args:
-        backup: The backup.
-        data: The directory for ``restore_backup``.
-        topics: The topics; empty: all.
 
     Raises:
         BackupError: It is incomplete, or cannot be restored in this way.

@@ -20,17 +20,7 @@ LOOK_S = 1.0
 
 
 class Cursor:
-    """Reads the records of a partition one after the other. One thread at a time.
-
-    Args:
-        source: The directory of the partition.
-        log: The partition.
-        offset: The offset of the first record.
-        level: Which records it shows.
-
-    Attributes:
-        source: The directory of the partition.
-    """
+    """Reads the records of a partition one after the other. One thread at a time."""
 
     def __init__(
         self, source: FollowedDirectory, log: ReadableLog, offset: int, level: IsolationLevel
@@ -111,7 +101,6 @@ def follow_batches(
     """Yield present and new records, in lists that are never empty.
 
     Args:
-        cursor: The first record.
         watch: Watches the directories of the partition; closed at the end.
         stop: End at this point when a record reaches it; None: never.
         timeout_s: End when no record has come for so many seconds; None: never.

@@ -101,7 +101,6 @@ class FollowedDirectory:
         """Load the changes of a partition; return True if there is more to read at once.
 
         Args:
-            log: The partition.
             is_around_known: ``partitions`` has just looked for deleted topics and trimmed
                 partitions, which is too slow to do for each of many partitions.
 

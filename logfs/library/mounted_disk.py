@@ -40,7 +40,6 @@ def reading_disk(place: Place, topics: Collection[str] | None = None) -> PosixDi
     """Return the disk from which to read the files of a data directory or a mount.
 
     Args:
-        place: The data directory or mount point.
         topics: The topics that will be read; None: all. Others may be missing.
 
     Raises:
@@ -81,11 +80,7 @@ class MountedDisk(PosixDisk):
     """The directory ``.segments`` of a mount, with the interface of the mounted data directory.
 
     Args:
-        point: The mount point.
         topics: The visible topics; None: all.
-
-    Attributes:
-        point: The mount point.
     """
 
     __slots__ = ("_topics", "point")

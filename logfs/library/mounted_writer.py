@@ -28,16 +28,7 @@ _REQUEST_BYTES = (1 << 20) - 4096
 
 
 class MountedWriter:
-    """Appends to partitions through a mount. One thread at a time.
-
-    Args:
-        point: The mount point.
-        refusal: The error of the control socket; None: it was not tried.
-
-    Attributes:
-        point: The mount point.
-        refusal: The error of the control socket.
-    """
+    """Appends to partitions through a mount. One thread at a time."""
 
     def __init__(self, point: str, refusal: PermissionError | None = None) -> None:
         self.point = point

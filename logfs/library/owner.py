@@ -62,10 +62,6 @@ def act(
     """Act through the daemon, or on the store if no daemon owns the directory.
 
     Args:
-        place: The data directory or mount point.
-        ask: Called with the daemon.
-        do: Called with the store if no daemon owns the directory.
-        progress: Called while loading the store takes long.
         through: Called with the mount point if the control socket is another user's; None: the
             action needs the socket.
         is_durable: Flush the store at the end.

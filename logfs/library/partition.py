@@ -36,7 +36,6 @@ class Partition:
     partition of a store). Until then no daemon can start and no other program can write.
 
     Attributes:
-        topic, number: Its topic and its number.
         isolation_level: Which records of transactions it shows.
     """
 

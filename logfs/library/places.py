@@ -163,9 +163,6 @@ def served_at(data: str) -> str | None:
 
     The note is not enough: its daemon may be dead, and another directory be mounted there. So the
     mount must answer, and its source must be the data directory.
-
-    Args:
-        data: The data directory, without symbolic links.
     """
     daemon = read_daemon_note(data)
     mount = None if daemon is None else mountpoints.mount_at(daemon.mount_point)

@@ -42,7 +42,6 @@ def point_of(given: Point, zone: tzinfo) -> address.Point:
     """Return a point as the log understands it.
 
     Args:
-        given: The point.
         zone: The time zone of dates without one.
 
     Raises:

@@ -51,12 +51,7 @@ def chunks(records: Iterable[Appendable], now_ms: int, zone: tzinfo) -> Iterator
 
 
 def to_record(item: Appendable, now_ms: int, zone: tzinfo) -> Record:
-    """Return what is appended of an item.
-
-    Args:
-        item: The item.
-        now_ms: The clock.
-        zone: Of datetimes that name none.
+    """Return what is appended of an item; ``zone`` is that of datetimes without one.
 
     Raises:
         TypeError: It cannot be appended.

@@ -24,7 +24,6 @@ class Store:
     """The topics of a data directory. Get one from ``logfs.open_store``; threads may share it.
 
     Attributes:
-        data: The data directory, absolute.
         isolation_level: Which records of transactions its partitions show.
     """
 
@@ -69,9 +68,7 @@ class Store:
         """Create a topic; it is durable when this returns.
 
         Args:
-            topic: Its name.
             partitions: Their number; None: ``num.partitions`` of the daemon, or 1.
-            config: Settings of the topic under Kafka's names.
 
         Raises:
             TopicExistsError, IllegalTopicNameError, InvalidConfigError, LockedError, OSError.

@@ -70,9 +70,7 @@ class Topics(Protocol):
         """Create a topic and return warnings about its settings.
 
         Args:
-            topic: Its name.
             partitions: How many; None: ``num.partitions`` of the daemon, or 1.
-            config: Its settings.
 
         Raises:
             TopicExistsError, IllegalTopicNameError, InvalidConfigError, ReadOnlyError.
@@ -85,7 +83,6 @@ class Topics(Protocol):
         """Change a topic and return warnings about its settings.
 
         Args:
-            topic: Its name.
             changes: The new values of settings; None removes a setting.
             partitions: The new number of partitions; None: no change.
 
@@ -188,9 +185,6 @@ class MountedTopics:
     """See ``Topics``. A data directory below a mount point, as the modes of its files allow.
 
     The mount answers with an errno alone, so this class checks arguments by the daemon's rules.
-
-    Args:
-        mount_point: Where the data directory is mounted.
     """
 
     def __init__(self, mount_point: str) -> None:

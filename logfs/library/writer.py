@@ -143,8 +143,6 @@ class Writer:
         """Act through the daemon, through the mount, or on the store.
 
         Args:
-            ask: Called with the daemon.
-            do: Called with the store if no daemon owns the directory.
             through: Called with the mount if the control socket is another user's; None: the action
                 needs the socket.
 

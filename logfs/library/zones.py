@@ -23,9 +23,6 @@ class ServedZone(tzinfo):
     """The time zone of dates without one in addresses of a data directory or a mount.
 
     The daemon is asked when a date needs it.
-
-    Args:
-        find: Returns the data directory or mount point.
     """
 
     def __init__(self, find: Callable[[], Place]) -> None:

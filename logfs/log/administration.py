@@ -17,11 +17,8 @@ class TopicFacts(NamedTuple):
     """A topic and its partitions; fit for JSON.
 
     Attributes:
-        name: The topic.
         topic_id: 22 characters; None if it has none.
-        config: The explicit settings.
         effective: Every setting in effect, explicit or default; those without a value are omitted.
-        partitions: The ``.meta`` of each partition, in order.
         warnings: Probable mistakes in the configuration.
     """
 
@@ -60,11 +57,7 @@ def create_topic(
     """Create a topic and return warnings about its configuration.
 
     Args:
-        store: The store.
-        topic: Its name.
         partitions: How many; None for ``num.partitions`` of the store.
-        config: The explicit settings.
-        now_ms: The clock.
 
     Raises:
         TopicExistsError, IllegalTopicNameError, InvalidConfigError, ReadOnlyError, OSError.
@@ -84,11 +77,8 @@ def alter_topic(
     """Change a topic and return warnings about its configuration.
 
     Args:
-        store: The store.
-        topic: Its name.
         changes: Settings and their values; None unsets one.
         partitions: How many it should have; None for as many as now.
-        now_ms: The clock.
 
     Raises:
         NoSuchTopicError: There is none.

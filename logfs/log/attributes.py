@@ -91,7 +91,6 @@ class Attributes:
         """Remember what is given and nothing else of it; durable when this returns.
 
         Args:
-            topic: The topic.
             ownerships: By partition; None is the topic itself.
         """
         new = {_key(topic, number): ownership for number, ownership in ownerships.items()}

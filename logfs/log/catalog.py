@@ -26,8 +26,6 @@ class Catalog(Generic[LogT]):
     """The topics of one data directory.
 
     Attributes:
-        disk: The data directory.
-        config: The settings of the store.
         read_only: Nothing is written into it, not even its lock.
         attributes: Remembered owners and modes of topics and partitions.
         topic_defaults: What topics have that is not set for them.

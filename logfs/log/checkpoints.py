@@ -48,10 +48,6 @@ class EpochEntry(NamedTuple):
 def parse_offsets(data: bytes, name: str) -> dict[TopicPartition, int]:
     """Parse an offset checkpoint.
 
-    Args:
-        data: The whole file.
-        name: The file, for messages.
-
     Raises:
         CorruptCheckpointError: Anything but what ``format_offsets`` writes; several spaces between
             fields are accepted, as Kafka does.
@@ -255,11 +251,7 @@ def write_clean_shutdown(disk: Disk) -> None:
 
 
 def remove_clean_shutdown(disk: Disk) -> bool:
-    """Remove the marker, durable on return; to be done before a log is loaded (KAFKA-10471).
-
-    Returns:
-        Whether it was there.
-    """
+    """Remove the marker durably, before a log is loaded (KAFKA-10471); True: it was there."""
     try:
         disk.remove(names.CLEAN_SHUTDOWN)
     except FileNotFoundError:

@@ -40,9 +40,6 @@ def note_cleaned(
     """Save where a compaction ended; durable on return.
 
     Args:
-        disk: The data directory.
-        topic_partition: The partition that was compacted.
-        offset: Its first dirty offset from now on.
         existing: All partitions of the directory; rows of others are dropped. None: not known.
     """
 

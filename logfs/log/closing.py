@@ -96,11 +96,6 @@ def remove_note(disk: Disk) -> None:
 def last_stop(disk: Disk, boot_id: str, partitions: Iterable[TopicPartition]) -> LastStop:
     """Find out how the last owner of a data directory stopped; nothing owns it now.
 
-    Args:
-        disk: The data directory.
-        boot_id: Of this machine.
-        partitions: All that are in it.
-
     Raises:
         OSError: It cannot be read.
     """

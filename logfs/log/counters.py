@@ -25,7 +25,6 @@ class Histogram:
     Attributes:
         bounds: Upper bounds of the classes in seconds, inclusive, ascending.
         counts: How often, for each class; one more for what took longer than all.
-        sum_s: Seconds in all.
     """
 
     __slots__ = ("bounds", "counts", "sum_s")
@@ -90,17 +89,13 @@ class LogCounters:
         bytes_out: Bytes that readers got, rendered; those that the kernel keeps are not seen.
         append_s: How long appends took, from batch to visible.
         flush_s: How long flushes took that had something to do.
-        failed_flushes: Those that met an error.
         recoveries: How often it was loaded after an unclean stop.
         recovered_segments, recovered_bytes: What was scanned for that.
-        recovery_s: How long loading took then.
         deleted: What was given up from the start on, by reason.
         retention_ms: Clock of the last look of retention; None if there was none.
         expired, expired_bytes: How often readers found that what they were about to read had been
             deleted, and how much that was, as text.
-        compactions: Rounds of compaction.
         compacted_bytes_in, compacted_bytes_out: What they read, and what they left of it.
-        compaction_s: How long they took.
     """
 
     appends: int = 0
@@ -191,8 +186,6 @@ class CompactionStatus:
 
     Attributes:
         lock: Held while it is compacted.
-        cleaned_ms: Clock of the last compaction.
-        end_offset: Where that ended.
         read_bytes, written_bytes: What it read, and what it left of that.
         dirty_ratio: Share of the bytes that could be cleaned when that was last looked at.
         unsaved_offset: ``end_offset`` as long as the checkpoint file does not have it.

@@ -20,7 +20,6 @@ class LeaderEpochs:
     """The leader epochs of one partition. One owner; calls do not overlap.
 
     Attributes:
-        entries: Epochs and where they begin, in order.
         latest: The epoch of what is appended next; never goes back.
     """
 

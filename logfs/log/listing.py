@@ -7,11 +7,7 @@ from logfs.log.names import FileKind, FileSuffix, SegmentFileName, parse_segment
 
 
 class PartitionListing(NamedTuple):
-    """The files of one partition directory at one moment; other names are left out.
-
-    Attributes:
-        files: The inode of each file, in the order of the base offsets.
-    """
+    """The inode of each file of a partition at one moment, in the order of base offsets."""
 
     files: dict[SegmentFileName, int]
 

@@ -29,11 +29,9 @@ class Loss(NamedTuple):
     """One loss.
 
     Attributes:
-        time_ms: When it was noticed.
         kind: One of ``KINDS``, or ``EXPIRED``.
         file: The file it concerns, relative to the partition directory.
         position: Byte in that file at which it begins.
-        bytes: How many bytes.
         offset: Offset of the first record concerned, if known. For damage that a reader met
             (corrupt), the offset at which reading goes on after it.
         detail: What happened and where the bytes are now, in a sentence.
@@ -49,11 +47,7 @@ class Loss(NamedTuple):
 
 
 class LossFile:
-    """The losses of one partition; read when first asked for.
-
-    Attributes:
-        is_dirty: Something was noted and is to be saved.
-    """
+    """The losses of one partition; read when first asked for."""
 
     def __init__(self, disk: Disk, directory: str, *, read_only: bool) -> None:
         self._disk = disk
@@ -72,11 +66,7 @@ class LossFile:
             return self._losses
 
     def note(self, loss: Loss) -> bool:
-        """Add a loss in memory; ``save`` writes it.
-
-        Returns:
-            False if the same loss was added before, at any time.
-        """
+        """Add a loss in memory, which ``save`` writes; return False if it was added before."""
         losses = self.all()
         if any(_what(loss) == _what(other) for other in losses):
             return False

@@ -27,10 +27,8 @@ class BackedUp(NamedTuple):
     """A partition of a backup.
 
     Attributes:
-        topic, partition: Which.
         start_offset, end_offset: The offsets it holds.
         start_position, end_position: The positions they have as text.
-        segments: How many.
         size_bytes: Of their ``.log`` files.
     """
 

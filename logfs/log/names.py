@@ -159,8 +159,6 @@ def format_deleted_file(base_offset: int, kind: FileKind, copy: int = 0) -> str:
     """Name a file of a segment that was deleted.
 
     Args:
-        base_offset: Of the segment.
-        kind: What the file holds.
         copy: Tells segments apart that had the same base offset; 0 gives Kafka's name.
     """
     if copy:
@@ -252,7 +250,6 @@ def format_cut_file(base_offset: int, position: int, copy: int = 0) -> str:
     """Name the copy of the tail that recovery truncates from the ``.log`` of a segment.
 
     Args:
-        base_offset: Of the segment.
         position: Byte position where the cut begins; 0 keeps the whole file.
         copy: Distinguishes cuts at the same position in later recoveries.
     """
@@ -281,8 +278,6 @@ def format_staged_file(query_key: bytes, batch: int, unique_id: bytes) -> str:
 
     Args:
         query_key: 16 bytes that mean the query that writes.
-        batch: Number of its batch, >= 0.
-        unique_id: 16 random bytes.
     """
     name = f"{_OWN_PREFIX}{query_key.hex()}.{batch}.{unique_id.hex()}{_STAGED}"
     if _STAGED_FILE.fullmatch(name) is None:

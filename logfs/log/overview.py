@@ -23,16 +23,11 @@ class PartitionOverview(NamedTuple):
     """A partition; fit for JSON. None means not known.
 
     Attributes:
-        topic, partition: The partition.
-        segments: Number of segments.
         size_bytes: Size of the ``.log`` files.
         kept_bytes: Length of the retained values, as text.
         shown_bytes: Size of the file in a mount.
-        log_start_offset, log_end_offset: The offsets it holds.
         oldest_timestamp, newest_timestamp: Of the first retained record, and the largest.
         records_per_second, bytes_per_second: Recent rates of appends; bytes of text.
-        losses: Number of losses.
-        last_loss: The last loss.
         offline: Why it accepts no appends; None if it does.
         is_unreadable: It cannot be read either.
     """
@@ -59,12 +54,8 @@ class TopicOverview(NamedTuple):
     """A topic; fit for JSON.
 
     Attributes:
-        topic: Its name.
         has_config: It has a configuration of its own; one that a broker made has none, and is
             never trimmed or compacted. None: not known.
-        warnings: Probable mistakes in the configuration.
-        partition_count: How many partitions it has.
-        partitions: Some of them, in order.
         expired: A sentence for each of them whose every record is older than ``retention.ms``.
     """
 
@@ -85,14 +76,6 @@ def topic_overview(
     limit: int = 1 << 31,
 ) -> TopicOverview:
     """Describe a topic.
-
-    Args:
-        store: The store.
-        topic: Its name.
-        now_ms: The clock.
-        since_ms: Earlier losses are omitted.
-        first: Number of the first partition.
-        limit: Number of partitions.
 
     Raises:
         NoSuchTopicError: There is none.

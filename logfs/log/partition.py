@@ -32,8 +32,6 @@ class PartitionLog(ReadableLog):
     """One partition of a store.
 
     Attributes:
-        line_files: The files of unfinished lines.
-        flusher: Makes the log durable.
         append, append_records, append_encoded, append_produced, end_transaction, roll: See
             ``Appender``.
         begin_flush, end_flush: See ``Flusher.begin`` and ``Flusher.end``.

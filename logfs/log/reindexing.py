@@ -30,9 +30,6 @@ class ReindexTask(NamedTuple):
     """A segment whose indexes are rebuilt.
 
     Attributes:
-        directory: The partition directory.
-        base_offset: Base offset of the segment.
-        size_bytes: Size of its ``.log``.
         entry: Its entry in the segment table; None if there is none.
         config: Configuration of the topic, by Kafka's names.
     """
@@ -48,7 +45,6 @@ class Reindexed(NamedTuple):
     """The result for one segment.
 
     Attributes:
-        name: Name of its ``.log``.
         size_bytes: Bytes that were read.
         written: The index files that differed or were missing.
         keeps_text: Its text index was kept.

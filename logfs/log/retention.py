@@ -44,7 +44,6 @@ class SegmentFacts(NamedTuple):
 
     Attributes:
         next_base: Base offset of the next segment; the log end offset for the active one.
-        size_bytes: Size of its ``.log``.
         latest: Its largest timestamp; -1 if its records have none.
     """
 
@@ -69,10 +68,7 @@ class Deletion(NamedTuple):
     """What retention deleted from a partition.
 
     Attributes:
-        segments: Number of deleted segments.
-        size_bytes: Size of their ``.log`` files.
         start: The log start offset before and after.
-        rules: The rules that applied, each once.
         future: Base offset and latest timestamp of a segment that a timestamp in the future keeps.
     """
 
@@ -94,9 +90,7 @@ def plan_retention(
 
     Args:
         segments: All of them, the last one active.
-        config: The topic's configuration.
         offsets: The log start offset and the high watermark.
-        now_ms: The clock.
         modified_ms: Returns the modification time of the file of the segment with an index; called
             for segments without timestamps only.
     """

@@ -32,10 +32,7 @@ def new_topic_id(host: Host) -> UUID:
 def create_partitions(
     context: LoadContext, wanted: Sequence[TopicPartition], topic_id: UUID, config: TopicConfig
 ) -> dict[int, PartitionLog]:
-    """Create partitions of a topic, durable when this returns.
-
-    Returns:
-        The logs by partition number.
+    """Create partitions of a topic, durable on return; return the logs by number.
 
     Raises:
         OSError: The disk failed or is full; no partition exists.

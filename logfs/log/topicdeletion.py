@@ -51,11 +51,7 @@ class DeletionNote(NamedTuple):
 
     Attributes:
         topic: Its full name, which may be shortened in the name of the directory.
-        deleted_ms: Clock.
-        start_offset: The log start offset.
         recovery_point: First offset that may not be durable.
-        topic_ownership: Remembered owner and mode of the topic.
-        partition_ownership: The same of the partition.
     """
 
     topic: str
@@ -70,7 +66,6 @@ class DeletedPartition(NamedTuple):
     """A partition directory that waits for its removal.
 
     Attributes:
-        directory: Its present name.
         topic_partition: The partition, before deletion and after restoration.
         due_ms: Clock; it is removed from then on.
         note: The content of ``logfs.deleted``; None without one.
@@ -85,11 +80,7 @@ class DeletedPartition(NamedTuple):
 
 
 class DeletedPartitions:
-    """The partition directories of a store that wait for their removal. One call at a time.
-
-    Args:
-        disk: The data directory.
-    """
+    """The partition directories of a store that wait for their removal. One call at a time."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -107,9 +98,6 @@ class DeletedPartitions:
 
         Args:
             logs: The partitions and the new names; open files go on reading them.
-            attributes: What is remembered of the topic.
-            now_ms: Clock.
-            delay_ms: How long they wait.
 
         Raises:
             OSError: One could not be renamed; all are as they were.
@@ -168,14 +156,7 @@ class DeletedPartitions:
             self._waiting.append(row)
 
     def undo_interrupted(self, found: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Restore the names of partitions whose topic was not completely deleted.
-
-        Args:
-            found: The partitions that are not deleted.
-
-        Returns:
-            The restored partitions; none if the disk failed.
-        """
+        """Restore and return the partitions whose topic was not completely deleted."""
         left = {topic_partition.topic: topic_partition for topic_partition in found}
         undone = [
             row
@@ -309,9 +290,6 @@ def forget_note(disk: Disk, directory: str) -> None:
 
 def check_empty(logs: Iterable[PartitionLog]) -> None:
     """Refuse to delete a topic that holds records or unfinished lines.
-
-    Args:
-        logs: The partitions of one topic.
 
     Raises:
         TopicNotEmptyError: It holds some, or a partition cannot tell because it is offline.

@@ -54,11 +54,6 @@ class Trimmed(NamedTuple):
     """What trimming did to a partition.
 
     Attributes:
-        partition: Number of the partition.
-        log_start_offset: The new log start offset.
-        offsets: By how many offsets that is larger than before.
-        segments: Number of deleted segments.
-        removed_bytes: Bytes of ``.log`` files that were removed.
         held_bytes: Bytes that are still on the disk: for file.delete.delay.ms, or until the last
             reader has closed them.
         kept_offsets: How many offsets were kept although they were to be deleted, because the disk
@@ -78,7 +73,6 @@ class TrimAddress(NamedTuple):
     """What to trim.
 
     Attributes:
-        topic: Name of the topic.
         partition: Number of the partition; None for all of the topic.
         keep: Its FROM is the first record to keep; its partition is not used.
     """
@@ -90,10 +84,6 @@ class TrimAddress(NamedTuple):
 
 def parse_trim_address(names: Sequence[str], time_zone: tzinfo) -> TrimAddress:
     """Parse an address below the data directory: ``orders/0@FROM``, or ``orders@FROM`` for all.
-
-    Args:
-        names: The names below the data directory.
-        time_zone: Zone of dates and times without one.
 
     Raises:
         BadSelectorError, IllegalTopicNameError, UnknownNameError: It does not parse.
@@ -178,9 +168,6 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
     save the new log start, the other records are kept.
 
     Args:
-        log: The partition; see ``check_trimmable``.
-        offset: The first offset to keep.
-        now_ms: The clock.
         at_once: Remove the files of all its deleted segments now instead of after
             file.delete.delay.ms. Files that an open fixed name reads are removed when it is closed.
 

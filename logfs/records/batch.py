@@ -175,10 +175,6 @@ PLAIN_FIELDS = BatchFields()
 def decode_header(buf: Buffer, position: int = 0) -> BatchHeader:
     """Read the header of a batch. The CRC is not checked, nor that the batch is whole.
 
-    Args:
-        buf: Holds at least the header.
-        position: Where the batch begins.
-
     Raises:
         CorruptRecordError: It is cut, too short for a v2 batch, or of another magic.
     """
@@ -233,10 +229,6 @@ def _decode_message_header(buf: Buffer, position: int) -> BatchHeader:
 def decode_records(buf: Buffer, position: int = 0) -> list[Record]:
     """Check and decode a whole batch, control batches included.
 
-    Args:
-        buf: Holds the whole batch.
-        position: Where it begins.
-
     Raises:
         CorruptRecordError: It is cut, its checksum differs, or it does not decode.
     """
@@ -281,7 +273,6 @@ def encode_batch(records: Sequence[Record], fields: BatchFields = PLAIN_FIELDS) 
     Args:
         records: Offsets increasing; gaps are allowed. Without any, ``fields`` has to say
             ``base_offset`` and ``last_offset``: a batch that compaction emptied.
-        fields: All else.
 
     Raises:
         ValueError: No records and no offsets.

@@ -76,7 +76,6 @@ def compress(codec: int, payload: Buffer, level: int | None = None) -> bytes:
 
     Args:
         codec: A :class:`Compression` number.
-        payload: The encoded records.
         level: In the codec's own scale; None is Kafka's default. NONE and SNAPPY have no levels.
 
     Raises:

@@ -60,13 +60,8 @@ class EncodedBatch(NamedTuple):
     """A whole batch, ready to be written, and what the indexes need to know of it.
 
     Attributes:
-        data: The batch, CRC set.
-        base_offset: Offset of its first record.
         last_offset: Offset of its last record, inclusive.
         max_timestamp: Largest timestamp, ``now_ms`` under LogAppendTime; -1 if no record has one.
-        text_bytes: Length of its records as text.
-        tsv_bytes: Length of its records as tsv.
-        jsonl_bytes: Length of its records as jsonl.
     """
 
     data: bytes

@@ -22,14 +22,7 @@ _INT64_BOUND = 2**63
 
 
 class Line(NamedTuple):
-    """What one line says.
-
-    Attributes:
-        timestamp: None if the line has none.
-        key: None is a null key.
-        value: None is a null value.
-        headers: In the order of the line.
-    """
+    """What one line says."""
 
     timestamp: int | None
     key: bytes | None
@@ -39,9 +32,6 @@ class Line(NamedTuple):
 
 def parse_line(line: bytes) -> Line:
     """Parse one line.
-
-    Args:
-        line: Without its LF. White space around and inside is JSON's business.
 
     Raises:
         UnparsableLineError: Not UTF-8, not JSON, not an object, an unknown field or a wrong type.

@@ -17,11 +17,9 @@ class ProducedBatch(NamedTuple):
     """What a batch with a producer id says.
 
     Attributes:
-        file_position: Where in its segment's ``.log`` it begins.
         base_offset, last_offset: Of its records.
         max_timestamp: Of its records; of a marker its own.
         producer_id, producer_epoch, base_sequence: As in its header.
-        is_transactional: Whether it belongs to a transaction.
         control: ``DATA``, ``ABORT``, ``COMMIT`` or ``NO_MARKER``.
         coordinator_epoch: Of a marker; else -1.
     """

@@ -12,11 +12,9 @@ class Record(NamedTuple):
     """One record of a partition.
 
     Attributes:
-        offset: Absolute offset.
         timestamp: Epoch milliseconds; ``NO_TIMESTAMP`` if the record has none. In a batch with the
             LogAppendTime bit it is the batch's max timestamp.
         key: None is a null key, which differs from an empty one.
-        value: None is a null value.
         headers: In the order they were written; keys may repeat.
 
     Source: Kafka Record.

@@ -30,15 +30,7 @@ def schema_of(columns: Sequence[SourceColumn]) -> pa.Schema:
 
 
 class BatchMaker:
-    """Makes record batches of one partition.
-
-    Args:
-        columns: Which ones, in order.
-        topic_partition: The partition.
-
-    Attributes:
-        schema: Of the record batches.
-    """
+    """Makes record batches of one partition."""
 
     def __init__(self, columns: Sequence[SourceColumn], topic_partition: TopicPartition) -> None:
         self._columns = columns

@@ -20,10 +20,6 @@ class LogfsReader(DataSourceReader):
     """A ``DataSourceReader``. Small: it is sent to every task.
 
     Filters are not pushed down: Spark 4.3 returns wrong results with sources that take them.
-
-    Args:
-        options: What is to be read.
-        columns: The columns of the table.
     """
 
     def __init__(self, options: ReadOptions, columns: tuple[SourceColumn, ...]) -> None:

@@ -58,7 +58,6 @@ class Bound:
     """Where to begin, or to end.
 
     Attributes:
-        option: The option that says so, for messages.
         everywhere: The point in every partition; None if each has its own.
         each: The point in each partition.
         is_selector: It means what it means in an address.
@@ -100,7 +99,6 @@ def parse_starting(
     """Return where to begin.
 
     Args:
-        options: By their names.
         zone: Of dates that name none.
         default: Without any of them.
         is_stream: Latest is a place to begin.

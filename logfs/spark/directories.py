@@ -109,12 +109,7 @@ class Root:
 
 
 class Directories:
-    """Several data directories, of which each partition is in one.
-
-    Args:
-        paths: The directories.
-        level: What is seen of their logs.
-    """
+    """Several data directories, of which each partition is in one."""
 
     def __init__(self, paths: Iterable[str], level: IsolationLevel) -> None:
         self._roots = [Root(path) for path in paths]

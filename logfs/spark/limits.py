@@ -76,9 +76,6 @@ def share(most: int, begins: Offsets, ends: Offsets, sizes: Offsets) -> dict[Top
 
     Args:
         most: How much, in the unit of ``sizes``.
-        begins: Where the batch begins, partition by partition.
-        ends: Where the partitions end; the same ones.
-        sizes: How much lies between.
 
     Returns:
         The ends; each is at least one offset after its start where there is one, so that a small
@@ -109,10 +106,6 @@ def share_bytes(
     """Return where a batch ends that takes about so many bytes of what there is.
 
     Args:
-        most: How many bytes.
-        begins: Where the batch begins, partition by partition.
-        ends: Where the partitions end; the same ones.
-        sizes: How many bytes lie between.
         first_piece: Of a partition: where a beginning of at least so many bytes ends, and its size.
         turn: The partition that was served last; None before the first batch.
 

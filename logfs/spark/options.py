@@ -77,16 +77,10 @@ class ReadOptions:
     """What is to be read.
 
     Attributes:
-        roots: The data directories.
-        selection: Which partitions.
-        start: Where to begin.
-        end: Where a batch ends.
-        level: What is seen.
         fails_on_loss: Stop when records are gone that were to be read.
         min_partitions: Tasks at least; None: as many as there is work for.
         max_records: Offsets of a task at most; None: any number.
         has_headers: There is a column of headers.
-        limits: Of the batches of a stream.
     """
 
     roots: tuple[str, ...]
@@ -103,11 +97,6 @@ class ReadOptions:
 
 def parse_options(options: Mapping[str, str], zone: tzinfo, *, is_stream: bool) -> ReadOptions:
     """Parse the options of a table or stream.
-
-    Args:
-        options: As they were given.
-        zone: Of dates that name none.
-        is_stream: It is a stream.
 
     Raises:
         LogfsError: One is unknown, does not parse, or does not go with another.
@@ -151,7 +140,6 @@ def named(
     """Return options under the names they are documented with.
 
     Args:
-        options: As they were given.
         known: The names that mean something, or may be given all the same; kafka.* may be too.
         refused: Why some are not supported, by their names in lower case.
 

@@ -28,7 +28,6 @@ class LogsPath:
     """What a path names.
 
     Attributes:
-        roots: The data directories.
         topic: Of the address, if it is one.
         address: What follows the topic; None if nothing does.
     """
@@ -42,11 +41,6 @@ def parse_path(
     text: str | None, zone: tzinfo, example: str = '.load("/var/lib/logfs")'
 ) -> LogsPath:
     """Parse the path of a table.
-
-    Args:
-        text: As it was given to ``load``.
-        zone: Of dates that name none.
-        example: How one is given.
 
     Raises:
         InvalidConfigError: There is no path.

@@ -51,7 +51,6 @@ def plan(
         ranges: Without empty ones, in order; none much larger than ``most_bytes``.
         most_bytes: Of a task; one that has a larger range has only that.
         min_tasks: Cut further until there are so many, if there are as many offsets.
-        max_records: Offsets of a task at most.
 
     Returns:
         The tasks; each offset is in one.

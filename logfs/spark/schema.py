@@ -52,9 +52,6 @@ def full_schema(*, has_headers: bool) -> str:
 def chosen(fields: Iterable[tuple[str, str]]) -> tuple[SourceColumn, ...]:
     """Return the columns of a schema that a user may have given.
 
-    Args:
-        fields: Name and type of each, the type in Spark's short form.
-
     Raises:
         InvalidConfigError: A column or its type is another one.
     """

@@ -29,9 +29,7 @@ class Selection:
     """What is read; without anything set, all topics but internal ones.
 
     Attributes:
-        topics: By name.
         pattern: By a regular expression, found anywhere in the name.
-        partitions: One by one.
     """
 
     topics: frozenset[str] = frozenset()
@@ -74,9 +72,6 @@ class Selection:
 
 def parse_selection(options: Mapping[str, str]) -> Selection | None:
     """Return what the options say; None if they say nothing.
-
-    Args:
-        options: By their names.
 
     Raises:
         InvalidConfigError: More than one of them is given, or one does not parse.

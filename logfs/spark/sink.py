@@ -97,15 +97,7 @@ class LogfsStreamWriter(DataSourceStreamArrowWriter):
 def publish_batch(
     root: str, query: str, batch: int, files: Sequence[StagedFile], *, is_single: bool
 ) -> None:
-    """Publish through the daemon that owns the directory, or under the lock.
-
-    Args:
-        root: The data directory.
-        query: The id of the query that writes.
-        batch: The number of the batch.
-        files: What its tasks have staged.
-        is_single: The query has no other batch, and is forgotten.
-    """
+    """Publish through the daemon that owns the directory, or under the lock."""
 
     def ask(daemon: Daemon) -> None:
         daemon.publish(query, batch, files, is_single=is_single)

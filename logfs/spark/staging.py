@@ -51,10 +51,7 @@ class Stager:
     """Stages the rows of one task.
 
     Args:
-        root: The data directory.
         topic: The option; None: each row has one.
-        query: The id of the query that writes.
-        batch: Its number.
     """
 
     def __init__(self, root: str, topic: str | None, query: str, batch: int) -> None:

@@ -36,12 +36,7 @@ Offsets = dict[TopicPartition, int]
 
 
 class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """A ``DataSourceStreamReader``; on the driver it lives as long as its query.
-
-    Args:
-        options: What is to be read.
-        columns: The columns of the stream.
-    """
+    """A ``DataSourceStreamReader``; on the driver it lives as long as its query."""
 
     def __init__(self, options: ReadOptions, columns: tuple[SourceColumn, ...]) -> None:
         self._options = options
@@ -93,10 +88,6 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
         """Return where the next batch ends; ``start`` if there is to be none.
-
-        Args:
-            start: Where it begins.
-            limit: All there is, or within the limits of the options.
 
         Raises:
             DataLossError: Records are gone, and that is a reason to stop.

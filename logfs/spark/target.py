@@ -37,7 +37,6 @@ class SinkTarget(NamedTuple):
     """Where rows go.
 
     Attributes:
-        root: The data directory.
         topic: Where all of them go; None: each says it.
         has_headers: They have a column of headers.
     """
@@ -55,12 +54,6 @@ def parse_target(
     is_overwritten: bool,
 ) -> SinkTarget:
     """Find out where rows are to be written, and whether they can be.
-
-    Args:
-        options: As they were given.
-        fields: The name and type of each column, the type in Spark's short form.
-        zone: Of dates in addresses, which name no place to write to.
-        is_overwritten: What is there is to be replaced.
 
     Raises:
         InvalidConfigError: They cannot.
@@ -97,7 +90,6 @@ def advice_on(target: SinkTarget, batch_bytes: str | None) -> str | None:
     """Say which setting of Spark makes it slow to write somewhere; None: nothing does.
 
     Args:
-        target: Where to.
         batch_bytes: What ``BYTES_OF_A_BATCH`` was set to; None: it was not set.
     """
     # With any limit Spark measures a column of lists again for every row of a batch.

@@ -43,8 +43,6 @@ class Work(NamedTuple):
     """What all tasks of a query have in common; it is sent to each of them.
 
     Attributes:
-        columns: Of the table.
-        level: What is seen.
         fails_on_loss: Stop when records are gone.
     """
 

@@ -125,10 +125,8 @@ class _Options(NamedTuple):
     """How to append.
 
     Attributes:
-        create: Create a missing topic or partition.
         flush_every: Flush after so many records, and at the end; None: no flush.
         total: Bytes of all files together; None if unknown.
-        is_shown: Show the progress on the terminal.
     """
 
     create: bool
@@ -138,17 +136,7 @@ class _Options(NamedTuple):
 
 
 class _Append(NamedTuple):
-    """One run of the command, in one of three ways.
-
-    Attributes:
-        path: The PATH of the command line.
-        place: Where it is.
-        target: What it means.
-        names: The files.
-        options: How to append.
-        summary: Gets what was appended.
-        interrupts: Delays Ctrl-C while lines are appended.
-    """
+    """One run of the command, in one of three ways."""
 
     path: str
     place: Place

@@ -145,11 +145,7 @@ def _damages(destination: str, progress: "_Progress") -> list[str]:
 
 
 class _Progress:
-    """A line on the terminal that says how far it is; nothing anywhere else.
-
-    Attributes:
-        copied: Bytes copied so far.
-    """
+    """A line on the terminal that says how far it is; nothing anywhere else."""
 
     def __init__(self) -> None:
         self.copied = 0

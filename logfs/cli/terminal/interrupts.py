@@ -7,11 +7,7 @@ from types import FrameType
 
 
 class Interrupts:
-    """While it is entered, a signal raises KeyboardInterrupt, but not while it is held back.
-
-    Attributes:
-        number: The signal that came; None if none did.
-    """
+    """While it is entered, a signal raises KeyboardInterrupt, but not while it is held back."""
 
     def __init__(self) -> None:
         self.number: int | None = None

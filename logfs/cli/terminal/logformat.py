@@ -45,11 +45,7 @@ _TELL_APART = ("topic", "partition", "file", "error")
 
 
 class LineFormatter(logging.Formatter):
-    """Makes one line of a record, a traceback included.
-
-    Args:
-        form: As of ``logging.Formatter``.
-    """
+    """Makes one line of a record, a traceback included."""
 
     def __init__(self, form: str = _TEXT) -> None:
         super().__init__(form)

@@ -23,8 +23,6 @@ class LogOutput(NamedTuple):
 
     Attributes:
         file: A file; None for stderr, or syslog in the background.
-        form: One of ``FORMATS``.
-        level: One of ``LEVELS``; None for the default.
     """
 
     file: str | None = None

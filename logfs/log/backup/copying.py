@@ -26,13 +26,8 @@ class Job:
     """A backup or restore that is being made.
 
     Attributes:
-        source: The directory to copy.
-        target: The directory of the copy.
         transfer: Copies and links files from source to target.
         previous: Absolute paths of earlier backups; unchanged files are linked from there.
-        host: The machine.
-        now_ms: The clock at the start.
-        now: The clock.
         pause: Waits a little before another attempt.
         say: Called with a line of text about the progress.
     """
@@ -119,8 +114,6 @@ def copy_stopped(
     """Copy one partition without an owner process; durable on return.
 
     Args:
-        job: The backup or restore.
-        topic_partition: The partition.
         recovery_point: Its first offset that may not be durable. Segments before it may be linked,
             or may have been copied before.
         target: Another name for its directory in the target; then nothing is linked.

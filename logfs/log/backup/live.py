@@ -57,8 +57,6 @@ class _PartitionPlan(NamedTuple):
     """The files to take of a partition.
 
     Attributes:
-        point: The point at which the backup ends.
-        table: The segment table.
         raw: The bytes of the table's file.
         inodes: The listing of the directory: name -> inode.
         files: The files of each segment; the last one is the active segment.

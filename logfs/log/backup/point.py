@@ -14,8 +14,6 @@ class Point(NamedTuple):
         base_offset: Of the active segment.
         inode: Of its ``.log``.
         size_bytes: How much of it holds records.
-        start_offset: The log start.
-        end_offset: The log end.
         recovery_point: First offset that is not known to be durable.
         unfinished: Name of the file of each line that is no record yet -> its bytes, their CRC-32C.
         offline: Why the partition takes no appends; None while it does.

@@ -39,8 +39,6 @@ def check_source(
     """Return the partitions of a backup to restore.
 
     Args:
-        source: The backup.
-        topics: The topics to restore; none for all.
         is_beside_others: The target directory contains other topics.
 
     Raises:
@@ -58,15 +56,10 @@ def check_source(
 
 
 def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[TopicPartition]:
-    """Restore a backup into an empty directory, which the caller has locked.
+    """Restore a backup into an empty, locked directory; return the restored partitions.
 
     Args:
         job: From the backup to the directory, without links.
-        source: The name of the backup in the manifest.
-        topics: The topics to restore; none for all.
-
-    Returns:
-        The restored partitions.
 
     Raises:
         ChangedError: Another process is writing to the backup.

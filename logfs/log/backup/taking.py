@@ -68,9 +68,7 @@ def back_up(
 
     Args:
         job: Source and target; the target is empty or contains that interrupted backup.
-        source: The name of the source in the manifest.
         ask: Asks the daemon that owns the source; None: no process owns it.
-        topics: The topics to back up; none for all.
 
     Returns:
         The manifest; ``problems`` lists partitions that are missing or damaged.

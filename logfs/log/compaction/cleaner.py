@@ -100,16 +100,7 @@ class LogCleaner:
         self._delay_ms = 0
 
     def clean_dirtiest(self, now_ms: int, tools: CleaningTools, thread: object = None) -> bool:
-        """Compact the dirtiest log that is due, once.
-
-        Args:
-            now_ms: The clock.
-            tools: Memory, clock and rate.
-            thread: Identifies the caller, for the metrics.
-
-        Returns:
-            Whether a log was due and its compaction succeeded.
-        """
+        """Compact the dirtiest log that is due, once; return whether that succeeded."""
         found = self.choose(now_ms)
         return found is not None and self.clean(found, now_ms, tools, thread)
 

@@ -62,14 +62,7 @@ class DirtyRange(NamedTuple):
 def find_dirty_range(
     snapshot: Snapshot, config: TopicConfig, checkpoint: int | None, now_ms: int
 ) -> DirtyRange:
-    """Find the dirty part of a log.
-
-    Args:
-        snapshot: The log.
-        config: Configuration of its topic.
-        checkpoint: Where the last compaction ended; None if there was none.
-        now_ms: The clock.
-    """
+    """Find the dirty part of a log, whose last compaction ended at ``checkpoint``."""
     start = snapshot.start.offset
     first_dirty = start if checkpoint is None else checkpoint
     is_wrong = not start <= first_dirty <= snapshot.end.offset

@@ -21,12 +21,10 @@ class Compacted(NamedTuple):
     """What compaction on request did to a partition.
 
     Attributes:
-        partition: Number of the partition.
         end_offset: End of the part that is clean now.
         rounds: Number of rounds; more than one if the keys did not fit into memory.
         read_bytes, written_bytes: Bytes of the ``.log`` files, before and after.
         read_records, written_records: Records in these files.
-        elapsed_s: Duration in seconds.
     """
 
     partition: int
@@ -71,9 +69,6 @@ def compact_now(
 
     Args:
         log: The log; see ``check_compactable``.
-        now_ms: The clock.
-        tools: Memory, clock and rate.
-        find: Finds the last offset of each key.
         roll: Start a new segment first, so that the records of the active one can be compacted.
 
     Raises:
@@ -130,13 +125,7 @@ def logs_of(store: Catalog[PartitionLog], topic: str, number: int | None) -> lis
 
 
 def watched(tools: CleaningTools, log: PartitionLog, say: Callable[[str], None]) -> CleaningTools:
-    """Return tools that report every tenth of the log that a compaction has read.
-
-    Args:
-        tools: The tools to extend.
-        log: The log to be compacted.
-        say: Called with a line of text, in the thread that compacts.
-    """
+    """Return tools that report every tenth of the log that a compaction has read."""
     snapshot = log.snapshot
     total = sum(snapshot.end_of(number)[2] for number in range(len(snapshot.segments)))
     done = told = 0

@@ -97,11 +97,7 @@ def read_keys(
     """Add the keys of a segment to a map, until the map is full.
 
     Args:
-        log: The segment.
-        offsets: The map.
         start: Records below this offset are not added.
-        transactions: The transactions that are open at the start of the segment.
-        tools: Memory, clock and rate.
 
     Raises:
         CorruptRecordError: A batch is damaged.

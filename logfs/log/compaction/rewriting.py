@@ -32,16 +32,11 @@ class CleaningRound:
     """What is the same for all groups of a round.
 
     Attributes:
-        disk: The data directory.
-        snapshot: The log.
-        config: Configuration of its topic.
-        keys: The last offset of each key.
         first_uncleanable: Offset at which cleaning ends. The last batch before it keeps its header.
         retained: Last offset of a batch -> the producer whose last batch it is.
         epochs: Producer id -> epoch, for producers whose last record is a marker.
         legacy_horizon_ms: Tombstones of formats v0 and v1 are removed from segments that were
             modified up to this time.
-        now_ms: The clock.
     """
 
     disk: Disk
@@ -61,10 +56,7 @@ class CleanedSegment:
     Nothing is written before the first difference, so an unchanged segment is only read.
 
     Args:
-        round_: The round.
         group: The segments. The new one has the base offset and positions of the first.
-        transactions: State of the transactions, shared by all groups.
-        tools: Memory, clock and rate.
     """
 
     def __init__(

@@ -53,10 +53,6 @@ def clean(
 
     Args:
         log: The log. Other threads may read it and append to it meanwhile.
-        dirty: The dirty part.
-        now_ms: The clock.
-        tools: Memory, clock and rate.
-        find: Finds the last offset of each key.
 
     Raises:
         CleaningAbortedError: ``tools`` ended it, or the log was truncated or trimmed meanwhile.
@@ -218,7 +214,6 @@ def group_segments(
     Pure. Source: Kafka Cleaner.groupSegmentsBySize.
 
     Args:
-        segments: The segments, in offset order.
         max_bytes: Limit for the logs of a group together, ``segment.bytes``.
         max_index_bytes: Limit for the offset indexes of a group together, and for its time indexes.
         first_uncleanable: End offset of the last segment.

@@ -52,15 +52,7 @@ def tools_for(
     sleep: Callable[[float], object],
     is_stopping: Callable[[], bool] = lambda: False,
 ) -> CleaningTools:
-    """Return the tools that a configuration prescribes, for one of ``log.cleaner.threads``.
-
-    Args:
-        config: Configuration of the data directory.
-        new_id: Returns 16 random bytes.
-        clock_s: A monotonic clock, in seconds.
-        sleep: Waits for a number of seconds.
-        is_stopping: Whether compactions are to end before they are done.
-    """
+    """Return the tools that a configuration prescribes, for one of ``log.cleaner.threads``."""
     throttle = Throttle(config.log_cleaner_io_max_bytes_per_second, clock_s, sleep)
     threads = max(1, config.log_cleaner_threads)
 
@@ -119,13 +111,7 @@ class CleanerStats:
 
 
 class Throttle:
-    """A rate that all compactions share. Any thread may call.
-
-    Args:
-        bytes_per_second: What they may read and write together.
-        clock_s: A monotonic clock, in seconds.
-        sleep: Waits for a number of seconds.
-    """
+    """A rate that all compactions share; ``sleep`` takes seconds. Any thread may call."""
 
     def __init__(
         self,

@@ -139,11 +139,7 @@ def _metadata_text(reader: Reader) -> str:
 
 
 class CoordinatorRecords:
-    """Prints records of a coordinator's log.
-
-    Args:
-        schemas: Those of its keys and values.
-    """
+    """Prints records of a coordinator's log."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
         self._keys = {s.key: s for name, s in schemas.items() if name.endswith("Key")}

@@ -36,15 +36,8 @@ class _Message(NamedTuple):
     """The fields of a message.
 
     Attributes:
-        offset: The offset to print.
         size_bytes: Size, including offset and length.
-        magic: 0 or 1.
-        attributes: Codec and kind of timestamp.
-        crc: The stored CRC.
-        is_valid: Whether the CRC is right.
         timestamp: -1 in v0.
-        key: None is null.
-        value: None is null.
     """
 
     offset: int
@@ -76,11 +69,6 @@ def legacy_lines(
     data: bytes, position: int, options: DumpOptions
 ) -> Iterator[tuple[int | None, bool, bytes]]:
     """Print a message and the messages inside it.
-
-    Args:
-        data: The message, its offset and length included.
-        position: Where it is in the file.
-        options: What to print.
 
     Yields:
         Offset of a record, None for the message itself; whether its CRC fits; the line.

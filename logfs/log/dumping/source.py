@@ -34,9 +34,6 @@ class DumpFile(NamedTuple):
 
     Attributes:
         disk: The directory it is in, or one above.
-        name: Its name on the disk.
-        path: The path that the user gave.
-        absolute: The absolute path, for findings.
     """
 
     disk: Disk
@@ -89,12 +86,7 @@ class Frame(NamedTuple):
 
 
 class BatchWindow:
-    """A part of a file in memory, moved over it as batches are asked for.
-
-    Attributes:
-        filled: How many of them there are.
-        end: Where the file ends, for this dump.
-    """
+    """A part of a file in memory, moved over it as batches are asked for."""
 
     def __init__(self, file: File, end: int, path: str, window_bytes: int = _WINDOW_BYTES) -> None:
         self.start = 0
@@ -112,7 +104,6 @@ class BatchWindow:
         """Bring bytes into the window; return their place in ``buffer``.
 
         Args:
-            position: File position.
             size: How many bytes at least; fewer only where ``end`` is before them.
 
         Raises:

@@ -69,7 +69,6 @@ def compare(known: Sequence[tuple[int, int]], found: Mapping[int, int]) -> Chang
 
     Args:
         known: (base offset, inode) of each segment in order; the last one is appended to.
-        found: Base offset -> inode of every ``.log``.
     """
     bases = [base for base, _ in known]
     known_bases = set(bases)

@@ -35,8 +35,6 @@ def index_compacted(
     Args:
         old: The segments it was made of, in order.
         new: It, with base offset, bases and inode; the rest is filled in.
-        log: Its ``.log``.
-        config: Gives the index interval.
 
     Raises:
         FileNotFoundError: An old file is gone for good.

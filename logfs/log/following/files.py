@@ -105,11 +105,7 @@ class FollowedFiles(SegmentFiles):
 
 
 class GrowingFiles(FollowedFiles):
-    """The files of the segment that is appended to; its indexes are in memory.
-
-    Attributes:
-        offset, time, text: The entries.
-    """
+    """The files of the segment that is appended to; its indexes are in memory."""
 
     def __init__(
         self,
@@ -196,11 +192,7 @@ class FollowContext:
     """A data directory that is followed.
 
     Attributes:
-        disk: The directory.
-        host: The machine.
-        opened: Its open segments.
         cache: Where positions are kept; None: in memory.
-        used: The directories of it that belong to a partition.
     """
 
     disk: Disk

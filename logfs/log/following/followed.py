@@ -124,10 +124,7 @@ class FollowedLog(ReadableLog):
         return self.snapshot.size_bytes
 
     def refresh(self, now_ms: int, limit_bytes: int = STEP_BYTES) -> bool:
-        """Look at the directory and show what has changed.
-
-        Returns:
-            Whether there is more to do at once.
+        """Look at the directory and show what has changed; return whether there is more to do.
 
         Raises:
             OSError: The disk failed; readers go on with what they had.
@@ -433,7 +430,6 @@ def with_points(snapshot: Snapshot, start_offset: int, high_watermark: int | Non
     """Return a snapshot that begins at a log start offset and has a high watermark.
 
     Args:
-        snapshot: The log; what lies before its start stays gone.
         start_offset: From log-start-offset-checkpoint.
         high_watermark: From replication-offset-checkpoint; None if it is not named there.
 

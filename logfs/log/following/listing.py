@@ -47,8 +47,6 @@ class SegmentNames(NamedTuple):
         logs: Base offset -> inode of every ``.log``, in the order of the offsets.
         swapped: Those of them that are still called ``.swap``: the owner is replacing files, or
             was stopped while it did.
-        indexed: Base offsets that have a transaction index.
-        snapshots: Offsets of the producer snapshots.
     """
 
     logs: dict[int, int]

@@ -87,10 +87,6 @@ def first_segment(
     """Choose the segment with which a range begins; None if that takes the whole log.
 
     Args:
-        disk: The data directory.
-        directory: Of the partition.
-        bases: Base offsets of all segments, in order.
-        point: The FROM of the range.
         now_ms: What durations count back from.
     """
     match point:

@@ -43,7 +43,6 @@ class FollowedPositions:
 
     Attributes:
         table: Its generation goes into the inodes.
-        losses: What was lost.
         tail: How far the last segment was read before; None if that is not known.
         shown: Positions that no size ever shown exceeds.
         may_have_lost: The machine stopped without warning since: ``shown`` is a bound, not a fact.
@@ -110,12 +109,7 @@ class FollowedPositions:
 
 
 class OwnerPositions(FollowedPositions):
-    """Of a directory of logfs's own, which says itself where everything is.
-
-    Args:
-        disk: The data directory.
-        directory: Of the partition.
-    """
+    """Of a directory of logfs's own, which says itself where everything is."""
 
     is_replicated = False
 

@@ -42,13 +42,9 @@ class ViewRebuild:
     """A followed log while what readers see of it is rebuilt.
 
     Attributes:
-        directory: Of the partition.
-        config: Its configuration.
         shown: Positions that no size ever shown exceeds.
         sealed, present: The segments, and the end of the last one; what they are to become.
-        gone: Segments that are not part of it any more.
         has_cut: Readers have to look up their position again.
-        damage: What was lost.
     """
 
     disk: Disk
@@ -71,10 +67,6 @@ class ViewRebuild:
 
     def apply(self, changes: Changes, logs: Mapping[int, int]) -> None:
         """Follow what two looks found out.
-
-        Args:
-            changes: It.
-            logs: Base offset -> inode of the files there are.
 
         Raises:
             FileNotFoundError: One of them has been replaced meanwhile; nothing was changed.

@@ -88,13 +88,8 @@ class FollowedStore(Catalog[AnyLog]):
         read by ``refresh`` of what ``followed`` returns.
 
         Args:
-            disk: The directory.
-            config: The settings of the store.
-            host: The machine.
             cache: A directory for what is to outlast the mount, for this process alone. None: it is
                 kept in memory.
-            now_ms: The clock.
-            at_once_bytes: How much is read.
             only: Which partitions are followed; None: all. What a cache keeps of others is removed.
 
         Raises:

@@ -64,8 +64,6 @@ class Tail:
     """The end of a log. Under the lock of its partition.
 
     Attributes:
-        segment: What is appended to.
-        log: Its ``.log``.
         files: Its indexes; kept by the segment while it is the last one.
         builder: The running state.
         epoch_before: Leader epoch of what is before the segment; -1 if it is not known.
@@ -91,8 +89,6 @@ class Tail:
 
         Args:
             file_end: Bytes of the ``.log`` that were accounted for.
-            offset: Of the next record.
-            positions: Where that will be.
             max_timestamp: No record so far has a larger one.
         """
         base_offset, lengths = self.segment.base_offset, positions.minus(self.segment.bases)
@@ -154,11 +150,7 @@ class Tail:
         return not self._marks or self._stands(self._marks[-1])
 
     def grow(self, limit_bytes: int) -> bytes:
-        """Account for batches that are new.
-
-        Returns:
-            The new entries of the text index.
-        """
+        """Account for batches that are new; return the new entries of the text index."""
         builder, added = self.builder, b""
         self.problem = None
         stop = builder.file_position + limit_bytes
@@ -245,8 +237,6 @@ def find_boundary(log: File, segment: Segment, text: Entries, limit: int, epoch:
     """Find how far a log that was cut is what it was, by its text index and its leader epochs.
 
     Args:
-        log: The ``.log``.
-        segment: The segment.
         text: The entries of its text index.
         limit: How far it was known.
         epoch: The leader epoch it had there.
@@ -264,14 +254,7 @@ def find_boundary(log: File, segment: Segment, text: Entries, limit: int, epoch:
 
 
 def walk_on(log: File, position: int, limit: int, epoch: int) -> int:
-    """Return where the whole batches of a leader epoch, or an older one, end.
-
-    Args:
-        log: The ``.log``.
-        position: Where a batch begins.
-        limit: Where to end at the latest.
-        epoch: The leader epoch.
-    """
+    """Return where the whole batches of a leader epoch, or an older one, end."""
     while position + HEADER_BYTES <= limit:
         head = log.pread(HEADER_BYTES, position)
         if not header_ok(head, 0, limit - position):

@@ -30,12 +30,7 @@ _EXPIRATION_MS = 86_400_000
 
 @dataclass(slots=True)
 class Transactions:
-    """The transactions of a followed log, with positions. Under the lock of the partition.
-
-    Attributes:
-        expiration_ms: Kafka's ``producer.id.expiration.ms``.
-        state: The producers at the log end.
-    """
+    """The transactions of a followed log, with positions. Under the lock of the partition."""
 
     disk: Disk
     expiration_ms: int = _EXPIRATION_MS
@@ -107,11 +102,6 @@ def read_aborted(
     """Return the aborted transactions that may have records in ``[start, end)``.
 
     Args:
-        disk: The data directory.
-        directory: The partition directory.
-        names: Its files.
-        start: The first offset.
-        end: The offset after the last one.
         ignore_missing: Log a warning for an index that has just been deleted, instead of raising.
 
     Raises:

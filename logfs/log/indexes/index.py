@@ -68,7 +68,6 @@ class IndexFormat:
 
         Args:
             header: The first ``header_bytes`` bytes of the file, fewer if it is shorter.
-            name: The file, for the message.
 
         Raises:
             UnsupportedFormatError: The version is not the one this logfs writes.
@@ -274,7 +273,6 @@ def place_of(
 
     Args:
         entries: Whole entries of ``stride`` bytes.
-        number: Of the entry, from 0.
         stride: Size of an entry in bytes.
 
     Raises:

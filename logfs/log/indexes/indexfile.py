@@ -52,8 +52,6 @@ class IndexFile:
         """Describe an index file, which need not exist; nothing is opened.
 
         Args:
-            disk: Where it lies.
-            name: Its name on the disk.
             form: Size of its entries, and its header if it has one.
             capacity_bytes: ``segment.index.bytes``, rounded down to whole entries; while active the
                 file has that size. None: it grows with its entries.

@@ -27,9 +27,6 @@ class PagedEntries:
 
     Args:
         read: Reads them; fewer bytes than asked for only if the file has become shorter.
-        size: Their bytes, all together.
-        stride: Size of an entry in bytes.
-        name: The file, for errors.
     """
 
     __slots__ = ("_firsts", "_last", "_name", "_page_bytes", "_read", "_size", "_stride")
@@ -60,9 +57,6 @@ class PagedEntries:
 
     def place(self, number: int) -> tuple[bytes, int]:
         """Return bytes that hold an entry, and its position in them.
-
-        Args:
-            number: Of the entry, from 0.
 
         Raises:
             CorruptIndexError: The file has become shorter.

@@ -225,8 +225,6 @@ def gaps(entries: Entries, view: View, found: Sequence[int] | None = None) -> li
     """List the gaps of a segment in one view, in order; none is empty.
 
     Args:
-        entries: Whole 32-byte entries.
-        view: The rendering whose positions are wanted.
         found: What ``find_gaps`` answered for these entries, if it is known.
     """
     numbers = find_gaps(entries) if found is None else found
@@ -240,9 +238,6 @@ def next_gap(
     """Find the first gap that ends after a position: the one around it, or the next.
 
     Args:
-        entries: Whole 32-byte entries.
-        view: The rendering that ``position`` is in.
-        position: Relative to where the segment begins.
         found: What ``find_gaps`` answered for these entries, if it is known.
     """
     numbers = find_gaps(entries) if found is None else found

@@ -25,9 +25,7 @@ def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -
     Readers see them when this returns, and a kill of the process loses nothing.
 
     Args:
-        log: The partition.
         data: The lines; the last byte is a LF, or there is none.
-        form: What they are.
         now_ms: Timestamp of records whose lines give none.
 
     Returns:
@@ -46,7 +44,6 @@ class EncodedWriter:
     """Writes lines that have become batches, piece by piece, and knows what became of them all.
 
     Attributes:
-        records: How many are in the log.
         refusal: Why the next ones are not; nothing may be written any more then.
     """
 
@@ -130,8 +127,6 @@ def append_by_key(
 
     Args:
         logs: All partitions of a topic, by number.
-        data: See ``append_lines``, as for the others.
-        form: What the lines are.
         unkeyed: Lines without a key go, as long as this number stays the same, to the same one.
         now_ms: Timestamp of records whose lines give none.
 

@@ -33,8 +33,6 @@ class AppendedLines(NamedTuple):
     """Lines of a call that are in a partition now.
 
     Attributes:
-        partition: Its number.
-        records: How many; at least one.
         base_offset: Of the first of them; None if the writer does not learn it.
         last_offset: Of the last, inclusive; None likewise.
     """

@@ -36,10 +36,7 @@ def append_file(
     """Append some of the lines that a regular file has from a position on.
 
     Args:
-        log: The partition.
-        descriptor: Of the file; its own position does not matter.
         position: Where a line begins.
-        form: What the lines are.
         now_ms: Timestamp of records whose lines give none.
 
     Returns:
@@ -86,12 +83,9 @@ def append_pieces(
     """Append complete lines that come piece by piece; see ``append_lines``.
 
     Args:
-        log: The partition.
         read: Returns the next lines, none at the end; may put them into a buffer. Called in
             different threads, one at a time.
         size_bytes: Of the buffer.
-        form: What they are.
-        now_ms: Timestamp of records whose lines give none.
     """
     relay = _Relay(log, read, size_bytes, EncodedWriter(log, form, now_ms))
     with ThreadPoolExecutor(1) as pool:
@@ -102,11 +96,7 @@ def append_pieces(
 
 
 class _Relay:
-    """What two threads do in turn: one reads and encodes a piece while the other writes one.
-
-    Attributes:
-        writer: Used by the thread whose turn it is to write.
-    """
+    """What two threads do in turn: one reads and encodes a piece while the other writes one."""
 
     def __init__(
         self,

@@ -24,13 +24,11 @@ class Workload:
     """The records that are written to a topic.
 
     Attributes:
-        records_per_s: Records per second, in all partitions together.
         value_bytes: Average length of a value.
         key_bytes: Average length of a key; None: records have no key.
         batch_records: Records in one batch: the lines of one write(2).
-        compression_ratio: Compressed by uncompressed size of a batch's records; 1: uncompressed.
         partitions: Number of partitions; each gets the same share.
-        keys: Number of different keys, for a compacted topic.
+        compression_ratio: Compressed by uncompressed size of a batch's records; 1: uncompressed.
     """
 
     records_per_s: float
@@ -53,8 +51,6 @@ class BatchShape:
 
     Attributes:
         records: Number of records; ``max.message.bytes`` may limit it.
-        size_bytes: Size of the batch with its header.
-        lengths: Lengths of its renderings.
         data: The batch, uncompressed.
     """
 
@@ -69,10 +65,6 @@ class SegmentShape:
     """A full segment.
 
     Attributes:
-        batches: Number of batches.
-        size_bytes: Size of its ``.log``.
-        seconds: Time from its first record to its last.
-        offset_index_bytes, time_index_bytes, text_index_bytes: Sizes of its indexes.
         rolled_by: The limit that is reached: ``segment.bytes``, ``segment.ms`` or
             ``segment.index.bytes``.
     """

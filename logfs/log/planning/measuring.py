@@ -26,12 +26,8 @@ class Measured:
     """The size and rate of a partition.
 
     Attributes:
-        topic_partition: The partition.
-        config: Configuration of its topic.
         has_config: Whether the topic has one; without one logfs deletes nothing.
         records: Number of offsets from its first batch to its last.
-        log_bytes, index_bytes: Sizes of its files.
-        segments: Number of segments.
         first_ms, last_ms: Timestamps of its first and last batch; None: it is empty.
     """
 

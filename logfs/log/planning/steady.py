@@ -38,8 +38,6 @@ class CapacityPlan:
     """What a topic needs. Sizes are in bytes, of all partitions together.
 
     Attributes:
-        batch, segment: The shape of a batch and of a full segment.
-        log_bytes_per_s: Growth of the ``.log`` files.
         is_endless: Neither retention nor compaction limits it; all sizes are those of one day.
         kept: Records that retention or compaction keeps.
         dirty: Records to be compacted, and the space that compaction needs.
@@ -47,8 +45,6 @@ class CapacityPlan:
         waiting: Deleted files that are not removed yet.
         offset_index, time_index, text_index: The indexes of all of these.
         small: All other files, and unused ends of blocks.
-        segments: Number of segments, including deleted ones.
-        files: Number of files.
         descriptors: Largest number of open files.
         recovery: Bytes to read after a crash.
         cleaner_rounds: How often a log is read for one compaction: 1 if all keys fit into memory;
@@ -92,14 +88,7 @@ class CapacityPlan:
 def plan_topic(
     workload: Workload, config: TopicConfig, store: StoreConfig, open_segments: int
 ) -> CapacityPlan:
-    """Calculate what a topic needs.
-
-    Args:
-        workload: The records that are written.
-        config: Configuration of the topic.
-        store: Configuration of the data directory.
-        open_segments: Number of sealed segments that are kept open at the same time.
-    """
+    """Calculate what a topic needs."""
     batch = batch_shape(workload, config)
     batches_per_s = workload.partition_records_per_s / batch.records
     segment = segment_shape(batch, batches_per_s, config)

@@ -33,8 +33,6 @@ class Replay:
     """What the producers at an offset are rebuilt from.
 
     Attributes:
-        disk: The data directory.
-        directory: The partition directory.
         segments: The segments, each with the bytes of its ``.log`` that hold batches.
         start_offset: The log start offset: earlier records are ignored.
         now_ms, expiration_ms: A producer that wrote nothing for that long is forgotten.
@@ -55,7 +53,6 @@ class Replay:
         """Return the producers at an offset.
 
         Args:
-            offset: Up to the log end offset.
             snapshots: Offsets of the snapshots that may be used; bad ones are removed from the
                 set and the directory.
         """
@@ -93,15 +90,7 @@ def batches_of(segment: Segment, file_end: int) -> Iterator[ProducedBatch]:
 def rewind_producers(
     replay: Replay, offset: int, state: ProducerState
 ) -> tuple[ProducerState, int]:
-    """Return the producers at the offset to which the log was truncated; snapshots follow.
-
-    Args:
-        replay: The log after the truncation.
-        offset: The new log end offset.
-        state: The producers before the truncation.
-
-    Returns:
-        The producers, and the offset of the newest snapshot.
+    """Return the producers at the offset a log was truncated to, and of the newest snapshot.
 
     Source: Kafka ProducerStateManager.truncateAndReload.
     """

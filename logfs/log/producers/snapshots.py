@@ -53,10 +53,6 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 def decode_snapshot(data: bytes, name: str) -> list[ProducerEntry]:
     """Decode a whole snapshot file.
 
-    Args:
-        data: The file.
-        name: The file, for messages.
-
     Raises:
         CorruptIndexError: It is torn, or of another version.
     """
@@ -109,10 +105,6 @@ def write_snapshot(
     """Write the snapshot at an offset, replacing one that is there; not durable yet.
 
     Args:
-        disk: The data directory.
-        directory: The partition's.
-        offset: Where the log ends, or a segment begins.
-        state: What it says.
         is_told: The log already says that it cannot be written.
 
     Returns:

@@ -71,7 +71,6 @@ class LastRecord(NamedTuple):
 
     Attributes:
         last_data_offset: Of its last record; None if no batch of its epoch is known.
-        epoch: Its epoch.
     """
 
     last_data_offset: int | None
@@ -103,11 +102,7 @@ class ProducerEntry:
 
 
 class ProducerState:
-    """The producers of one partition. One owner; calls do not overlap.
-
-    Attributes:
-        entries: The state of each producer id.
-    """
+    """The producers of one partition. One owner; calls do not overlap."""
 
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self.entries = {entry.producer_id: entry for entry in entries}
@@ -169,7 +164,6 @@ class ProducerState:
         """Update the state with a batch or marker that is in the log.
 
         Args:
-            batch: What was written.
             positions: Positions of its first record; None if not known, see ``locate``.
 
         Returns:
@@ -247,11 +241,6 @@ class ProducerState:
         self, now_ms: int, expiration_ms: int, retained: Container[int] = frozenset()
     ) -> None:
         """Forget the producers that were idle for long and have no open transaction.
-
-        Args:
-            now_ms: The clock.
-            expiration_ms: For so long.
-            retained: Producer ids that are not forgotten.
 
         Source: Kafka ProducerStateManager.isProducerExpired.
         """

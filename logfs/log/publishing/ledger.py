@@ -33,7 +33,6 @@ class Share(NamedTuple):
     """The part of a batch for one partition.
 
     Attributes:
-        topic, partition: The partition.
         log_end_offset: The log end before the intent, durable. No record of the batch is below it.
         base_sequence: Sequence number of the first record.
         files: The staged files, in the order in which they are appended.

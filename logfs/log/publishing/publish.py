@@ -61,20 +61,13 @@ def publish(
     *,
     is_single: bool = False,
 ) -> bool:
-    """Append the staged records of a batch, unless that was done before.
+    """Append the staged records of a batch; return False if that was done before.
 
     On return all records are durable and visible, and the staged files are removed.
 
     Args:
-        store: The store; it holds the lock of the data directory.
-        query: The name of the query.
         batch: The number of the batch; the numbers of a query only grow.
-        staged: The files of the successful tasks, in the order of their records; may be empty.
-        now_ms: The clock.
         is_single: The query has no other batch; the caller calls ``forget`` afterwards.
-
-    Returns:
-        Whether this call has published the batch.
 
     Raises:
         DataLossError: Staged records are missing; nothing was appended.

@@ -32,14 +32,7 @@ _MAGIC = b"LFSTAGED"
 
 
 class StagedFile(NamedTuple):
-    """A file that a task has staged.
-
-    Attributes:
-        topic, partition: The partition to append its records to.
-        name: Name of the file, in the directory of the partition.
-        records: Number of its records, at least 1.
-        size_bytes: Size of the file.
-    """
+    """A file that a task has staged for a partition, in whose directory it is."""
 
     topic: str
     partition: int
@@ -88,14 +81,7 @@ def decode_staged(data: Buffer) -> list[StagedFile]:
 
 
 class StagingWriter:
-    """Writes one staged file.
-
-    Args:
-        disk: The data directory.
-        topic_partition: The partition to append the records to.
-        query: The name of the query.
-        batch: The number of the batch, >= 0.
-        unique_id: 16 random bytes.
+    """Writes one staged file of a batch of a query.
 
     Raises:
         OSError: The file cannot be made; FileNotFoundError if the partition does not exist.

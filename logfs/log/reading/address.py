@@ -155,11 +155,7 @@ def parse_partition_name(name: str, time_zone: tzinfo) -> PartitionAddress:
     """Parse a name below a topic's directory.
 
     Args:
-        name: Any string, without the directories before it.
         time_zone: Zone of dates and times that name none.
-
-    Returns:
-        What the name asks for; ``format_address`` is the inverse.
 
     Raises:
         BadSelectorError: The name begins with a partition number and ``@``, but does not parse.
@@ -185,9 +181,6 @@ def parse_point(text: str, time_zone: tzinfo) -> Point:
     Args:
         text: Any string; ``SELECTOR_TABLE`` shows what is valid, there after an ``@``.
         time_zone: Zone of dates and times that name none.
-
-    Returns:
-        The point; ``format_point`` is the inverse.
 
     Raises:
         BadSelectorError: The text is no point; the message says what is expected.

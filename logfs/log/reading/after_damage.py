@@ -32,8 +32,6 @@ def place_after(segment: Segment, corrupt: int, ends: Positions, file_end: int) 
     """Find where the first batch after a corrupt one is that can be read.
 
     Args:
-        segment: The segment.
-        corrupt: File position of the corrupt batch.
         ends: Positions at which the segment ends.
         file_end: Bytes of its ``.log`` that hold batches.
 
@@ -108,10 +106,7 @@ def offset_after(
     """Return the offset at which reading goes on after a corrupt batch.
 
     Args:
-        segment: The segment.
-        corrupt: File position of the corrupt batch.
         ends: Positions at which the segment ends.
-        next_offset: After the last record of the segment.
         file_end: Bytes of its ``.log`` that hold batches.
 
     Raises:

@@ -32,11 +32,7 @@ class BufferOwner(Protocol):
 
 
 class Buffers:
-    """The buffers of all readers of a mount. Any thread.
-
-    Args:
-        limit_bytes: The most that readers may keep while none of them reads.
-    """
+    """The buffers of all readers of a mount. Any thread."""
 
     def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes

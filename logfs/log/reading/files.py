@@ -41,7 +41,6 @@ class _RenderedFile:
 
         Args:
             out: Its length is the size that is asked for.
-            offset: Byte of the file.
 
         Returns:
             The number of bytes, 0 at the end; fewer than there are if ``would_block``.
@@ -81,8 +80,6 @@ class GrowingFile(_RenderedFile):
     """One open growing name. One read at a time.
 
     Args:
-        log: The partition.
-        view: The rendering.
         start: Position at which the file begins.
         limit: Where it ends once that is reached; None: nowhere.
         level: What is seen: up to where, and whether aborted records are.

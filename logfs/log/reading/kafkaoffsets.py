@@ -36,7 +36,6 @@ def offset_by_timestamp(
     """Return what a broker answers for a time.
 
     Args:
-        log: The partition.
         timestamp: Epoch milliseconds; below 0 Kafka knows no times, so that is taken for 0.
         level: Of the consumer that asks; ``high_watermark`` is Kafka's read_uncommitted.
 

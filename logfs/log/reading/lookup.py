@@ -118,7 +118,6 @@ def lengths_after(segment: Segment, offset: int, ends: Positions, file_end: int)
     """Return the lengths before the first record of a segment at or after an offset.
 
     Args:
-        segment: The segment.
         offset: If a corrupt batch holds it, the lengths are those up to after that batch.
         ends: Positions at which the segment ends.
         file_end: Bytes of its ``.log`` that hold batches.
@@ -152,13 +151,7 @@ def _lengths_at(
 
 
 def _text_hint(segment: Segment, offset: int, end: TextEntry) -> TextEntry:
-    """Return the last usable entry of the text index at or before an offset.
-
-    Args:
-        segment: The segment.
-        offset: In the segment.
-        end: The end of the segment.
-    """
+    """Return the last usable entry of the text index at or before an offset."""
     entries, relative_offset = segment.files().text_entries(), offset - segment.base_offset
     if segment.has_gaps:
         segment.gap_numbers(entries)  # raises CorruptRecordError for an index that is damaged
@@ -193,11 +186,7 @@ def _text_fits(segment: Segment, entry: TextEntry, follower: TextEntry, file_end
 def _measure(
     segment: Segment, entry: TextEntry, offset: int, file_end: int
 ) -> tuple[Positions, int | None]:
-    """Add up the lengths of the records from an entry up to an offset.
-
-    Returns:
-        The lengths, and where the corrupt batch is that ended the count; None if none did.
-    """
+    """Return the lengths from an entry to an offset, and where a corrupt batch ended the count."""
     lengths, walk = entry.lengths, _walk(segment, entry.file_position, file_end)
     before = segment.base_offset + entry.relative_offset if entry.relative_offset else 0
     try:

@@ -28,7 +28,6 @@ class Residency(NamedTuple):
     """What of the ``.log`` files of a partition was in the page cache at one moment.
 
     Attributes:
-        time_ms: The clock at that moment.
         cached_bytes: Bytes in the page cache, of those that were looked at.
         looked_at_bytes: Bytes of the files that were looked at, from the newest one on: all of the
             log, unless that would have taken too long.
@@ -52,23 +51,15 @@ class ReadableState:
     """The state of a partition that readers see.
 
     Attributes:
-        disk: The data directory.
-        topic_partition: Which partition.
         topic_id: 22 characters; None if the directory has none.
-        config: The topic's configuration.
-        table: The segment table.
         snapshot: What readers see; replaced as a whole by every change.
-        losses: What was lost.
         recovery_point: First offset that is not known to be durable.
         last_modified_ms: Clock of the newest append.
         read_only: The data directory is open read-only.
-        counters: Numbers of its work.
-        cleaning: What is known of its compaction.
         offline: Why it takes no appends any more; None while it does.
         is_deleted: Its topic was deleted; open readers go on.
         is_unreadable: It could not be loaded; reads are refused as well.
         unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
-        residency: What of it was in the page cache at the last look.
         directory: The name of its directory below the data directory.
     """
 
@@ -290,7 +281,6 @@ class ReadableLog(abc.ABC):
         """Find out what of it is in the page cache, the newest file first. Any thread.
 
         Args:
-            now_ms: The clock.
             is_over: Whether it has taken long enough; the newest file is looked at in any case.
         """
         snapshot, cached, looked_at = self.snapshot, 0, 0

@@ -45,9 +45,7 @@ class _Place(NamedTuple):
 
     Attributes:
         log: The file; it stays open, so the record can be read after its segment was removed.
-        file_position: Of the batch.
         file_end: A file position at which a later batch ends.
-        offset: Of the record.
         delivered: Bytes of the record's rendering that were read.
     """
 
@@ -62,7 +60,6 @@ class TextReader:
     """A cursor over one view. One user at a time.
 
     Args:
-        view: The rendering to read.
         snapshot: Gives the present state of the partition; a fixed name gives the same one always.
         level: What is seen; aborted records are holes under read_committed.
         may_block: False: only what is in the page cache is read; ``would_block`` says that a read

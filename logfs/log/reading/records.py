@@ -23,9 +23,7 @@ class RecordReader:
     """A cursor over the records of a partition. One user at a time.
 
     Args:
-        snapshot: Gives the present state of the partition.
         offset: Where to begin; one that is not kept any more means the next that is.
-        level: What is seen.
 
     Attributes:
         offset: Every record before it that is kept and seen has been returned.

@@ -47,13 +47,11 @@ class Resolved:
     """What a name means.
 
     Attributes:
-        start: Position of the first byte.
         end: Position after the last byte of a fixed name; None if it grows.
         limit: Where a growing name will end; None if nowhere.
         runs: Kept positions of a fixed name, half open, in order; its bytes one after the other.
         snapshot: The state of the log that a fixed name shows.
         segments: The segments a fixed name reads, to be pinned while it is open.
-        level: What is seen of the log.
     """
 
     log: ReadableLog
@@ -84,12 +82,6 @@ def resolve(
     level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Resolved:
     """Resolve the address of one of the views of a partition.
-
-    Args:
-        log: The partition.
-        address: What is asked for; its view is text, tsv or jsonl.
-        now_ms: The time of the look-up.
-        level: What is seen of the log.
 
     Raises:
         CorruptRecordError: The place cannot be found after a corrupt batch.
@@ -202,11 +194,7 @@ def _fixed(log: ReadableLog, seen: "_Seen", start: int, end: int) -> Resolved:
 
 
 class _Seen:
-    """One view of a log as a reader of an isolation level sees it.
-
-    Attributes:
-        end: The position at which it ends.
-    """
+    """One view of a log as a reader of an isolation level sees it."""
 
     def __init__(self, snapshot: Snapshot, view: View, level: IsolationLevel) -> None:
         self.snapshot = snapshot

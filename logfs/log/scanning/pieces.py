@@ -36,14 +36,7 @@ def size_of(snapshot: Snapshot, start: int, end: int) -> int:
 
 
 def cut(snapshot: Snapshot, start: int, end: int, most_bytes: int) -> list[Piece]:
-    """Cut the offsets ``[start, end)`` into pieces of at most about ``most_bytes`` each.
-
-    Args:
-        snapshot: The log.
-        start: Where to begin.
-        end: Where to end; nothing is returned if it is not after ``start``.
-        most_bytes: At least 1.
-    """
+    """Cut the offsets ``[start, end)`` into pieces of at most about ``most_bytes`` each."""
     if start >= end:
         return []
     parts = _parts(snapshot, start, end)
@@ -74,12 +67,6 @@ def first_piece(snapshot: Snapshot, start: int, end: int, least_bytes: int) -> P
 
     It ends where a batch ends, so that no batch has to be read twice; all of it if the indexes
     know no such place.
-
-    Args:
-        snapshot: The log.
-        start: Where to begin.
-        end: Where to end, at an offset after ``start``.
-        least_bytes: At least 1.
     """
     filled = 0
     for part in _parts(snapshot, start, end):

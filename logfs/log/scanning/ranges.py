@@ -42,10 +42,6 @@ class RangeReader:
     """Reads a range of offsets once. One thread.
 
     Args:
-        disk: The data directory.
-        offsets: Which ones.
-        wanted: Which columns.
-        hides_aborted: Leave out the records of aborted transactions.
         on_loss: Called with each range of offsets that is gone for good; may raise.
     """
 

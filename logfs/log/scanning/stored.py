@@ -48,11 +48,6 @@ NO_BOUNDS = Bounds()
 class StoredLog:
     """One partition. One thread at a time.
 
-    Args:
-        disk: The data directory.
-        opened: The open segments of the directory.
-        topic_partition: Which one.
-
     Attributes:
         snapshot: What the last look found.
     """
@@ -75,10 +70,6 @@ class StoredLog:
 
     def refresh(self, now_ms: int, bounds: Bounds = NO_BOUNDS) -> None:
         """Look at the partition.
-
-        Args:
-            now_ms: The clock.
-            bounds: What the checkpoint files say now.
 
         Raises:
             NoSuchPartitionError: It is gone.
@@ -225,8 +216,6 @@ def end_of(segment: Segment, size: int, position: int, offset: int) -> tuple[int
     """Return where the last whole batch of a segment ends, and the offset after it.
 
     Args:
-        segment: The newest segment.
-        size: Bytes of its ``.log``.
         position: Where a batch ends, or 0: as far as is known already.
         offset: The offset after that.
     """

@@ -33,7 +33,6 @@ class AbortedRuns:
         truncations: The number of truncations so far; one more may undo an abort.
         source: The aborted transactions of the snapshot for which the runs were last complete.
         known: The transactions whose records in this segment have been looked up.
-        begins, ends: Columns of the runs, view by view.
     """
 
     truncations: int

@@ -56,9 +56,6 @@ class Window:
         """Read whole batches from ``position`` on, at least one and about ``chunk`` bytes.
 
         Args:
-            log: The ``.log`` file.
-            position: File position of a batch.
-            file_end: End of the bytes that belong to the log.
             chunk: Bytes to read at least, if there are as many.
             may_block: False: read only what is in the page cache.
 
@@ -107,15 +104,9 @@ class BatchWalk(Window):
     ``position`` and walk on: the walk goes on there, also after an error.
 
     Args:
-        log: The ``.log`` file.
-        position: File position of a batch.
-        file_end: End of the bytes that belong to the log.
         chunk: Bytes of the first window, about.
         next_chunk: Bytes of the windows after it; None: as many.
         segment: Whose file it is; errors name it.
-
-    Attributes:
-        position: Where the next window begins.
     """
 
     __slots__ = ("_chunk", "_file_end", "_log", "_next_chunk", "_segment", "position")
@@ -222,8 +213,6 @@ class Chunks:
     move to the start of the next chunk.
 
     Args:
-        log: The file.
-        stop: Where to end, in the file.
         chunk_bytes: How many bytes to read at once; more only for a batch that is larger.
 
     Attributes:
@@ -240,15 +229,7 @@ class Chunks:
         self._start = self._size = 0
 
     def read(self, position: int, wanted: int = 0) -> int:
-        """Take the chunk that begins at a file position.
-
-        Args:
-            position: Before ``stop``.
-            wanted: Bytes that it must have room for.
-
-        Returns:
-            Its size in bytes.
-        """
+        """Take the chunk at a file position, with room for ``wanted`` bytes; return its size."""
         kept = self._start + self._size - position
         if position < self._start or kept < 0:
             kept = 0
@@ -268,9 +249,7 @@ class BatchFeed:
     """Feeds a ``.log`` to an ``IndexBuilder``, chunk by chunk, from where the builder is.
 
     Args:
-        log: The file.
         builder: Its ``file_position`` may be moved between two chunks, to pass over damage.
-        stop: Where to end, in the file.
 
     Attributes:
         chunks: The bytes fed last.
@@ -312,10 +291,7 @@ def read_pieces(
     """Read the batches of a log and pass them on, piece by piece.
 
     Args:
-        log: The file.
         name: Its name, for messages.
-        size_bytes: Size of its batches.
-        piece_bytes: Number of bytes to read at once; a larger batch is still read whole.
         take: Called with a buffer that starts with a batch, and the number of valid bytes in it.
             Returns how many bytes it has processed, in whole batches; None to end.
 

@@ -108,9 +108,6 @@ def scan_segment(
     """Read a ``.log`` from its first byte and check every batch.
 
     Args:
-        log: The file.
-        segment: Gives the base offset.
-        config: Gives the index interval.
         pass_over_corrupt: Continue after a corrupt batch if its length leads to the next batch. A
             batch of which only the magic is unknown is always passed over.
         lengths_of_corrupt: Lengths of such batches in each rendering; by default as long as in the
@@ -186,7 +183,6 @@ def begins_batch(tail: bytes, offset: int, padding: int = 0) -> bool:
     follow it.
 
     Args:
-        tail: The bytes.
         offset: The end of the log before them.
         padding: Zeros of a preallocated file after them, of which some may belong to a batch.
     """
@@ -290,8 +286,6 @@ class MemoryFiles(SegmentFiles):
     The directory must not be written, or the disk is full.
 
     Args:
-        disk: The data directory.
-        segment: The segment.
         scan: Gives the indexes; None: the segment is empty.
         but_text: The text index is on the disk.
     """

@@ -241,7 +241,6 @@ class Segment:
     """One segment. Once it is sealed only its name changes, when it is deleted.
 
     Attributes:
-        bases: Positions of its first record.
         ends: Positions at which it ends (sealed; the end of an active one is in the snapshot).
         next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
         lengths: Lengths of its records without gaps (sealed).
@@ -254,7 +253,6 @@ class Segment:
         inode: Inode of its ``.log`` where another process may replace that file; else 0.
         pins: How many open fixed names will still read it.
         rewrites: How often compaction has replaced it since the start.
-        aborted_runs: Where aborted records are in it, as far as this was looked up.
         swapped: Which of its files still have the suffix ``.swap``, in a read-only store.
         deleted_copy: Number that distinguishes deleted segments with the same base offset.
     """

@@ -217,8 +217,6 @@ class SegmentTable:
 
     Attributes:
         generation: 16 random bytes that go into the inode numbers of the partition.
-        state: The combined content of its entries.
-        is_damaged: Some entries of the loaded file do not decode.
     """
 
     def __init__(

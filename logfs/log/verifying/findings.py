@@ -19,7 +19,6 @@ class Finding(NamedTuple):
     Attributes:
         file: Relative to the data directory.
         position: Byte in that file; None for the whole file.
-        problem: What is wrong.
         expected: What is right; "" if ``problem`` makes that clear.
         remedy: What to do, or what the next start does by itself.
         level: How bad it is.

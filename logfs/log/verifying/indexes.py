@@ -58,10 +58,6 @@ def take_entries(
     """Return the whole entries of an index file, and findings about its length.
 
     Args:
-        data: The whole file.
-        form: Its format.
-        name: Its name.
-        remedy: What to do if it is wrong.
         may_grow: It belongs to the active segment, so it may end with unused entries of zeros.
     """
     header_bytes, entry_bytes = form.header_bytes, form.entry_bytes
@@ -82,12 +78,7 @@ def take_entries(
 
 
 class OffsetIndexCheck:
-    """Checks an offset index.
-
-    Attributes:
-        findings: The findings so far.
-        positions: The file positions in the entries, in order.
-    """
+    """Checks an offset index."""
 
     def __init__(
         self,
@@ -160,11 +151,7 @@ class OffsetIndexCheck:
 
 
 class TimeIndexCheck:
-    """Checks a time index: up to the offset of an entry no timestamp is larger than the entry's.
-
-    Attributes:
-        findings: The findings so far.
-    """
+    """Checks a time index: up to the offset of an entry no timestamp is larger than the entry's."""
 
     def __init__(
         self,
@@ -279,8 +266,6 @@ class TextIndexCheck:
     """Checks a text index.
 
     Attributes:
-        findings: The findings so far.
-        size_bytes: Size of the file.
         gaps: Length of all gaps so far.
         is_loose: Bytes before were not readable; the next entry tells the length of their text.
     """
@@ -444,11 +429,7 @@ _REMEDY = (
 
 
 class TransactionCheck:
-    """Checks a transaction index.
-
-    Attributes:
-        findings: The findings before the log was read.
-    """
+    """Checks a transaction index."""
 
     def __init__(
         self,

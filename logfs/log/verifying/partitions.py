@@ -26,7 +26,6 @@ class PartitionCheck:
     """The check of one partition.
 
     Attributes:
-        topic_partition: The partition.
         reports: Reports of the segments of the last round, by base offset.
         is_gone: The directory was removed meanwhile.
         has_changed: Segments to be checked were removed or replaced meanwhile.

@@ -40,17 +40,12 @@ class SegmentTask:
     """A segment to check, and what is known of it from other files.
 
     Attributes:
-        directory: Directory of its partition.
-        base_offset: Base offset of the segment.
-        kinds: Its files.
-        is_last: It is the active segment.
         is_live: Another process may be writing to it.
         will_recover: The next start scans it, and truncates it where it is damaged.
         may_be_padded: Zeros at its end may come from ``preallocate``.
         may_have_holes: Records may have been compacted away.
         entry: Its entry in the segment table; None if there is none.
         epochs: The leader epochs of the log; none if they are not known.
-        interval_bytes: ``index.interval.bytes``.
     """
 
     directory: str
@@ -80,19 +75,11 @@ class SegmentReport:
     """The result for one segment.
 
     Attributes:
-        base_offset: Base offset of the segment.
-        inode: Inode of its ``.log``.
         is_gone: It was removed or replaced meanwhile; the other attributes mean nothing then.
-        size_bytes: Size of the ``.log``.
         valid_bytes: End of its last batch.
-        batches, records: How many it has.
-        next_offset: The offset after its last record.
         max_timestamp, first_timestamp: Defined as in the segment table.
-        lengths: Lengths of the renderings of its records.
         gaps: Lengths of the renderings of the records that were compacted away.
-        text_bytes: Size of its text index.
         unreadable: Number of ranges of the file that could not be read.
-        findings: The findings.
     """
 
     base_offset: int
@@ -116,11 +103,6 @@ def verify_segment(
     disk: Disk, task: SegmentTask, progress: Progress = lambda _: None
 ) -> SegmentReport:
     """Check one segment. Takes no lock, writes nothing.
-
-    Args:
-        disk: The data directory.
-        task: The segment.
-        progress: Called with numbers of bytes of the ``.log``.
 
     Raises:
         OSError: A file cannot be opened. A read that fails (EIO) is a finding instead.
@@ -155,11 +137,7 @@ def _unreadable(
 
 
 class _Segment:
-    """The check of one segment.
-
-    Attributes:
-        walk: The walk through its ``.log``.
-    """
+    """The check of one segment."""
 
     def __init__(self, disk: Disk, task: SegmentTask) -> None:
         self._disk = disk

@@ -57,7 +57,6 @@ class SmallFiles:
     """The small files of a partition, with findings from reading them.
 
     Attributes:
-        findings: The findings.
         config: Configuration of the topic; the defaults if it does not parse.
         has_config: Whether the topic has a configuration of its own.
         epochs: The leader epochs; none if they do not parse.
@@ -81,7 +80,6 @@ class SmallFiles:
         """Check all of them but the configuration.
 
         Args:
-            end_offset: End of the log.
             listed: The names of all files of the partition.
             is_own: logfs has written to the partition.
         """
@@ -194,13 +192,7 @@ def find_irregular(disk: Disk, directory: str) -> list[Finding]:
 def find_leftovers(
     directory: str, listed: Collection[str], bases: Collection[int]
 ) -> list[Finding]:
-    """Return findings for the other files of a partition that no process is writing to.
-
-    Args:
-        directory: Directory of the partition.
-        listed: The names of its files.
-        bases: Base offsets of its segments.
-    """
+    """Return findings for the other files of a partition that no process is writing to."""
     found = [_judge(f"{directory}/{name}", name, bases) for name in sorted(listed)]
     alike: dict[tuple[str, str], list[Finding]] = {}
     for finding in found:
@@ -274,12 +266,10 @@ class RootState:
     """The files in the root of a data directory.
 
     Attributes:
-        defaults: Configuration of topics without one.
         is_live: A process owns the directory and may be writing.
         is_clean: Its last owner stopped cleanly.
         offsets: The rows of each offset checkpoint.
         lines: The line number of each of these rows.
-        findings: The findings.
     """
 
     defaults: TopicConfig

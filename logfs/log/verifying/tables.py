@@ -32,11 +32,9 @@ class TableContents:
     """A segment table and the findings from reading it.
 
     Attributes:
-        name: The file.
         state: The decoded table; None if there is none, or it does not decode.
         places: File position of the last entry of each segment.
         findings: Findings in the file itself.
-        is_missing: There is no such file.
     """
 
     name: str
@@ -94,9 +92,6 @@ def compare(
     """Compare a table with the segments.
 
     Args:
-        table: The table.
-        reports: The reports of all segments of the partition, in order.
-        directory: Directory of the partition.
         may_move: A process is writing, so the last segment may have grown since.
     """
     findings, ends = [], None

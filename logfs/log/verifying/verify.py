@@ -28,12 +28,7 @@ MAX_ROUNDS = 12
 
 @dataclass(slots=True)
 class Verified:
-    """The result of a check.
-
-    Attributes:
-        partitions, segments, batches, records, size_bytes: How much was checked.
-        findings: The findings, partition after partition.
-    """
+    """The result of a check."""
 
     partitions: int = 0
     segments: int = 0
@@ -89,8 +84,6 @@ def verify(
     """Check the partitions of a data directory.
 
     Args:
-        disk: The data directory.
-        defaults: Configuration of topics without one.
         only: The partitions; None for all of them, and the files in the root.
         run: Checks segments.
         wait: Called between two rounds, with the number of the first of them, from 1.

@@ -44,9 +44,7 @@ class IndexedBatches:
         times: Time index entries: each larger maximum timestamp, and its batch.
         texts: Text index entries: base offset, position and lengths before each batch.
         is_after_damage: Bytes before the first batch could not be read.
-        epochs: The smallest and the largest leader epoch of a batch.
         begins, ends: Relative base and last offset of each batch.
-        places: File position of each batch.
     """
 
     buffer: bytearray
@@ -102,14 +100,7 @@ def are_among(entries: bytes, known: bytes, stride: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class BadBytes:
-    """Bytes that are not a sound batch.
-
-    Attributes:
-        position: File position of their start.
-        size: How many they are.
-        why: What is wrong with them.
-        next_offset: The offset after them; None if it is not known.
-    """
+    """Bytes that are not a sound batch."""
 
     position: int
     size: int
@@ -122,10 +113,7 @@ class SegmentWalk:
     """The walk through one ``.log``.
 
     Attributes:
-        log: The file.
-        base_offset: Base offset of the segment.
         hints: File positions of batches according to the offset index, in order.
-        size: Size of the file.
         bad: Bytes that were skipped.
         tail: Bytes at the end that are no whole batch; None if there are none.
         padding: Number of zeros at the end.

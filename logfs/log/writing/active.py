@@ -57,7 +57,6 @@ class ActiveSegment:
     """Appends to one segment. One owner, which serialises the calls.
 
     Attributes:
-        segment: What is appended to.
         builder: The index rules and the running state: size, next offset, timestamps, lengths.
         txn_index: Open once something was appended to it.
     """
@@ -285,11 +284,9 @@ def should_roll(
 
     Args:
         fill: The active segment; every append asks, and a plain tuple is made in no time.
-        config: The topic's configuration.
         jitter_ms: Taken off ``segment.ms``, so that the segments of many partitions do not roll at
             the same moment; drawn once per segment.
         batch: Its size in bytes, its last offset and its max timestamp.
-        now_ms: The clock, for segments whose records have no timestamps.
 
     Source: Kafka LogSegment.shouldRoll, RollParams.
     """

@@ -33,11 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class Appender:
-    """Appends to the end of a partition.
-
-    Attributes:
-        active: The segment that is appended to; None until the first append.
-    """
+    """Appends to the end of a partition."""
 
     def __init__(self, state: PartitionState, flusher: Flusher) -> None:
         self._state = state
@@ -131,8 +127,6 @@ class Appender:
         Args:
             payload: Whole batches, one after the other; those of a producer are one. What is
                 in their headers about offsets, epochs and producers means nothing.
-            now_ms: The clock.
-            producer: The producer; None: without protection against repetition.
 
         Raises:
             CorruptRecordError: The payload does not decode.
@@ -162,12 +156,10 @@ class Appender:
         """Write the marker that ends a producer's transaction; readers see it as a whole or never.
 
         Args:
-            producer_id: Of the producer.
             epoch: At least that of the transaction's batches; a higher one fences the producer off,
                 whose next batch has sequence 0 of that epoch.
             commit: False aborts.
             coordinator_epoch: At least that of the last marker; 0 if there is no coordinator.
-            now_ms: The clock: the marker's timestamp.
 
         Returns:
             The offset of the marker.
@@ -201,7 +193,6 @@ class Appender:
         Args:
             batch: The batch, or a marker.
             produced: What it says; see ``find_produced``.
-            now_ms: The clock.
 
         Returns:
             Where it is, or was already.

@@ -18,8 +18,6 @@ class LineFiles:
     """The ``.unfinished`` files of one partition.
 
     Args:
-        disk: The data directory.
-        directory: That of the partition.
         lock: The lock of the partition. ``sync`` takes it; for the others the caller has it.
 
     Attributes:
@@ -160,10 +158,7 @@ class LineFiles:
             self._remove_outlived(recovery_point)
 
     def settle(self, below: int = NO_OFFSET) -> bool:
-        """Remove what is a record below an offset, before the batches there change or go.
-
-        Returns:
-            Whether ``sync_settled`` has something to do, which has to follow.
+        """Remove what is a record below an offset; return whether ``sync_settled`` has to follow.
 
         Raises:
             OSError: A file could not be removed; what changes the log must not go on.

@@ -37,8 +37,6 @@ class Appended(NamedTuple):
     """Where records stand in the log.
 
     Attributes:
-        base_offset: Offset of the first.
-        last_offset: Offset of the last, inclusive.
         is_duplicate: The records were there before.
     """
 

@@ -187,8 +187,6 @@ class DeletedSegments:
         On a disk that has no room for the new names the files are removed at once.
 
         Args:
-            segment: The segment.
-            due_ms: Clock.
             is_replaced: Another segment has the same base offset: the producer snapshot stays.
         """
         # Not a number from the waiting segments: the files of those taken may not be removed yet.
@@ -221,8 +219,6 @@ class DeletedSegments:
         """Remove the files of a segment; for its readers they are opened first.
 
         Args:
-            segment: The segment.
-            kinds: Which files.
             has_own_names: Some files may still have the names of a segment in use.
         """
         files = _opened(segment) if segment.pins else None
@@ -249,10 +245,6 @@ class DeletedSegments:
 
     def pin(self, segments: Sequence[Segment], live: Sequence[Segment]) -> None:
         """Keep the files of segments until ``unpin``.
-
-        Args:
-            segments: The segments that an open file will read.
-            live: The segments of the log.
 
         Raises:
             DeletedError: The files of one are removed already; none is pinned.

@@ -49,14 +49,9 @@ class SegmentReplacement:
 
         Args:
             snapshot: What was compacted.
-            old: The segments, from ``snapshot``.
             entry: Describes the new one, under the base offset of the first; ``boot`` is the mark
                 of its text index.
             aborted: What its transaction index holds.
-            now_ms: The clock.
-
-        Returns:
-            The new segment.
 
         Raises:
             CleaningAbortedError: The log has changed meanwhile; nothing was replaced.

@@ -35,23 +35,16 @@ class PartitionState(ReadableState):
     """The state of one partition: loading finds it out, the parts of a ``PartitionLog`` share it.
 
     Attributes:
-        host: The machine.
         opened: The open segments of the whole store.
-        epochs: Its leader epochs; the latest goes into the batches that are appended.
         reserved: No position beyond it was ever shown when the partition was loaded.
-        producers: What is known of the producers at the log end.
         producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
         snapshot_offset: Of the newest producer snapshot.
         has_new_epochs: The file does not have all of ``epochs``.
         deferred: What loading could not do since the disk was full; see ``finish_loading``. None:
             it has done everything.
-        waiting_lines: The names of the files of unfinished lines that wait for room to become
-            records, oldest first.
         adopt_lines: Makes records of them; set before a name is added.
         lock: Every change takes it.
         options: How records for this topic become batches.
-        reservation: The positions that may be shown.
-        line_files: The files of unfinished lines.
     """
 
     host: Host

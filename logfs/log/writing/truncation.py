@@ -117,11 +117,7 @@ def _cut_segment(disk: Disk, config: TopicConfig, segment: Segment, position: in
 
 
 def _gapped_text_index(segment: Segment, position: int) -> tuple[bytearray, Positions]:
-    """Return what stays of the text index of a compacted segment, which no scan can rebuild.
-
-    Returns:
-        Its entries before a file position, and the lengths there.
-    """
+    """Return the entries before a file position that no scan can rebuild, and the lengths there."""
     entries = segment.files().text_entries()
     count = textindex.count_text_entries_before(entries, position)
     last = textindex.decode_text_entry(entries, count - 1) if count else textindex.ZERO

@@ -63,7 +63,6 @@ class UnfinishedLine(NamedTuple):
 
     Attributes:
         view: The rendering the line is written in.
-        data: Its bytes so far.
         announced: Base offset and CRC of the batch that holds the line, if it was appended.
         end: Where the valid frames end, without a last one that is an announcement.
         crc: Of the last of these.

@@ -31,7 +31,6 @@ class DayFiles:
 
     Args:
         open_file: Given a day and the number of its file, from 0, returns the path to write to.
-        schema: Of the records; ``timestamp`` is one of its columns.
     """
 
     def __init__(self, open_file: Callable[[str, int], str], schema: pa.Schema) -> None:

@@ -38,14 +38,8 @@ Run = Callable[[Sequence[ExportRange], Sequence[int]], Iterable[Written]]
 class Exporter:
     """Exports partitions of a data directory.
 
-    Args:
-        root: The data directory.
-        destination: A directory; made if it is missing.
-        run: Writes ranges.
-
     Attributes:
         lost: What was gone before a run came to it: partition, first offset, offset after.
-        refused: Why topics were left out, a sentence each.
     """
 
     def __init__(self, root: str, destination: str, run: Run) -> None:
@@ -75,16 +69,10 @@ class Exporter:
             lock.close()
 
     def export(self, wanted: Collection[TopicPartition]) -> list[Written]:
-        """Write what is new in some partitions, and what an interrupted run was to write.
+        """Write what is new in partitions, and what an interrupted run was to write.
 
         A topic of which the destination holds another one, or more than there is, is left out; see
         ``refused``.
-
-        Args:
-            wanted: The partitions.
-
-        Returns:
-            What was written, range after range.
 
         Raises:
             ExportError: The manifest cannot be read.

@@ -53,8 +53,6 @@ class Written(NamedTuple):
     """What became of a range.
 
     Attributes:
-        records: How many records it has.
-        size_bytes: Of its files.
         files: Relative to the destination.
         lost: Ranges of offsets that retention has removed meanwhile.
     """
@@ -73,7 +71,6 @@ class ExportManifest:
     Attributes:
         topics: The id of each topic, by which another one of the same name is known.
         ends: By partition, up to which offset everything is written.
-        ranges: What a run is about to write.
     """
 
     topics: dict[str, str | None] = field(default_factory=dict)
@@ -164,8 +161,6 @@ def file_name(one: ExportRange, day: str, number: int) -> str:
     """Return where a range's records of a day go, relative to the destination.
 
     Args:
-        one: The range.
-        day: As in ``2026-11-20``.
         number: 0; more where a day comes again after its file had to be closed.
     """
     more = f"+{number}" if number else ""

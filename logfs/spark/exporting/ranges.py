@@ -18,11 +18,6 @@ COLUMNS = (*PLAIN, HEADERS)
 def export_range(root: str, destination: str, one: ExportRange) -> Written:
     """Write the records of a range that are committed; a second time it replaces the first.
 
-    Args:
-        root: The data directory.
-        destination: Where to; the files are whole and durable, and noted, on return.
-        one: The range.
-
     Raises:
         ExportError: This machine has no such partition.
         CorruptRecordError: A batch in it is damaged.

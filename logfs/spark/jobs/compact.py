@@ -47,8 +47,6 @@ class SparkKeys:
     """Finds the last offset of every key of a log.
 
     Args:
-        spark: The session.
-        root: The data directory, where every machine has it.
         progress: Told how many bytes were read for their keys, and how many there are.
     """
 

@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 
 class SparkExporter:
-    """Writes ranges of a data directory.
-
-    Args:
-        spark: The session.
-        root: The data directory, where every machine has it.
-        destination: The same of where to.
-        progress: Told how many bytes of logs are written, and how many there are.
-    """
+    """Writes ranges of a data directory."""
 
     def __init__(
         self, spark: "SparkSession", root: str, destination: str, progress: Progress

@@ -41,8 +41,6 @@ class SegmentKeys(NamedTuple):
     """A segment whose keys are asked for.
 
     Attributes:
-        name: Its ``.log``.
-        size_bytes: How many bytes of it are batches.
         base_offset, next_base: Its offsets, half open.
         aborted: Aborted transactions that may have records in it.
     """
@@ -58,7 +56,6 @@ class KeyScan(NamedTuple):
     """What holds for all segments of a job.
 
     Attributes:
-        hash_key: 16 random bytes.
         buckets: How many there are.
         map_bytes: Memory for the keys of a segment, before they are given away.
     """
@@ -129,12 +126,7 @@ def _by_bucket(entries: "np.ndarray", buckets: int) -> Iterator[tuple[int, bytes
 
 
 def reduce(blobs: Sequence[bytes], bases: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """Give the last offsets of the keys of a bucket: the number of a segment, and those in it.
-
-    Args:
-        blobs: All that the segments have for the bucket.
-        bases: Base offsets of the segments.
-    """
+    """Give the last offsets of the keys of a bucket: the number of a segment, and those in it."""
     most = sum(map(len, blobs)) // _ENTRY.itemsize
     memory_bytes = int(most / _LOAD_FACTOR + 2) * _ENTRY.itemsize
     offsets = OffsetMap(memory_bytes, _LOAD_FACTOR, bytes(16))  # hashes nothing
@@ -151,12 +143,7 @@ def reduce(blobs: Sequence[bytes], bases: Sequence[int]) -> Iterator[tuple[int, 
 
 
 def mark(blobs: Iterable[bytes], offsets: int) -> bytes:
-    """Return a bit for each offset of a segment, compressed; see ``unpack``.
-
-    Args:
-        blobs: Offsets to mark, counted from its base, as ``reduce`` gives them.
-        offsets: How many the segment spans.
-    """
+    """Return a bit for each offset of a segment, compressed; see ``unpack``."""
     found = np.sort(np.concatenate([np.frombuffer(blob, np.uint32) for blob in blobs]))
     packer, parts = zlib.compressobj(1), []
     for begin in range(0, offsets, _MARKED_AT_ONCE):

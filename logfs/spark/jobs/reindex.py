@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 class SparkReindexer:
-    """Makes the indexes of segments again.
-
-    Args:
-        spark: The session.
-        root: The data directory, where every machine has it.
-        progress: Told how many bytes are read, and how many there are.
-    """
+    """Makes the indexes of segments again."""
 
     def __init__(self, spark: "SparkSession", root: str, progress: Progress) -> None:
         self._job = SparkJob(spark, f"logfs reindex {root}", progress)

@@ -46,8 +46,6 @@ class SparkJob:
     Functions in Arrow, which need no pandas, unlike ``mapInArrow``.
 
     Args:
-        spark: The session.
-        name: The name of the job on the cluster.
         progress: Called with the progress, in the unit of the sizes; in another thread.
     """
 
@@ -73,7 +71,6 @@ class SparkJob:
         Args:
             function: Of a module, or a ``partial`` of one: a worker imports it.
             pieces: Plain data.
-            sizes: How large they are, in bytes; small ones share a task.
 
         Raises:
             SparkJobError: A task failed, and again when Spark tried it again.
@@ -99,10 +96,6 @@ class SparkJob:
 
     def collect(self, rows: "DataFrame", total: int) -> pa.Table:
         """Run a query and return its rows.
-
-        Args:
-            rows: The query.
-            total: What the progress goes up to.
 
         Raises:
             SparkJobError: A task failed, and again when Spark tried it again.
@@ -167,10 +160,6 @@ def pack(sizes: Sequence[int], cores: int) -> list[list[int]]:
 
     A task costs 30 ms of a core besides what it does; a few for each core even out what takes
     longer than its size says.
-
-    Args:
-        sizes: Of the pieces, in bytes.
-        cores: How many tasks run at the same time.
     """
     most = min(max(sum(sizes) // (_TASKS_A_CORE * cores), _LEAST_BYTES), _MOST_BYTES)
     groups: list[list[int]] = []

@@ -39,7 +39,6 @@ def session(master: str | None, name: str, *, is_loud: bool = False) -> Iterator
     Args:
         master: As spark-submit takes it, or ``sc://HOST`` for Spark Connect; None for that of the
             environment, which is every core of this machine if it says nothing.
-        name: The name of the job on the cluster.
         is_loud: What the JVM prints goes to stderr.
 
     Raises:

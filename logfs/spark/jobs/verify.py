@@ -20,13 +20,7 @@ if TYPE_CHECKING:
 
 
 class SparkVerifier:
-    """Checks the segments of a data directory.
-
-    Args:
-        spark: The session.
-        root: The data directory, where every machine has it.
-        progress: Told how many bytes are checked, and how many there are.
-    """
+    """Checks the segments of a data directory."""
 
     def __init__(self, spark: "SparkSession", root: str, progress: Progress) -> None:
         self._job = SparkJob(spark, f"logfs verify {root}", progress)
