@@ -16,7 +16,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 3
+_VERSION = 4
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 
@@ -37,6 +37,8 @@ class Hooks:
         )
         library.logfs_ahead_take.argtypes = (ctypes.c_uint64,)
         library.logfs_ahead_take.restype = ctypes.c_size_t
+        library.logfs_state_bytes.restype = ctypes.c_uint64
+        library.logfs_notify_poll.argtypes = (ctypes.c_uint64,)
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
         self._on_interrupt: object = None
         self._on_reply: object = None
@@ -133,6 +135,54 @@ class Hooks:
         """
         address = ctypes.addressof(ctypes.c_char.from_buffer(data))
         return bool(self._library.logfs_reply(request, address, len(data)))
+
+    # The hand-over to another daemon; see ``native/handover.h``.
+
+    @property
+    def session(self) -> int:
+        """The descriptor of the connection to the kernel; -1: nothing is mounted."""
+        return int(self._library.logfs_session())
+
+    @property
+    def state_bytes(self) -> int:
+        """The size of a memory file for the state."""
+        return int(self._library.logfs_state_bytes())
+
+    def keep(self, state: int) -> None:
+        """Keep the state of the session in a memory file; before the mount.
+
+        Raises:
+            OSError: It cannot be mapped.
+        """
+        status = int(self._library.logfs_keep(state))
+        if status:
+            raise OSError(-status, os.strerror(-status))
+
+    def adopt(self, connection: int) -> None:
+        """Have the next mount take over a connection, after ``keep``."""
+        self._library.logfs_adopt(connection)
+
+    @property
+    def is_adopted(self) -> bool:
+        """Whether the connection was taken over."""
+        return int(self._library.logfs_is_adopted()) == 1
+
+    def stop_reading(self) -> None:
+        """Leave all further requests in the kernel."""
+        self._library.logfs_stop_reading(1)
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests have been read and not been answered."""
+        return int(self._library.logfs_in_flight())
+
+    def notify_poll(self, poll_handle: int) -> None:
+        """Wake programs that poll; handles that the kernel does not know are ignored."""
+        self._library.logfs_notify_poll(poll_handle)
+
+    def without_resend(self) -> None:
+        """Do as on a kernel that does not send requests again; before the mount, for tests."""
+        self._library.logfs_without_resend()
 
 
 def load() -> None:

@@ -30,50 +30,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "handover.h"
 #include "hooks.h"
-
-/* --- The kernel's side; the headers of Debian 12 are older than passthrough -------------------- */
-
-enum { FUSE_OPCODE_READ = 15, FUSE_OPCODE_INIT = 26, FUSE_OPCODE_INTERRUPT = 36 };
-
-#define INIT_EXT (1u << 30)
-#define INIT2_PASSTHROUGH (1u << 5) /* bit 37 of the flags */
-#define OPEN_PASSTHROUGH (1u << 7)
-
-struct request_header {
-    uint32_t length, opcode;
-    uint64_t unique, node;
-    uint32_t uid, gid, pid, padding;
-};
-
-struct reply_header {
-    uint32_t length;
-    int32_t error;
-    uint64_t unique;
-};
-
-struct read_request { /* up to what is used here */
-    uint64_t fh, offset;
-    uint32_t size, flags;
-};
-
-struct init_request {
-    uint32_t major, minor, max_readahead, flags, flags2;
-};
-
-struct init_reply { /* up to what is changed here */
-    uint32_t major, minor, max_readahead, flags;
-    uint16_t max_background, congestion_threshold;
-    uint32_t max_write, time_granularity;
-    uint16_t max_pages, map_alignment;
-    uint32_t flags2, max_stack_depth;
-};
-
-struct open_reply {
-    uint64_t fh;
-    uint32_t open_flags;
-    int32_t backing_id;
-};
 
 struct backing_map {
     int32_t fd;
@@ -84,11 +42,6 @@ struct backing_map {
 #define BACKING_OPEN _IOW(229, 1, struct backing_map)
 #define BACKING_CLOSE _IOW(229, 2, uint32_t)
 
-_Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
-_Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
-_Static_assert(sizeof(struct init_reply) == 40, "fuse_init_out, its first 40 bytes");
-_Static_assert(sizeof(struct open_reply) == 16, "fuse_open_out");
-
 /* --- State, of the one session that pyfuse3 has ------------------------------------------------ */
 
 static int session_fd = -1;
@@ -96,6 +49,7 @@ static int is_wanted = 1;
 static int is_agreed; /* see logfs_has_passthrough */
 static int has_own_way;
 static uint64_t init_request_number;
+static int asks_passthrough;
 static uint64_t last_request;
 static void (*on_interrupt)(uint64_t);
 static struct {
@@ -219,6 +173,7 @@ int logfs_reply(uint64_t request, const void *data, size_t size) {
 
     if (session_fd < 0 || place == NULL || writev(session_fd, parts, 2) < 0)
         return 0;
+    handover_note_reply(request, 1);
     *place = request;
     replied_count++;
     return 1;
@@ -249,11 +204,13 @@ static void *find(void *caller, const char *name, const char *version) {
 static void see_init(const struct request_header *header, size_t size) {
     const struct init_request *init = (const void *)(header + 1);
 
+    handover_save_init(header, size);
+    init_request_number = header->unique;
     if (size < sizeof *header + sizeof *init || !(init->flags & INIT_EXT) ||
         !(init->flags2 & INIT2_PASSTHROUGH))
         is_agreed = -1;
-    else if (is_wanted)
-        init_request_number = header->unique;
+    else
+        asks_passthrough = is_wanted;
 }
 
 /* Answer a read from the bytes ahead of its file; returns whether that was possible. */
@@ -276,6 +233,7 @@ static int answer_ahead(int fd, const struct request_header *header, size_t size
             ahead->offset += wanted->size;
             ahead->left -= wanted->size;
             ahead_reads++;
+            handover_note_reply(header->unique, 0);
             return 1;
         }
     return 0;
@@ -295,7 +253,7 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
     int64_t begun = 0, answered = 0, now;
 
     for (;;) {
-        ssize_t got = read(fd, buffer, size);
+        ssize_t got = handover_read(fd, buffer, size);
 
         if (got >= (ssize_t)sizeof(struct request_header)) {
             if (!answer_ahead(fd, buffer, (size_t)got))
@@ -309,6 +267,7 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
         }
         if (got >= 0 || errno != EAGAIN)
             return got;
+        handover_note_idle();
         if (begun == 0)
             break;
         now = now_ns();
@@ -328,11 +287,17 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
 
 static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
     const struct request_header *header = buffer;
-    ssize_t got = read_one(fd, buffer, size);
+    ssize_t got;
 
     (void)userdata;
+    if (handover_is_stopped()) { /* they stay in the kernel, for the successor */
+        errno = EINTR;
+        return -1;
+    }
+    got = read_one(fd, buffer, size);
     if (got < (ssize_t)sizeof *header)
         return got;
+    handover_note_request(header, (size_t)got);
     next_open.id = 0; /* the step in which it was set is over */
     last_request = header->unique;
     last_buffer.begin = buffer;
@@ -376,8 +341,14 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
     }
     if (count >= 2 && header->error == 0) {
         if (header->unique == init_request_number) {
-            agree(&parts[1]);
             init_request_number = 0;
+            if (asks_passthrough)
+                agree(&parts[1]);
+            if (handover_is_replaying()) { /* the kernel has the reply of the first daemon */
+                handover_compare_reply(parts, count);
+                return header->length;
+            }
+            handover_save_reply(parts, count);
         } else if (patch_id != 0 && parts[1].iov_len == sizeof(struct open_reply)) {
             struct open_reply *open = parts[1].iov_base;
 
@@ -387,6 +358,8 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
     }
     sent = writev(fd, parts, count);
     error = errno;
+    if (sent >= 0 || error == ENOENT) /* ENOENT: the program has gone */
+        handover_note_reply(header->unique, 1);
     if (is_reply_expected && on_reply != NULL) {
         is_reply_expected = 0;
         on_reply();
@@ -397,15 +370,44 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
 
 /* --- What pyfuse3 calls in the place of libfuse's ---------------------------------------------- */
 
+typedef int give_io_function(struct fuse_session *, const struct fuse_custom_io *, int);
+typedef void process_function(struct fuse_session *, const struct fuse_buf *);
+
+/* Serve the connection of a daemon that has ended: libfuse gets the INIT request that this daemon got.
+   The session has no mount point for libfuse, so it will not unmount. */
+static int adopt(struct fuse_session *session, process_function *process, give_io_function *give_io,
+                 const struct fuse_custom_io *io) {
+    /* libfuse reads the request as if the buffer of a whole request followed. */
+    static char buffer[1 << 16];
+    struct fuse_buf init = {.mem = buffer};
+    const void *saved = handover_begin_replay(&init.size);
+    int fd = handover_descriptor();
+
+    if (saved == NULL || process == NULL || give_io == NULL || give_io(session, io, fd) != 0)
+        return -1;
+    memcpy(buffer, saved, init.size);
+    is_agreed = 0;
+    see_init((const void *)buffer, init.size);
+    process(session, &init);
+    if (handover_end_replay(fd) != 0)
+        return -1;
+    session_fd = fd;
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    return 0;
+}
+
 int fuse_session_mount(struct fuse_session *session, const char *mountpoint) {
     /* The custom I/O as in libfuse 3.14; newer ones still have that, under its version. */
     static const struct fuse_custom_io io = {.writev = write_reply, .read = read_request};
-    int (*give_io)(struct fuse_session *, const struct fuse_custom_io *, int) =
+    give_io_function *give_io =
         find(__builtin_return_address(0), "fuse_session_custom_io", "FUSE_3.0");
     int (*get_fd)(struct fuse_session *) = REAL(fuse_session_fd);
     int (*mount)(struct fuse_session *, const char *) = REAL(fuse_session_mount);
     int status, fd;
 
+    if (handover_descriptor() >= 0)
+        return adopt(session, find(__builtin_return_address(0), "fuse_session_process_buf", NULL),
+                     give_io, &io);
     if (mount == NULL)
         return -1;
     status = mount(session, mountpoint);

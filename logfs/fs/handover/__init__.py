@@ -1,0 +1,21 @@
+"""A mount that outlives its daemon: restart, reload, upgrade and crash are a pause for programs.
+
+Two descriptors outlive the daemon, because a holder keeps them as well: ``/dev/fuse``, and a memory
+file with the *state*. The holder is systemd, or ``logfs.machine.holder``. A successor adopts the
+connection: it gives libfuse the saved INIT request, and asks the kernel to send the requests again
+that the predecessor had read and not answered.
+
+The modules, lowest first:
+
+    state          the memory file: header, slots of writes, journal area
+    slots          a write notes where the log ends before it appends
+    journal        nodes, open files, requests that must not be repeated; before the reply
+    settling       at load: how much of each noted write is in the log
+    descriptors    the two descriptors in and out, by the protocol of systemd
+    describing, restoring    from nodes and open files to texts, and back
+    successor      a reload: the next daemon starts before this one stops reading
+
+Nothing is kept without a holder, and without the hooks (``native/hooks.h``).
+
+Source: Linux fs/fuse/dev.c, for the order of requests that are sent again.
+"""

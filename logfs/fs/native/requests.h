@@ -1,0 +1,80 @@
+/* What the kernel sends and gets: the parts of its structs that the hooks use.
+
+   Source: include/uapi/linux/fuse.h of Linux 6.18. The headers of Debian 12 are older. */
+
+#ifndef LOGFS_REQUESTS_H
+#define LOGFS_REQUESTS_H
+
+#include <stdint.h>
+
+enum {
+    FUSE_OPCODE_FORGET = 2,
+    FUSE_OPCODE_READ = 15,
+    FUSE_OPCODE_WRITE = 16,
+    FUSE_OPCODE_INIT = 26,
+    FUSE_OPCODE_INTERRUPT = 36,
+    FUSE_OPCODE_BATCH_FORGET = 42,
+};
+
+enum { NOTIFY_POLL = 1, NOTIFY_RESEND = 7 };
+
+/* Set in the number of a request that the kernel sends again, and needed in its reply. */
+#define REQUEST_RESENT (1ull << 63)
+
+#define INIT_EXT (1u << 30)
+#define INIT2_PASSTHROUGH (1u << 5) /* bit 37 of the flags */
+#define INIT2_HAS_RESEND (1u << 7)  /* bit 39 */
+#define OPEN_PASSTHROUGH (1u << 7)
+
+struct request_header {
+    uint32_t length, opcode;
+    uint64_t unique, node;
+    uint32_t uid, gid, pid, padding;
+};
+
+struct reply_header {
+    uint32_t length;
+    int32_t error;
+    uint64_t unique;
+};
+
+struct read_request {
+    uint64_t fh, offset;
+    uint32_t size, flags;
+};
+
+struct write_request {
+    uint64_t fh, offset;
+    uint32_t size, flags;
+};
+
+struct init_request {
+    uint32_t major, minor, max_readahead, flags, flags2;
+};
+
+struct init_reply { /* up to what is changed here */
+    uint32_t major, minor, max_readahead, flags;
+    uint16_t max_background, congestion_threshold;
+    uint32_t max_write, time_granularity;
+    uint16_t max_pages, map_alignment;
+    uint32_t flags2, max_stack_depth;
+};
+
+struct open_reply {
+    uint64_t fh;
+    uint32_t open_flags;
+    int32_t backing_id;
+};
+
+_Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
+_Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
+_Static_assert(sizeof(struct init_reply) == 40, "fuse_init_out, its first 40 bytes");
+_Static_assert(sizeof(struct open_reply) == 16, "fuse_open_out");
+
+/* Whether a request gets no reply. */
+static inline int is_one_way(uint32_t opcode) {
+    return opcode == FUSE_OPCODE_FORGET || opcode == FUSE_OPCODE_BATCH_FORGET ||
+           opcode == FUSE_OPCODE_INTERRUPT;
+}
+
+#endif
