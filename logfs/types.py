@@ -6,7 +6,7 @@ Kafka. A *position* is a number of bytes of a rendering: the text of ``orders/0`
 """
 
 from enum import IntEnum, StrEnum
-from typing import NamedTuple, NewType
+from typing import NamedTuple, NewType, Self
 
 Offset = NewType("Offset", int)
 FilePosition = NewType("FilePosition", int)
@@ -20,6 +20,20 @@ MAX_OFFSET = 2**63 - 1
 
 MAX_PARTITIONS = 10_000
 """A topic is not given more: larger numbers are typing mistakes. One that a broker made may be."""
+
+
+class Closeable:
+    """Base of what a ``with`` block closes at its end."""
+
+    def close(self) -> None:
+        """Close it; again does nothing."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class View(IntEnum):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from datetime import UTC
 from itertools import chain, takewhile
 from operator import attrgetter
-from types import TracebackType
 from typing import BinaryIO, NamedTuple, Self
 
 from logfs.cli import failures
@@ -47,7 +46,7 @@ from logfs.log.reading.address import (
 )
 from logfs.log.reading.readable import ReadableLog
 from logfs.records.record import Record
-from logfs.types import IsolationLevel, TopicPartition, View
+from logfs.types import Closeable, IsolationLevel, TopicPartition, View
 
 _RENDERED_RECORDS = 4096
 
@@ -142,7 +141,7 @@ class _Selection:
         return self.topic == name.topic and self.number in {None, name.partition}
 
 
-class TailPrinter:
+class TailPrinter(Closeable):
     """Partitions that are printed.
 
     Args:
@@ -224,15 +223,8 @@ class TailPrinter:
             is_settling = any(followed.cursor.is_settling for followed in self._followed)
             self._watch.wait(SETTLING_S if is_settling else LOOK_S)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close what was opened."""
         self._opened.close()
 
     @property

@@ -11,8 +11,8 @@ import os
 import select
 import threading
 from collections.abc import Iterable
-from types import TracebackType
-from typing import Self
+
+from logfs.types import Closeable
 
 _MODIFY = 0x00000002
 _MOVED = 0x000000C0
@@ -26,7 +26,7 @@ _BLIND_S = 0.1
 """Longest wait where nothing can be watched, because the system gives no more watches."""
 
 
-class Watch:
+class Watch(Closeable):
     """Directories that are watched. One thread waits; any may call ``wake``."""
 
     def __init__(self) -> None:
@@ -83,15 +83,4 @@ class Watch:
             self._events = self._woken = -1
 
     def __del__(self) -> None:
-        self.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
         self.close()

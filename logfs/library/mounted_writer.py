@@ -92,11 +92,7 @@ class MountedWriter:
             raise self._named(error, topic_partition) from None
 
     def close(self) -> None:
-        """Close all files.
-
-        Raises:
-            OSError: The last lines could not be appended.
-        """
+        """Close all files; raise OSError if the last lines could not be appended."""
         sources, self._sources = self._sources, {}
         for source in sources.values():
             source.close()

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, tzinfo
 from itertools import chain
-from types import TracebackType
-from typing import Self
 from weakref import WeakSet
 
 from logfs.disk.watching import Watch
@@ -22,10 +20,10 @@ from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import system_clock
 from logfs.records.produced import add_to_sequence
 from logfs.records.record import Record
-from logfs.types import IsolationLevel, TopicPartition
+from logfs.types import Closeable, IsolationLevel, TopicPartition
 
 
-class Partition:
+class Partition(Closeable):
     """One partition: append to it, read it, follow it. Get one from ``logfs.open``.
 
     Threads may share it; an iterator belongs to one thread.
@@ -270,17 +268,6 @@ class Partition:
             for watch in self._watches:
                 watch.wake()
         self._owned.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"<logfs.Partition {self._topic_partition} in {self._source.data}>"

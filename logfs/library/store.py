@@ -3,8 +3,6 @@
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Self
 
 from logfs.errors import NoDataDirectoryError, UnknownNameError
 from logfs.library.directory import check_exists, partitions_of
@@ -17,10 +15,10 @@ from logfs.library.writer import Writer
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import SEGMENTS_NAME, parse_partition_name
 from logfs.machine.host import LOCAL_ZONE
-from logfs.types import IsolationLevel, TopicPartition
+from logfs.types import Closeable, IsolationLevel, TopicPartition
 
 
-class Store:
+class Store(Closeable):
     """The topics of a data directory. Get one from ``logfs.open_store``; threads may share it.
 
     Attributes:
@@ -105,17 +103,6 @@ class Store:
             partition.close()
         self._partitions.clear()
         self._writer.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _open(
         self, topic_partition: TopicPartition, level: IsolationLevel, owned: ExitStack

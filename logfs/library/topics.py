@@ -57,11 +57,7 @@ class Topics(Protocol):
         ...
 
     def describe_topic(self, topic: str) -> TopicFacts:
-        """Return the facts about a topic.
-
-        Raises:
-            NoSuchTopicError: There is no such topic.
-        """
+        """Return the facts about a topic; raise NoSuchTopicError if there is no such topic."""
         ...
 
     def create_topic(
@@ -94,11 +90,7 @@ class Topics(Protocol):
         ...
 
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic.
-
-        Raises:
-            NoSuchTopicError: There is no such topic.
-        """
+        """Delete a topic; raise NoSuchTopicError if there is no such topic."""
         ...
 
     def undelete_topic(self, topic: str) -> None:

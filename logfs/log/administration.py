@@ -36,11 +36,7 @@ def topic_sizes(store: LogStore) -> dict[str, int]:
 
 
 def describe_topic(store: LogStore, topic: str) -> TopicFacts:
-    """Return the facts about a topic.
-
-    Raises:
-        NoSuchTopicError: There is none.
-    """
+    """Return the facts about a topic; raise NoSuchTopicError if there is none."""
     return TopicFacts(
         topic,
         store.topic_id(topic),

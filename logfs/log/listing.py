@@ -29,11 +29,7 @@ class PartitionListing(NamedTuple):
 
 
 def list_partition(disk: Disk, directory: str) -> PartitionListing:
-    """List a partition directory.
-
-    Raises:
-        FileNotFoundError: The directory does not exist.
-    """
+    """List a partition directory; raise FileNotFoundError if the directory does not exist."""
     found = {}
     for name, inode in disk.inodes(directory).items():
         parsed = parse_segment_file(name)

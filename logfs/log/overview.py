@@ -75,11 +75,7 @@ def topic_overview(
     first: int = 0,
     limit: int = 1 << 31,
 ) -> TopicOverview:
-    """Describe a topic.
-
-    Raises:
-        NoSuchTopicError: There is none.
-    """
+    """Describe a topic; raise NoSuchTopicError if there is none."""
     numbers = store.partitions(topic)
     wanted = [number for number in numbers if number >= first][:limit]
     logs = [store.partition(topic, number) for number in wanted]

@@ -285,11 +285,7 @@ class PartitionLog(ReadableLog):
             self.move(directory)
 
     def undelete(self) -> None:
-        """Undo ``delete``.
-
-        Raises:
-            OSError: It stays deleted.
-        """
+        """Undo ``delete``; raise OSError if it stays deleted."""
         with self.state.lock:
             self.disk.rename(self.state.directory, self.topic_partition.directory)
             self.move(self.topic_partition.directory)

@@ -92,11 +92,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> Compression:
-        """Codec of the records.
-
-        Raises:
-            CorruptRecordError: No codec has this number.
-        """
+        """Codec of the records; raise CorruptRecordError if no codec has this number."""
         number = self.attributes & COMPRESSION_MASK
         try:
             return Compression(number)

@@ -6,11 +6,7 @@ from logfs.errors import InvalidConfigError
 
 
 def flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
-    """Return an option that is true or false.
-
-    Raises:
-        InvalidConfigError: It is neither.
-    """
+    """Return an option that is true or false; raise InvalidConfigError if it is neither."""
     text = given.get(name, str(default)).strip().lower()
     if text not in {"true", "false"}:
         raise InvalidConfigError(f"{name} {given[name]!r}: expected true or false")

@@ -2,7 +2,6 @@
 
 import sys
 import time
-from types import TracebackType
 
 import click
 
@@ -27,12 +26,7 @@ class ProgressLine:
     def __enter__(self) -> "ProgressLine":
         return self
 
-    def __exit__(
-        self,
-        _kind: type[BaseException] | None,
-        _error: BaseException | None,
-        _traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.clear()
 
     def show(self, done: int, total: int) -> None:

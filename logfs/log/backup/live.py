@@ -211,11 +211,7 @@ def _take_others(job: Job, directory: str, plan: _PartitionPlan) -> set[str]:
 
 
 def _check_unchanged(job: Job, directory: str, plan: _PartitionPlan) -> None:
-    """Check that the files that were taken belong together.
-
-    Raises:
-        ChangedError: They do not.
-    """
+    """Check that the files that were taken belong together; raise ChangedError if they do not."""
     try:
         raw = job.source.read(f"{directory}/{names.SEGMENT_TABLE}", LARGER_FILE_BYTES)
         inodes = job.source.inodes(directory)

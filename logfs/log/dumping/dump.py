@@ -83,11 +83,7 @@ def dump_snapshot(source: DumpFile, streams: Streams, findings: Findings) -> Non
 
 
 def dump_txn_index(source: DumpFile, streams: Streams) -> None:
-    """Print a transaction index.
-
-    Raises:
-        CorruptIndexError: An entry has an unknown version.
-    """
+    """Print a transaction index; raise CorruptIndexError if an entry has an unknown version."""
     for entry in decode_txn_index(source.disk.read(source.name, LARGER_FILE_BYTES)):
         streams.print(
             f"version: {VERSION} producerId: {entry.producer_id} "
@@ -97,21 +93,13 @@ def dump_txn_index(source: DumpFile, streams: Streams) -> None:
 
 
 def dump_leader_epochs(source: DumpFile, streams: Streams) -> None:
-    """Print a leader epoch checkpoint.
-
-    Raises:
-        CorruptCheckpointError: It does not parse.
-    """
+    """Print a leader epoch checkpoint; raise CorruptCheckpointError if it does not parse."""
     for entry in parse_leader_epochs(source.disk.read(source.name), source.path):
         streams.print(f"epoch: {entry.epoch} startOffset: {entry.start_offset}")
 
 
 def dump_offset_checkpoint(source: DumpFile, streams: Streams) -> None:
-    """Print an offset checkpoint.
-
-    Raises:
-        CorruptCheckpointError: It does not parse.
-    """
+    """Print an offset checkpoint; raise CorruptCheckpointError if it does not parse."""
     offsets = parse_offsets(source.disk.read(source.name), source.path)
     for (topic, partition), offset in offsets.items():
         streams.print(f"topic: {topic} partition: {partition} offset: {offset}")

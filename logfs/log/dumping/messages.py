@@ -99,11 +99,7 @@ class Reader:
         return len(self._data) - self._place
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes.
-
-        Raises:
-            CorruptRecordError: There are fewer.
-        """
+        """Return the next bytes; raise CorruptRecordError if there are fewer."""
         if not 0 <= size <= self.left:
             raise CorruptRecordError(f"{self.left} bytes where {size} are expected")
         self._place += size

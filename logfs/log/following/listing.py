@@ -56,11 +56,7 @@ class SegmentNames(NamedTuple):
 
 
 def list_names(disk: Disk, directory: str) -> SegmentNames:
-    """Look at a partition directory.
-
-    Raises:
-        FileNotFoundError: It is gone.
-    """
+    """Look at a partition directory; raise FileNotFoundError if it is gone."""
     files = list_partition(disk, directory)
     logs, swaps = files.inodes(FileKind.LOG), files.inodes(FileKind.LOG, FileSuffix.SWAP)
     indexed = {

@@ -328,11 +328,7 @@ class _Stored:
         self._entries = PagedEntries(self._read, size, stride, name)
 
     def entries(self) -> PagedEntries:
-        """Return them.
-
-        Raises:
-            CorruptIndexError: Another process has made the file shorter.
-        """
+        """Return them; raise CorruptIndexError if another process has made the file shorter."""
         self.check_length()
         return self._entries
 

@@ -190,11 +190,7 @@ def first_entry_after(entries: Entries, file_position: int) -> TextEntry | None:
 
 
 def check_crc(entries: bytes, expected: int) -> None:
-    """Compare entries with their CRC-32C.
-
-    Raises:
-        CorruptIndexError: They have another one.
-    """
+    """Compare entries with their CRC-32C; raise CorruptIndexError if they have another one."""
     found = crc32c(entries)
     if found != expected:
         raise CorruptIndexError(f"the CRC is {found:#010x}, expected {expected:#010x}")

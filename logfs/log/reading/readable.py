@@ -7,7 +7,8 @@ Code that only reads takes a ``ReadableLog``. ``PartitionLog`` (written here) an
 import abc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
@@ -86,6 +87,11 @@ class ReadableState:
         self.directory = self.topic_partition.directory
 
 
+def _of_state(name: str) -> Any:  # noqa: ANN401 - the annotation of the attribute has the type
+    """Return a property of a log that is an attribute of its state."""
+    return property(attrgetter(f"state.{name}"))
+
+
 class ReadableLog(abc.ABC):
     """A partition that can be read. Readers work on ``snapshot``, in any thread.
 
@@ -106,57 +112,19 @@ class ReadableLog(abc.ABC):
         self.counters = state.counters
         self.cleaning = state.cleaning
 
-    # What changes
+    # What changes: see ``ReadableState``
 
-    @property
-    def snapshot(self) -> Snapshot:
-        """What readers see."""
-        return self.state.snapshot
-
-    @property
-    def directory(self) -> str:
-        """The name of its directory below the data directory."""
-        return self.state.directory
-
-    @property
-    def config(self) -> TopicConfig:
-        """The topic's configuration."""
-        return self.state.config
-
-    @property
-    def read_only(self) -> bool:
-        """Whether the data directory is open read-only."""
-        return self.state.read_only
-
-    @property
-    def offline(self) -> str | None:
-        """Why it takes no appends any more; None while it does."""
-        return self.state.offline
-
-    @property
-    def is_deleted(self) -> bool:
-        """Whether its topic was deleted; open readers go on."""
-        return self.state.is_deleted
-
-    @property
-    def is_unreadable(self) -> bool:
-        """Whether it could not be loaded; reads are refused as well."""
-        return self.state.is_unreadable
-
-    @property
-    def last_modified_ms(self) -> int:
-        """Clock of the newest append."""
-        return self.state.last_modified_ms
-
-    @property
-    def unflushed_since_ms(self) -> int | None:
-        """Clock of the oldest append that is not durable; None if all are."""
-        return self.state.unflushed_since_ms
-
-    @property
-    def residency(self) -> Residency | None:
-        """What of it was in the page cache at the last look."""
-        return self.state.residency
+    snapshot: Snapshot = _of_state("snapshot")
+    directory: str = _of_state("directory")
+    config: TopicConfig = _of_state("config")
+    read_only: bool = _of_state("read_only")
+    offline: str | None = _of_state("offline")
+    is_deleted: bool = _of_state("is_deleted")
+    is_unreadable: bool = _of_state("is_unreadable")
+    last_modified_ms: int = _of_state("last_modified_ms")
+    unflushed_since_ms: int | None = _of_state("unflushed_since_ms")
+    residency: Residency | None = _of_state("residency")
+    recovery_point: int = _of_state("recovery_point")
 
     # What follows from it
 
@@ -184,11 +152,6 @@ class ReadableLog(abc.ABC):
     def last_stable_offset(self) -> int:
         """The first offset of the oldest open transaction; the log end if none is open."""
         return self.state.snapshot.visible_end(IsolationLevel.READ_COMMITTED).offset
-
-    @property
-    def recovery_point(self) -> int:
-        """First offset that is not known to be durable."""
-        return self.state.recovery_point
 
     @property
     def losses(self) -> list[Loss]:

@@ -195,11 +195,7 @@ def batches_from(walk: BatchWalk) -> Iterator[FoundBatch]:
 
 
 def read_exactly(log: File, size: int, position: int) -> bytes:
-    """Return bytes of a ``.log``.
-
-    Raises:
-        CorruptRecordError: The file ends before.
-    """
+    """Return bytes of a ``.log``; raise CorruptRecordError if the file ends before."""
     data = log.pread(size, position)
     if len(data) < size:
         raise _too_short(position + len(data), position + size)

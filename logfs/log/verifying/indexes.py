@@ -17,6 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from operator import sub
+from typing import ClassVar
 
 from logfs.disk.vfs import LARGER_FILE_BYTES, Disk
 from logfs.errors import CorruptIndexError, CorruptRecordError, UnsupportedFormatError
@@ -77,27 +78,41 @@ def take_entries(
     return used, [Finding(name, at, problem, expected, remedy)]
 
 
-class OffsetIndexCheck:
-    """Checks an offset index."""
+class _EntriesCheck:
+    """Checks the entries of an index file; ``findings`` has what is wrong."""
+
+    form: ClassVar[IndexFormat]
 
     def __init__(
-        self,
-        name: str,
-        data: bytes,
-        base_offset: int,
-        remedy: str = REBUILD,
-        *,
-        may_grow: bool,
+        self, name: str, data: bytes, base_offset: int, remedy: str, *, may_grow: bool
     ) -> None:
         self._name = name
         self._remedy = remedy
-        self._base_offset = base_offset
-        entries, self.findings = take_entries(
-            data, OFFSET_INDEX, name, remedy, may_grow=may_grow
-        )  # fmt: skip
+        self._may_grow = may_grow
+        self.base_offset = base_offset
+        self._entries, self.findings = take_entries(
+            data, self.form, name, remedy, may_grow=may_grow
+        )
+
+    def add(self, number: int, problem: str, expected: str) -> None:
+        """Add a finding about an entry."""
+        at = self.form.header_bytes + number * self.form.entry_bytes
+        problem = f"entry {number}: {problem}"
+        self.findings.append(Finding(self._name, at, problem, expected, self._remedy))
+
+
+class OffsetIndexCheck(_EntriesCheck):
+    """Checks an offset index."""
+
+    form = OFFSET_INDEX
+
+    def __init__(
+        self, name: str, data: bytes, base_offset: int, remedy: str = REBUILD, *, may_grow: bool
+    ) -> None:
+        super().__init__(name, data, base_offset, remedy, may_grow=may_grow)
+        entries = self._entries
         numbers = int32s(entries)
         self._offsets, places = numbers[::2], numbers[1::2]
-        self._entries = bytes(entries)
         self._order = _sorted(places)
         self.positions = _in_order(places, self._order)
         self._done = 0
@@ -107,7 +122,7 @@ class OffsetIndexCheck:
         first = bisect_left(self.positions, chunk.start, self._done)
         self._done = stop = bisect_left(self.positions, chunk.stop, first)
         size = OFFSET_INDEX.entry_bytes
-        entries = self._entries[first * size : stop * size]
+        entries = bytes(self._entries[first * size : stop * size])
         if isinstance(self._order, range) and are_among(entries, chunk.offsets, size):
             return
         ends = dict(zip(chunk.places, chunk.ends, strict=True))
@@ -128,7 +143,7 @@ class OffsetIndexCheck:
             position = self.positions[n]
             if position >= valid_bytes:
                 size = f"the log ends at byte {valid_bytes}"
-                self._add(self._order[n], f"it points to byte {position}", size)
+                self.add(self._order[n], f"it points to byte {position}", size)
         borders = [0, *self.positions, valid_bytes]
         stretches = list(map(sub, borders[1:], borders))
         largest = max(stretches)
@@ -139,36 +154,22 @@ class OffsetIndexCheck:
 
     def _wrong(self, number: int, position: int, end: int | None) -> None:
         if end is None:
-            self._add(number, f"it points to byte {position}", "the start of a batch")
+            self.add(number, f"it points to byte {position}", "the start of a batch")
         else:
-            found, right = (self._base_offset + n for n in (self._offsets[number], end))
-            self._add(number, f"offset {found} for the batch at byte {position}", str(right))
-
-    def _add(self, number: int, problem: str, expected: str) -> None:
-        at = number * OFFSET_INDEX.entry_bytes
-        problem = f"entry {number}: {problem}"
-        self.findings.append(Finding(self._name, at, problem, expected, self._remedy))
+            found, right = (self.base_offset + n for n in (self._offsets[number], end))
+            self.add(number, f"offset {found} for the batch at byte {position}", str(right))
 
 
-class TimeIndexCheck:
+class TimeIndexCheck(_EntriesCheck):
     """Checks a time index: up to the offset of an entry no timestamp is larger than the entry's."""
 
+    form = TIME_INDEX
+
     def __init__(
-        self,
-        name: str,
-        data: bytes,
-        base_offset: int,
-        remedy: str = REBUILD,
-        *,
-        may_grow: bool,
+        self, name: str, data: bytes, base_offset: int, remedy: str = REBUILD, *, may_grow: bool
     ) -> None:
-        self._name = name
-        self._remedy = remedy
-        self._base_offset = base_offset
-        self._may_grow = may_grow
-        entries, self.findings = take_entries(data, TIME_INDEX, name, remedy, may_grow=may_grow)
-        self._entries = bytes(entries)
-        offsets = int32s(entries)[_TIME_OFFSET_INT :: TIME_INDEX.entry_bytes // 4]
+        super().__init__(name, data, base_offset, remedy, may_grow=may_grow)
+        offsets = int32s(self._entries)[_TIME_OFFSET_INT :: TIME_INDEX.entry_bytes // 4]
         self._order = _sorted(offsets)
         self._offsets = _in_order(offsets, self._order)
         self._done = 0
@@ -180,12 +181,12 @@ class TimeIndexCheck:
         """Check the entries with an offset in a chunk."""
         first, stop = self._done, bisect_right(self._offsets, chunk.ends[-1], self._done)
         self._done, size = stop, TIME_INDEX.entry_bytes
-        entries = self._entries[first * size : stop * size]
+        entries = bytes(self._entries[first * size : stop * size])
         if not (isinstance(self._order, range) and are_among(entries, chunk.times, size)):
             self._is_proven = False
             known = {chunk.times[n : n + size] for n in range(0, len(chunk.times), size)}
             for number in self._order[first:stop]:
-                if self._entries[size * number : size * number + size] not in known:
+                if bytes(self._entries[size * number : size * number + size]) not in known:
                     self._judge(number, chunk)
         if chunk.times:
             self._largest, offset = _TIME.unpack_from(chunk.times, len(chunk.times) - size)
@@ -195,9 +196,9 @@ class TimeIndexCheck:
     def finish(self, last_offset: int, max_timestamp: int) -> None:
         """Check the remaining entries, the order, and the last entry of a sealed segment."""
         for number in self._order[self._done :]:
-            offset = self._base_offset + _TIME.unpack_from(self._entries, 12 * number)[1]
+            offset = self.base_offset + _TIME.unpack_from(self._entries, 12 * number)[1]
             if offset > last_offset:
-                self._add(number, f"offset {offset}", f"{last_offset} at most")
+                self.add(number, f"offset {offset}", f"{last_offset} at most")
         if self.findings:
             return
         # Entries found among the chunks' own are in order.
@@ -205,7 +206,7 @@ class TimeIndexCheck:
         times = [time for time, _ in _TIME.iter_unpack(entries)]
         for number, (a, b) in enumerate(pairwise(times), 1):
             if a >= b:
-                self._add(number, f"timestamp {b} after {a}", "a larger one")
+                self.add(number, f"timestamp {b} after {a}", "a larger one")
                 return
         largest = times[-1] if times else -1
         if not self._may_grow and largest < max_timestamp and not self._is_largest_empty:
@@ -219,7 +220,7 @@ class TimeIndexCheck:
         row = bisect_left(chunk.ends, offset)
         if offset < chunk.begins[row]:
             if not chunk.is_after_damage:
-                self._add(number, f"offset {self._base_offset + offset}", "that of a batch")
+                self.add(number, f"offset {self.base_offset + offset}", "that of a batch")
             return
         end, at = chunk.ends[row], chunk.within(chunk.places[row])
         maxima = (t for t, of in _TIME.iter_unpack(chunk.times) if of <= end)
@@ -230,12 +231,7 @@ class TimeIndexCheck:
             own = _INT64.unpack_from(chunk.buffer, at + MAX_TIMESTAMP_AT)[0]
             is_right = timestamp == largest or (offset == end and timestamp == own)
         if not is_right:
-            self._add(number, f"timestamp {timestamp}", str(largest))
-
-    def _add(self, number: int, problem: str, expected: str) -> None:
-        at = number * TIME_INDEX.entry_bytes
-        problem = f"entry {number}: {problem}"
-        self.findings.append(Finding(self._name, at, problem, expected, self._remedy))
+            self.add(number, f"timestamp {timestamp}", str(largest))
 
 
 def _sorted(values: Sequence[int]) -> Sequence[int]:
@@ -262,13 +258,15 @@ LOST = (
 _ENTRY = TEXT_INDEX.entry_bytes
 
 
-class TextIndexCheck:
+class TextIndexCheck(_EntriesCheck):
     """Checks a text index.
 
     Attributes:
         gaps: Length of all gaps so far.
         is_loose: Bytes before were not readable; the next entry tells the length of their text.
     """
+
+    form = TEXT_INDEX
 
     def __init__(
         self,
@@ -280,30 +278,25 @@ class TextIndexCheck:
         may_grow: bool,
         may_have_gaps: bool,
     ) -> None:
-        self._name = name
-        self.base_offset = base_offset
+        super().__init__(name, data, base_offset, remedy, may_grow=may_grow)
         self._may_have_gaps = may_have_gaps
-        self._remedy = remedy
         self.size_bytes = len(data)
         self.gaps = Positions()
         self.is_loose = False
-        self.findings: list[Finding] = []
-        self._entries = memoryview(b"")
         self._positions = array("i")
         self._next = 0
         self._before: TextEntry | None = None
-        header = TEXT_INDEX.header_bytes
         try:
-            TEXT_INDEX.check_header(data[:header], name)
+            TEXT_INDEX.check_header(data[: TEXT_INDEX.header_bytes], name)
         except UnsupportedFormatError as error:
-            remedy = "use a newer logfs, or restore the file"
-            self.findings.append(Finding(name, 4, str(error), "", remedy))
+            self._refuse(Finding(name, 4, str(error), "", "use a newer logfs, or restore the file"))
         except CorruptIndexError as error:
-            self.findings.append(Finding(name, 0, str(error), "", self._remedy))
+            self._refuse(Finding(name, 0, str(error), "", remedy))
         else:
-            found = take_entries(data, TEXT_INDEX, name, remedy, may_grow=may_grow)
-            self._entries, self.findings = found
             self._take_positions()
+
+    def _refuse(self, finding: Finding) -> None:
+        self._entries, self.findings = memoryview(b""), [finding]
 
     def _take_positions(self) -> None:
         self._positions = int32s(self._entries)[1 :: _ENTRY // 4]
@@ -354,12 +347,6 @@ class TextIndexCheck:
             self.add(number, f"lengths {tuple(entry.lengths)}", f"{right}{or_gap}")
             return
         self.gaps = gaps
-
-    def add(self, number: int, problem: str, expected: str) -> None:
-        """Add a finding about an entry."""
-        at = TEXT_INDEX.header_bytes + number * _ENTRY
-        problem = f"entry {number}: {problem}"
-        self.findings.append(Finding(self._name, at, problem, expected, self._remedy))
 
     def entry(self, number: int) -> TextEntry:
         """Return an entry."""

@@ -171,11 +171,7 @@ class LineFiles:
         return has_superseded or self._removals > self._synced_removals
 
     def sync_settled(self, below: int = NO_OFFSET) -> None:
-        """Make durable what ``settle`` has done.
-
-        Raises:
-            OSError: An fsync failed.
-        """
+        """Make durable what ``settle`` has done; raise OSError if an fsync failed."""
         for file in self._open:
             if _announces(file, below):
                 file.supersede()

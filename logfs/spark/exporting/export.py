@@ -53,11 +53,7 @@ class Exporter:
 
     @contextmanager
     def owned(self) -> Iterator[None]:
-        """Own the destination.
-
-        Raises:
-            LockedError: Another run is under way.
-        """
+        """Own the destination; raise LockedError if another run is under way."""
         for folder in (FOLDER, DONE, WRITING):
             make_folder(self._disk, folder)
         self._disk.sync_directory(FOLDER)
