@@ -243,7 +243,7 @@ def test_the_docstring_of_log_lists_all_its_packages() -> None:
     assert not [unit for unit in units_of("log") if not re.search(rf"\b{unit}\b", docstring)]
 
 
-@pytest.mark.parametrize("layer", ["records", "disk", "log", "library", "fs", "spark"])
+@pytest.mark.parametrize("layer", MAY_IMPORT)
 def test_no_packages_of_a_layer_import_each_other(layer: str) -> None:
     graphlib.TopologicalSorter(units_of(layer)).prepare()
 

@@ -5,6 +5,7 @@
     mount_helper   mount.logfs, which mount(8) runs
     commands       one module for each command
     terminal       streams, tables, the log, signals
+    escapes        text that is safe to print on a terminal
     failures       from any error to one line on stderr and an exit status
     parameters     options of several commands
     spark_options  --spark and --master           submit      the file for spark-submit

@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from logfs.cli.terminal.escapes import printable
+from logfs.cli.escapes import printable
 from logfs.errors import LogfsError
 
 FAILED = 1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.terminal.escapes import printable
+from logfs.cli.escapes import printable
 from logfs.errors import LogfsError
 
 if TYPE_CHECKING:

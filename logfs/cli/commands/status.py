@@ -10,8 +10,8 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.activity import describe_activity
+from logfs.cli.escapes import printable
 from logfs.cli.terminal import tables
-from logfs.cli.terminal.escapes import printable
 from logfs.cli.terminal.tables import TableColumn, format_bytes, format_time
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate

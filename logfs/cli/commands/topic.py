@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from logfs.cli import failures
+from logfs.cli.escapes import printable
 from logfs.cli.parameters import settings_option
 from logfs.cli.terminal import tables
-from logfs.cli.terminal.escapes import printable
 from logfs.errors import (
     NoSuchTopicError,
     TopicExistsError,

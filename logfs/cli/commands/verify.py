@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
+from logfs.cli.escapes import printable
 from logfs.cli.mount_file import read_mount_file
 from logfs.cli.parameters import config_file_option
 from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
-from logfs.cli.terminal.escapes import printable
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
 

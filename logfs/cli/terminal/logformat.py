@@ -14,7 +14,7 @@ import logging
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from logfs.cli.terminal.escapes import printable
+from logfs.cli.escapes import printable
 from logfs.errors import LogfsError
 from logfs.log.names import parse_partition_directory
 from logfs.types import TopicPartition

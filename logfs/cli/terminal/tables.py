@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import click
 
-from logfs.cli.terminal.escapes import printable
+from logfs.cli.escapes import printable
 
 _GAP = "  "
 _LAST_COLUMN = 20
