@@ -63,11 +63,7 @@ class CorruptIndexError(LogfsError):
 
 
 class CorruptCheckpointError(LogfsError):
-    """A checkpoint, ``partition.metadata`` or another small text file does not parse.
-
-    Attributes:
-        line: Number of the line, from 1; None if the file as a whole is wrong.
-    """
+    """A small text file does not parse; ``line`` is counted from 1, None for the whole file."""
 
     def __init__(self, message: str, name: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -80,12 +76,7 @@ class UnsupportedFormatError(LogfsError):
 
 
 class RecordTooLargeError(LogfsError):
-    """A record, alone in an uncompressed batch, would exceed ``max.message.bytes``.
-
-    Attributes:
-        size_bytes: Size of that batch, its 61-byte header included.
-        limit_bytes: The limit it exceeds.
-    """
+    """A record, alone in an uncompressed batch with its header, exceeds ``max.message.bytes``."""
 
     def __init__(self, message: str, size_bytes: int, limit_bytes: int) -> None:
         super().__init__(message)

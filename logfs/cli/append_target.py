@@ -23,11 +23,7 @@ _TAB = "\\t"
 
 
 class AppendTarget(NamedTuple):
-    """The partition or topic to which lines are appended.
-
-    Attributes:
-        partition: Its number; None: the key of each line decides.
-    """
+    """Where lines are appended; without a partition the key of each line decides."""
 
     topic: str
     partition: int | None

@@ -39,11 +39,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a topic needs, and what that was worked out from.
-
-    Attributes:
-        scan_rate: Bytes a second that one core recovers.
-    """
+    """What a topic needs and why; ``scan_rate`` is bytes a second that one core recovers."""
 
     workload: Workload
     config: TopicConfig
@@ -207,11 +203,7 @@ def needs(
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a data directory grows by.
-
-    Attributes:
-        full_in_s: Until that is used up; None: never.
-    """
+    """What a data directory grows by; it is full in ``full_in_s`` seconds, or never (None)."""
 
     rows: list[dict[str, Any]]
     free_bytes: int

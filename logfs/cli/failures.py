@@ -34,11 +34,7 @@ _HINTS = {
 
 
 class AboutError(Exception):
-    """An error and the argument that it is about.
-
-    Attributes:
-        state: What has been done so far; empty: nothing.
-    """
+    """An error, the argument that it is about, and what has been done so far (state)."""
 
     def __init__(self, thing: str, cause: Exception, state: str = "") -> None:
         super().__init__(thing, cause)

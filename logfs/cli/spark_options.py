@@ -10,11 +10,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class SparkRequest(NamedTuple):
-    """Whether a command is to be a Spark job, and where.
-
-    Attributes:
-        master: As spark-submit takes it; None for that of the environment.
-    """
+    """Whether a command is a Spark job, and its master; None: that of the environment."""
 
     is_wanted: bool
     master: str | None = None

@@ -101,11 +101,7 @@ _time = attrgetter("time_ms")
 
 @dataclass
 class _Root:
-    """A data directory or mount point that PATHs lie in.
-
-    Attributes:
-        level: What its daemon shows, else everything.
-    """
+    """A data directory or mount point that PATHs lie in, and what its daemon shows."""
 
     place: Place
     present: dict[str, list[int]]
@@ -120,12 +116,7 @@ class _Root:
 
 @dataclass
 class _Selection:
-    """What a PATH names.
-
-    Attributes:
-        topic, number: Which partitions; None for every one.
-        point: Where to begin; None: with the last records.
-    """
+    """What a PATH names, None for all; and where to begin, None for the last records."""
 
     path: str
     root: _Root

@@ -25,11 +25,7 @@ _LONGEST_WAIT_S = 2.0
 def verify_data(
     data: str, only: Collection[TopicPartition] | None, jobs: int, progress: Progress
 ) -> Verified:
-    """Check the partitions of a data directory on this machine.
-
-    Args:
-        jobs: Processes at the same time; 0 for one a core.
-    """
+    """Check partitions on this machine, in ``jobs`` processes; 0: one for each core."""
     return verify_with(_Runner(PosixDisk(data), jobs or _cores(), progress).run, data, only)
 
 

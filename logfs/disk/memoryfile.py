@@ -8,12 +8,7 @@ import os
 
 
 def create_memory_file(name: str, size: int) -> int:
-    """Return the descriptor of a new file of zeros; only what is written needs memory.
-
-    Args:
-        name: Shown in /proc.
-        size: In bytes.
-    """
+    """Return the descriptor of a new file of zeros; only what is written needs memory."""
     descriptor = os.memfd_create(name, os.MFD_CLOEXEC)
     os.ftruncate(descriptor, size)
     return descriptor

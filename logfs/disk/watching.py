@@ -54,11 +54,7 @@ class Watch(Closeable):
                 self._is_blind = True
 
     def wait(self, timeout_s: float) -> bool:
-        """Return when something has changed since the last call, or after so many seconds.
-
-        Returns:
-            Whether something has, as far as can be told.
-        """
+        """Wait for a change since the last call, or for so many seconds; True: there was one."""
         descriptors = [self._woken] if self._is_blind else [self._events, self._woken]
         if self._is_blind:
             timeout_s = min(timeout_s, _BLIND_S)

@@ -172,11 +172,7 @@ def _check_place(target: str) -> None:
 
 
 class _Asked:
-    """The daemon of a data directory while it is backed up; there may be none.
-
-    Attributes:
-        ask: Returns the point of a partition; None if no daemon owns the directory.
-    """
+    """The daemon of a data directory during a backup; ``ask`` is None if there is none."""
 
     def __init__(self, daemon: Daemon | None) -> None:
         self._daemon = daemon

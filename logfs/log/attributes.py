@@ -88,11 +88,7 @@ class Attributes:
         self._write(self._entries | {_key(topic, partition): changed})
 
     def put(self, topic: str, ownerships: Mapping[int | None, Ownership]) -> None:
-        """Remember what is given and nothing else of it; durable when this returns.
-
-        Args:
-            ownerships: By partition; None is the topic itself.
-        """
+        """Remember durably what is given by partition (None: the topic), and nothing else."""
         new = {_key(topic, number): ownership for number, ownership in ownerships.items()}
         changed = {
             key: ownership

@@ -17,11 +17,7 @@ from logfs.log.checkpoints import EpochEntry
 
 
 class LeaderEpochs:
-    """The leader epochs of one partition. One owner; calls do not overlap.
-
-    Attributes:
-        latest: The epoch of what is appended next; never goes back.
-    """
+    """The leader epochs of one partition, ``latest`` for what is appended next. One owner."""
 
     def __init__(self, entries: Iterable[EpochEntry]) -> None:
         self.entries = list(entries)

@@ -156,11 +156,7 @@ def format_segment_file(
 
 
 def format_deleted_file(base_offset: int, kind: FileKind, copy: int = 0) -> str:
-    """Name a file of a segment that was deleted.
-
-    Args:
-        copy: Tells segments apart that had the same base offset; 0 gives Kafka's name.
-    """
+    """Name a file of a deleted segment; ``copy`` > 0 tells equal base offsets apart."""
     if copy:
         return f"{format_segment_file(base_offset, kind)}.{copy}{FileSuffix.DELETED.value}"
     return format_segment_file(base_offset, kind, FileSuffix.DELETED)
@@ -274,11 +270,7 @@ def parse_cut_file(name: str) -> CutFileName | None:
 
 
 def format_staged_file(query_key: bytes, batch: int, unique_id: bytes) -> str:
-    """Name a file of records that wait to be published.
-
-    Args:
-        query_key: 16 bytes that mean the query that writes.
-    """
+    """Name a file of staged records; ``query_key`` is 16 bytes that mean the query."""
     name = f"{_OWN_PREFIX}{query_key.hex()}.{batch}.{unique_id.hex()}{_STAGED}"
     if _STAGED_FILE.fullmatch(name) is None:
         raise ValueError(f"{name!r} cannot be the name of a staged file")

@@ -27,12 +27,7 @@ from logfs.types import Positions, TopicPartition
 
 
 class ReindexTask(NamedTuple):
-    """A segment whose indexes are rebuilt.
-
-    Attributes:
-        entry: Its entry in the segment table; None if there is none.
-        config: Configuration of the topic, by Kafka's names.
-    """
+    """A segment whose indexes are rebuilt; ``entry`` is None without one in the table."""
 
     directory: str
     base_offset: int

@@ -53,12 +53,7 @@ class SegmentFacts(NamedTuple):
 
 
 class RetentionPlan(NamedTuple):
-    """The segments to delete.
-
-    Attributes:
-        rules: For each segment to delete, from the oldest on, the rule that applies.
-        future: Index of the segment that a timestamp in the future keeps; None if none does.
-    """
+    """The rule for each segment to delete, and the one that a timestamp in the future keeps."""
 
     rules: tuple[Rule, ...] = ()
     future: int | None = None

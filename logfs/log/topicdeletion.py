@@ -47,12 +47,7 @@ _NOT_KNOWN = Ownership(mode=0o700), Ownership(mode=0o600)
 
 
 class DeletionNote(NamedTuple):
-    """The rows of a partition in the files of the root when its topic was deleted.
-
-    Attributes:
-        topic: Its full name, which may be shortened in the name of the directory.
-        recovery_point: First offset that may not be durable.
-    """
+    """The rows of a partition in the files of the root when its topic was deleted."""
 
     topic: str
     deleted_ms: int

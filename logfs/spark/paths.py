@@ -25,12 +25,7 @@ from logfs.log.reading.address import (
 
 @dataclass(frozen=True, slots=True)
 class LogsPath:
-    """What a path names.
-
-    Attributes:
-        topic: Of the address, if it is one.
-        address: What follows the topic; None if nothing does.
-    """
+    """What a path names: directories, and the topic and the rest of an address, if it is one."""
 
     roots: tuple[str, ...]
     topic: str | None = None

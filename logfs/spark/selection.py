@@ -26,11 +26,7 @@ _INTERNAL = "__"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is read; without anything set, all topics but internal ones.
-
-    Attributes:
-        pattern: By a regular expression, found anywhere in the name.
-    """
+    """What is read; all topics but internal ones if nothing is set. A pattern is searched."""
 
     topics: frozenset[str] = frozenset()
     pattern: str | None = None

@@ -48,11 +48,7 @@ class _StagedPartition:
 
 
 class Stager:
-    """Stages the rows of one task.
-
-    Args:
-        topic: The option; None: each row has one.
-    """
+    """Stages the rows of one task, to ``topic`` or (None) to the topic of each row."""
 
     def __init__(self, root: str, topic: str | None, query: str, batch: int) -> None:
         self._disk = PosixDisk(root)

@@ -34,12 +34,7 @@ _NO_LIMIT = str(2**31 - 1)
 
 
 class SinkTarget(NamedTuple):
-    """Where rows go.
-
-    Attributes:
-        topic: Where all of them go; None: each says it.
-        has_headers: They have a column of headers.
-    """
+    """Where rows go: to one topic, or (None) to that of each row."""
 
     root: str
     topic: str | None

@@ -40,11 +40,7 @@ class LogfsPartition(InputPartition):
 
 
 class Work(NamedTuple):
-    """What all tasks of a query have in common; it is sent to each of them.
-
-    Attributes:
-        fails_on_loss: Stop when records are gone.
-    """
+    """What all tasks of a query have in common; it is sent to each of them."""
 
     columns: tuple[SourceColumn, ...]
     level: IsolationLevel

@@ -19,11 +19,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class LogOutput(NamedTuple):
-    """Where and how a daemon logs.
-
-    Attributes:
-        file: A file; None for stderr, or syslog in the background.
-    """
+    """Where and how a daemon logs; without a file to stderr, or syslog in the background."""
 
     file: str | None = None
     form: str = "auto"

@@ -11,11 +11,7 @@ _SHOWN_EVERY_S = 0.1
 
 
 class ProgressLine:
-    """The line; entered, it is taken away in the end. Where no terminal is, nothing is written.
-
-    Args:
-        done: What has been done to the bytes: "checked".
-    """
+    """The line; entered, it is taken away in the end. Nothing is written without a terminal."""
 
     def __init__(self, done: str) -> None:
         self._done = done

@@ -42,11 +42,7 @@ _SNAPSHOTS_COPIED = 2
 
 
 class DamagedCopyError(BackupError):
-    """The end of a copy was truncated, because it is damaged in the source.
-
-    Attributes:
-        row: The partition as it is in the backup.
-    """
+    """The end of a copy was truncated, because it is damaged in the source."""
 
     def __init__(self, message: str, row: BackedUp) -> None:
         super().__init__(message)

@@ -30,12 +30,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Cleaned:
-    """What a round did.
-
-    Attributes:
-        end_offset: Offset at which the next round starts.
-        segments: Number of the segments that were read, and of those they became.
-    """
+    """What a round did: where the next one starts, segments before and after."""
 
     end_offset: int
     segments: tuple[int, int] = (0, 0)

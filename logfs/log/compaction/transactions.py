@@ -21,11 +21,7 @@ _TYPE = slice(2, 4)
 
 
 class CleanedTransactions:
-    """The transactions that are open at the current batch.
-
-    Attributes:
-        kept: Aborted transactions that still have batches, by last offset.
-    """
+    """The transactions that are open at the current batch, and the aborted ones with batches."""
 
     def __init__(self) -> None:
         self._coming: list[tuple[int, AbortedTransaction]] = []

@@ -33,12 +33,7 @@ _LENGTH = struct.Struct(">i")
 
 
 class _Message(NamedTuple):
-    """The fields of a message.
-
-    Attributes:
-        size_bytes: Size, including offset and length.
-        timestamp: -1 in v0.
-    """
+    """The fields of a message; the size is that of all of it, the timestamp -1 in v0."""
 
     offset: int
     size_bytes: int

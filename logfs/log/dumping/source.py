@@ -30,11 +30,7 @@ _WINDOW_BYTES = 1 << 20
 
 
 class DumpFile(NamedTuple):
-    """A file to print.
-
-    Attributes:
-        disk: The directory it is in, or one above.
-    """
+    """A file to print, on the disk of its directory or of one above."""
 
     disk: Disk
     name: str

@@ -65,11 +65,7 @@ def _up_to(last: int, found: Mapping[int, int]) -> dict[int, int]:
 
 
 def compare(known: Sequence[tuple[int, int]], found: Mapping[int, int]) -> Changes:
-    """Compare known segments with the files that are there.
-
-    Args:
-        known: (base offset, inode) of each segment in order; the last one is appended to.
-    """
+    """Compare the files there are with known segments: (base offset, inode) in order."""
     bases = [base for base, _ in known]
     known_bases = set(bases)
     strange = [base for base in found if base < bases[-1] and base not in known_bases]

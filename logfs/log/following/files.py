@@ -189,11 +189,7 @@ def open_log(disk: Disk, segment: Segment) -> File | None:
 
 @dataclass(frozen=True, slots=True)
 class FollowContext:
-    """A data directory that is followed.
-
-    Attributes:
-        cache: Where positions are kept; None: in memory.
-    """
+    """A data directory that is followed; positions are kept in ``cache``, or in memory (None)."""
 
     disk: Disk
     host: Host

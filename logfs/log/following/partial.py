@@ -52,11 +52,7 @@ class PartialLogs:
     def for_range(
         self, log: ReadableLog, address: PartitionAddress, now_ms: int
     ) -> tuple[FollowedLog, PartitionAddress] | None:
-        """Begin, or find, the part of a log for a range, and read what resolving it takes.
-
-        Returns:
-            The part, and the address to resolve in it; None if the range takes the whole log.
-        """
+        """Return the part of a log for a range, and the address in it; None: all is needed."""
         disk, directory = self._following.disk, log.directory
         bases = sorted(list_logs(disk, directory, now_ms).logs)
         base = first_segment(disk, directory, bases, address.start, now_ms) if bases else None
@@ -84,11 +80,7 @@ class PartialLogs:
 def first_segment(
     disk: Disk, directory: str, bases: Sequence[int], point: Point | None, now_ms: int
 ) -> int | None:
-    """Choose the segment with which a range begins; None if that takes the whole log.
-
-    Args:
-        now_ms: What durations count back from.
-    """
+    """Choose the segment with which a range begins; None if that takes the whole log."""
     match point:
         case AtOffset(n) if n >= 0:
             return max((base for base in bases if base <= n), default=bases[0])

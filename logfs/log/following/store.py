@@ -42,11 +42,7 @@ _NO_INODE = -1
 
 
 class FollowedStore(Catalog[AnyLog]):
-    """The topics of a directory that is followed. Make it with ``follow``.
-
-    Attributes:
-        parts: Logs begun in the middle, while positions before them are not known.
-    """
+    """The topics of a directory that is followed. Make it with ``follow``."""
 
     is_followed = True
 

@@ -85,12 +85,7 @@ class Tail:
         segment.pinned_files = files
 
     def go_on(self, file_end: int, offset: int, positions: Positions, max_timestamp: int) -> None:
-        """Go on from an end that is known, instead of from the start of the segment.
-
-        Args:
-            file_end: Bytes of the ``.log`` that were accounted for.
-            max_timestamp: No record so far has a larger one.
-        """
+        """Go on from an end that is known: bytes, offset, positions and largest timestamp there."""
         base_offset, lengths = self.segment.base_offset, positions.minus(self.segment.bases)
         times = self.files.time_entries()
         count = len(times) // TIME_INDEX.entry_bytes

@@ -33,11 +33,7 @@ class IndexMode(Enum):
 
 
 class IndexFile:
-    """One index file. Touches the disk only when it must.
-
-    Attributes:
-        name: Where the file lies; its owner sets it after a rename.
-    """
+    """One index file; its owner sets ``name`` after a rename. Uses the disk only when it must."""
 
     def __init__(
         self,

@@ -23,11 +23,7 @@ Read = Callable[[int, int], bytes]
 
 
 class PagedEntries:
-    """Whole entries of one size. Any thread.
-
-    Args:
-        read: Reads them; fewer bytes than asked for only if the file has become shorter.
-    """
+    """Whole entries of one size, from a function that reads a range of bytes. Any thread."""
 
     __slots__ = ("_firsts", "_last", "_name", "_page_bytes", "_read", "_size", "_stride")
 

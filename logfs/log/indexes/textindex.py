@@ -218,11 +218,7 @@ def find_gaps(entries: Entries) -> list[int]:
 
 
 def gaps(entries: Entries, view: View, found: Sequence[int] | None = None) -> list[Gap]:
-    """List the gaps of a segment in one view, in order; none is empty.
-
-    Args:
-        found: What ``find_gaps`` answered for these entries, if it is known.
-    """
+    """List the gaps of a segment in one view; ``found`` is the answer of ``find_gaps``."""
     numbers = find_gaps(entries) if found is None else found
     pairs = (_gap(entries, view, number) for number in numbers)
     return [gap for gap in pairs if gap.end_of_run < gap.next_start]
@@ -231,11 +227,7 @@ def gaps(entries: Entries, view: View, found: Sequence[int] | None = None) -> li
 def next_gap(
     entries: Entries, view: View, position: int, found: Sequence[int] | None = None
 ) -> Gap | None:
-    """Find the first gap that ends after a position: the one around it, or the next.
-
-    Args:
-        found: What ``find_gaps`` answered for these entries, if it is known.
-    """
+    """Find the first gap that ends after a position; ``found`` as in ``gaps``."""
     numbers = find_gaps(entries) if found is None else found
     first = bisect_right(
         numbers, position, key=lambda number: _gap(entries, view, number).next_start

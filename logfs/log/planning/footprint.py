@@ -47,12 +47,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class BatchShape:
-    """A batch on the disk.
-
-    Attributes:
-        records: Number of records; ``max.message.bytes`` may limit it.
-        data: The batch, uncompressed.
-    """
+    """A batch on the disk, in which ``max.message.bytes`` may limit the records."""
 
     records: int
     size_bytes: int
@@ -62,12 +57,7 @@ class BatchShape:
 
 @dataclass(frozen=True, slots=True)
 class SegmentShape:
-    """A full segment.
-
-    Attributes:
-        rolled_by: The limit that is reached: ``segment.bytes``, ``segment.ms`` or
-            ``segment.index.bytes``.
-    """
+    """A full segment, and the setting by which it is rolled."""
 
     batches: int
     size_bytes: int

@@ -50,12 +50,7 @@ class Replay:
     retained: frozenset[int] = frozenset()
 
     def state_at(self, offset: int, snapshots: set[int]) -> ProducerState:
-        """Return the producers at an offset.
-
-        Args:
-            snapshots: Offsets of the snapshots that may be used; bad ones are removed from the
-                set and the directory.
-        """
+        """Return the producers at an offset; bad snapshots leave the set and the directory."""
         state, done = self._newest(offset, snapshots)
         first = bisect_right(self.segments, done, key=lambda row: row[0].base_offset) - 1
         for segment, file_end in self.segments[max(first, 0) :]:

@@ -15,11 +15,7 @@ LIMIT_BYTES = 64 * 1024 * 1024
 
 
 class BufferOwner(Protocol):
-    """A reader that can go on without its buffers.
-
-    Attributes:
-        buffer_bytes: How much memory its buffers take.
-    """
+    """A reader that can go on without its buffers, which take ``buffer_bytes``."""
 
     @property
     def buffer_bytes(self) -> int:

@@ -39,11 +39,7 @@ class OffsetRange(NamedTuple):
 
 
 class RangeReader:
-    """Reads a range of offsets once. One thread.
-
-    Args:
-        on_loss: Called with each range of offsets that is gone for good; may raise.
-    """
+    """Reads a range once. ``on_loss`` is told of offsets that are gone, and may raise."""
 
     def __init__(
         self,

@@ -46,11 +46,7 @@ NO_BOUNDS = Bounds()
 
 
 class StoredLog:
-    """One partition. One thread at a time.
-
-    Attributes:
-        snapshot: What the last look found.
-    """
+    """One partition, as the last look found it. One thread at a time."""
 
     snapshot: Snapshot
 
@@ -213,12 +209,7 @@ class StoredLog:
 
 
 def end_of(segment: Segment, size: int, position: int, offset: int) -> tuple[int, int]:
-    """Return where the last whole batch of a segment ends, and the offset after it.
-
-    Args:
-        position: Where a batch ends, or 0: as far as is known already.
-        offset: The offset after that.
-    """
+    """Return the end of the last whole batch and the next offset, given an earlier such pair."""
     if size - position > _FAR_BYTES:
         position = max(position, offset_hint(segment, _MAY_BE_ANY_TIME, size))
     walk = BatchWalk(segment.files().log, position, size)

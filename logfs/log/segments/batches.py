@@ -169,11 +169,7 @@ class FoundBatch(NamedTuple):
         return decode_records(self.buffer, self.start)
 
     def is_seen(self, aborted: bytes) -> bool:
-        """Whether consumers see its records: no control batch, and none of an aborted transaction.
-
-        Args:
-            aborted: The aborted transactions, see ``transaction_table``; empty if all are seen.
-        """
+        """Whether consumers see its records: no control batch, and not in ``transaction_table``."""
         header = self.header
         if header.is_control or not aborted:
             return not header.is_control

@@ -213,11 +213,7 @@ def _decode_body(body: bytes) -> TableEntry:
 
 
 class SegmentTable:
-    """The open table file of one partition. One owner; only ``sync`` may overlap other calls.
-
-    Attributes:
-        generation: 16 random bytes that go into the inode numbers of the partition.
-    """
+    """The open table file of one partition. One owner; only ``sync`` may overlap other calls."""
 
     def __init__(
         self, disk: Disk, directory: str, generation: bytes, state: TableState | None = None

@@ -56,11 +56,7 @@ def take_entries(
     *,
     may_grow: bool,
 ) -> tuple[memoryview, list[Finding]]:
-    """Return the whole entries of an index file, and findings about its length.
-
-    Args:
-        may_grow: It belongs to the active segment, so it may end with unused entries of zeros.
-    """
+    """Return the entries of an index file; at its end zeros may be, if it may grow."""
     header_bytes, entry_bytes = form.header_bytes, form.entry_bytes
     body = memoryview(data)[header_bytes:]
     rest = len(body) % entry_bytes
@@ -133,12 +129,7 @@ class OffsetIndexCheck(_EntriesCheck):
                 self._wrong(number, position, ends.get(position))
 
     def finish(self, valid_bytes: int, limit_bytes: int) -> None:
-        """Check the remaining entries.
-
-        Args:
-            valid_bytes: End of the last batch.
-            limit_bytes: Largest distance between two entries if none was lost.
-        """
+        """Check what is left, up to the last batch, and how far entries lie apart."""
         for n in range(self._done, len(self._order)):
             position = self.positions[n]
             if position >= valid_bytes:

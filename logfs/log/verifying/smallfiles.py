@@ -77,12 +77,7 @@ class SmallFiles:
             )
 
     def check(self, end_offset: int, listed: Collection[str], *, is_own: bool) -> None:
-        """Check all of them but the configuration.
-
-        Args:
-            listed: The names of all files of the partition.
-            is_own: logfs has written to the partition.
-        """
+        """Check all of them but the configuration; ``is_own``: logfs wrote to the partition."""
         for number, entry in enumerate(self.epochs):
             if entry.start_offset > end_offset:
                 file = f"{self._directory}/{names.LEADER_EPOCH_CHECKPOINT}"

@@ -89,11 +89,7 @@ def _check_entries(table: TableContents, data: bytes) -> None:
 def compare(
     table: TableContents, reports: Sequence[SegmentReport], directory: str, *, may_move: bool
 ) -> list[Finding]:
-    """Compare a table with the segments.
-
-    Args:
-        may_move: A process is writing, so the last segment may have grown since.
-    """
+    """Compare a table with the segments; the last one may have grown if ``may_move``."""
     findings, ends = [], None
     for report in reports:
         entry = table.entries.get(report.base_offset)

@@ -44,11 +44,7 @@ class Verified:
 
 
 class _RepeatedCheck:
-    """The check of a partition, round after round.
-
-    Attributes:
-        findings: The findings of the last round that earlier rounds confirm.
-    """
+    """The check of a partition; ``findings`` are those that earlier rounds confirm."""
 
     def __init__(self, check: PartitionCheck) -> None:
         self.check = check

@@ -34,11 +34,7 @@ _MARKER_VERSION = 0
 
 
 class Appended(NamedTuple):
-    """Where records stand in the log.
-
-    Attributes:
-        is_duplicate: The records were there before.
-    """
+    """The offsets of records; a duplicate was in the log before."""
 
     base_offset: int
     last_offset: int

@@ -18,11 +18,7 @@ ALL_SHOWN = b"\xff" * 8
 
 
 class PositionReservation:
-    """The reservation of one partition. ``note`` under the partition's lock, ``sync`` anywhere.
-
-    Attributes:
-        bound: No position beyond it may be shown yet.
-    """
+    """No position beyond ``bound`` may be shown. ``note`` under the lock, ``sync`` anywhere."""
 
     def __init__(self, table: SegmentTable, boot: bytes, bound: Positions) -> None:
         self._table = table

@@ -25,11 +25,7 @@ _REMOVED_KINDS = (*SEGMENT_FILE_KINDS, FileKind.SNAPSHOT)
 
 
 class SegmentRemoval:
-    """Removes the oldest records of a partition; their positions become a hole.
-
-    Attributes:
-        deleted: The deleted segments whose files are still there. Under the lock.
-    """
+    """Removes the oldest records of a partition; their positions become a hole."""
 
     def __init__(self, state: PartitionState) -> None:
         self._state = state
@@ -98,11 +94,7 @@ class SegmentRemoval:
             state.disk.sync_directory(state.directory)
 
     def _drop(self, segments: Sequence[Segment]) -> bool:
-        """Note in the table that segments are gone; durable: a power cut must bring none back.
-
-        Returns:
-            False if the disk is too full for that. ``maintain`` notes it when there is room.
-        """
+        """Note durably in the table that segments are gone; False: the disk is full, so later."""
         state = self._state
         if not segments:
             return True
@@ -139,11 +131,7 @@ class SegmentRemoval:
                 state.table.sync()
 
     def expedite_removal(self, now_ms: int) -> tuple[int, int]:
-        """Let the time of all deleted segments have come; see ``remove_due_files``.
-
-        Returns:
-            Bytes of the ``.log`` files that can go now, and of those that open fixed names read.
-        """
+        """Make all deleted segments due; return their bytes, and those of open fixed names."""
         with self._state.lock:
             return self.deleted.expedite(now_ms)
 
@@ -218,8 +206,7 @@ class DeletedSegments:
     ) -> None:
         """Remove the files of a segment; for its readers they are opened first.
 
-        Args:
-            has_own_names: Some files may still have the names of a segment in use.
+        With ``has_own_names`` also those that still have the names of a segment in use.
         """
         files = _opened(segment) if segment.pins else None
         segment.is_deleted = True

@@ -27,11 +27,7 @@ class _Day:
 
 
 class DayFiles:
-    """Writes records, day by day.
-
-    Args:
-        open_file: Given a day and the number of its file, from 0, returns the path to write to.
-    """
+    """Writes records, day by day, to the path for a day and a number from 0."""
 
     def __init__(self, open_file: Callable[[str, int], str], schema: pa.Schema) -> None:
         self._open_file = open_file

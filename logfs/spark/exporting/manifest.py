@@ -66,12 +66,7 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class ExportManifest:
-    """Where an export is.
-
-    Attributes:
-        topics: The id of each topic, by which another one of the same name is known.
-        ends: By partition, up to which offset everything is written.
-    """
+    """Where an export is: ids of topics, the ends that are written, the ranges that are next."""
 
     topics: dict[str, str | None] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -158,11 +153,7 @@ def parse_file(name: str) -> ExportRange | None:
 
 
 def file_name(one: ExportRange, day: str, number: int) -> str:
-    """Return where a range's records of a day go, relative to the destination.
-
-    Args:
-        number: 0; more where a day comes again after its file had to be closed.
-    """
+    """Return where a range's records of a day go; a number > 0 is a further file of the day."""
     more = f"+{number}" if number else ""
     return f"topic={one.topic}/day={day}/{one.name}{more}{_SUFFIX}"
 

@@ -44,11 +44,7 @@ _SMALLEST_MAP = 24 * 2
 
 
 class SparkKeys:
-    """Finds the last offset of every key of a log.
-
-    Args:
-        progress: Told how many bytes were read for their keys, and how many there are.
-    """
+    """Finds the last offset of every key of a log; tells bytes read, and bytes in all."""
 
     def __init__(self, spark: "SparkSession", root: str, progress: Progress) -> None:
         self._job = SparkJob(spark, f"logfs compact {root}", progress)

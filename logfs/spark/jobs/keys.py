@@ -38,12 +38,7 @@ _MARKED_AT_ONCE = 1 << 24
 
 
 class SegmentKeys(NamedTuple):
-    """A segment whose keys are asked for.
-
-    Attributes:
-        base_offset, next_base: Its offsets, half open.
-        aborted: Aborted transactions that may have records in it.
-    """
+    """A segment whose keys are asked for, and the aborted transactions in it."""
 
     name: str
     size_bytes: int
@@ -53,12 +48,7 @@ class SegmentKeys(NamedTuple):
 
 
 class KeyScan(NamedTuple):
-    """What holds for all segments of a job.
-
-    Attributes:
-        buckets: How many there are.
-        map_bytes: Memory for the keys of a segment, before they are given away.
-    """
+    """What holds for all segments of a job: buckets, and memory for the keys of a segment."""
 
     hash_key: bytes
     buckets: int
