@@ -17,3 +17,19 @@ def create_memory_file(name: str, size: int) -> int:
 def map_memory_file(descriptor: int, size: int) -> memoryview:
     """Return the first bytes of a file, for reading and writing; other processes see changes."""
     return memoryview(mmap.mmap(descriptor, size))
+
+
+def free_memory(mapped: memoryview, start: int, length: int) -> None:
+    """Replace pages of a mapped file by zeros, which need no memory.
+
+    Args:
+        mapped: Any part of what ``map_memory_file`` returned.
+        start: Byte of the file; a multiple of the page size.
+        length: In bytes.
+
+    Raises:
+        OSError: The memory could not be freed; the bytes are as before.
+
+    Source: madvise(2), MADV_REMOVE.
+    """
+    mapped.obj.madvise(mmap.MADV_REMOVE, start, length)  # type: ignore[attr-defined]
