@@ -15,7 +15,7 @@
 Work that is too large for a command's module: append (append_target, append_files, store_appender,
 mount_appender), cat (address_output), tail (tail_records), status (directory_status, activity),
 offsets (offset_queries), du (disk_use), plan (disk_forecast), verify (verify_data), reindex
-(reindex_data), export (parquet_export).
+(reindex_data), export (parquet_export). ``sharing`` shares work out to threads or to Spark.
 
 Nothing heavy is imported at the top of a module: ``logfs --help`` is as quick as Python and click.
 """

@@ -21,10 +21,9 @@ from logfs.errors import (
     LogfsError,
     LogOfflineError,
     NoSuchPartitionError,
-    NoSuchTopicError,
     UnknownNameError,
 )
-from logfs.library.directory import open_for_reading, partitions_of
+from logfs.library.directory import chosen, no_topic, open_for_reading, partitions_of
 from logfs.library.places import Place, served_at
 from logfs.library.zones import zone_of
 from logfs.log import names
@@ -150,7 +149,6 @@ def _render(file: FixedFile, offset: int, buffer: memoryview) -> _Piece:
     return _Piece(buffer[:done], None)
 
 
-_BUFFER_BYTES = 1 << 20
 _TEXT_SUFFIX = ".txt"
 _DATA_ATTRIBUTE = "user.logfs.data"
 _LEVEL_ATTRIBUTE = "user.logfs.isolation_level"
@@ -210,10 +208,10 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
     topic, name, *more = *address, "", ""
     try:
         if not Path(point, topic).exists():
-            return _no_topic(topic)
+            return no_topic(topic)
         number = parse_partition_name(name, UTC).partition  # the zone of dates does not matter here
         if not Path(point, topic, str(number)).exists():
-            return _no_partition(topic, number)
+            return NoSuchPartitionError(f"topic {topic} has no partition {number}")
     except LogfsError as error:
         return error
     except OSError:  # the mount is dead: its own error says so
@@ -224,7 +222,7 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
 def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> None:
     topic, name, *more = *place.address, "", ""
     if topic and topic != SEGMENTS_NAME and topic not in partitions_of(PosixDisk(place.root)):
-        raise _no_topic(topic)
+        raise no_topic(topic)
     if len(place.address) < 2 or topic == SEGMENTS_NAME:
         raise _no_file(place)
     if any(more):
@@ -270,14 +268,8 @@ def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
 
 
 def _load(data: str, topic_partition: TopicPartition) -> ReadableLog:
-    topic, number = topic_partition
     disk = PosixDisk(data)
-    present = partitions_of(disk)
-    if topic not in present:
-        raise _no_topic(topic)
-    if number not in present[topic]:
-        raise _no_partition(topic, number)
-    store = open_for_reading(disk, [topic_partition])
+    store = open_for_reading(disk, chosen(partitions_of(disk), *topic_partition))
     log = store.partition(*topic_partition)
     if log.is_unreadable:
         raise LogOfflineError(f"{topic_partition}: {log.offline}")
@@ -296,13 +288,3 @@ def _no_file(place: Place) -> UnknownNameError:
 
 def _no_directory(topic: str, name: str) -> UnknownNameError:
     return UnknownNameError(f"a partition is a file: nothing lies below {topic}/{name}")
-
-
-def _no_topic(topic: str) -> NoSuchTopicError:
-    parsed = names.parse_partition_directory(topic)
-    hint = "" if parsed is None else f"; a partition is named {parsed.topic}/{parsed.partition}"
-    return NoSuchTopicError(f"no topic {topic}{hint}")
-
-
-def _no_partition(topic: str, number: int) -> NoSuchPartitionError:
-    return NoSuchPartitionError(f"topic {topic} has no partition {number}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
 from logfs.errors import NoSuchTopicError
-from logfs.library.directory import open_for_reading, partitions_named, partitions_of
+from logfs.library.directory import all_partitions, open_for_reading, partitions_named
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import data_directory
 from logfs.library.places import Place, served_at
@@ -67,8 +67,7 @@ def look(place: Place, since_ms: int) -> Status:
     data, disk = data_directory(place), reading_disk(place)
     only = partitions_named(disk, place.address)
     room = _room(disk.free())
-    wanted = [TopicPartition(t, n) for t, all_ in partitions_of(disk).items() for n in all_]
-    wanted = wanted if only is None else only
+    wanted = all_partitions(disk) if only is None else only
     try:
         daemon = Daemon.connect(data)
     except PermissionError:

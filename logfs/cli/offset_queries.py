@@ -10,30 +10,32 @@ from logfs.errors import (
     CorruptRecordError,
     LogfsError,
     LogOfflineError,
-    NoSuchPartitionError,
-    NoSuchTopicError,
     UnknownNameError,
 )
-from logfs.library.directory import open_for_reading, partitions_of
+from logfs.library.directory import (
+    all_partitions,
+    chosen,
+    open_for_reading,
+    partitions_of,
+    split_address,
+)
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place
 from logfs.library.zones import zone_of
 from logfs.log.reading import kafkaoffsets
 from logfs.log.reading.address import (
-    SEGMENTS_NAME,
     Ago,
     Earliest,
     Latest,
     Moment,
     Now,
-    parse_partition_name,
     parse_point,
 )
 from logfs.log.reading.lookup import offset_for_time, timestamp_of
 from logfs.log.reading.newest import newest_record
 from logfs.log.reading.readable import ReadableLog
-from logfs.machine.host import LOCAL_ZONE, system_clock
+from logfs.machine.host import system_clock
 from logfs.types import IsolationLevel, TopicPartition
 
 MAX_TIMESTAMP = "max-timestamp"
@@ -100,26 +102,15 @@ def ask(
 
 
 def _partitions(disk: Disk, address: tuple[str, ...]) -> list[TopicPartition]:
-    present = partitions_of(disk)
-    if not address:
-        return [TopicPartition(topic, number) for topic in present for number in present[topic]]
-    topic, name, *more = *address, "", ""
-    if topic == SEGMENTS_NAME or any(more):
+    topic, parsed = split_address(address)
+    if not topic:
+        return all_partitions(disk)
+    if parsed is not None and (parsed.has_selector or parsed.view):
         raise UnknownNameError(
-            "expected nothing, TOPIC or TOPIC/PARTITION after the data directory"
+            f"{address[1]!r}: expected the number of a partition alone; moments go into --time"
         )
-    if topic not in present:
-        raise NoSuchTopicError(f"no topic {topic}")
-    if not name:
-        return [TopicPartition(topic, number) for number in present[topic]]
-    parsed = parse_partition_name(name, LOCAL_ZONE)
-    if parsed.has_selector or parsed.view:
-        raise UnknownNameError(
-            f"{name!r}: expected the number of a partition alone; moments go into --time"
-        )
-    if parsed.partition not in present[topic]:
-        raise NoSuchPartitionError(f"topic {topic} has no partition {parsed.partition}")
-    return [TopicPartition(topic, parsed.partition)]
+    number = None if parsed is None else parsed.partition
+    return chosen(partitions_of(disk), topic, number)
 
 
 def _question(time: str, now_ms: int, zone: tzinfo, *, as_kafka: bool) -> _Question:

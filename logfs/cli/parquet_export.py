@@ -1,24 +1,16 @@
 """How ``logfs export`` goes about it: files are written by some threads, or by a Spark job."""
 
-import os
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from logfs.cli.sharing import Progress, share_out
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
-from logfs.library.directory import partitions_of
+from logfs.library.directory import all_partitions
 from logfs.machine.packages import how_to_add
 from logfs.types import TopicPartition
-
-if TYPE_CHECKING:
-    from logfs.spark.exporting.export import Run
-    from logfs.spark.exporting.manifest import ExportRange, Written
-
-Progress = Callable[[int, int], object]
-"""Called with the bytes that are done and those there are."""
 
 
 class Exported(NamedTuple):
@@ -60,6 +52,7 @@ def export_to(
         from logfs.spark.exporting.export import Exporter
         from logfs.spark.exporting.iceberg import IcebergTable
         from logfs.spark.exporting.manifest import read_manifest
+        from logfs.spark.exporting.ranges import export_range
     except ImportError as error:
         raise ExportError(
             f"export takes pyarrow and numpy, which are not there ({error}): {how_to_add('export')}"
@@ -72,10 +65,14 @@ def export_to(
             "it does not know: export to another place"
         )
     Path(target).mkdir(parents=True, exist_ok=True)
-    run = _runner(data, target, worker, progress)
+    name, write = f"logfs export {data} {target}", partial(export_range, data, target)
+    run = partial(share_out, worker, name, progress, write)
     exporter = Exporter(data, target, run)
     with exporter.owned():
-        written = exporter.export(_all_of(data) if only is None else only)
+        if only is None:
+            found = all_partitions(PosixDisk(data))
+            only = [one for one in found if not one.topic.startswith("__")]
+        written = exporter.export(only)
         added = 0 if table is None else table.add(target)
     return Exported(
         sum(one.records for one in written),
@@ -86,45 +83,3 @@ def export_to(
         exporter.lost,
         exporter.refused,
     )
-
-
-def _runner(data: str, destination: str, worker: Any, progress: Progress) -> "Run":  # noqa: ANN401
-    if worker is None or isinstance(worker, int):
-        jobs = worker or len(os.sched_getaffinity(0))
-        return partial(_run_here, data, destination, jobs, progress)
-    from logfs.spark.jobs.export import SparkExporter
-
-    return SparkExporter(worker, data, destination, progress).run
-
-
-def _all_of(data: str) -> list[TopicPartition]:
-    return [
-        TopicPartition(topic, number)
-        for topic, numbers in partitions_of(PosixDisk(data)).items()
-        if not topic.startswith("__")
-        for number in numbers
-    ]
-
-
-def _run_here(
-    data: str,
-    destination: str,
-    jobs: int,
-    progress: Progress,
-    ranges: "Sequence[ExportRange]",
-    sizes: Sequence[int],
-) -> "Iterator[Written]":
-    """Write ranges with some threads: what takes time there is native."""
-    from logfs.spark.exporting.ranges import export_range
-
-    done, total = 0, sum(sizes)
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            found = pool.map(partial(export_range, data, destination), ranges)
-            for written, size in zip(found, sizes, strict=True):
-                done += size
-                progress(done, total)
-                yield written
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise

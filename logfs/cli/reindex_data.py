@@ -1,26 +1,25 @@
-"""How ``logfs reindex`` goes about it: segments are shared out to threads, or to a Spark job."""
+"""How ``logfs reindex`` goes about it: segments are shared out to threads, or to a Spark job.
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+This process holds the lock of the directory meanwhile. Index files are replaced by a rename each,
+so a worker that is killed, or that repeats a segment, leaves whole ones.
+"""
+
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from logfs.cli.sharing import Progress, share_out
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LockedError
-from logfs.library.directory import data_and_partitions, partitions_of
+from logfs.library.directory import all_partitions, data_and_partitions
 from logfs.library.owner import opened_store, owned
 from logfs.library.places import Place
 from logfs.log import names
 from logfs.log.reindexing import Reindexed, ReindexTask, reindex_segment, tasks_of
 from logfs.log.verifying.smallfiles import read_root
 from logfs.machine.host import current_host
-from logfs.types import TopicPartition
-
-Progress = Callable[[int, int], object]
-"""Called with the bytes that are done and those there are."""
 
 
 def reindex_data(
@@ -47,14 +46,11 @@ def reindex_data(
                 pass  # recovered, and stopped cleanly
         lock = disk.lock(names.LOCK_FILE)
         try:
-            wanted = _all_of(data) if only is None else only
+            wanted = all_partitions(disk) if only is None else only
             tasks = [task for one in wanted for task in tasks_of(disk, one, defaults)]
             sizes = [task.size_bytes for task in tasks]
-            if worker is None or isinstance(worker, int):
-                return list(_run_here(disk, worker, progress, tasks))
-            from logfs.spark.jobs.reindex import SparkReindexer
-
-            return SparkReindexer(worker, data, progress).run(tasks, sizes)
+            name, run = f"logfs reindex {data}", partial(_reindex_segment, data)
+            return list(share_out(worker, name, progress, run, tasks, sizes))
         finally:
             lock.close()
 
@@ -69,22 +65,5 @@ def _nobody_elses(place: Place, data: str) -> Iterator[None]:
         raise LockedError(f"{owned(data, error)}; unmount it for that time") from error
 
 
-def _all_of(data: str) -> list[TopicPartition]:
-    found = partitions_of(PosixDisk(data))
-    return [TopicPartition(topic, number) for topic in found for number in found[topic]]
-
-
-def _run_here(
-    disk: PosixDisk, jobs: int | None, progress: Progress, tasks: Sequence[ReindexTask]
-) -> Iterator[Reindexed]:
-    """Work on segments in some threads: the scan is native, and lets others run."""
-    done, total = 0, sum(task.size_bytes for task in tasks)
-    with ThreadPoolExecutor(jobs or len(os.sched_getaffinity(0))) as pool:
-        try:
-            for one in pool.map(partial(reindex_segment, disk), tasks):
-                done += one.size_bytes
-                progress(done, total)
-                yield one
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+def _reindex_segment(root: str, task: ReindexTask) -> Reindexed:
+    return reindex_segment(PosixDisk(root), task)

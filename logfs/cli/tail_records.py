@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC
 from itertools import chain, takewhile
 from operator import attrgetter
 from typing import BinaryIO, NamedTuple, Self
@@ -23,12 +22,10 @@ from logfs.errors import (
     DeletedError,
     LogfsError,
     LogOfflineError,
-    NoSuchPartitionError,
-    NoSuchTopicError,
     UnknownNameError,
 )
 from logfs.library.cursor import LOOK_S, Cursor
-from logfs.library.directory import partitions_of
+from logfs.library.directory import chosen, partitions_of, split_address
 from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
@@ -37,12 +34,10 @@ from logfs.library.points import point_of
 from logfs.library.rendering import rendered
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
-    SEGMENTS_NAME,
     AtOffset,
     Earliest,
     Latest,
     Point,
-    parse_partition_name,
 )
 from logfs.log.reading.readable import ReadableLog
 from logfs.records.record import Record
@@ -227,22 +222,17 @@ class TailPrinter(Closeable):
     def _select(
         self, path: str, root: _Root, address: Sequence[str], point: Point | None
     ) -> _Selection:
-        topic, name, *more = *address, "", ""
-        if topic == SEGMENTS_NAME or any(more):
-            raise UnknownNameError("expected TOPIC or TOPIC/PARTITION after the data directory")
-        if topic and topic not in root.present:
-            raise NoSuchTopicError(f"no topic {topic}")
-        if not name:
+        topic, parsed = split_address(address)
+        if topic:
+            chosen(root.present, topic, None if parsed is None else parsed.partition)
+        if parsed is None:
             return _Selection(path, root, topic or None, None, self._view, point)
-        parsed = parse_partition_name(name, UTC)
         view = view_of_suffix(parsed.view) if parsed.view else self._view
         if parsed.has_selector or view is None:
             raise UnknownNameError(
-                f"{name!r}: expected the number of a partition, maybe with .tsv or .jsonl; "
+                f"{address[1]!r}: expected the number of a partition, maybe with .tsv or .jsonl; "
                 "points go into --from"
             )
-        if parsed.partition not in root.present[topic]:
-            raise NoSuchPartitionError(f"topic {topic} has no partition {parsed.partition}")
         return _Selection(path, root, topic, parsed.partition, view, point)
 
     def _open(self, root: _Root, selections: list[_Selection], count: int) -> None:

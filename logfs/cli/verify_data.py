@@ -1,11 +1,11 @@
 """How ``logfs verify`` goes about it: segments are shared out to processes, one a core."""
 
-import os
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
+from logfs.cli.sharing import Progress, cores
 from logfs.config import TopicConfig
 from logfs.disk.posix import PosixDisk
 from logfs.log.names import FileKind
@@ -13,9 +13,6 @@ from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segm
 from logfs.log.verifying.verify import Run, Verified, verify
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition
-
-Progress = Callable[[int, int], object]
-"""Called with the bytes that are done and those there are."""
 
 _WORTH_A_PROCESS_BYTES = 64 << 20
 _FIRST_WAIT_S = 0.2
@@ -26,7 +23,7 @@ def verify_data(
     data: str, only: Collection[TopicPartition] | None, jobs: int, progress: Progress
 ) -> Verified:
     """Check partitions on this machine, in ``jobs`` processes; 0: one for each core."""
-    return verify_with(_Runner(PosixDisk(data), jobs or _cores(), progress).run, data, only)
+    return verify_with(_Runner(PosixDisk(data), jobs or cores(), progress).run, data, only)
 
 
 def verify_with(run: Run, data: str, only: Collection[TopicPartition] | None) -> Verified:
@@ -70,10 +67,6 @@ class _Runner:
 
 def _verify_segment(root: str, task: SegmentTask) -> SegmentReport:
     return verify_segment(PosixDisk(root), task)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0))
 
 
 def _wait(number: int) -> None:

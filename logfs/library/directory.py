@@ -4,7 +4,8 @@ Without its lock and without changing anything. What follows it as it grows is i
 nothing is imported that a command does not need which reads something once.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from datetime import UTC
 
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
@@ -14,6 +15,7 @@ from logfs.library.owner import data_directory
 from logfs.library.places import Place
 from logfs.log.loading.loader import list_partitions
 from logfs.log.names import parse_partition_directory
+from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, parse_partition_name
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
@@ -27,18 +29,53 @@ def partitions_of(disk: Disk) -> dict[str, list[int]]:
     return {topic: sorted(found[topic]) for topic in sorted(found)}
 
 
-def check_exists(disk: Disk, topic_partition: TopicPartition) -> None:
-    """Refuse a partition that does not exist.
+def all_partitions(disk: Disk) -> list[TopicPartition]:
+    """Return the partitions of a data directory, sorted."""
+    return sorted(list_partitions(disk))
+
+
+def chosen(
+    present: Mapping[str, Sequence[int]], topic: str, number: int | None
+) -> list[TopicPartition]:
+    """Return a partition, or (None) all partitions, of a topic.
+
+    Args:
+        present: As of ``partitions_of``.
 
     Raises:
         NoSuchTopicError, NoSuchPartitionError: There is no such topic; or no such partition of it.
     """
-    present = partitions_of(disk)
-    topic, number = topic_partition
     if topic not in present:
-        raise NoSuchTopicError(f"no topic {topic}")
-    if number not in present[topic]:
+        raise no_topic(topic)
+    if number is not None and number not in present[topic]:
         raise NoSuchPartitionError(f"topic {topic} has no partition {number}")
+    return [TopicPartition(topic, n) for n in (present[topic] if number is None else [number])]
+
+
+def check_exists(disk: Disk, topic_partition: TopicPartition) -> None:
+    """Refuse a partition that does not exist; see ``chosen``."""
+    chosen(partitions_of(disk), *topic_partition)
+
+
+def no_topic(topic: str) -> NoSuchTopicError:
+    """Return the error of a topic that does not exist, which may be meant as a partition."""
+    parsed = parse_partition_directory(topic)
+    hint = "" if parsed is None else f"; a partition is named {parsed.topic}/{parsed.partition}"
+    return NoSuchTopicError(f"no topic {topic}{hint}")
+
+
+def split_address(address: Sequence[str]) -> tuple[str, PartitionAddress | None]:
+    """Return the topic ("": none) and the partition that the names below a root mean.
+
+    Raises:
+        LogfsError: They are more, or do not parse.
+    """
+    topic, name, *more = *address, "", ""
+    if topic == SEGMENTS_NAME or any(more):
+        raise UnknownNameError(
+            "expected TOPIC or TOPIC/PARTITION after the data directory, or nothing"
+        )
+    return topic, parse_partition_name(name, UTC) if name else None  # the zone does not matter
 
 
 def open_for_reading(disk: Disk, only: Collection[TopicPartition]) -> LogStore:
@@ -82,10 +119,4 @@ def partitions_named(disk: Disk, address: Sequence[str]) -> list[TopicPartition]
         topic, number = directory.topic, str(directory.partition)
     if any(more) or (number and not number.isdecimal()):
         raise UnknownNameError("expected a data directory, TOPIC or TOPIC/PARTITION in one")
-    if topic not in present:
-        raise NoSuchTopicError(f"no topic {topic}")
-    if not number:
-        return [TopicPartition(topic, n) for n in present[topic]]
-    if int(number) not in present[topic]:
-        raise NoSuchPartitionError(f"topic {topic} has no partition {number}")
-    return [TopicPartition(topic, int(number))]
+    return chosen(present, topic, int(number) if number else None)

@@ -147,8 +147,8 @@ def test_json_has_an_object_for_each_offset(logfs: Call, data: Path) -> None:
         ("orders/1.tsv", "now", "expected the number of a partition"),
         ("orders/7", "now", "has no partition 7"),
         ("order", "now", "no topic order"),
-        ("orders/1/2", "now", "expected nothing, TOPIC or TOPIC/PARTITION"),
-        (".segments", "now", "expected nothing, TOPIC or TOPIC/PARTITION"),
+        ("orders/1/2", "now", "expected TOPIC or TOPIC/PARTITION"),
+        (".segments", "now", "expected TOPIC or TOPIC/PARTITION"),
     ],
 )
 def test_offsets_refuses_wrong_arguments(

@@ -3,8 +3,7 @@
     session      a Spark session: the active one, spark-submit's, or a new one
     running      run a function over pieces of work as a job: distribution, progress, errors
     verify       check the segments on the executors
-    reindex      rebuild the indexes of the segments on the executors
-    export       write ranges of offsets to Parquet on the executors
+    verify       check the segments on the executors, and that they have the partitions
     compact      the last offset of each key, of more keys than fit into one machine's memory
     keys         the steps that find these offsets                                      numpy
 
