@@ -72,7 +72,10 @@ class Positions(NamedTuple):
 
     def at_least(self, other: "Positions | tuple[int, int, int]") -> "Positions":
         """Return the larger of both, view by view."""
-        return Positions(max(self[0], other[0]), max(self[1], other[1]), max(self[2], other[2]))
+        (a, b, c), (x, y, z) = self, other
+        if a >= x and b >= y and c >= z:
+            return self
+        return Positions(max(a, x), max(b, y), max(c, z))
 
 
 class TopicPartition(NamedTuple):

@@ -23,13 +23,14 @@ import errno
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from random import Random
 
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
+    Contents,
     File,
     FileStat,
     Lock,
@@ -203,10 +204,10 @@ class FakeDisk:
             entries = self._state.directory(name).entries
             return sorted((leaf, isinstance(node, DirectoryNode)) for leaf, node in entries.items())
 
-    def irregular(self, name: str) -> Sequence[tuple[str, str]]:
-        self.begin("list", name)
-        self._state.directory(name)
-        return []
+    def contents(self, name: str) -> Contents:
+        listed = self.list(name)
+        files = [leaf for leaf, is_directory in listed if not is_directory]
+        return Contents(files, [leaf for leaf, is_directory in listed if is_directory], ())
 
     def inodes(self, name: str) -> dict[str, int]:
         self.begin("list", name)

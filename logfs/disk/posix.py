@@ -1,10 +1,11 @@
 """A disk of the operating system: ``vfs`` done with system calls on one directory."""
 
+import contextlib
 import errno
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from logfs.disk import mounts
 from logfs.disk.beneath import Beneath, check_kind, kind_of, open_regular
@@ -14,6 +15,7 @@ from logfs.disk.posixfile import PosixFile
 from logfs.disk.uncached_file import UncachedFile
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
+    Contents,
     File,
     FileStat,
     Lock,
@@ -67,20 +69,20 @@ class PosixDisk:
         """See ``vfs.Disk``."""
         return {found: inode for found, _, inode in _scan(self._root, name)}
 
-    def irregular(self, name: str) -> Sequence[tuple[str, str]]:
+    def contents(self, name: str) -> Contents:
         """See ``vfs.Disk``."""
-        with Beneath(self._root, name) as (directory, leaf):
-            descriptor = _open_listing(directory, leaf)
-            try:
-                with os.scandir(descriptor) as entries:
-                    kinds = [
-                        (entry.name, kind_of(entry.stat(follow_symlinks=False).st_mode))
-                        for entry in entries
-                        if not _is_regular(entry)
-                    ]
-            finally:
-                os.close(descriptor)
-        return sorted((name, kind) for name, kind in kinds if kind is not None)
+        with _scanning(self._root, name) as entries:
+            found = list(entries)
+            files = [entry.name for entry in found if entry.is_file(follow_symlinks=False)]
+            if len(files) == len(found):
+                return Contents(files, (), ())
+            folders = [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+            kinds = [
+                (entry.name, kind_of(entry.stat(follow_symlinks=False).st_mode))
+                for entry in (found if len(files) + len(folders) < len(found) else ())
+                if not _is_regular(entry)
+            ]
+        return Contents(files, folders, [(name, kind) for name, kind in kinds if kind is not None])
 
     def stat(self, name: str) -> FileStat:
         """See ``vfs.Disk``."""
@@ -205,15 +207,21 @@ class PosixDisk:
 
 def _scan(root: str, name: str) -> list[tuple[str, bool, int]]:
     """List regular files and directories: name, whether it is a directory, inode."""
+    with _scanning(root, name) as entries:
+        return [
+            (entry.name, entry.is_dir(follow_symlinks=False), entry.inode())
+            for entry in entries
+            if _is_regular(entry)
+        ]
+
+
+@contextlib.contextmanager
+def _scanning(root: str, name: str) -> "Iterator[Iterator[os.DirEntry[str]]]":
     with Beneath(root, name) as (directory, leaf):
         descriptor = _open_listing(directory, leaf)
         try:
             with os.scandir(descriptor) as entries:
-                return [
-                    (entry.name, entry.is_dir(follow_symlinks=False), entry.inode())
-                    for entry in entries
-                    if _is_regular(entry)
-                ]
+                yield entries
         finally:
             os.close(descriptor)
 

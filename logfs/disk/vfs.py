@@ -198,6 +198,21 @@ class File(Protocol):
         ...
 
 
+class Contents(NamedTuple):
+    """The entries of a directory, by what they are.
+
+    Attributes:
+        files: Names of the regular files.
+        directories: Names of the directories.
+        irregular: Everything else, each with what it is: a symbolic link, a FIFO, a socket or a
+            device.
+    """
+
+    files: Sequence[str]
+    directories: Sequence[str]
+    irregular: Sequence[tuple[str, str]]
+
+
 class Lock(Protocol):
     """A lock that is held; the kernel drops it when the process ends."""
 
@@ -236,7 +251,7 @@ class Disk(Protocol):
     def list(self, name: str) -> "list[tuple[str, bool]]":
         """List a directory: (entry name, is it a directory), sorted by name.
 
-        Only regular files and directories; see ``irregular`` for the rest.
+        Only regular files and directories; see ``contents`` for the rest.
 
         Raises:
             FileNotFoundError: No such directory.
@@ -244,11 +259,8 @@ class Disk(Protocol):
         """
         ...
 
-    def irregular(self, name: str) -> Sequence[tuple[str, str]]:
-        """List what in a directory is neither a regular file nor a directory, sorted.
-
-        Returns:
-            Name and what it is: a symbolic link, a FIFO, a socket or a device.
+    def contents(self, name: str) -> Contents:
+        """List a directory in one pass, in no order.
 
         Raises:
             FileNotFoundError: No such directory.

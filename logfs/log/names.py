@@ -13,7 +13,7 @@ Pure: no disk. Sources: Kafka LogFileUtils, LocalLog.parseTopicPartitionName, Lo
 import base64
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 from itertools import count
 from typing import NamedTuple
@@ -131,7 +131,8 @@ class StagedFileName(NamedTuple):
 
 
 _OFFSET_DIGITS = 20
-# A dictionary, because ten thousand segments have fifty thousand names.
+# Dictionaries, because ten thousand segments have fifty thousand names.
+_KINDS = {kind.value: kind for kind in FileKind}
 _SEGMENT_FILE_ENDS = {
     kind.value + suffix.value: (kind, suffix) for kind in FileKind for suffix in FileSuffix
 }
@@ -178,11 +179,44 @@ def is_on_its_way(name: str) -> bool:
 
 def parse_segment_file(name: str) -> SegmentFileName | None:
     """Parse a name; None if it is not exactly what ``format_segment_file`` gives."""
-    digits, known = name[:_OFFSET_DIGITS], _SEGMENT_FILE_ENDS.get(name[_OFFSET_DIGITS:])
-    if known is None or not digits.isdecimal() or not digits.isascii():
+    known = _SEGMENT_FILE_ENDS.get(name[_OFFSET_DIGITS:])
+    base_offset = None if known is None else _parse_base_offset(name[:_OFFSET_DIGITS])
+    if known is None or base_offset is None:
+        return None
+    return SegmentFileName(base_offset, *known)
+
+
+def group_segment_files(listed: Iterable[str]) -> tuple[dict[int, set[FileKind]], list[str]]:
+    """Parse the names of many files without a suffix.
+
+    Returns:
+        The kinds of files by base offset; and all other names.
+    """
+    found: dict[str, set[FileKind]] = {}
+    others = []
+    for name in listed:
+        kind = _KINDS.get(name[_OFFSET_DIGITS:])
+        if kind is None:
+            others.append(name)
+        elif (kinds := found.get(name[:_OFFSET_DIGITS])) is not None:
+            kinds.add(kind)
+        else:
+            found[name[:_OFFSET_DIGITS]] = {kind}
+    grouped = {}
+    for digits, kinds in found.items():
+        base_offset = _parse_base_offset(digits)
+        if base_offset is None:
+            others += [digits + kind for kind in kinds]
+        else:
+            grouped[base_offset] = kinds
+    return grouped, others
+
+
+def _parse_base_offset(digits: str) -> int | None:
+    if len(digits) != _OFFSET_DIGITS or not (digits.isdecimal() and digits.isascii()):
         return None
     base_offset = int(digits)
-    return None if base_offset > MAX_OFFSET else SegmentFileName(base_offset, *known)
+    return None if base_offset > MAX_OFFSET else base_offset
 
 
 def stops_kafka(name: str) -> bool:

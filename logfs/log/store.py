@@ -15,7 +15,7 @@ Source: Kafka LogManager.
 
 import contextlib
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from uuid import UUID
@@ -53,6 +53,9 @@ Progress = Callable[[str], None]
 
 _POLICY_KEYS = frozenset({"cleanup.policy", "retention.ms", "retention.bytes"})
 """Settings that determine what happens to old records."""
+_SLOW_LOAD_S = 0.005
+_SLOW_LOADS = 8
+"""After so many partitions that took longer than that, threads load the others."""
 
 
 class LogStore(Catalog[PartitionLog]):
@@ -238,7 +241,7 @@ class LogStore(Catalog[PartitionLog]):
             self.attributes.put(name, remembered(rows))
             self._deleted.restore(rows)
             context = replace(
-                self._load_context(now_ms, is_clean=False),
+                self._loading(now_ms, is_clean=False),
                 recovery_points={r.topic_partition: r.note.recovery_point for r in rows if r.note},
                 start_offsets={r.topic_partition: r.note.start_offset for r in rows if r.note},
                 compacted=frozenset(row.topic_partition for row in rows),
@@ -281,7 +284,7 @@ class LogStore(Catalog[PartitionLog]):
         with self._changes:
             old = self.partition(*topic_partition)
             old.close_files()
-            context = replace(self._load_context(now_ms, is_clean=False), has_failed=True)
+            context = replace(self._loading(now_ms, is_clean=False), has_failed=True)
             if not old.is_unreadable:
                 context.recovery_points[topic_partition] = old.recovery_point
                 context.start_offsets[topic_partition] = old.log_start_offset
@@ -317,10 +320,6 @@ class LogStore(Catalog[PartitionLog]):
         with self._changes:
             self._deleted.remove_due(now_ms)
 
-    def _load_context(self, now_ms: int, *, is_clean: bool) -> LoadContext:
-        context = super()._load_context(now_ms, is_clean=is_clean)
-        return replace(context, publishing=pending_producers(self.disk))
-
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have been idle for long. May be called often, it runs rarely.
 
@@ -334,7 +333,7 @@ class LogStore(Catalog[PartitionLog]):
 
     def tidy(self, now_ms: int) -> None:
         """Remove files that jobs have left behind. May be called often, it runs rarely."""
-        if now_ms >= self._tidy_due_ms and tidy(self, now_ms):
+        if now_ms >= self._tidy_due_ms and tidy(self, self.all_partitions(), now_ms):
             self._tidy_due_ms = now_ms + LOOK_INTERVAL_MS
 
     def close(self, now_ms: int, *, is_durable: bool = True) -> None:
@@ -390,23 +389,47 @@ class LogStore(Catalog[PartitionLog]):
             checkpoints.remove_clean_shutdown(self.disk)
             remove_note(self.disk)
             self._deleted.remove_due(now_ms)
-        context = replace(self._load_context(now_ms, is_clean=is_clean), unflushed=note)
+        context = replace(self._loading(now_ms, is_clean=is_clean), unflushed=note)
         found = found if only is None else [tp for tp in found if tp in only]
         self.was_clean = is_clean or not found
         if not self.was_clean:
             say(f"no clean shutdown: recovering {len(found)} partitions")
-        workers = self.config.num_recovery_threads_per_data_dir
-        with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
-            logs = pool.map(lambda tp: load_or_take_offline(context, tp), found)
-            for done, log in enumerate(logs, start=1):
-                topic, number = log.topic_partition
-                self._topics.setdefault(topic, {})[number] = log
-                if not is_clean:
-                    say(f"loaded {log.topic_partition} ({done} of {len(found)})")
+        for done, log in enumerate(self._load_logs(context, found), start=1):
+            topic, number = log.topic_partition
+            self._topics.setdefault(topic, {})[number] = log
+            if not is_clean:
+                say(f"loaded {log.topic_partition} ({done} of {len(found)})")
         if not self.read_only:
             self._unify_configs()
             complete(self, now_ms)
-            self.tidy(now_ms)
+            having = [tp for tp, found in context.leftovers.items() if found]
+            if tidy(self, [self.partition(*tp) for tp in having], now_ms):
+                self._tidy_due_ms = now_ms + LOOK_INTERVAL_MS
+
+    def _load_logs(
+        self, context: LoadContext, found: Iterable[TopicPartition]
+    ) -> Iterator[PartitionLog]:
+        """Load partitions, with threads if there is something to wait for.
+
+        After a clean stop everything is normally in the page cache. Threads would then only take
+        the interpreter from each other.
+        """
+        left, slow = iter(found), 0
+        while context.is_clean and slow < _SLOW_LOADS:
+            topic_partition = next(left, None)
+            if topic_partition is None:
+                return
+            started_s = self._host.clock_s()
+            yield load_or_take_offline(context, topic_partition)
+            slow += self._host.clock_s() - started_s > _SLOW_LOAD_S
+        workers = self.config.num_recovery_threads_per_data_dir
+        with ThreadPoolExecutor(workers, thread_name_prefix="recovery") as pool:
+            yield from pool.map(lambda tp: load_or_take_offline(context, tp), left)
+
+    def _loading(self, now_ms: int, *, is_clean: bool) -> LoadContext:
+        """Return what has to be known before partitions with records are loaded."""
+        context = self._load_context(now_ms, is_clean=is_clean)
+        return replace(context, publishing=pending_producers(self.disk))
 
     def _unify_configs(self) -> None:
         """Complete a change of a topic's configuration that a stop has interrupted.

@@ -89,7 +89,8 @@ def test_what_is_no_regular_file_is_told_apart_in_listings(root: Path, kind: str
     disk = PosixDisk(root)
     assert disk.list("orders-0") == [("file", False)]
     assert list(disk.inodes("orders-0")) == ["file"]
-    ((name, what),) = disk.irregular("orders-0")
+    files, directories, ((name, what),) = disk.contents("orders-0")
+    assert (list(files), list(directories)) == (["file"], [])
     assert name == "planted"
     assert what.startswith(kind)
     assert disk.exists("orders-0/planted")
@@ -133,7 +134,7 @@ def in_linked_directory(disk: PosixDisk) -> list[Callable[[], object]]:
         lambda: disk.stat("evil-0/secret"),
         lambda: disk.stat("evil-0"),
         lambda: disk.list("evil-0"),
-        lambda: disk.irregular("evil-0"),
+        lambda: disk.contents("evil-0"),
         lambda: disk.inodes("evil-0"),
         lambda: disk.make_directory("evil-0/new"),
         lambda: disk.rename("evil-0/secret", "orders-0/secret"),

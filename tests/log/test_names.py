@@ -231,3 +231,23 @@ def test_staged_files_and_ledgers() -> None:
     ledger = names.format_ledger_file(key)
     assert names.is_ledger_file(ledger)
     assert not names.is_ledger_file(ledger + ".tmp")
+
+
+def test_many_names_are_parsed_like_each_of_them() -> None:
+    ends = [".log", ".index", ".timeindex", ".textindex", ".snapshot", ".txnindex"]
+    digits = ["0" * 20, f"{7:020d}", "7", "9" * 20, "\u0661" * 20, " " * 20]
+    suffixes = ["", ".swap", ".deleted", ".cleaned", "x"]
+    listed = [d + end + suffix for d in digits for end in ends for suffix in suffixes]
+    listed += ["", "logfs.segments", "leader-epoch-checkpoint"]
+    kinds, others = names.group_segment_files(listed)
+    parsed = {name: names.parse_segment_file(name) for name in listed}
+    plain = {
+        name: found
+        for name, found in parsed.items()
+        if found is not None and found.suffix is names.FileSuffix.NONE
+    }
+    assert {(base, kind) for base, found in kinds.items() for kind in found} == {
+        (found.base_offset, found.kind) for found in plain.values()
+    }
+    assert sorted(others) == sorted(parsed.keys() - plain.keys())
+    assert len(plain) == 2 * len(ends)

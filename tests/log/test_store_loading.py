@@ -1,7 +1,9 @@
 """Stopping and starting a data directory: checkpoints, the marker, recovery, what is opened."""
 
+import itertools
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -134,6 +136,45 @@ def test_a_start_after_a_clean_stop_opens_no_segment_and_changes_no_partition() 
     assert contents(bench.disk, DIRECTORY) == before
     bench.store.close(bench.now_ms)
     assert contents(bench.disk, DIRECTORY) == before
+
+
+def test_a_directory_is_listed_once_at_a_start_and_left_alone_at_the_stop_if_nothing_changed() -> (
+    None
+):
+    bench = Bench(SMALL)
+    bench.write(*[b"v"] * 20)
+    bench.store.close(bench.now_ms)
+    seen: list[tuple[str, str]] = []
+    bench.disk.before = lambda operation, name, _size: seen.append((operation, name))
+    store = bench.open()
+    assert seen.count(("list", DIRECTORY)) == 1
+    seen.clear()
+    store.close(bench.now_ms)
+    bench.disk.before = None
+    assert not [name for _, name in seen if name.startswith(DIRECTORY)]
+
+
+@pytest.mark.parametrize("took_s", [0.0, 1.0])
+def test_partitions_are_loaded_in_parallel_after_a_clean_stop_if_they_take_long(
+    took_s: float,
+) -> None:
+    disk, count = FakeDisk(), 20
+    store = open_store(disk)
+    store.create_topic("t", count, {}, START_MS)
+    store.close(START_MS)
+    threads: list[str] = []
+
+    def see(operation: str, name: str, _size: int) -> None:
+        if operation == "list" and name.startswith("t-"):
+            threads.append(threading.current_thread().name)
+
+    disk.before = see
+    ticks = itertools.count()
+    host = replace(new_host(), clock_s=lambda: next(ticks) * took_s)
+    store = LogStore.open(disk, StoreConfig(), host, now_ms=START_MS)
+    disk.before = None
+    assert len(store.all_partitions()) == len(threads) == count
+    assert any(name.startswith("recovery") for name in threads) == (took_s > 0)
 
 
 # Recovery

@@ -162,7 +162,7 @@ class FollowedStore(Catalog[AnyLog]):
 
     def _find_partitions(self, now_ms: int) -> None:
         present: dict[TopicPartition, int] = {}
-        links = dict.fromkeys((name for name, _ in self.disk.irregular("")), _NO_INODE)
+        links = dict.fromkeys((name for name, _ in self.disk.contents("").irregular), _NO_INODE)
         for name, inode in (self.disk.inodes("") | links).items():
             parsed = names.parse_partition_directory(name)
             if parsed is None or parsed.state is not DirectoryState.NONE:

@@ -220,7 +220,7 @@ def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
     )
 
 
-def adopt_unfinished(log: PartitionLog, now_ms: int, only: Sequence[str] | None = None) -> None:
+def adopt_unfinished(log: PartitionLog, now_ms: int, files: Sequence[str]) -> None:
     """Make records of the unfinished lines that a crash left in a partition directory.
 
     A line for which the disk has no room waits, and so do all later appends: the partition takes
@@ -230,13 +230,10 @@ def adopt_unfinished(log: PartitionLog, now_ms: int, only: Sequence[str] | None 
     Args:
         log: The partition.
         now_ms: The clock.
-        only: The files to look at, by name, in the order of their records; None for all.
+        files: Their names in the directory, in the order of their records.
     """
     lines = []
-    for name, is_directory in log.disk.list(log.directory):
-        is_ours = only is None or name in only
-        if is_directory or not is_ours or names.parse_unfinished_file(name) is None:
-            continue
+    for name in files:
         line = _read_unfinished(log, name, now_ms)
         if line is None:
             continue
@@ -244,8 +241,6 @@ def adopt_unfinished(log: PartitionLog, now_ms: int, only: Sequence[str] | None 
             log.line_files.remove_when_durable(f"{log.directory}/{name}", line.announced[0])
         else:
             lines.append((name, line))
-    if only is not None:
-        lines.sort(key=lambda row: only.index(row[0]))
     # Only now, for an adopted line makes a batch that could be taken for an announced one.
     for name, line in lines:
         writer = LineWriter(log, line.view)
@@ -286,7 +281,10 @@ def has_unfinished(log: PartitionLog) -> bool:
 
 def _read_unfinished(log: PartitionLog, name: str, now_ms: int) -> UnfinishedLine | None:
     path = f"{log.directory}/{name}"
-    data = log.disk.read(path, None)
+    try:
+        data = log.disk.read(path, None)
+    except FileNotFoundError:  # removed while it waited
+        return None
     try:
         return decode_unfinished(path, data)
     except LogfsError as error:

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
@@ -13,6 +13,7 @@ from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentTable, TableEntry
+from logfs.log.topics import effective_config
 from logfs.records.produced import ProducedBatch
 from logfs.types import Positions, TopicPartition
 
@@ -38,6 +39,8 @@ class LoadContext:
         unflushed: After a clean stop without a flush: the last segment of each partition. With the
             recovery points it says what may not be on the disk.
         is_live: Another process is writing: an incomplete batch at the end is still being written.
+        leftovers: Receives the names of unfinished lines and staged files in each directory.
+        configs: The configurations that loading has made, by the settings of the topics.
     """
 
     disk: Disk
@@ -56,6 +59,16 @@ class LoadContext:
     publishing: frozenset[int] = frozenset()
     salvages: bool = False
     unflushed: Mapping[TopicPartition, TableEntry] | None = None
+    leftovers: dict[TopicPartition, list[str]] = field(default_factory=dict)
+    configs: dict[frozenset[tuple[str, str]], TopicConfig] = field(default_factory=dict)
+
+    def config(self, properties: Mapping[str, str] | None) -> TopicConfig:
+        """Return the configuration of a topic; partitions with the same settings share it."""
+        key = frozenset((properties or {}).items())
+        config = self.configs.get(key)
+        if config is None:
+            config = self.configs[key] = effective_config(self.defaults, properties)
+        return config
 
 
 @dataclass(slots=True)
@@ -156,18 +169,24 @@ class Loader:
             return end_offset
         return min(self.context.recovery_points.get(self.topic_partition, 0), end_offset)
 
-    def must_recover(self, following: Sequence[int]) -> bool:
-        """Whether the segment before those with these base offsets may have lost bytes."""
+    def must_recover(self, following: int | None) -> bool:
+        """Whether the segment before the one with this base offset may have lost bytes.
+
+        None: it is the last segment.
+        """
+        if self.context.is_clean:
+            return False
         recovery_point = self.context.recovery_points.get(self.topic_partition, 0)
-        return not self.context.is_clean and (not following or following[0] > recovery_point)
+        return following is None or following > recovery_point
 
     def ends_at_recovery_point(self, entry: TableEntry) -> bool:
         """Whether the indexes of a sealed segment may not be durable although its records are.
 
         A flush syncs only the ``.log`` of the active segment, which may be sealed after it.
         """
-        recovery_point = self.context.recovery_points.get(self.topic_partition, 0)
-        return not self.context.is_clean and entry.next_offset == recovery_point
+        if self.context.is_clean:
+            return False
+        return entry.next_offset == self.context.recovery_points.get(self.topic_partition, 0)
 
     def segment(self, base_offset: int, bases: Positions) -> Segment:
         """Describe a segment."""
@@ -179,7 +198,8 @@ class Loader:
         return self._in_place(Segment.from_entry(self.context.opened, self.directory, entry))
 
     def _in_place(self, segment: Segment) -> Segment:
-        segment.swapped = frozenset(self.swapped.get(segment.base_offset, ()))
+        if self.swapped:
+            segment.swapped = frozenset(self.swapped.get(segment.base_offset, ()))
         return segment
 
     def lose(self, kind: str, file: str, position: int, size: int, detail: str) -> None:

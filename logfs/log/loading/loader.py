@@ -5,6 +5,7 @@ Source: Kafka LogLoader.load, UnifiedLog.recover.
 
 import errno
 import logging
+from collections.abc import Iterable
 from dataclasses import replace
 from uuid import UUID
 
@@ -26,14 +27,14 @@ from logfs.log.loading.producers import ProducerLoader
 from logfs.log.loading.recovery import load_segments
 from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.losses import LossFile
-from logfs.log.names import FileKind
+from logfs.log.names import FileKind, SegmentFileName
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.replay import locate_transactions
 from logfs.log.reading.lookup import positions_of_offset
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
-from logfs.log.topics import effective_config, read_properties
+from logfs.log.topics import read_properties
 from logfs.log.writing.active import remove_segment_files
 from logfs.log.writing.state import PartitionState
 from logfs.types import Positions, TopicPartition
@@ -51,8 +52,8 @@ def list_partitions(disk: Disk) -> list[TopicPartition]:
     reported.
     """
     found = []
-    entries = [name for name, is_directory in disk.list("") if is_directory]
-    for name in sorted([*entries, *(name for name, _ in disk.irregular(""))]):
+    contents = disk.contents("")
+    for name in sorted([*contents.directories, *(name for name, _ in contents.irregular)]):
         parsed = names.parse_partition_directory(name)
         if parsed is None or name == names.CLUSTER_METADATA_DIRECTORY:
             continue
@@ -80,11 +81,11 @@ def load_state(context: LoadContext, topic_partition: TopicPartition) -> Partiti
         OSError: The disk failed.
     """
     disk, directory = context.disk, topic_partition.directory
-    config = effective_config(context.defaults, _read_config(context, directory))
+    config = context.config(_read_config(context, directory))
     topic_id = _read_topic_id(context, directory)
     epoch_entries = _read_epochs(disk, directory)
     losses = LossFile(disk, directory, read_only=context.read_only)
-    kinds, swapped = _list_segments(context, directory)
+    kinds, swapped = _list_segments(context, topic_partition)
     loader = Loader(context, topic_partition, config, losses, kinds, swapped)
     loader.scans_all = epoch_entries is None
     return _load(loader, topic_id, epoch_entries)
@@ -153,11 +154,12 @@ def _read_topic_id(context: LoadContext, directory: str) -> UUID | None:
 
 
 def _list_segments(
-    context: LoadContext, directory: str
+    context: LoadContext, topic_partition: TopicPartition
 ) -> tuple[dict[int, set[FileKind]], dict[int, set[FileKind]]]:
     """List the segment files, and remove the files that Kafka's loader removes.
 
-    Nothing is removed in a read-only store.
+    Nothing is removed in a read-only store. ``context.leftovers`` receives the other files of
+    writers and jobs.
 
     Returns:
         The kinds of files by base offset; and those of them that still have the suffix ``.swap``.
@@ -165,36 +167,49 @@ def _list_segments(
     Raises:
         OSError: A ``.log`` is no regular file: its records must not be treated as deleted.
     """
-    files = []
-    _refuse_irregular(context.disk, directory)
-    for name, is_directory in context.disk.list(directory):
-        parsed = None if is_directory else names.parse_segment_file(name)
+    disk, directory = context.disk, topic_partition.directory
+    contents = disk.contents(directory)
+    _refuse_irregular(disk, directory, contents.irregular)
+    kinds, others = names.group_segment_files(contents.files)
+    suffixed: list[SegmentFileName] = []
+    context.leftovers[topic_partition] = leftovers = []
+    for name in others:
+        parsed = names.parse_segment_file(name)
         if parsed is not None:
-            files.append(parsed)
-        elif not is_directory and names.is_leftover(name) and not context.read_only:
-            context.disk.remove(f"{directory}/{name}")
-        elif not is_directory and names.stops_kafka(name):
+            suffixed.append(parsed)
+        elif names.is_leftover(name) and not context.read_only:
+            disk.remove(f"{directory}/{name}")
+        elif names.stops_kafka(name):
             logger.warning(
                 "%s/%s is ignored: it is named like a segment file, but does not begin with the "
                 "20 digits of an offset; a Kafka broker does not start with it", directory, name
             )  # fmt: skip
-    files, waiting = resolve_swaps(context.disk, directory, files, read_only=context.read_only)
-    kinds: dict[int, set[FileKind]] = {}
+        elif names.parse_unfinished_file(name) or names.parse_staged_file(name):
+            leftovers.append(name)
     swapped: dict[int, set[FileKind]] = {}
-    for file in files:
-        kinds.setdefault(file.base_offset, set()).add(file.kind)
-    for file in waiting:
-        swapped.setdefault(file.base_offset, set()).add(file.kind)
+    if suffixed:
+        plain = [SegmentFileName(base, kind) for base, found in kinds.items() for kind in found]
+        files, waiting = resolve_swaps(
+            disk, directory, [*plain, *suffixed], read_only=context.read_only
+        )
+        kinds, swapped = _by_base_offset(files), _by_base_offset(waiting)
     if not context.read_only:
         for base_offset in [base for base, found in kinds.items() if _is_leftover(found)]:
             segment = Segment(context.opened, directory, base_offset, Positions())
-            remove_segment_files(context.disk, segment)
+            remove_segment_files(disk, segment)
     return kinds, swapped
 
 
-def _refuse_irregular(disk: Disk, directory: str) -> None:
+def _by_base_offset(files: Iterable[SegmentFileName]) -> dict[int, set[FileKind]]:
+    kinds: dict[int, set[FileKind]] = {}
+    for file in files:
+        kinds.setdefault(file.base_offset, set()).add(file.kind)
+    return kinds
+
+
+def _refuse_irregular(disk: Disk, directory: str, irregular: Iterable[tuple[str, str]]) -> None:
     """Raise OSError if a ``.log`` is a link, a FIFO or the like."""
-    for name, _ in disk.irregular(directory):
+    for name, _ in irregular:
         parsed = names.parse_segment_file(name)
         if parsed is not None and parsed.kind is FileKind.LOG:
             disk.stat(f"{directory}/{name}")  # raises an error that says what it is
@@ -283,13 +298,10 @@ def _store_table(loader: Loader, reserved: Positions) -> SegmentTable:
     """Write the segments that were found to the segment table."""
     context, table = loader.context, loader.table
     last = loader.segments[-1]
-    is_closed = table is not None and table.entries.get(last.base_offset) == last.entry(
-        SegmentState.CLOSED
-    )
+    known = None if table is None else table.entries.get(last.base_offset)
+    is_closed = known is not None and known == last.entry(SegmentState.CLOSED)
     if context.read_only:
         return table or SegmentTable(context.disk, loader.directory, _NO_GENERATION)
-    sealed = [s.entry(SegmentState.SEALED) for s in loader.segments[:-1]]
-    state = SegmentState.CLOSED if is_closed else SegmentState.OPEN
     tail = TableEntry(
         last.base_offset,
         SegmentState.OPEN,
@@ -307,7 +319,8 @@ def _store_table(loader: Loader, reserved: Positions) -> SegmentTable:
     # After a clean stop a damaged table would pass for one that has lost entries.
     loader.has_changed |= table.is_damaged
     # Deferred work comes before the table, which has the ends of segments still to be truncated.
-    if loader.deferred is None and (state is SegmentState.OPEN or loader.has_changed):
+    if loader.deferred is None and (loader.has_changed or not is_closed):
+        sealed = [segment.entry(SegmentState.SEALED) for segment in loader.segments[:-1]]
         with loader.deferring():
             table.rewrite([*sealed, tail])
     return table
@@ -349,7 +362,9 @@ def load_or_take_offline(context: LoadContext, topic_partition: TopicPartition) 
         _log_recovery(log)
     if not context.read_only and log.offline is None:
         try:
-            adopt_unfinished(log, context.now_ms)
+            left = context.leftovers[topic_partition]
+            lines = sorted(name for name in left if names.parse_unfinished_file(name))
+            adopt_unfinished(log, context.now_ms, lines)
         except (LogfsError, OSError) as error:
             logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
     return log

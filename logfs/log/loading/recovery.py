@@ -51,17 +51,18 @@ def load_segments(loader: Loader) -> None:
         ends = loader.shown  # segments before it are lost, and their positions were shown
         if bases[0] <= max(loader.recovery_point(bases[0]), loader.start_offset):
             next_offset = bases[0]  # they were removed: it is durable
+    entries = loader.entries
     while len(bases) > len(loader.segments):
         number = len(loader.segments)
-        base_offset, following = bases[number], bases[number + 1 :]
-        entry = loader.entries.get(base_offset)
+        base_offset = bases[number]
+        entry = entries.get(base_offset)
         is_next = base_offset == next_offset or loader.table is None
-        if loader.must_recover(following) and entry is None and not is_next:
+        if entry is None and not is_next and loader.must_recover(_after(bases, number)):
             _set_aside(loader, bases[number:], "the segment before it is lost")
             loader.has_truncated = True
             break
         try:
-            segment = _load_segment(loader, base_offset, entry, ends, following)
+            segment = _load_segment(loader, bases, number, entry, ends)
         except SpansTooMuchError as error:
             bases[number : number + 1] = split_segment(loader.context.disk, error, loader.kinds)
             continue
@@ -74,23 +75,26 @@ def load_segments(loader: Loader) -> None:
 
 
 def _load_segment(
-    loader: Loader,
-    base_offset: int,
-    entry: TableEntry | None,
-    ends: Positions,
-    following: Sequence[int],
+    loader: Loader, bases: Sequence[int], number: int, entry: TableEntry | None, ends: Positions
 ) -> Segment:
     """Describe a segment from its table entry, or scan it; positions continue at ``ends``."""
-    must_recover = loader.must_recover(following)
-    if entry is not None and _is_trusted(loader, entry, must_recover, not following):
+    after = _after(bases, number)
+    must_recover = loader.must_recover(after)
+    if entry is not None and _is_trusted(loader, entry, must_recover, after is None):
         return loader.known_segment(entry)
-    segment = loader.segment(base_offset, ends if entry is None else entry.bases)
+    following = bases[number + 1 :]
+    segment = loader.segment(bases[number], ends if entry is None else entry.bases)
     # Before the scan, which puts NO_BOOT into the table before it truncates what was shown.
     is_cache_doubtful = loader.context.has_failed or NO_BOOT in loader.boots
     segment = _scan(loader, segment, entry, following)
     if must_recover and is_cache_doubtful and not loader.context.read_only:
         _rewrite(loader.context.disk, segment.name, segment.size_bytes)
     return segment
+
+
+def _after(bases: Sequence[int], number: int) -> int | None:
+    """Return the base offset of the next segment; None after the last one."""
+    return bases[number + 1] if number + 1 < len(bases) else None
 
 
 def _without_deleted(loader: Loader) -> list[int]:
@@ -126,7 +130,7 @@ def _scan(
     loader: Loader, segment: Segment, entry: TableEntry | None, following: Sequence[int]
 ) -> Segment:
     """Scan a segment and store its indexes; truncate it at a bad batch if it must be recovered."""
-    context, must_recover = loader.context, loader.must_recover(following)
+    context, must_recover = loader.context, loader.must_recover(next(iter(following), None))
     may_grow = context.is_live and not following
     log = context.disk.open(segment.name, write=not context.read_only)
     pass_over = not (must_recover or may_grow)
@@ -252,7 +256,7 @@ def _truncate_tail(
     position, size = scan.valid_bytes, scan.file_size - scan.valid_bytes
     what = f"{segment.name}: {size} bytes from byte {position} on are no whole batch"
     what = f"{what} ({scan.problem})"
-    if not loader.must_recover(following) and (following or position):
+    if not loader.must_recover(next(iter(following), None)) and (following or position):
         loader.lose("corrupt", segment.name, position, size, f"{what}; they stay")
         loader.has_junk = not following
         return

@@ -15,6 +15,7 @@ Source: Kafka ``transactional.id.expiration.ms``.
 
 import contextlib
 import logging
+from collections.abc import Iterable
 
 from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
 from logfs.errors import LogfsError
@@ -59,13 +60,19 @@ def pending_producers(disk: Disk) -> frozenset[int]:
     return frozenset(producer_id_of(ledger.query) for ledger in ledgers if ledger.intent)
 
 
-def tidy(store: Catalog[PartitionLog], now_ms: int) -> bool:
-    """Remove files that are not needed any more; returns False if a batch is being published."""
+def tidy(store: Catalog[PartitionLog], logs: Iterable[PartitionLog], now_ms: int) -> bool:
+    """Remove files that are not needed any more; returns False if a batch is being published.
+
+    Args:
+        store: The store, for its ledgers.
+        logs: The partitions in whose directories staged files may be.
+        now_ms: The clock.
+    """
     if not PUBLISHING.acquire(blocking=False):
         return False
     try:
         ledgers = list(read_ledgers(store.disk))
-        for log in store.all_partitions():
+        for log in logs:
             if log.is_unreadable:
                 continue
             with contextlib.suppress(FileNotFoundError):  # the topic was deleted

@@ -45,7 +45,7 @@ ones, but the log may start before them.
 
 import contextlib
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import NamedTuple
@@ -74,6 +74,9 @@ class SegmentState(IntEnum):
     DROPPED = 3
     PENDING = 4
     MERGED = 5
+
+
+_STATES = {state.value: state for state in SegmentState}
 
 
 class TableEntry(NamedTuple):
@@ -135,7 +138,8 @@ class TableState:
 
     def note(self, entry: TableEntry) -> None:
         """Add one more entry."""
-        self.reserved = self.reserved.at_least(entry.ends)
+        # Normally the ends of later entries are larger.
+        self.reserved = entry.ends.at_least(self.reserved)
         self.has_reservation |= entry.state in (SegmentState.OPEN, SegmentState.CLOSED)
         if entry.state is SegmentState.PENDING:
             self.pending[entry.base_offset] = entry
@@ -165,51 +169,45 @@ def decode_table(data: bytes) -> tuple[TableState, int, bool]:
         CorruptIndexError: An entry decodes to a state that does not exist although its CRC fits.
     """
     state = TableState()
-    position = end = _HEADER.size
+    end = _HEADER.size
     is_damaged = False
-    while position + ENTRY_BYTES <= len(data):
-        body = data[position : position + _BODY.size]
-        (crc,) = _CRC.unpack_from(data, position + _BODY.size)
-        position += ENTRY_BYTES
-        if crc32c(body) == crc:
-            end = position
-            state.note(_decode_body(body))
-        else:
+    for position, entry in _decode_entries(data, _HEADER.size):
+        if entry is None:
             is_damaged = True
+        else:
+            end = position + ENTRY_BYTES
+            state.note(entry)
     return state, end, is_damaged
 
 
 def decode_entries(data: bytes, position: int) -> list[TableEntry]:
     """Return the valid entries of a table file from a position on."""
-    found = []
-    for start in range(position, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
-        body = data[start : start + _BODY.size]
-        if _CRC.unpack_from(data, start + _BODY.size)[0] == crc32c(body):
-            found.append(_decode_body(body))
-    return found
+    return [entry for _, entry in _decode_entries(data, position) if entry is not None]
+
+
+def _decode_entries(data: bytes, start: int) -> Iterator[tuple[int, TableEntry | None]]:
+    """Return each entry from a position on, with where it begins; None for an invalid one."""
+    for position in range(start, len(data) - ENTRY_BYTES + 1, ENTRY_BYTES):
+        body = data[position : position + _BODY.size]
+        is_valid = _CRC.unpack_from(data, position + _BODY.size)[0] == crc32c(body)
+        yield position, _decode_body(body) if is_valid else None
 
 
 def _decode_body(body: bytes) -> TableEntry:
-    fields = _BODY.unpack(body)
-    try:
-        state = SegmentState(fields[1])
-    except ValueError:
-        raise CorruptIndexError(f"segment table: state {fields[1]} is not known") from None
+    # By position: a table has ten thousand entries, and keywords take as long as all the rest.
+    (
+        base_offset, number, flags, next_offset, size_bytes, max_timestamp, first_timestamp,
+        a, b, c, d, e, f, g, h, i, boot, text_crc,
+    ) = _BODY.unpack(body)  # fmt: skip
+    state = _STATES.get(number)
+    if state is None:
+        raise CorruptIndexError(f"segment table: state {number} is not known")
     is_open = state is SegmentState.OPEN
     return TableEntry(
-        base_offset=fields[0],
-        state=state,
-        has_gaps=bool(fields[2] & _HAS_GAPS),
-        next_offset=None if is_open else fields[3],
-        size_bytes=None if is_open else fields[4],
-        max_timestamp=fields[5],
-        first_timestamp=fields[6],
-        bases=Positions(*fields[7:10]),
-        ends=Positions(*fields[10:13]),
-        lengths=Positions(*fields[13:16]),
-        boot=fields[16],
-        text_crc=fields[17],
-    )
+        base_offset, state, Positions(a, b, c), Positions(d, e, f),
+        None if is_open else next_offset, None if is_open else size_bytes,
+        max_timestamp, first_timestamp, Positions(g, h, i), bool(flags & _HAS_GAPS), boot, text_crc,
+    )  # fmt: skip
 
 
 class SegmentTable:

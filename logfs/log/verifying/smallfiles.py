@@ -178,7 +178,7 @@ def find_irregular(disk: Disk, directory: str) -> list[Finding]:
     remedy = "move it away, or put a regular file or a bind mount in its place"
     return [
         Finding(f"{directory}/{name}" if directory else name, None, kind, "", remedy)
-        for name, kind in disk.irregular(directory)
+        for name, kind in disk.contents(directory).irregular
         if directory
         or not (name == names.CONTROL_SOCKET or names.parse_partition_directory(name) is not None)
     ]

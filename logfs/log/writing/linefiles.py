@@ -19,13 +19,17 @@ class LineFiles:
 
     Args:
         lock: The lock of the partition. ``sync`` takes it; for the others the caller has it.
+        is_durable: A power cut brings back no file that an earlier owner removed before it was
+            synced. Loading makes sure of that, unless the disk is full.
 
     Attributes:
         void: Files whose last announcement could not be cut off. Nothing may be appended before
             ``cut_void``.
     """
 
-    def __init__(self, disk: Disk, directory: str, lock: threading.RLock) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, lock: threading.RLock, *, is_durable: bool
+    ) -> None:
         self._disk = disk
         self._directory = directory
         self._lock = lock
@@ -35,7 +39,8 @@ class LineFiles:
         self._unsynced_names: set[str] = set()  # of files without a writer
         self._outlived: list[tuple[int, str]] = []
         # The first removal may be of an earlier owner, and not durable.
-        self._removals = self._unsynced_removal = 1
+        self._removals = 1
+        self._unsynced_removal = 0 if is_durable else 1
         self._synced_removals = 0
         self.void: list[UnfinishedFile] = []
 

@@ -68,7 +68,8 @@ class PartitionState(ReadableState):
         self.set_config(self.config)
         mark = cache_mark(self.host, self.disk)
         self.reservation = PositionReservation(self.table, mark, self.reserved)
-        self.line_files = LineFiles(self.disk, self.directory, self.lock)
+        is_durable = self.deferred is None
+        self.line_files = LineFiles(self.disk, self.directory, self.lock, is_durable=is_durable)
 
     def set_config(self, config: TopicConfig) -> None:
         """Follow a change of the topic's configuration."""
