@@ -81,7 +81,6 @@ def appending_steps(name: str, appender: LineAppender, *, in_chunks: bool) -> It
         in_chunks: Limit each step to ``chunk_bytes``, which takes longer.
 
     Raises:
-        OSError: The file cannot be read.
         UnparsableLineError: A line is longer than ``logfs.disk.lines.MAX_LINE_BYTES``.
     """
     with _open(name) as file:

@@ -62,7 +62,6 @@ def look(place: Place, since_ms: int) -> Status:
 
     Raises:
         LogfsError: There is no such topic or partition, or the daemon cannot be asked.
-        OSError: The directory cannot be read.
     """
     data, disk = data_directory(place), reading_disk(place)
     only = partitions_named(disk, place.address)

@@ -219,7 +219,6 @@ def forecast(place: Place) -> Forecast:
 
     Raises:
         UnknownNameError: More than a data directory is named.
-        OSError: It cannot be read.
     """
     if place.address:
         raise UnknownNameError("expected a data directory or a mount point, no topic in it")

@@ -43,7 +43,6 @@ def read_mount_file(path: str) -> MountFile:
 
     Raises:
         InvalidConfigError: It is no TOML, or holds what is not described above.
-        OSError: It cannot be read.
     """
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))

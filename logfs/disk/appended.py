@@ -4,11 +4,7 @@ import os
 
 
 class AppendedFile:
-    """A file that exists, open to append. One thread at a time.
-
-    Raises:
-        OSError: The file cannot be opened.
-    """
+    """A file that exists, open to append. One thread at a time."""
 
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -56,7 +56,6 @@ class FileTransfer:
 
         Raises:
             FileNotFoundError: It is gone, or another one has its name by now.
-            OSError: It cannot be read or written.
         """
         if not self._link(name, inode):
             self.copy(name, inode=inode)
@@ -72,7 +71,6 @@ class FileTransfer:
 
         Raises:
             FileNotFoundError: It is gone, another one has its name, or it has become shorter.
-            OSError: It cannot be read or written.
         """
         path = f"{self.source}/{name}"
         with Beneath(self.source, name) as (directory, leaf):
@@ -174,11 +172,7 @@ class FileTransfer:
 
 
 def copy_bytes(source: int, target: int, size: int, count: Count | None = None) -> int:
-    """Copy ``size`` bytes from start to start; return how many, fewer if the source is shorter.
-
-    Raises:
-        OSError: The disk failed.
-    """
+    """Copy ``size`` bytes from start to start; return how many, fewer if the source is shorter."""
     done, inside = 0, True
     while done < size:
         length = min(_CHUNK_BYTES, size - done)
@@ -239,9 +233,6 @@ def give_away(paths: Iterable[str], like: str) -> None:
 
     Does nothing for users other than root, which cannot change owners. Files that root does not own
     keep their owner. Links are not followed.
-
-    Raises:
-        OSError: That cannot be done.
     """
     if os.geteuid() != 0:
         return

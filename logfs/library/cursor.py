@@ -40,7 +40,6 @@ class Cursor:
 
         Raises:
             CorruptRecordError: The next records are damaged.
-            OSError: The disk failed.
         """
         while True:
             self._note_removed()

@@ -97,7 +97,6 @@ def data_and_partitions(place: Place) -> tuple[str, list[TopicPartition] | None]
 
     Raises:
         LogfsError: There is no such topic or partition, or PATH is of another form.
-        OSError: The directory cannot be read, or a mount does not answer.
     """
     data = data_directory(place)
     return data, partitions_named(PosixDisk(data), place.address)
@@ -108,7 +107,6 @@ def partitions_named(disk: Disk, address: Sequence[str]) -> list[TopicPartition]
 
     Raises:
         LogfsError: There is no such topic or partition, or PATH is of another form.
-        OSError: The directory cannot be read.
     """
     if not address:
         return None

@@ -103,9 +103,6 @@ class FollowedDirectory:
         Args:
             is_around_known: ``partitions`` has just looked for deleted topics and trimmed
                 partitions, which is too slow to do for each of many partitions.
-
-        Raises:
-            LogfsError, OSError: The directory cannot be read.
         """
         if not log.is_followed:
             return False

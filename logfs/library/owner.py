@@ -132,7 +132,6 @@ def opened_store(
 
     Raises:
         LockedError: Another process owns it.
-        OSError: It cannot be written.
     """
     # These imports take longer than asking a daemon, which does not need them.
     from logfs.config import StoreConfig

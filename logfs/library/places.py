@@ -112,9 +112,6 @@ def kind_of(path: str) -> DirectoryKind:
 
     A data directory is a directory that holds one of ``ROOT_FILES``, or a directory named
     TOPIC-PARTITION in which a ``.log`` or ``partition.metadata`` lies.
-
-    Raises:
-        OSError: The directory cannot be read.
     """
     if not os.path.isdir(path):  # noqa: PTH112 - asked for every leading part
         return DirectoryKind.MISSING

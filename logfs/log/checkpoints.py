@@ -89,7 +89,6 @@ def lower_recovery_point(disk: Disk, topic_partition: TopicPartition, offset: in
 
     Raises:
         CorruptCheckpointError: The file does not parse.
-        OSError: It could not be written.
 
     Source: Kafka LogManager.truncateTo.
     """

@@ -94,11 +94,7 @@ def remove_note(disk: Disk) -> None:
 
 
 def last_stop(disk: Disk, boot_id: str, partitions: Iterable[TopicPartition]) -> LastStop:
-    """Find out how the last owner of a data directory stopped; nothing owns it now.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Find out how the last owner of a data directory stopped; nothing owns it now."""
     if checkpoints.has_clean_shutdown(disk):
         return LastStop(True)
     note = _read_note(disk, boot_id)

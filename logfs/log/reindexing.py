@@ -58,7 +58,6 @@ def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[Rei
 
     Raises:
         LogfsError: Its configuration does not parse.
-        OSError: The disk failed.
     """
     directory = one.directory
     properties = read_properties(disk, directory)

@@ -63,9 +63,6 @@ def _without_old_rows(context: LoadContext, wanted: Sequence[TopicPartition]) ->
 
     Such rows remain when a topic of that name was deleted on a full disk. They must not determine
     where the new partitions start, or up to where they are durable.
-
-    Raises:
-        OSError: A file could not be written.
     """
     points, starts = context.recovery_points, context.start_offsets
     if (points.keys() | starts.keys() | context.compacted).isdisjoint(wanted):

@@ -288,7 +288,6 @@ def check_empty(logs: Iterable[PartitionLog]) -> None:
 
     Raises:
         TopicNotEmptyError: It holds some, or a partition cannot tell because it is offline.
-        OSError: A partition directory could not be read.
     """
     for log in logs:
         records = log.log_end_offset - log.log_start_offset

@@ -32,7 +32,6 @@ def check_root(path: str) -> None:
 
     Raises:
         NoDataDirectoryError: There is no such directory, or one without logs.
-        OSError: It cannot be read.
     """
     kind = kind_of(path)
     if kind is not DirectoryKind.DATA:
@@ -97,7 +96,6 @@ class Root:
 
         Raises:
             NoDataDirectoryError: It is no data directory, or not any more.
-            OSError: It cannot be read.
         """
         mtime_ms = self.disk.stat("").mtime_ms
         if mtime_ms != self._mtime_ms:
@@ -121,7 +119,6 @@ class Directories:
 
         Raises:
             InvalidConfigError: A partition is in two directories.
-            OSError: A directory cannot be read.
         """
         found: dict[TopicPartition, Root] = {}
         for root in self._roots:

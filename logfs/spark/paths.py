@@ -41,7 +41,6 @@ def parse_path(
         InvalidConfigError: There is no path.
         NoDataDirectoryError: No leading part is a data directory or a mount point.
         LogfsError: The address in it is none, or none of a table.
-        OSError: It cannot be read.
     """
     paths = [part.strip() for part in (text or "").split(",") if part.strip()]
     if not paths:

@@ -56,7 +56,6 @@ class Work(NamedTuple):
             DataLossError: Records of it are gone, and that is a reason to stop.
             NoDataDirectoryError: This machine does not have the data directory.
             CorruptRecordError: A batch in it is damaged.
-            OSError: The disk failed.
         """
         if not isinstance(partition, LogfsPartition):
             return

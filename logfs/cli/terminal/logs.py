@@ -59,11 +59,7 @@ def log_to_stderr(form: str = "auto") -> None:
 
 
 def log_to_file(path: str, form: str = "auto") -> None:
-    """Log to the end of a file; one that logrotate has moved away is reopened.
-
-    Raises:
-        OSError: The file cannot be written.
-    """
+    """Log to the end of a file; one that logrotate has moved away is reopened."""
     from logging.handlers import WatchedFileHandler
 
     handler = WatchedFileHandler(path, encoding="utf-8", errors="backslashreplace")

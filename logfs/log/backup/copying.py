@@ -120,7 +120,6 @@ def copy_stopped(
 
     Raises:
         ChangedError: Another process is writing to the partition.
-        OSError: The disk failed.
     """
     directory = topic_partition.directory
     job.make_directory(target or directory)

@@ -72,7 +72,6 @@ def back_up_live(job: Job, topic_partition: TopicPartition, ask: Ask) -> BackedU
         NoSuchTopicError, NoSuchPartitionError: It was deleted.
         DamagedCopyError: The end of the log is damaged; the rest is in the copy.
         BackupError: It changes faster than it can be copied; the target has a part of it.
-        LogfsError, OSError: The daemon or the disk failed.
     """
     directory = topic_partition.directory
     job.make_directory(directory)

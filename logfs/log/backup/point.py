@@ -30,11 +30,7 @@ class Point(NamedTuple):
 
 
 def take_point(log: PartitionLog) -> Point:
-    """Return where a partition is now. Takes its lock: nothing is appended meanwhile.
-
-    Raises:
-        OSError: The disk failed.
-    """
+    """Return where a partition is now. Takes its lock: nothing is appended meanwhile."""
     with log.exclusive():
         snapshot = log.snapshot
         unfinished, consumed = {}, log.line_files.consumed_names()

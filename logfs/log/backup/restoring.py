@@ -44,7 +44,6 @@ def check_source(
     Raises:
         BackupError: The backup is not whole, or single topics cannot be restored from it.
         NoSuchTopicError: A topic is not in it.
-        OSError: It cannot be read.
     """
     check_whole(source)
     if is_beside_others and not checkpoints.has_clean_shutdown(source):
@@ -65,7 +64,6 @@ def restore_all(job: Job, source: str, topics: Collection[str] = ()) -> list[Top
         ChangedError: Another process is writing to the backup.
         BackupError: The backup is not whole, or the directory not empty.
         NoSuchTopicError: A topic is not in the backup.
-        OSError: The disk failed.
     """
     found = check_source(job.source, topics)
     prepare_target(job, BackupManifest(UNFINISHED, KIND, source, job.now_ms))

@@ -77,7 +77,6 @@ def back_up(
         ChangedError: A process has started to write to the source, which had no owner.
         BackupError: The target contains something else, or see ``back_up_live``.
         NoSuchTopicError: One of the topics does not exist.
-        LogfsError, OSError: The daemon or the disk failed.
     """
     prepare_target(job, BackupManifest(UNFINISHED, KIND, source, job.now_ms))
     found = choose(list_partitions(job.source), topics)

@@ -62,7 +62,6 @@ def build_map(
     Raises:
         CorruptRecordError: A batch is damaged.
         CleaningAbortedError: See ``CleaningTools.spend``.
-        OSError: The log cannot be read.
     """
     offsets = OffsetMap(tools.map_bytes, tools.load_factor, tools.new_id())
     start, stop = dirty.first_dirty, dirty.first_uncleanable
@@ -102,7 +101,6 @@ def read_keys(
     Raises:
         CorruptRecordError: A batch is damaged.
         CleaningAbortedError: See ``CleaningTools.spend``.
-        OSError: The log cannot be read.
     """
 
     def take(buffer: bytearray, size: int) -> int | None:

@@ -105,7 +105,6 @@ class CleanedSegment:
         Raises:
             CorruptRecordError: A batch is damaged, or the text index of a segment with gaps.
             CleaningAbortedError: See ``CleaningTools.spend``.
-            OSError: The disk failed.
         """
         round_ = self._round
         self._transactions.add_aborted(

@@ -53,7 +53,6 @@ def clean(
         CleaningAbortedError: ``tools`` ended it, or the log was truncated or trimmed meanwhile.
         CorruptRecordError: A batch is damaged: the log cannot be cleaned.
         LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
-        OSError: The disk failed.
     """
     log.check_writable()
     log.maintain()  # makes segments that were just sealed durable

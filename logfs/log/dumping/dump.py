@@ -41,7 +41,6 @@ def dump_file(source: DumpFile, options: DumpOptions, streams: Streams, findings
 
     Raises:
         LogfsError: It cannot be read to its end. The part before is printed.
-        OSError: It cannot be opened or read.
 
     Source: Kafka DumpLogSegments.main.
     """

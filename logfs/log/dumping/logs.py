@@ -24,7 +24,6 @@ def dump_log(source: DumpFile, options: DumpOptions, streams: Streams, findings:
 
     Raises:
         CorruptRecordError: Bytes do not decode. The batches before them are printed.
-        OSError: The file cannot be read.
 
     Source: Kafka DumpLogSegments.dumpLog.
     """

@@ -40,7 +40,6 @@ def follow_partition(
 
     Raises:
         NotThereYetError: It is just being made.
-        LogfsError, OSError: It cannot be used.
     """
     if following.disk.exists(f"{topic_partition.directory}/{SEGMENT_TABLE}"):
         return _follow_own(following, loading, topic_partition)

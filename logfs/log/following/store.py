@@ -89,7 +89,6 @@ class FollowedStore(Catalog[AnyLog]):
             only: Which partitions are followed; None: all. What a cache keeps of others is removed.
 
         Raises:
-            OSError: The directory cannot be read.
             BackupError: A backup or a restore was interrupted in it.
         """
         check_whole(disk)

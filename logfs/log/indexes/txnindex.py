@@ -64,7 +64,6 @@ def read_txn_index(disk: Disk, name: str, base_offset: int) -> list[AbortedTrans
 
     Raises:
         CorruptIndexError: It does not decode, or names a marker before the segment.
-        OSError: It cannot be read.
 
     Source: Kafka TransactionIndex.sanityCheck.
     """

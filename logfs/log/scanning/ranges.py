@@ -64,7 +64,6 @@ class RangeReader:
 
         Raises:
             CorruptRecordError: A batch in the range is damaged.
-            OSError: The disk failed.
         """
         builder = ColumnBuilder(
             self._wanted, MOST_ROWS, MOST_BYTES, decompress, self._aborted_table()

@@ -69,7 +69,6 @@ class StoredLog:
 
         Raises:
             NoSuchPartitionError: It is gone.
-            OSError: The disk failed.
         """
         self._bounds = bounds
         for _ in range(_TRIES):

@@ -85,9 +85,6 @@ def verify(
         wait: Called between two rounds, with the number of the first of them, from 1.
         boot_id: Identifies the boot of this machine. If it is not known, a close that flushed
             nothing is taken for a crash.
-
-    Raises:
-        OSError: The disk failed.
     """
     root = read_root(disk, defaults, boot_id)
     wanted = list_partitions(disk) if only is None else only

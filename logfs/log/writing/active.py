@@ -108,11 +108,7 @@ class ActiveSegment:
     def resume(
         cls, disk: Disk, segment: Segment, end: LogEnd, config: TopicConfig, now_ms: int
     ) -> "ActiveSegment":
-        """Go on with the last segment of a log that was loaded; its indexes are trimmed.
-
-        Raises:
-            OSError: Its files could not be opened.
-        """
+        """Go on with the last segment of a log that was loaded; its indexes are trimmed."""
         indexes = _usable_indexes(disk, segment, config)
         times, base = indexes.time.entries(), segment.base_offset
         count = len(times) // TIME_INDEX.entry_bytes
@@ -198,11 +194,7 @@ class ActiveSegment:
         append_aborted(self.txn_index, entry)
 
     def cut_failed_write(self) -> None:
-        """Remove what a failed write may have left, for good; that is rare, and may take a while.
-
-        Raises:
-            OSError: That failed as well.
-        """
+        """Remove what a failed write may have left, for good; that is rare, and may take a while."""
         self._log.truncate(self.builder.file_position)
         self._room_end = 0
         self._log.sync()  # or whole batches of what was refused may be there after a power cut

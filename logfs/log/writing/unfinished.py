@@ -170,7 +170,6 @@ class UnfinishedFile:
 
         Raises:
             CorruptRecordError: The file does not hold what was written to it.
-            OSError: It cannot be read.
         """
         if len(self._kept) == self.line_bytes:
             return self._kept

@@ -21,7 +21,6 @@ def export_range(root: str, destination: str, one: ExportRange) -> Written:
     Raises:
         ExportError: This machine has no such partition.
         CorruptRecordError: A batch in it is damaged.
-        OSError: A disk failed.
     """
     source, disk, lost = PosixDisk(root), PosixDisk(destination), list[tuple[int, int]]()
     if not source.exists(one.topic_partition.directory):

@@ -88,7 +88,6 @@ def scan(disk: Disk, segment: SegmentKeys, job: KeyScan) -> Iterator[tuple[int, 
 
     Raises:
         CorruptRecordError: A batch is damaged.
-        OSError: The segment cannot be read.
     """
     tools = CleaningTools(lambda: job.hash_key, lambda: 0.0, piece_bytes=_PIECE_BYTES)
     start, is_done = segment.base_offset, False
