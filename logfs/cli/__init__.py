@@ -1,7 +1,7 @@
 """The command line: what a shell, a script or fstab runs.
 
     main           the entry point: loads a command when it is called, and reports its error
-    command_index  the first sentence of each command's help
+    command_index  the module of each command, and the first sentence of its help
     mount_helper   mount.logfs, which mount(8) runs
     commands       one module for each command
     terminal       streams, tables, the log, signals
@@ -13,7 +13,7 @@
     manual         the man pages, made from the help texts
 
 Work that is too large for a command's module: append (append_target, append_files, store_appender,
-mount_appender), cat (address_output), tail (tail_records), status (directory_status, activity),
+mount_appender), cat (address_output), tail (tail_records), status (directory_status),
 offsets (offset_queries), du (disk_use), plan (disk_forecast), verify (verify_data), reindex
 (reindex_data), export (parquet_export). ``sharing`` shares work out to threads or to Spark.
 

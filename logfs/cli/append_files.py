@@ -22,8 +22,7 @@ from typing import Protocol
 from logfs.cli.failures import AboutError
 from logfs.cli.terminal.interrupts import Interrupts
 from logfs.client import Daemon
-from logfs.disk.lines import whole_lines
-from logfs.disk.pipes import widen_pipe
+from logfs.disk.lines import whole_lines, widen_pipe
 from logfs.errors import RecordTooLargeError, UnknownNameError, UnparsableLineError
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.machine.mountpoints import is_local

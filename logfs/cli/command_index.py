@@ -1,38 +1,59 @@
-"""The first sentence of each command's help.
+"""The commands: the module of each, and the first sentence of its help.
 
-``logfs --help`` prints it without loading the commands; a test compares both. A command that is
-missing here is loaded.
+``logfs --help`` prints the sentences and loads no module; a test compares them with the help texts.
 """
 
-COMMAND_INDEX = {
-    "mount": "Mount the data directory DATA at MOUNTPOINT and serve it.",
-    "umount": "Unmount what logfs has mounted at MOUNTPOINT.",
-    "topic": "Create, list, describe, alter, delete and restore topics.",
-    "append": "Append the lines of FILEs, or of stdin, as records.",
-    "cat": "Print what addresses mean, one after the other.",
-    "tail": "Print the last records of partitions, and with -f those that come.",
-    "trim": "Delete the records before a point; Kafka calls this DeleteRecords.",
-    "compact": "Keep only the last record of each key.",
-    "metrics": (
-        "Print the metrics of the daemon that serves PATH, a data directory or a mount point."
+from typing import NamedTuple
+
+
+class Entry(NamedTuple):
+    """A module of ``logfs.cli.commands``, which is loaded when the command is called."""
+
+    module: str
+    sentence: str
+
+
+COMMANDS = {
+    "mount": Entry("mount", "Mount the data directory DATA at MOUNTPOINT and serve it."),
+    "umount": Entry("mount", "Unmount what logfs has mounted at MOUNTPOINT."),
+    "topic": Entry("topic", "Create, list, describe, alter, delete and restore topics."),
+    "append": Entry("append", "Append the lines of FILEs, or of stdin, as records."),
+    "cat": Entry("cat", "Print what addresses mean, one after the other."),
+    "tail": Entry("tail", "Print the last records of partitions, and with -f those that come."),
+    "trim": Entry("trim", "Delete the records before a point; Kafka calls this DeleteRecords."),
+    "compact": Entry("compact", "Keep only the last record of each key."),
+    "metrics": Entry(
+        "metrics",
+        "Print the metrics of the daemon that serves PATH, a data directory or a mount point.",
     ),
-    "offsets": (
-        "Print the offsets of moments in a partition, in those of a topic, or in all there are."
+    "offsets": Entry(
+        "offsets",
+        "Print the offsets of moments in a partition, in those of a topic, or in all there are.",
     ),
-    "dump": "Print logs, indexes, snapshots and checkpoints as kafka-dump-log does, line for line.",
-    "verify": (
-        "Check that everything in data directories, topics and partitions is as it was written."
+    "dump": Entry(
+        "dump",
+        "Print logs, indexes, snapshots and checkpoints as kafka-dump-log does, line for line.",
     ),
-    "reindex": ("Rebuild the indexes of a stopped data directory from its logs."),
-    "backup": "Back up the data directory SOURCE into the directory DESTINATION.",
-    "restore": "Restore the backup BACKUP into the data directory DATA.",
-    "status": "Show the topics of a data directory and the daemon that serves it.",
-    "plan": (
-        "Calculate how much disk a topic takes; or, for the directory PATH, when its disk is full."
+    "status": Entry("status", "Show the topics of a data directory and the daemon that serves it."),
+    "verify": Entry(
+        "verify",
+        "Check that everything in data directories, topics and partitions is as it was written.",
     ),
-    "du": "Print how much of the disk topics and partitions take, in bytes.",
-    "export": (
-        "Export records to Parquet files in the directory DESTINATION; the next run continues."
+    "reindex": Entry("reindex", "Rebuild the indexes of a stopped data directory from its logs."),
+    "du": Entry("du", "Print how much of the disk topics and partitions take, in bytes."),
+    "backup": Entry("backup", "Back up the data directory SOURCE into the directory DESTINATION."),
+    "restore": Entry("backup", "Restore the backup BACKUP into the data directory DATA."),
+    "plan": Entry(
+        "plan",
+        "Calculate how much disk a topic takes; or, for the directory PATH, when its disk is full.",
     ),
-    "spark-job": ("Print the path of the file for spark-submit; a job's command line follows it."),
+    "export": Entry(
+        "export",
+        "Export records to Parquet files in the directory DESTINATION; the next run continues.",
+    ),
+    "spark-job": Entry(
+        "spark_job",
+        "Print the path of the file for spark-submit; a job's command line follows it.",
+    ),
 }
+"""In the order in which ``logfs --help`` lists them."""

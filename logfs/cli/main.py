@@ -14,35 +14,11 @@ import click
 
 from logfs import __version__
 from logfs.cli import failures
-from logfs.cli.command_index import COMMAND_INDEX
+from logfs.cli.command_index import COMMANDS
 from logfs.cli.terminal import logs, streams
 
 _GC_THRESHOLD = 10_000
 """Modules that are imported are no garbage: looking for some takes a tenth of a short command."""
-_COMMANDS = {
-    "mount": "mount",
-    "umount": "mount",
-    "topic": "topic",
-    "append": "append",
-    "cat": "cat",
-    "tail": "tail",
-    "trim": "trim",
-    "compact": "compact",
-    "metrics": "metrics",
-    "offsets": "offsets",
-    "dump": "dump",
-    "status": "status",
-    "verify": "verify",
-    "reindex": "reindex",
-    "du": "du",
-    "backup": "backup",
-    "restore": "backup",
-    "plan": "plan",
-    "export": "export",
-    "spark-job": "spark_job",
-}
-"""Name -> the module of ``logfs.cli.commands`` that has it; loaded when the command is called."""
-
 _ELSEWHERE = {
     "unmount": "umount",
     "ls": "topic list",
@@ -58,7 +34,6 @@ _ELSEWHERE = {
     "follow": "tail -f",
 }
 """What commands are called elsewhere, and here."""
-_WHOLE_SENTENCE = 1000
 
 
 @dataclass
@@ -70,12 +45,12 @@ class Session:
 
 class _Commands(click.Group):
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
+        return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
+        if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"logfs.cli.commands.{_COMMANDS[cmd_name]}")
+        module = importlib.import_module(f"logfs.cli.commands.{COMMANDS[cmd_name].module}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         if "_LOGFS_COMPLETE" in os.environ:  # a shell asks, on behalf of the Tab key
             importlib.import_module("logfs.cli.completion").complete_paths(command)
@@ -85,8 +60,8 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command, or say which one may be meant."""
-        near = difflib.get_close_matches(args[0], [*_COMMANDS, *_ELSEWHERE], n=1)
-        if args[0] in _COMMANDS or not near or args[0].startswith("-"):
+        near = difflib.get_close_matches(args[0], [*COMMANDS, *_ELSEWHERE], n=1)
+        if args[0] in COMMANDS or not near or args[0].startswith("-"):
             return super().resolve_command(ctx, args)
         meant = _ELSEWHERE.get(near[0], near[0])
         raise click.UsageError(f"no such command {args[0]!r}; did you mean {meant}?", ctx)
@@ -100,14 +75,9 @@ class _Commands(click.Group):
             raise click.exceptions.Exit(failures.FAILED) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands; those with a sentence in ``COMMAND_INDEX`` are not loaded for it."""
+        """List the commands, without loading them."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _meaning(ctx, name)) for name in _COMMANDS])
-
-
-def _meaning(context: click.Context, name: str) -> str:
-    command = None if name in COMMAND_INDEX else cli.get_command(context, name)
-    return COMMAND_INDEX[name] if command is None else command.get_short_help_str(_WHOLE_SENTENCE)
+            formatter.write_dl([(name, entry.sentence) for name, entry in COMMANDS.items()])
 
 
 @click.group(

@@ -32,8 +32,7 @@ from logfs.log.reading.address import (
     Now,
     parse_point,
 )
-from logfs.log.reading.lookup import offset_for_time, timestamp_of
-from logfs.log.reading.newest import newest_record
+from logfs.log.reading.lookup import newest_record, offset_for_time, timestamp_of
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import system_clock
 from logfs.types import IsolationLevel, TopicPartition

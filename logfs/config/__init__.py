@@ -2,15 +2,13 @@
 
     kinds        text <-> value: numbers, words, lists, their bounds
     settings     the machinery: rows, tables, errors
-    topic        TopicConfig, every topic key of Kafka 4.1
-    pitfalls     what is valid and probably not meant
+    topic        TopicConfig, every topic key of Kafka 4.1; what is valid and probably not meant
     store        StoreConfig, the broker's keys that matter without a network
     properties   key=value files
 
 A table is one dataclass and nothing else lists its keys: to add a key, add a row.
 """
 
-from logfs.config.pitfalls import warnings
 from logfs.config.properties import format_properties, parse_properties
 from logfs.config.settings import ConfigKey
 from logfs.config.store import STORE_KEYS, StoreConfig
@@ -20,6 +18,7 @@ from logfs.config.topic import (
     CompressionType,
     TimestampType,
     TopicConfig,
+    warnings,
 )
 
 __all__ = [

@@ -3,6 +3,8 @@
 The last line may lack its newline: it ends where the file ends.
 """
 
+import contextlib
+import fcntl
 import os
 from collections.abc import Callable, Iterator
 
@@ -82,3 +84,13 @@ def whole_lines(
         have += 1
     if have:
         yield view[:have]
+
+
+_PIPE_BYTES = 1 << 20
+"""What everybody may ask for, unless ``/proc/sys/fs/pipe-max-size`` says otherwise."""
+
+
+def widen_pipe(descriptor: int) -> None:
+    """Let a pipe hold 1 MiB; nothing if that may not be, or the descriptor is no pipe's."""
+    with contextlib.suppress(OSError):
+        fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

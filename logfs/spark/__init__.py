@@ -10,7 +10,6 @@ through the module ``pyspark_logfs`` beside this package.
     options      what may be asked for: names, defaults, refusals                     pure
     selection    which topics and partitions                                          pure
     bounds       where to begin and end                                               pure
-    offsets      the offsets of a stream, as Kafka's source writes them               pure
     limits       how much of what is new goes into one batch of a stream              pure
     planning     ranges of offsets to tasks                                           pure
     schema       the columns

@@ -2,9 +2,10 @@
 
 The offsets of a batch are in the checkpoint before it is read, so a batch that did not end is read
 again between the same ones. Partitions that appear begin at their earliest record; for one that is
-gone, or ends before where the last batch ended, ``failOnDataLoss`` decides.
+gone, or ends before where the last batch ended, ``failOnDataLoss`` decides. The checkpoint has the
+next offset of each partition, as Spark's Kafka source writes it: ``{"orders": {"0": 123}}``.
 
-Source: Spark KafkaMicroBatchStream.
+Source: Spark KafkaMicroBatchStream, JsonUtils.partitionOffsets.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,17 +21,46 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from logfs.errors import DataLossError
+from logfs.errors import DataLossError, InvalidConfigError
 from logfs.machine.host import system_clock
 from logfs.spark.batch import share_out
 from logfs.spark.bounds import start_of
 from logfs.spark.directories import Directories, SeenLog, now_ms
 from logfs.spark.limits import has_enough, share, share_bytes
-from logfs.spark.offsets import Json, from_json, to_json
 from logfs.spark.options import ReadOptions
 from logfs.spark.schema import SourceColumn
 from logfs.spark.tasks import LogfsPartition, Work
 from logfs.types import TopicPartition
+
+Json = dict[str, dict[str, int]]
+
+
+def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
+    """Return offsets as they go into a checkpoint, in order."""
+    found: Json = {}
+    for (topic, partition), offset in sorted(offsets.items()):
+        found.setdefault(topic, {})[str(partition)] = offset
+    return found
+
+
+def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    """Return offsets as they come from a checkpoint.
+
+    Raises:
+        InvalidConfigError: That is not what ``to_json`` writes.
+    """
+    try:
+        return {
+            TopicPartition(topic, int(number)): int(offset)
+            for topic, row in offsets.items()
+            for number, offset in row.items()
+        }
+    except (ValueError, TypeError, AttributeError):
+        raise InvalidConfigError(
+            f'the checkpoint holds {offsets!r}: expected {{"TOPIC": {{"PARTITION": OFFSET}}}}; '
+            "it belongs to another source"
+        ) from None
+
 
 Offsets = dict[TopicPartition, int]
 

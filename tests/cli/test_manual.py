@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logfs.cli.main import _COMMANDS
+from logfs.cli.command_index import COMMANDS
 from logfs.cli.manual import pages
 from tests.cli.conftest import fill
 from tests.mounting import environment_with_command
@@ -16,7 +16,7 @@ PAGES = pages()
 
 
 def test_there_is_a_page_for_each_command() -> None:
-    assert {f"man1/logfs-{name}.1" for name in _COMMANDS} <= set(PAGES)
+    assert {f"man1/logfs-{name}.1" for name in COMMANDS} <= set(PAGES)
     assert {"man1/logfs.1", "man8/mount.logfs.8", "man5/logfs.toml.5"} <= set(PAGES)
 
 

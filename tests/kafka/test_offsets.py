@@ -8,8 +8,7 @@ import pytest
 
 from logfs.log.partition import PartitionLog
 from logfs.log.reading import kafkaoffsets
-from logfs.log.reading.lookup import offset_for_time, timestamp_of
-from logfs.log.reading.newest import newest_record
+from logfs.log.reading.lookup import newest_record, offset_for_time, timestamp_of
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
 from tests.kafka import ours

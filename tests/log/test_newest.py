@@ -5,8 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from logfs.log.indexes.index import TimestampOffset
-from logfs.log.reading.lookup import timestamp_of
-from logfs.log.reading.newest import newest_record
+from logfs.log.reading.lookup import newest_record, timestamp_of
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
 from tests.fakes import START_MS

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from logfs.errors import CorruptRecordError, NoSuchPartitionError
 from logfs.log.following.files import FollowedSegments
-from logfs.log.scanning.pieces import cut, size_of
 from logfs.log.scanning.ranges import OffsetRange, RangeReader
-from logfs.log.scanning.stored import Bounds, StoredLog
+from logfs.log.scanning.stored import Bounds, StoredLog, cut, size_of
 from logfs.records.columns import Columns, RecordColumns
 from logfs.records.record import Record
 from logfs.types import IsolationLevel, TopicPartition

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from logfs.errors import InvalidConfigError
 from logfs.spark.limits import Limits, has_enough, parse_limits, share
-from logfs.spark.offsets import from_json, to_json
+from logfs.spark.streaming import from_json, to_json
 from logfs.types import TopicPartition
 
 A, B = TopicPartition("a", 0), TopicPartition("b", 10)

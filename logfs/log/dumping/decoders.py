@@ -22,7 +22,7 @@ A control record is the end of a transaction, or a message of KRaft:
     key    int16 version, int16 type: 0 ABORT, 1 COMMIT, 2 LEADER_CHANGE, 3 SNAPSHOT_HEADER,
            4 SNAPSHOT_FOOTER, 5 KRAFT_VERSION, 6 KRAFT_VOTERS
     value  ABORT, COMMIT: int16 version, int32 coordinator epoch
-           the others: a message of that name, see ``schemas.control``
+           the others: a message of that name, see ``schemas``
 
 Source: Kafka ControlRecordType, EndTransactionMarker, ControlRecordUtils,
 DumpLogSegments.printControlRecord.
@@ -36,9 +36,9 @@ from typing import Any
 from uuid import UUID
 
 from logfs.errors import CorruptRecordError, InvalidConfigError
+from logfs.log.dumping import schemas
 from logfs.log.dumping.messages import Reader, Schema, decode_message, json_text
 from logfs.log.dumping.output import Parse
-from logfs.log.dumping.schemas import control, group, metadata, share, transaction
 from logfs.records._native import java_text
 
 Decoder = Callable[[bytes], bytes]
@@ -128,7 +128,7 @@ def _metadata_text(reader: Reader) -> str:
     if frame_version != _FRAME_VERSION:
         raise CorruptRecordError(f"frame version {frame_version}, expected {_FRAME_VERSION}")
     number, version = reader.unsigned_varint(), reader.unsigned_varint()
-    schema = next((s for s in metadata.SCHEMAS.values() if s.key == number), None)
+    schema = next((s for s in schemas.METADATA.values() if s.key == number), None)
     if schema is None:
         raise CorruptRecordError(f"Unknown metadata id {number}")
     message = decode_message(schema, reader, version)
@@ -200,24 +200,24 @@ def _open_embedded(member: dict[str, Any]) -> None:
         try:
             reader = Reader(base64.b64decode(member[name]))
             version = int(reader.number("int16"))
-            member[name] = decode_message(group.SCHEMAS[schema], reader, version)
+            member[name] = decode_message(schemas.GROUP[schema], reader, version)
         except CorruptRecordError:
             continue
 
 
 def consumer_offsets() -> Parse:
     """Return how to print ``__consumer_offsets``."""
-    return CoordinatorRecords(group.SCHEMAS).parse
+    return CoordinatorRecords(schemas.GROUP).parse
 
 
 def transaction_log() -> Parse:
     """Return how to print ``__transaction_state``."""
-    return CoordinatorRecords(transaction.SCHEMAS).parse
+    return CoordinatorRecords(schemas.TRANSACTION).parse
 
 
 def share_group_state() -> Parse:
     """Return how to print ``__share_group_state``."""
-    return CoordinatorRecords(share.SCHEMAS).parse
+    return CoordinatorRecords(schemas.SHARE).parse
 
 
 _KEY = struct.Struct(">hh")
@@ -256,5 +256,5 @@ def control_text(key: bytes | None, value: bytes | None) -> bytes:
     title, name = _MESSAGES[kind]
     # The version is in the message as its first field, too: it is read twice.
     version = int.from_bytes(value[:2], "big", signed=True)
-    message = decode_message(control.SCHEMAS[name], Reader(value), version)
+    message = decode_message(schemas.CONTROL[name], Reader(value), version)
     return f" {title} {json_text(message)}".encode()

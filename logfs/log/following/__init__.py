@@ -3,9 +3,9 @@
     store           the data directory: topics that appear and disappear, checkpoints, owners
     loading         the first listing of a partition, and where to resume
     followed        one partition: each listing of its directory, and what readers see after it
-    changes         what happened between two listings of a directory
-    rebuilding      the view of readers, rebuilt after a truncation, a removal or a compaction
-    compacted       the positions of the records that a compaction has retained
+    listing         one listing of a directory, and what happened between two
+    rebuilding      the view of readers, rebuilt after a truncation, a removal or a compaction,
+                    which keeps the positions of the records that are retained
     tail            the segment that the other process appends to: whole batches whose CRC is right
     tailcheckpoint  how far the tail was read, in ``logfs.tail`` of the cache directory
     positions       the positions of segments: in the cache directory, or in memory only

@@ -12,9 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from logfs.errors import CorruptRecordError, DeletedError, LogfsError, ReadOnlyError
-from logfs.log.following.changes import Changes, Look, compare
 from logfs.log.following.files import FollowContext
-from logfs.log.following.listing import RACY_MS, Listing, list_logs
+from logfs.log.following.listing import RACY_MS, Changes, Listing, Look, compare, list_logs
 from logfs.log.following.positions import FollowedPositions
 from logfs.log.following.rebuilding import ViewRebuild
 from logfs.log.following.tail import Tail

@@ -2,24 +2,30 @@
 
 What is kept keeps its positions. What comes after a cut begins after every position that was ever
 shown, and says so in the text index of the segment that was cut.
+
+A segment that the broker's cleaner has rewritten is read beside those it was made of, while their
+names or open descriptors last: a record keeps the position that the record with its offset had.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
-from logfs.errors import LogfsError
-from logfs.log.following.changes import Changes, Replaced
-from logfs.log.following.compacted import index_compacted
+from logfs.errors import CorruptRecordError, LogfsError
 from logfs.log.following.files import GrowingFiles, OwnedSegments
+from logfs.log.following.listing import Changes, Replaced
 from logfs.log.following.positions import FollowedPositions
 from logfs.log.following.tail import Boundary, Tail, entries_before, find_boundary, gap_pair
 from logfs.log.following.tailcheckpoint import TailCheckpoint
 from logfs.log.indexes.index import Entries
 from logfs.log.names import FileKind, format_segment_file
+from logfs.log.segments.batches import BatchWalk
+from logfs.log.segments.scan import scan_segment
 from logfs.log.segments.segment import Segment
+from logfs.records._native import KeptRecords
+from logfs.records.compression import decompress
 from logfs.types import Positions
 
 Views = tuple[Entries, Entries, Entries]
@@ -257,3 +263,60 @@ class ViewRebuild:
         self.damage.append(
             Damage("cut", segment.name, boundary.position, size, boundary.offset, detail)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """A segment that was rewritten, and the entries of its text index."""
+
+    segment: Segment
+    entries: bytes
+
+
+def index_compacted(
+    old: Sequence[Segment], new: Segment, log: File, config: TopicConfig
+) -> Rewritten:
+    """Describe a rewritten segment.
+
+    Args:
+        old: The segments it was made of, in order.
+        new: It, with base offset, bases and inode; the rest is filled in.
+
+    Raises:
+        FileNotFoundError: An old file is gone for good.
+        CorruptRecordError: A batch does not decode, or the new file has what the old ones had not.
+    """
+    scan = scan_segment(log, new, config)
+    if scan.problem is not None:
+        raise CorruptRecordError(f"{new.name}: {scan.problem}", scan.valid_bytes, new.name)
+    scan.describe(new)
+    total = old[-1].ends.minus(old[0].bases)
+    if new.lengths == total:
+        return Rewritten(new, bytes(scan.text_entries))
+    walk = KeptRecords(new.base_offset, config.index_interval_bytes, decompress)
+    windows = _old_windows(walk, old)
+    new_windows = BatchWalk(log, 0, new.size_bytes)
+    while True:
+        if walk.run():
+            if next(windows, None) is None:
+                raise CorruptRecordError(f"{new.name} has records that were not there before")
+        elif (window := next(new_windows, None)) is not None:
+            walk.load_new(window.take_buffer(), 0, window.stop, window.file_position)
+        else:
+            break
+    new.has_gaps = True
+    new.ends = new.bases.plus(walk.lengths)
+    new.lengths = Positions(*walk.kept_lengths)
+    return Rewritten(new, walk.take())
+
+
+def _old_windows(walk: KeptRecords, old: Sequence[Segment]) -> Iterator[bool]:
+    """Load one window of the old segments after the other."""
+    for segment in old:
+        files = segment.files()
+        entries = bytes(files.text_entries())
+        lengths = segment.bases.minus(old[0].bases)
+        walk.begin_old(entries, segment.base_offset, *lengths)
+        for window in BatchWalk(files.log, 0, segment.size_bytes):
+            walk.load_old(window.take_buffer(), 0, window.stop)
+            yield True

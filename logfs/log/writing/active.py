@@ -194,7 +194,7 @@ class ActiveSegment:
         append_aborted(self.txn_index, entry)
 
     def cut_failed_write(self) -> None:
-        """Remove what a failed write may have left, for good; that is rare, and may take a while."""
+        """Remove what a failed write may have left, for good; rare, and it may take a while."""
         self._log.truncate(self.builder.file_position)
         self._room_end = 0
         self._log.sync()  # or whole batches of what was refused may be there after a power cut
