@@ -180,6 +180,11 @@ class Hooks:
         """Wake programs that poll; handles that the kernel does not know are ignored."""
         self._library.logfs_notify_poll(poll_handle)
 
+    @property
+    def keeps_requests(self) -> bool:
+        """Whether this kernel does not send requests again, so that the state has them."""
+        return bool(self._library.logfs_keeps_requests())
+
     def without_resend(self) -> None:
         """Do as on a kernel that does not send requests again; before the mount, for tests."""
         self._library.logfs_without_resend()

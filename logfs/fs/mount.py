@@ -1,8 +1,9 @@
 """Mounting: from a data directory and a mount point to a served file system, and back.
 
 The start: check the paths, clear a dead mount, lock the data directory, mount, serve. READY is sent
-when another thread has got a reply from the mount. The stop: read no more requests, close the open
-files (unfinished lines become records), unmount, close the store.
+when the kernel has the reply to its first request. The stop: read no more requests, close the open
+files (unfinished lines become records), unmount, close the store. A daemon that is restarted leaves
+files and mount as they are, for its successor; see ``session``.
 
 The loop never uses its own mount: it would wait for itself. After an error that ends the loop the
 mount stays, dead: an empty directory in its place would look like deleted data.
@@ -16,7 +17,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import tzinfo
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
@@ -35,11 +36,11 @@ from logfs.fs.following import Cache, open_cache
 from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.metrics.listener import listening, shown
-from logfs.fs.metrics.mounts import MountPlace
 from logfs.fs.nodes import MountOwnership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions, option_words
 from logfs.fs.passthrough import Passthrough
+from logfs.fs.session import HANDED_OVER, Session
 from logfs.fs.supervision import Supervisor
 from logfs.fs.topics import DEFAULT_UMASK
 from logfs.fs.tree import Tree
@@ -70,6 +71,8 @@ _WAIT_AGAIN_S = 0.2
 _NOTE_AGAIN_S = 10.0
 _READ_AHEAD_KIB = 1024
 _MAX_BACKGROUND = 1024
+_DRAIN_S = 5.0
+_DRAIN_STEP_S = 0.0005
 
 
 def run_mount(
@@ -95,34 +98,59 @@ def run_mount(
         supervisor: Reports to the service manager; None if there is none.
 
     Returns:
-        The exit status: 0 after a clean stop, 1 if serving ended with an error.
+        The exit status: 0 after a clean stop, 1 if serving ended with an error, ``HANDED_OVER`` if
+        the mount waits for another daemon.
 
     Raises:
         MountError: It cannot be mounted there.
         LockedError: Another process has the data directory.
         LogfsError, OSError: The data directory cannot be used.
     """
-    data, point = os.path.realpath(data), os.path.realpath(mountpoint)
-    _check_before(data, point)
-    raise_descriptor_limit()
+    data, point = os.path.realpath(data), mountpoints.resolve_point(mountpoint)
     supervisor = supervisor or Supervisor()
+    session = Session(data, point, kernel_options(data, options), supervisor, hooks.loaded())
+    if not session.may_adopt:
+        _check_before(data, point)
+    raise_descriptor_limit()
     terminal = supervisor.terminal
     signal.signal(signal.SIGHUP, lambda *_: _stop_without(terminal))
     supervisor.when_ready = ready
-    with listening(options.metrics) as metrics:
-        status = _open_and_mount(MountPlace(data, point), options, supervisor, progress, metrics)
+    with listening(options.metrics) as metrics, _ending_on_signal(session):
+        status = _open_and_mount(session, options, supervisor, progress, metrics)
     logger.info("stopped", extra={"fields": {"event": "stopped"}})
     return status
 
 
+class _StoppedError(BaseException):
+    """SIGTERM came while the successor of another daemon loads the store."""
+
+
+@contextlib.contextmanager
+def _ending_on_signal(session: Session) -> Iterator[None]:
+    """End the mount of the predecessor if SIGTERM comes while the store is loaded."""
+
+    def stop(*_: object) -> None:
+        raise _StoppedError
+
+    before = signal.signal(signal.SIGTERM, stop) if session.may_adopt else None
+    try:
+        yield
+    except _StoppedError:
+        session.abandon()
+        raise SystemExit(0) from None
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+
+
 def _open_and_mount(
-    where: MountPlace,
+    session: Session,
     options: MountOptions,
     supervisor: Supervisor,
     progress: Callable[[str], None] | None,
     metrics: socket.socket | None,
 ) -> int:
-    data, clock = where.data, system_clock()
+    data, clock = session.data, system_clock()
     cache = open_cache(data, options.cache_dir) if options.read_only else None
     with supervisor:
         store = _open(data, options, clock, cache, _both(progress, supervisor.status))
@@ -130,9 +158,10 @@ def _open_and_mount(
         gc.collect()
         gc.freeze()
         try:
-            return _mount(store, where, options, clock, supervisor, metrics)
+            return _mount(store, session, options, clock, supervisor, metrics)
         finally:
             store.close(clock.now_ms())
+            session.note_closed()
             _forget_daemon(store)
             if cache is not None:
                 cache.lock.close()
@@ -229,22 +258,18 @@ def _take_place(point: str) -> None:
 
 def _mount(
     store: AnyStore,
-    where: MountPlace,
+    session: Session,
     options: MountOptions,
     clock: Clock,
     supervisor: Supervisor,
     metrics: socket.socket | None,
 ) -> int:
-    data, point = where
+    data, point = session.data, session.point
     loaded_hooks = hooks.loaded()
     if loaded_hooks is not None:
         loaded_hooks.want_passthrough(wanted=not options.no_passthrough)
     operations = make_operations(store, options, clock, loaded_hooks=loaded_hooks)
-    _take_place(point)
-    try:
-        pyfuse3.init(operations, point, kernel_options(data, options))
-    except RuntimeError as error:
-        raise MountError(f"{point}: {error}; libfuse has said why") from error
+    session.open(operations, lambda: _take_place(point))
     is_served = False
     try:
         operations.tree.root.facts = {
@@ -265,47 +290,71 @@ def _mount(
         operations.kernel_cache = KernelCache()
         commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
+        server = ControlServer(commands.run)
         with shown(metrics, options.metrics, commands.metrics, point):
-            trio.run(
-                _serve, operations, store, point, ControlServer(commands.run), listener, supervisor
-            )
+            trio.run(_serve, operations, store, session, server, listener, supervisor)
         is_served = True
     except Exception:
         logger.exception("serving %s ended; the mount stays until it is unmounted", point)
     finally:
-        pyfuse3.close(unmount=is_served)
+        session.close(unmount=is_served)
         if not store.read_only:  # while the directory is still ours
             forget_socket(store.disk)
+    if session.is_handed_over:
+        return HANDED_OVER
     return 0 if is_served else 1
 
 
 async def _serve(
     operations: Operations,
     store: AnyStore,
-    point: str,
+    session: Session,
     server: ControlServer,
     listener: socket.socket | None,
     supervisor: Supervisor,
 ) -> None:
+    point = session.point
     async with trio.open_nursery() as nursery:
         if listener is not None:
             nursery.start_soon(server.run, listener)
-        nursery.start_soon(_handle_signals, operations, supervisor)
+        nursery.start_soon(_handle_signals, operations, session, supervisor, nursery.cancel_scope)
         nursery.start_soon(operations.tasks.run)
         nursery.start_soon(operations.follow_reads.queues.run)
         nursery.start_soon(operations.cpu_latency.run)
         nursery.start_soon(supervisor.beat)
         nursery.start_soon(_keep_daemon_noted, store, point)
-        nursery.start_soon(_announce, operations, store, point, supervisor)
+        nursery.start_soon(_announce, operations, store, session, supervisor)
+        session.wake_polls()
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
         supervisor.stopping()
         nursery.cancel_scope.cancel()
-    await operations.files.close_all()
+    if not session.is_handed_over:
+        await operations.files.close_all()
 
 
-async def _handle_signals(operations: Operations, supervisor: Supervisor) -> None:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+async def _hand_over(operations: Operations, session: Session, scope: trio.CancelScope) -> None:
+    """Answer what has been read, except reads that wait, and stop; a successor goes on."""
+    session.stop_reading()
+    with trio.move_on_after(_DRAIN_S) as waiting:
+        while session.in_flight > len(operations.interrupts):  # noqa: ASYNC110 - libfuse replies
+            await trio.sleep(_DRAIN_STEP_S)
+    if waiting.cancelled_caught:
+        logger.warning("%d requests are not answered yet; the next daemon gets them again",
+                       session.in_flight)  # fmt: skip
+    session.is_handed_over = True
+    scope.cancel()
+
+
+async def _handle_signals(
+    operations: Operations, session: Session, supervisor: Supervisor, scope: trio.CancelScope
+) -> None:
+    stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+    with trio.open_signal_receiver(*stops) as signals:
         async for number in signals:
+            if number == signal.SIGUSR2 and session.is_kept:
+                logger.info("stopping for a restart", extra={"fields": {"event": "restarting"}})
+                await _hand_over(operations, session, scope)
+                return
             if number == signal.SIGHUP and not supervisor.terminal.is_lost:
                 _reopen_log_files()
                 continue
@@ -331,13 +380,13 @@ def _reopen_log_files() -> None:
 
 
 async def _announce(
-    operations: Operations, store: AnyStore, point: str, supervisor: Supervisor
+    operations: Operations, store: AnyStore, session: Session, supervisor: Supervisor
 ) -> None:
-    try:
-        await trio.to_thread.run_sync(_raise_limits, point, abandon_on_cancel=True)
-    except OSError as error:
-        logger.warning("the mount went away before it was ready: %s", error)
-        return
+    point = session.point
+    await operations.is_initialized.wait()
+    await trio.to_thread.run_sync(_raise_limits, point, abandon_on_cancel=True)
+    if session.needs_a_request:
+        await trio.run_process(["stat", "--file-system", point], capture_stdout=True, check=False)
     _try_passthrough(operations.passthrough, store.disk)
     how = operations.passthrough.describe()
     logger.info("sealed files are read by: %s", how, extra={"fields": {"sealed_files": how}})
@@ -361,13 +410,15 @@ def _try_passthrough(passthrough: Passthrough, disk: Disk) -> None:
 
 
 def _raise_limits(point: str) -> None:
-    """Wait until the mount answers, and raise its limits; in a thread: it waits for the loop."""
-    device = Path(point).stat().st_dev
-    minor = os.minor(device)
+    """Raise the limits of the mount, without asking it: a killed daemon would wait for itself."""
+    found = mountpoints.mount_at(point)
+    if found is None:
+        return
+    minor = found.device.partition(":")[2]
     # Reads ahead as large as a request may be. RELEASE is a background request: it must not wait
     # after the reads ahead of a partition whose disk hangs. Both need privileges.
     for name, value in (
-        (f"/sys/class/bdi/{os.major(device)}:{minor}/read_ahead_kb", _READ_AHEAD_KIB),
+        (f"/sys/class/bdi/{found.device}/read_ahead_kb", _READ_AHEAD_KIB),
         (f"/sys/fs/fuse/connections/{minor}/max_background", _MAX_BACKGROUND),
     ):
         with contextlib.suppress(OSError):

@@ -77,6 +77,7 @@ class Operations(pyfuse3.Operations):
         hooks: Hooks | None = None,
     ) -> None:
         super().__init__()
+        self.is_initialized = trio.Event()
         self.translator = Translator()
         self.request_counts = RequestCounts()
         self._store = store
@@ -107,6 +108,10 @@ class Operations(pyfuse3.Operations):
             hooks=hooks,
             note_ahead=self.cpu_latency.note,
         )
+
+    def init(self) -> None:
+        """Note the first request of the kernel; its reply follows in the same step."""
+        self.is_initialized.set()
 
     # Names and attributes
 

@@ -5,6 +5,7 @@
     WATCHDOG=1                  from the event loop; a loop that hangs does not send it
     EXTEND_TIMEOUT_USEC=n       loading or closing takes long, and makes progress
     STOPPING=1                  a signal or an unmount has been noticed
+    FDSTORE=1, FDSTOREREMOVE=1  see ``handover.descriptors``
 
 The loop does not run before and after serving, so a thread asks for more time as long as the
 process computes. While serving, the thread sends WATCHDOG=1 for the loop in one case only: when the
@@ -28,6 +29,7 @@ from typing import Self
 
 import trio
 
+from logfs.fs.handover.descriptors import Inherited, inherited
 from logfs.machine.terminal import ControllingTerminal
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ class Supervisor:
     Attributes:
         when_ready: Called once the mount answers.
         terminal: The terminal that the daemon was started from; its loss ends the daemon.
+        predecessor: The descriptors that the service manager has kept.
     """
 
     def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
@@ -66,6 +69,7 @@ class Supervisor:
         self._watchdog_s = watchdog_s if self._socket is not None else None
         self.when_ready: Callable[[], None] | None = None
         self.terminal = ControllingTerminal()
+        self.predecessor: Inherited | None = None
         self._phase = _Phase.LOADING
         self._last_beat_s = 0.0
         self._cpu_s = 0.0
@@ -81,7 +85,9 @@ class Supervisor:
         period_us = environment.pop("WATCHDOG_USEC", "")
         pid = environment.pop("WATCHDOG_PID", "")
         is_watched = period_us.isdecimal() and int(period_us) > 0 and pid in ("", str(os.getpid()))
-        return cls(address, int(period_us) / 1e6 if is_watched else None)
+        supervisor = cls(address, int(period_us) / 1e6 if is_watched else None)
+        supervisor.predecessor = inherited(environment)
+        return supervisor
 
     def __enter__(self) -> Self:
         """Start, in the thread that will run the loop."""
@@ -109,6 +115,27 @@ class Supervisor:
         self._send("READY=1", f"STATUS={text}")
         if self.when_ready is not None:
             self.when_ready()
+
+    @property
+    def is_present(self) -> bool:
+        """Whether there is a service manager, which can keep descriptors."""
+        return self._socket is not None
+
+    def keep_descriptor(self, name: str, descriptor: int) -> bool:
+        """Have a descriptor kept for the next daemon; returns whether it was sent."""
+        text = f"FDSTORE=1\nFDNAME={name}".encode()
+        if self._socket is None:
+            return False
+        try:
+            socket.send_fds(self._socket, [text], [descriptor])
+        except OSError as error:
+            logger.warning("the service manager does not keep %s: %s", name, error)
+            return False
+        return True
+
+    def drop_descriptor(self, name: str) -> None:
+        """Have a kept descriptor closed."""
+        self._send("FDSTOREREMOVE=1", f"FDNAME={name}")
 
     def stopping(self) -> None:
         """Send that the daemon stops. Event loop only."""

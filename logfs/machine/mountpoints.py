@@ -4,6 +4,7 @@ Nothing here waits for a file system that does not answer: mounts are found in /
 of FUSE, at exactly the place in question, is looked at to see whether it is dead.
 """
 
+import ctypes
 import errno
 import os
 import re
@@ -16,6 +17,9 @@ SUBTYPE = "logfs"
 KIND = f"fuse.{SUBTYPE}"
 _MOUNTINFO = Path("/proc/self/mountinfo")
 _UNKNOWN = ""
+_MAX_LINKS = 40
+"""As many symbolic links as Linux follows."""
+_MNT_DETACH = 2
 _REMOTE = frozenset(
     {_UNKNOWN, "fuse", "fuseblk", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "virtiofs"}
 )
@@ -60,6 +64,39 @@ def mount_at(point: str) -> Mount | None:
     """Return what is mounted at a path without symbolic links, the topmost if there are several."""
     mounts = parse_mountinfo(_MOUNTINFO.read_text())
     return next((mount for mount in reversed(mounts) if mount.point == point), None)
+
+
+def resolve_point(path: str) -> str:
+    """Return the path of a mount point without symbolic links, without waiting for what is mounted.
+
+    ``os.path.realpath`` asks the mounted file system, which may not answer yet.
+    """
+    found = Path.cwd() / path
+    for _ in range(_MAX_LINKS):
+        if found.name == "..":
+            return os.path.realpath(found)
+        found = found.parent.resolve() / found.name
+        if mount_at(str(found)) is not None:
+            break
+        try:
+            found = found.parent / found.readlink()
+        except OSError:  # no symbolic link
+            break
+    return str(found)
+
+
+def detach(point: str) -> None:
+    """Take a mount away at once, though programs use it, without asking its daemon.
+
+    Raises:
+        MountError: It cannot be unmounted.
+    """
+    if os.geteuid() != 0:
+        take_away(point, lazy=True)  # fusermount3 does not ask it either
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.umount2(os.fsencode(point), _MNT_DETACH):
+        raise MountError(f"{point}: {os.strerror(ctypes.get_errno())}")
 
 
 def mounts_in(point: str) -> list[str]:

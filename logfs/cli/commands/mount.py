@@ -184,6 +184,7 @@ def make_mount_request(
     """
     from logfs.config import StoreConfig
     from logfs.fs.options import parse_options
+    from logfs.machine import mountpoints
 
     given = parse_options(texts, is_sloppy=is_sloppy)
     path = config_file or given.config_file
@@ -200,7 +201,7 @@ def make_mount_request(
     # -o and --config take precedence over [kafka].
     overrides = {**found.settings, **given.store.overrides(), **dict(settings)}
     options = replace(given, store=StoreConfig.from_properties(overrides))
-    return MountRequest(os.path.realpath(data), os.path.realpath(mountpoint), options)
+    return MountRequest(os.path.realpath(data), mountpoints.resolve_point(mountpoint), options)
 
 
 def become(user: str | None) -> None:

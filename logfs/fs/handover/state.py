@@ -54,6 +54,8 @@ class Word(IntEnum):
     JOURNAL_USED_2 = auto()
     HANDOVER_NS = auto()
     """CLOCK_MONOTONIC when the predecessor stopped reading; 0 after a crash."""
+    DEVICE = auto()
+    """The minor number of the mount's device; 0: not known."""
 
 
 class SlotWord(IntEnum):

@@ -80,6 +80,8 @@ void logfs_stop_reading(int stopped) { is_stopped = stopped; }
 
 int logfs_in_flight(void) { return in_flight; }
 
+int logfs_keeps_requests(void) { return is_keeping; }
+
 void logfs_without_resend(void) { leaves_resend_out = 1; }
 
 int handover_is_stopped(void) { return is_stopped; }

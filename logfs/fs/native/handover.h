@@ -57,6 +57,7 @@ enum state_word {
     STATE_WORD_JOURNAL_USED, /* bytes in the first half; the next word: in the second */
     STATE_WORD_JOURNAL_USED_2,
     STATE_WORD_HANDOVER_NS, /* CLOCK_MONOTONIC when the last daemon stopped reading; 0: a crash */
+    STATE_WORD_DEVICE,      /* the minor number of the mount's device; 0: not known */
     STATE_WORDS,
 };
 
@@ -101,6 +102,10 @@ int logfs_in_flight(void);
 /* Wake programs that poll an open file. Returns 0 or -errno. It may be called for a handle that the
    kernel does not know. */
 int logfs_notify_poll(uint64_t poll_handle);
+
+/* Whether this kernel does not send requests again, so that they are kept here. Requests of the daemon
+   before are read when the kernel has any request to read. */
+int logfs_keeps_requests(void);
 
 /* Do as on a kernel that does not send requests again: for tests. Before the mount. */
 void logfs_without_resend(void);

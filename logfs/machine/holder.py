@@ -1,0 +1,243 @@
+"""The holder: a small process that keeps a mount while its daemon restarts.
+
+It is for mounts that systemd does not run. It starts the daemon, and starts it again when it has
+crashed or ended with ``HANDED_OVER``. It speaks the part of systemd's protocol that
+``logfs.fs.supervision`` describes: the daemon sends it the descriptors to keep, and gets them back
+when it starts again. The holder never uses the mount, so it never waits for it.
+
+    SIGTERM, SIGINT             the daemon stops, the mount ends, and so does the holder
+    SIGHUP, SIGUSR1, SIGUSR2    are passed on to the daemon
+
+After ``STARTS`` starts within ``PERIOD_S`` the holder gives up and closes the descriptors: programs
+get ENOTCONN, as without a holder. A daemon whose mount was taken away is not started again.
+
+Source: sd_notify(3), systemd.service(5): FileDescriptorStoreMax=, Restart=, StartLimitBurst=.
+"""
+
+import array
+import contextlib
+import logging
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+logger = logging.getLogger("logfs.holder")
+
+HANDED_OVER = 75
+"""The exit status of a daemon that expects to be started again (EX_TEMPFAIL)."""
+STARTS = 10
+PERIOD_S = 300.0
+RESTART_S = 0.1
+"""The pause before a start after a crash; doubled with each that follows at once."""
+MAX_RESTART_S = 5.0
+
+_FIRST = 3
+_MAX_KEPT = 4
+_MESSAGE_BYTES = 4096
+_CREDENTIALS = struct.Struct("iII")
+_PASSED_ON = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_STOPS = (signal.SIGTERM, signal.SIGINT)
+_MOUNT_ENDED = select.POLLERR | select.POLLHUP
+
+
+class Holder:
+    """Runs one daemon.
+
+    Args:
+        command: Its program and arguments.
+        ready: Called when the daemon says that the mount answers, the first time.
+    """
+
+    def __init__(self, command: Sequence[str], ready: Callable[[], None] = lambda: None) -> None:
+        self._command = list(command)
+        self._ready = ready
+        self._kept: dict[str, int] = {}
+        self._pid = 0
+        self._successor = 0
+        self._is_ready = False
+        self._is_stopping = False
+        self._starts: list[float] = []
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.bind("")  # any free abstract name
+        self._socket.setblocking(False)
+        self._address = "@" + self._socket.getsockname()[1:].decode()
+        self._waker, self._woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def run(self) -> int:
+        """Run the daemon until it has ended for good; returns its exit status."""
+        signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
+        for number in (*_STOPS, *_PASSED_ON, signal.SIGCHLD):
+            signal.signal(number, self._signalled)
+        self._start()
+        while True:
+            status = self._wait()
+            if status is None:
+                continue
+            pause_s = self._decide(status)
+            if pause_s is None:
+                return status if status >= 0 else 128 - status
+            time.sleep(pause_s)
+            self._start()
+
+    def _signalled(self, number: int, _frame: object) -> None:
+        if number in _STOPS:
+            self._is_stopping = True
+        if number != signal.SIGCHLD and self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, int(signal.SIGTERM) if number in _STOPS else number)
+
+    def _decide(self, status: int) -> float | None:
+        """Return how long to wait before the next start; None if there is none."""
+        now_s = time.monotonic()
+        self._starts = [at_s for at_s in self._starts if now_s - at_s < PERIOD_S]
+        what = f"signal {-status}" if status < 0 else f"status {status}"
+        if self._is_stopping or status == 0 or not self._is_ready:
+            return None
+        if not self._kept or self._is_mount_gone():
+            logger.warning("the daemon ended with %s, and its mount has ended", what)
+            return None
+        if len(self._starts) >= STARTS:
+            logger.error(
+                "the daemon ended with %s, %d times in %.0f s: its mount is given up; programs get "
+                "errors until logfs is mounted again", what, len(self._starts), PERIOD_S
+            )  # fmt: skip
+            return None
+        if status == HANDED_OVER:
+            return 0.0
+        logger.warning("the daemon ended with %s; starting it again, the mount waits", what)
+        return min(RESTART_S * 2.0 ** max(len(self._starts) - 2, 0), MAX_RESTART_S)
+
+    def _is_mount_gone(self) -> bool:
+        poller = select.poll()
+        for descriptor in self._kept.values():
+            poller.register(descriptor, 0)
+        return any(events & _MOUNT_ENDED for _, events in poller.poll(0))
+
+    def _start(self) -> None:
+        self._starts.append(time.monotonic())
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._become_daemon()
+            finally:
+                os._exit(127)
+        self._pid = pid
+
+    def _become_daemon(self) -> None:
+        for reset in (*_STOPS, *_PASSED_ON, signal.SIGCHLD):
+            signal.signal(reset, signal.SIG_DFL)
+        environment = {**os.environ, "NOTIFY_SOCKET": self._address}
+        # First away from the numbers that they are to get.
+        spare = _FIRST + len(self._kept)
+        moved = [_duplicate(descriptor, spare) for descriptor in self._kept.values()]
+        for number, descriptor in enumerate(moved):
+            os.dup2(descriptor, _FIRST + number)
+        environment["LISTEN_PID"] = str(os.getpid())
+        environment["LISTEN_FDS"] = str(len(moved))
+        environment["LISTEN_FDNAMES"] = ":".join(self._kept)
+        try:
+            os.execvpe(self._command[0], self._command, environment)
+        except OSError as error:
+            logger.exception("%s cannot be started", self._command[0], exc_info=error)
+
+    def _wait(self) -> int | None:
+        """Wait for messages and for the end of the daemon; return its status then."""
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        poller.register(self._waker, select.POLLIN)
+        poller.poll()
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._waker, 4096)
+        self._receive_all()
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return HANDED_OVER if self._pid else 0
+            if not pid:
+                return None
+            if pid == self._pid:
+                self._receive_all()
+                if pid == self._pid:  # it has not named a successor
+                    self._pid = 0
+                    return os.waitstatus_to_exitcode(status)
+
+    def _receive_all(self) -> None:
+        while True:
+            try:
+                data, ancillary, _, _ = self._socket.recvmsg(
+                    _MESSAGE_BYTES, 1024, socket.MSG_CMSG_CLOEXEC
+                )
+            except BlockingIOError:
+                return
+            descriptors, sender = _parse_ancillary(ancillary)
+            if sender == self._pid:
+                descriptors = self._obey(data.decode(errors="replace"), descriptors)
+            for descriptor in descriptors:
+                os.close(descriptor)
+
+    def _obey(self, text: str, descriptors: list[int]) -> list[int]:
+        """Do what a message says; returns the descriptors that are not kept."""
+        lines = dict(line.partition("=")[::2] for line in text.splitlines())
+        name = lines.get("FDNAME", "")
+        if "FDSTORE" in lines and len(descriptors) == 1 and len(self._kept) < _MAX_KEPT:
+            self._forget(name)
+            self._kept[name] = descriptors[0]
+            descriptors = []
+        if "FDSTOREREMOVE" in lines:
+            self._forget(name)
+        if lines.get("MAINPID", "").isdecimal():
+            self._pid = int(lines["MAINPID"])
+        if "READY" in lines and not self._is_ready:
+            self._is_ready = True
+            self._ready()
+        return descriptors
+
+    def _forget(self, name: str) -> None:
+        if name in self._kept:
+            os.close(self._kept.pop(name))
+
+
+def _duplicate(descriptor: int, lowest: int) -> int:
+    """Duplicate a descriptor, with a number that is not below another one."""
+    while descriptor < lowest:
+        descriptor = os.dup(descriptor)
+    return descriptor
+
+
+def _parse_ancillary(ancillary: "list[tuple[int, int, bytes]]") -> tuple[list[int], int]:
+    """Return the descriptors of a message, and the process that has sent it."""
+    descriptors, sender = array.array("i"), -1
+    for level, kind, data in ancillary:
+        if level != socket.SOL_SOCKET:
+            continue
+        if kind == socket.SCM_RIGHTS:
+            descriptors.frombytes(data[: len(data) // descriptors.itemsize * descriptors.itemsize])
+        elif kind == socket.SCM_CREDENTIALS:
+            sender = _CREDENTIALS.unpack(data[: _CREDENTIALS.size])[0]
+    return descriptors.tolist(), sender
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run ``holder READY_DESCRIPTOR COMMAND...``; -1: nothing waits for the mount to answer."""
+    waiting = int(arguments[0])
+
+    def ready() -> None:
+        if waiting >= 0:
+            with contextlib.suppress(BrokenPipeError):
+                os.write(waiting, b"+")
+            os.close(waiting)
+
+    return Holder(arguments[1:], ready).run()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
