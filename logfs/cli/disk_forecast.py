@@ -215,11 +215,7 @@ class Forecast:
 
 
 def forecast(place: Place) -> Forecast:
-    """Measure a data directory.
-
-    Raises:
-        UnknownNameError: More than a data directory is named.
-    """
+    """Measure a data directory; raise UnknownNameError if more is named."""
     if place.address:
         raise UnknownNameError("expected a data directory or a mount point, no topic in it")
     disk, now_ms = PosixDisk(data_directory(place)), system_clock().now_ms()

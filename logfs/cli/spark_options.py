@@ -48,11 +48,7 @@ def _take_master(context: click.Context, _option: click.Parameter, value: str | 
 
 @contextmanager
 def chosen_session(request: SparkRequest, name: str) -> Iterator[Any]:
-    """Give the Spark session of a job; None if there is to be none.
-
-    Raises:
-        SparkJobError: Spark does not start.
-    """
+    """Give the Spark session of a job, or None; raise SparkJobError if Spark does not start."""
     if not request.is_wanted:
         yield None
         return

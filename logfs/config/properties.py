@@ -44,11 +44,7 @@ def parse_properties(text: str, *, source: str = "properties") -> dict[str, str]
 
 
 def format_properties(properties: Mapping[str, str]) -> str:
-    """Write the text of a configuration file; ``parse_properties`` is the inverse.
-
-    Raises:
-        InvalidConfigError: A key or value cannot be written so that it is read as it was.
-    """
+    """Write what ``parse_properties`` reads; raise InvalidConfigError if that is impossible."""
     for key, value in properties.items():
         reason = _why_not(key, value)
         if reason is not None:

@@ -98,11 +98,7 @@ class Settings:
         self._check_together()
 
     def get(self, key: str) -> str:
-        """Return the value in effect as text; empty if it is unset.
-
-        Raises:
-            InvalidConfigError: There is no such key.
-        """
+        """Return the value in effect, empty if unset; raise InvalidConfigError for another key."""
         row = self._row(key)
         return row.format(getattr(self, row.field))
 

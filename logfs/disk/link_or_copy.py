@@ -200,11 +200,7 @@ def copy_bytes(source: int, target: int, size: int, count: Count | None = None) 
 
 
 def unshare(directory: int, leaf: str, path: str) -> None:
-    """Give a name that shares its file with others a file of its own, of the same bytes.
-
-    Raises:
-        OSError: There is no room for it; nothing has changed.
-    """
+    """Give a name that shares its file a file of its own; after an OSError nothing has changed."""
     temporary = leaf + TEMPORARY_SUFFIX
     source = open_regular(directory, leaf, os.O_RDONLY, path)
     try:

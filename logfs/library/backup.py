@@ -226,11 +226,7 @@ def _make(path: str, like: str) -> None:
 
 
 def _newest_in(previous: str, target: str) -> tuple[str, ...]:
-    """Return the backup: the directory itself, or the newest complete one in it.
-
-    Raises:
-        BackupError: It is not a directory.
-    """
+    """Return the backup: the directory, or the newest complete one in it; raise BackupError."""
     previous = os.path.realpath(previous)
     if not Path(previous).is_dir():
         raise BackupError(f"{previous}: expected an earlier backup, or a directory of such")

@@ -36,11 +36,7 @@ class Cursor:
         return self._reader.offset
 
     def read(self, stop: int | None = None) -> list[Record]:
-        """Return the next records; none at ``stop``, or at the end as of the last look.
-
-        Raises:
-            CorruptRecordError: The next records are damaged.
-        """
+        """Return the next records, none at ``stop`` or at the end; raise CorruptRecordError."""
         while True:
             self._note_removed()
             try:

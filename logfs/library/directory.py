@@ -65,11 +65,7 @@ def no_topic(topic: str) -> NoSuchTopicError:
 
 
 def split_address(address: Sequence[str]) -> tuple[str, PartitionAddress | None]:
-    """Return the topic ("": none) and the partition that the names below a root mean.
-
-    Raises:
-        LogfsError: They are more, or do not parse.
-    """
+    """Return the topic ("": none) and the partition that names below a root mean."""
     topic, name, *more = *address, "", ""
     if topic == SEGMENTS_NAME or any(more):
         raise UnknownNameError(

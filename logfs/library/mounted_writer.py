@@ -37,11 +37,7 @@ class MountedWriter:
         self._sources: dict[TopicPartition, FollowedDirectory] = {}
 
     def write(self, topic_partition: TopicPartition, view: View, lines: Buffer) -> int:
-        """Append whole lines; return the number of appended bytes, fewer than all if a line failed.
-
-        Raises:
-            OSError: The first line failed. The error names the partition.
-        """
+        """Append whole lines; return the appended bytes. An OSError names the partition."""
         file = self._open(topic_partition, view)
         data, done = memoryview(lines), 0
         while done < len(data):

@@ -51,11 +51,7 @@ def chunks(records: Iterable[Appendable], now_ms: int, zone: tzinfo) -> Iterator
 
 
 def to_record(item: Appendable, now_ms: int, zone: tzinfo) -> Record:
-    """Return what is appended of an item; ``zone`` is that of datetimes without one.
-
-    Raises:
-        TypeError: It cannot be appended.
-    """
+    """Return what is appended of an item (``zone`` of its datetime); raise TypeError."""
     if isinstance(item, bytes):
         return Record(0, now_ms, None, item)
     if isinstance(item, Record):

@@ -92,11 +92,7 @@ def alter_topic(
 
 
 def check_changes(topic: str, config: Mapping[str, str], changes: Mapping[str, str | None]) -> None:
-    """Refuse to unset a setting that is not set.
-
-    Raises:
-        InvalidConfigError: A setting is not set, or there is none of that name.
-    """
+    """Refuse to unset a setting that is not set or not known, by an InvalidConfigError."""
     for key, value in changes.items():
         if value is None and key not in config:
             TopicConfig().get(key)
@@ -104,11 +100,7 @@ def check_changes(topic: str, config: Mapping[str, str], changes: Mapping[str, s
 
 
 def check_growth(topic: str, present: int, partitions: int | None) -> None:
-    """Refuse to make a topic smaller: records of the partitions would be lost.
-
-    Raises:
-        InvalidConfigError: It has more partitions than it should have.
-    """
+    """Refuse by an InvalidConfigError to make a topic smaller: records would be lost."""
     if partitions is not None and partitions < present:
         raise InvalidConfigError(
             f"topic {topic} has {present} partitions; it can grow, but not shrink to {partitions}"

@@ -99,11 +99,7 @@ class Attributes:
             self._write(self._entries | changed)
 
     def forget(self, topic: str) -> None:
-        """Drop a deleted topic.
-
-        Raises:
-            OSError: It is dropped, but the file still has it; see ``save``.
-        """
+        """Drop a deleted topic; after an OSError the file still has it, see ``save``."""
         kept = {
             key: ownership
             for key, ownership in self._entries.items()
@@ -140,11 +136,7 @@ def set_fields(ownership: Ownership) -> dict[str, int]:
 
 
 def ownership_of(entry: dict[str, int]) -> Ownership:
-    """Return an owner and a mode from their fields in the file.
-
-    Raises:
-        TypeError, AttributeError: The fields are no numbers.
-    """
+    """Return an owner and a mode; raise TypeError, AttributeError if fields are no numbers."""
     if not all(type(value) is int for value in entry.values()):
         raise TypeError(f"{entry}: expected numbers")
     return Ownership(**entry)

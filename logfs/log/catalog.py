@@ -62,19 +62,11 @@ class Catalog(Generic[LogT]):
         return sorted(self._topics)
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the partition numbers of a topic, sorted.
-
-        Raises:
-            NoSuchTopicError: There is no such topic.
-        """
+        """Return the partition numbers of a topic, sorted; raise NoSuchTopicError."""
         return sorted(self._partitions(topic))
 
     def partition(self, topic: str, number: int) -> LogT:
-        """Return one partition.
-
-        Raises:
-            NoSuchTopicError, NoSuchPartitionError: It does not exist.
-        """
+        """Return one partition; raise NoSuchTopicError or NoSuchPartitionError."""
         log = self._partitions(topic).get(number)
         if log is None:
             raise NoSuchPartitionError(f"topic {topic} has no partition {number}")

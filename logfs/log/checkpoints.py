@@ -122,11 +122,7 @@ def checkpoint_start_offset(
 
 
 def parse_leader_epochs(data: bytes, name: str) -> list[EpochEntry]:
-    """Parse a leader epoch checkpoint; epochs increase and start offsets do not decrease.
-
-    Raises:
-        CorruptCheckpointError: Anything else.
-    """
+    """Parse a leader epoch checkpoint in which epochs increase; raise CorruptCheckpointError."""
     entries: list[EpochEntry] = []
     for number, fields in _parse_entries(data, name, field_count=2):
         entry = EpochEntry(
@@ -191,11 +187,7 @@ def format_partition_metadata(topic_id: UUID) -> bytes:
 
 
 def read_partition_metadata(disk: Disk, directory: str) -> UUID | None:
-    """Read the topic id of a partition directory; None if there is no file.
-
-    Raises:
-        CorruptCheckpointError: See ``parse_partition_metadata``.
-    """
+    """Read the topic id of a directory, None without; raise CorruptCheckpointError."""
     name = f"{directory}/{names.PARTITION_METADATA}"
     data = _read_if_there(disk, name)
     return None if data is None else parse_partition_metadata(data, name)
@@ -235,11 +227,7 @@ def has_clean_shutdown(disk: Disk) -> bool:
 
 
 def read_clean_shutdown(disk: Disk) -> int | None:
-    """Read the epoch of the broker that left the marker; None without marker or epoch.
-
-    Raises:
-        CorruptCheckpointError: See ``parse_clean_shutdown``.
-    """
+    """Read the broker's epoch in the marker, None without; raise CorruptCheckpointError."""
     data = _read_if_there(disk, names.CLEAN_SHUTDOWN)
     return None if data is None else parse_clean_shutdown(data, names.CLEAN_SHUTDOWN)
 

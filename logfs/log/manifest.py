@@ -91,11 +91,7 @@ def read_manifest(disk: Disk) -> BackupManifest | None:
 
 
 def check_whole(disk: Disk) -> None:
-    """Refuse a directory in which a backup or a restore was interrupted.
-
-    Raises:
-        BackupError: It is one.
-    """
+    """Refuse by a BackupError a directory in which a backup or a restore was interrupted."""
     if not disk.exists(names.BACKUP):
         return
     manifest = read_manifest(disk)
@@ -107,11 +103,7 @@ def check_whole(disk: Disk) -> None:
 
 
 def check_may_write(disk: Disk) -> None:
-    """Refuse a directory that must stay as it is because it is a backup.
-
-    Raises:
-        BackupError: It is one, or see ``check_whole``.
-    """
+    """Refuse by a BackupError to write into a backup; see ``check_whole``."""
     check_whole(disk)
     manifest = read_manifest(disk)
     if manifest is not None:

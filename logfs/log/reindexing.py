@@ -54,11 +54,7 @@ class Reindexed(NamedTuple):
 
 
 def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[ReindexTask]:
-    """Return the segments of a partition that was stopped cleanly.
-
-    Raises:
-        LogfsError: Its configuration does not parse.
-    """
+    """Return the segments of a stopped partition; raise a LogfsError for its configuration."""
     directory = one.directory
     properties = read_properties(disk, directory)
     effective_config(defaults, properties)  # raises here, not in every task

@@ -32,11 +32,7 @@ def new_topic_id(host: Host) -> UUID:
 def create_partitions(
     context: LoadContext, wanted: Sequence[TopicPartition], topic_id: UUID, config: TopicConfig
 ) -> dict[int, PartitionLog]:
-    """Create partitions of a topic, durable on return; return the logs by number.
-
-    Raises:
-        OSError: The disk failed or is full; no partition exists.
-    """
+    """Create partitions, durable on return, and return them by number; all or (OSError) none."""
     disk, context = context.disk, _without_old_rows(context, wanted)
     made: dict[TopicPartition, str] = {}
     try:

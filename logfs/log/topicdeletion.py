@@ -199,11 +199,7 @@ class DeletedPartitions:
             log.close_files()
 
     def latest(self, topic: str) -> list[DeletedPartition]:
-        """Return the directories of a deleted topic; of its last deletion, if it has several.
-
-        Raises:
-            NoSuchTopicError: No deleted topic of this name is left.
-        """
+        """Return the directories of the last deletion of a topic; raise NoSuchTopicError."""
         topics: dict[object, dict[int, DeletedPartition]] = {}
         for row in sorted(self._waiting, key=lambda row: row.due_ms):
             if row.topic_partition.topic == topic:
@@ -219,11 +215,7 @@ class DeletedPartitions:
         return [found[number] for number in sorted(found)]
 
     def restore(self, rows: Iterable[DeletedPartition]) -> None:
-        """Restore the names of directories; durable when this returns.
-
-        Raises:
-            OSError: One could not be renamed; all are as they were.
-        """
+        """Restore the names of directories, durable on return; all or (OSError) none."""
         done: list[DeletedPartition] = []
         try:
             for row in rows:

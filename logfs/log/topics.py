@@ -93,11 +93,7 @@ def _put_back(disk: Disk, name: str, data: bytes | None) -> None:
 
 
 def check_partitions(topic: str, partitions: int) -> None:
-    """Refuse a number of partitions that a topic cannot have.
-
-    Raises:
-        InvalidConfigError: It is below 1, or above ``MAX_PARTITIONS``.
-    """
+    """Refuse by an InvalidConfigError a number that is not 1 to ``MAX_PARTITIONS``."""
     if not 1 <= partitions <= MAX_PARTITIONS:
         raise InvalidConfigError(
             f"topic {topic}: {partitions} partitions, expected 1 to {MAX_PARTITIONS}"

@@ -83,11 +83,7 @@ class TrimAddress(NamedTuple):
 
 
 def parse_trim_address(names: Sequence[str], time_zone: tzinfo) -> TrimAddress:
-    """Parse an address below the data directory: ``orders/0@FROM``, or ``orders@FROM`` for all.
-
-    Raises:
-        BadSelectorError, IllegalTopicNameError, UnknownNameError: It does not parse.
-    """
+    """Parse ``orders/0@FROM``, or ``orders@FROM`` for all partitions; raise a LogfsError."""
     topic, at, selector = (names[0] if names else "").partition("@")
     if len(names) == 1 and at:
         return TrimAddress(

@@ -223,11 +223,7 @@ def _decode_message_header(buf: Buffer, position: int) -> BatchHeader:
 
 
 def decode_records(buf: Buffer, position: int = 0) -> list[Record]:
-    """Check and decode a whole batch, control batches included.
-
-    Raises:
-        CorruptRecordError: It is cut, its checksum differs, or it does not decode.
-    """
+    """Check and decode a whole batch, control batches included; raise CorruptRecordError."""
     header = decode_header(buf, position)
     batch = memoryview(buf)[position : position + header.size_bytes]
     try:

@@ -31,11 +31,7 @@ class Line(NamedTuple):
 
 
 def parse_line(line: bytes) -> Line:
-    """Parse one line.
-
-    Raises:
-        UnparsableLineError: Not UTF-8, not JSON, not an object, an unknown field or a wrong type.
-    """
+    """Parse one line; raise UnparsableLineError for anything else than the table says."""
     try:
         found = json.loads(line.decode())
     except RecursionError:

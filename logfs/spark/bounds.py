@@ -71,11 +71,7 @@ class Bound:
     misses_are_latest: bool = False
 
     def check(self, partitions: Collection[TopicPartition]) -> None:
-        """Check that it says something of just these partitions.
-
-        Raises:
-            InvalidConfigError: It does not.
-        """
+        """Check that it says something of just these partitions; raise InvalidConfigError."""
         if self.each is not None and self.each.keys() != set(partitions):
             raise InvalidConfigError(
                 f"{self.option} must name all partitions that are read and no others (-1: latest, "
@@ -130,11 +126,7 @@ def parse_ending(options: Mapping[str, str], zone: tzinfo) -> Bound:
 
 
 def check_order(start: Bound, end: Bound) -> None:
-    """Check that two bounds that name partitions one by one fit together.
-
-    Raises:
-        InvalidConfigError: They name different partitions, or an end before its start.
-    """
+    """Check that two bounds by partition have the same ones, in order; raise InvalidConfigError."""
     if start.each is None or end.each is None:
         return
     if start.each.keys() != end.each.keys():
@@ -231,11 +223,7 @@ _VERBS = {"from": "begin", "to": "end"}
 
 
 def parse_selector(option: str, text: str, zone: tzinfo) -> Point:
-    """Return the point that an option, or the part of an address, says.
-
-    Raises:
-        BadSelectorError: It does not parse, or names a byte.
-    """
+    """Return the point of an option or an address; raise BadSelectorError, also for bytes."""
     try:
         point = parse_point(text.strip(), zone)
     except BadSelectorError as error:

@@ -92,11 +92,7 @@ class Root:
         self.checkpoints = WatchedCheckpoints(self.disk)
 
     def partitions(self) -> list[TopicPartition]:
-        """Return the partitions that are there.
-
-        Raises:
-            NoDataDirectoryError: It is no data directory, or not any more.
-        """
+        """Return the partitions; raise NoDataDirectoryError if it is no data directory any more."""
         mtime_ms = self.disk.stat("").mtime_ms
         if mtime_ms != self._mtime_ms:
             self._partitions = list_partitions(self.disk)
@@ -115,11 +111,7 @@ class Directories:
         self._logs: dict[TopicPartition, SeenLog] = {}
 
     def partitions(self) -> dict[TopicPartition, Root]:
-        """Return the partitions that are there, each with where it is.
-
-        Raises:
-            InvalidConfigError: A partition is in two directories.
-        """
+        """Return where each partition is; raise InvalidConfigError if it is in two directories."""
         found: dict[TopicPartition, Root] = {}
         for root in self._roots:
             for one in root.partitions():

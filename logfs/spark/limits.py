@@ -52,11 +52,7 @@ class Limits:
 
 
 def parse_limits(given: Mapping[str, str]) -> Limits:
-    """Return what the options say.
-
-    Raises:
-        InvalidConfigError: One does not parse, or the least is more than the most.
-    """
+    """Return what the options say; raise InvalidConfigError."""
     limits = Limits(
         positive(given, "maxOffsetsPerTrigger"),
         _parse_size(given),

@@ -50,11 +50,7 @@ def full_schema(*, has_headers: bool) -> str:
 
 
 def chosen(fields: Iterable[tuple[str, str]]) -> tuple[SourceColumn, ...]:
-    """Return the columns of a schema that a user may have given.
-
-    Raises:
-        InvalidConfigError: A column or its type is another one.
-    """
+    """Return the columns of a schema that a user may have given; raise InvalidConfigError."""
     columns = []
     for name, kind in fields:
         column = _BY_NAME.get(name.lower())

@@ -33,11 +33,7 @@ class Selection:
     partitions: frozenset[TopicPartition] = frozenset()
 
     def choose(self, present: Collection[TopicPartition]) -> list[TopicPartition]:
-        """Return the partitions that are read, of those that are there, in order.
-
-        Raises:
-            NoSuchTopicError, NoSuchPartitionError: One that is asked for by name is not there.
-        """
+        """Return the partitions to read, in order; raise NoSuchTopicError, NoSuchPartitionError."""
         if self.partitions:
             missing = self.partitions - set(present)
             if missing:
@@ -67,11 +63,7 @@ class Selection:
 
 
 def parse_selection(options: Mapping[str, str]) -> Selection | None:
-    """Return what the options say; None if they say nothing.
-
-    Raises:
-        InvalidConfigError: More than one of them is given, or one does not parse.
-    """
+    """Return what the options say, None for nothing; raise InvalidConfigError."""
     given = [name for name in (SUBSCRIBE, PATTERN, ASSIGN) if name in options]
     if not given:
         return None

@@ -38,11 +38,7 @@ class LogfsDataSource(DataSource):
         return LogfsStreamReader(options, _columns(schema))
 
     def writer(self, schema: StructType, overwrite: bool) -> LogfsWriter:
-        """Return what appends a table.
-
-        Raises:
-            InvalidConfigError: If the table is to take the place of what there is.
-        """
+        """Return what appends a table; raise InvalidConfigError if it is to be replaced."""
         target = parse_target(
             self.options, _fields(schema), _zone(self.options), is_overwritten=overwrite
         )

@@ -44,11 +44,7 @@ def to_json(offsets: Mapping[TopicPartition, int]) -> Json:
 
 
 def from_json(offsets: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Return offsets as they come from a checkpoint.
-
-    Raises:
-        InvalidConfigError: That is not what ``to_json`` writes.
-    """
+    """Return offsets as they come from a checkpoint; raise InvalidConfigError."""
     try:
         return {
             TopicPartition(topic, int(number)): int(offset)
@@ -117,11 +113,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = {one: log.latest() for one, log in self._look().items()}
 
     def latestOffset(self, start: Json, limit: ReadLimit) -> Json:  # noqa: N802
-        """Return where the next batch ends; ``start`` if there is to be none.
-
-        Raises:
-            DataLossError: Records are gone, and that is a reason to stop.
-        """
+        """Return where the next batch ends, ``start`` if there is none; raise DataLossError."""
         known = from_json(start)
         logs = self._look()
         for gone in known.keys() - logs.keys():
@@ -137,11 +129,7 @@ class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json({one: log.latest() for one, log in self._look().items()})
 
     def partitions(self, start: Json, end: Json) -> Sequence[LogfsPartition]:
-        """Share out what lies between two offsets.
-
-        Raises:
-            DataLossError: Records are gone, and that is a reason to stop.
-        """
+        """Share out what lies between two offsets; raise DataLossError if records are gone."""
         known, ends = from_json(start), from_json(end)
         logs = self._directories.look(ends)
         ranges = {}

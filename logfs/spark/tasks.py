@@ -78,11 +78,7 @@ class Work(NamedTuple):
             yield from map(maker.make, reader.columns())
 
     def lose(self, what: str) -> None:
-        """Records are gone: stop, or say so and go on.
-
-        Raises:
-            DataLossError: That is a reason to stop.
-        """
+        """Raise DataLossError for records that are gone, or log a warning and go on."""
         if self.fails_on_loss:
             raise DataLossError(f"{what}; {LOSS_HINT}")
         logger.warning("%s; going on with what is left", what)

@@ -14,11 +14,7 @@ def flag(given: Mapping[str, str], name: str, *, default: bool) -> bool:
 
 
 def positive(given: Mapping[str, str], name: str) -> int | None:
-    """Return an option that is a positive number; None if it is not given.
-
-    Raises:
-        InvalidConfigError: It is none.
-    """
+    """Return an option that is a positive number, None without; raise InvalidConfigError."""
     if name not in given:
         return None
     text = given[name].strip()

@@ -248,11 +248,7 @@ def _each(paths: Sequence[str], act: Callable[[str], None]) -> None:
 
 
 def _topic_of(place: Place) -> str:
-    """Return the topic that a path names.
-
-    Raises:
-        UnknownNameError, IllegalTopicNameError: The path is not that of a topic.
-    """
+    """Return the topic that a path names; raise a LogfsError if it is not that of a topic."""
     from logfs.log.reading.address import parse_topic_name
 
     if len(place.address) == 1:

@@ -45,11 +45,7 @@ class Job:
     def take_segment(
         self, directory: str, files: list[SegmentFileName], inodes: dict[str, int]
     ) -> None:
-        """Take the files of a settled segment: linked from an earlier backup, linked, or copied.
-
-        Raises:
-            ChangedError: A file was removed or replaced meanwhile.
-        """
+        """Link or copy the files of a settled segment; raise ChangedError if one was replaced."""
         paths = [f"{directory}/{format_segment_file(*file)}" for file in files]
         for root in self.previous:
             if self._are_copies(paths, root) and all(

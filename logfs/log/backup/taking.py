@@ -107,11 +107,7 @@ def back_up(
 
 
 def prepare_target(job: Job, manifest: BackupManifest) -> None:
-    """Write the manifest that claims the target.
-
-    Raises:
-        BackupError: The target contains something else.
-    """
+    """Write the manifest that claims the target; raise BackupError if other files are there."""
     present = read_manifest(job.target)
     if present is None:
         names_there = {name for name, _ in job.target.list("")} - _HARMLESS
@@ -134,11 +130,7 @@ def prepare_target(job: Job, manifest: BackupManifest) -> None:
 
 
 def choose(found: Collection[TopicPartition], topics: Collection[str]) -> list[TopicPartition]:
-    """Return the partitions of some topics; of all topics if ``topics`` is empty.
-
-    Raises:
-        NoSuchTopicError: One of the topics does not exist.
-    """
+    """Return the partitions of topics (none: of all); raise NoSuchTopicError if one is missing."""
     present = {topic_partition.topic for topic_partition in found}
     for topic in topics:
         if topic not in present:

@@ -81,11 +81,7 @@ _CLASS = re.compile(r"(?:[\w.]+\.)?([A-Za-z]+?)(?:Decoder|Deserializer)")
 
 
 def decoder_named(name: str) -> Decoder | None:
-    """Return the decoder of a class name; None for the default one.
-
-    Raises:
-        InvalidConfigError: It is not known here.
-    """
+    """Return the decoder of a class name, None for the default one; raise InvalidConfigError."""
     found = _CLASS.fullmatch(name)
     if found is None or found[1] not in _DECODERS:
         known = ", ".join(_DECODERS)
@@ -148,11 +144,7 @@ class CoordinatorRecords:
     def parse(
         self, offset: int, key: bytes | None, value: bytes | None
     ) -> tuple[bytes | None, bytes | None]:
-        """Return key and value as JSON; a tombstone's value is ``<DELETE>``.
-
-        Raises:
-            CorruptRecordError: There is no key; no position.
-        """
+        """Return key and value as JSON, ``<DELETE>`` for a tombstone; raise CorruptRecordError."""
         if key is None:
             raise CorruptRecordError(
                 f"Failed to decode message at offset {offset} using the specified decoder "
@@ -233,11 +225,7 @@ _MESSAGES = {
 
 
 def control_text(key: bytes | None, value: bytes | None) -> bytes:
-    """Return the text of a control record, after a space.
-
-    Raises:
-        CorruptRecordError: Key or value are too short, or of an impossible version; no position.
-    """
+    """Return the text of a control record, after a space; raise CorruptRecordError."""
     key, value = key or b"", value or b""
     if len(key) < _KEY.size:
         raise CorruptRecordError(f"control record with a key of {len(key)} bytes, expected 4")

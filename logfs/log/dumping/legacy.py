@@ -86,11 +86,7 @@ def legacy_lines(
 
 
 def largest_legacy_timestamp(data: bytes) -> int:
-    """Return the largest timestamp of the records of a message.
-
-    Raises:
-        CorruptRecordError: A message does not decode; no position.
-    """
+    """Return the largest timestamp of the records of a message; raise CorruptRecordError."""
     return max(record.timestamp for record in _records(_decode(data)))
 
 

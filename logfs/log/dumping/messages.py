@@ -141,11 +141,7 @@ def parse_schemas(text: str) -> dict[str, Schema]:
 
 
 def decode_message(schema: Schema, reader: Reader, version: int) -> dict[str, Any]:
-    """Decode a message into an object for ``json_text``.
-
-    Raises:
-        CorruptRecordError: The bytes end too early, or the version is unknown; no position.
-    """
+    """Decode a message into an object for ``json_text``; raise CorruptRecordError."""
     if version not in schema.versions:
         raise CorruptRecordError(f"{schema.name} of version {version}")
     return _Decoder(reader, version, is_flexible=version in schema.flexible).struct(schema.fields)

@@ -49,11 +49,7 @@ class DumpFile(NamedTuple):
 
     @property
     def base_offset(self) -> int:
-        """Base offset of the segment, by the file's name.
-
-        Raises:
-            CorruptRecordError: The name does not begin with a number.
-        """
+        """Base offset of the segment, by the file's name; raise CorruptRecordError without one."""
         text = self.file_name.split(".")[0]
         if not (text.isascii() and text.isdecimal()):
             raise CorruptRecordError(
@@ -119,11 +115,7 @@ class BatchWindow:
         return position - self.start
 
     def frame(self, position: int) -> Frame | None:
-        """Return the batch at a position, whole in the window; None if no whole one is left.
-
-        Raises:
-            CorruptRecordError: Its length is impossible.
-        """
+        """Return the whole batch at a position, None without; raise CorruptRecordError."""
         if position >= self.end - UP_TO_MAGIC_BYTES:
             return None
         index = self.index_of(position, UP_TO_MAGIC_BYTES)
@@ -141,11 +133,7 @@ class BatchWindow:
         return Frame(self.index_of(position, size), position, offset, size, magic)
 
     def last_offset(self, frame: Frame) -> int:
-        """Return the last offset of a batch.
-
-        Raises:
-            CorruptRecordError: The file ends inside its header.
-        """
+        """Return the last offset of a batch; raise CorruptRecordError if its header is cut."""
         if frame.is_legacy:
             return frame.offset
         if frame.position + HEADER_BYTES > self.end:

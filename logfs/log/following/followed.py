@@ -93,11 +93,7 @@ class FollowedLog(ReadableLog):
 
     @property
     def writable(self) -> PartitionLog:
-        """The log to write to: there is none.
-
-        Raises:
-            ReadOnlyError: Always.
-        """
+        """The log to write to; there is none: always raise ReadOnlyError."""
         raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
 
     @property

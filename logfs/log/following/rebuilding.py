@@ -72,11 +72,7 @@ class ViewRebuild:
         return self.present
 
     def apply(self, changes: Changes, logs: Mapping[int, int]) -> None:
-        """Follow what two looks found out.
-
-        Raises:
-            FileNotFoundError: One of them has been replaced meanwhile; nothing was changed.
-        """
+        """Follow what two looks found out; after a FileNotFoundError nothing was changed."""
         old = [*self.sealed, self.tail.segment]
         rewritten = {
             group.first: self._open_rewritten(old[group.first], logs) for group in changes.replaced

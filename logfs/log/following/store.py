@@ -106,11 +106,7 @@ class FollowedStore(Catalog[AnyLog]):
 
     @property
     def writable(self) -> LogStore:
-        """The store to write to: there is none.
-
-        Raises:
-            ReadOnlyError: Always.
-        """
+        """The store to write to; there is none: always raise ReadOnlyError."""
         raise ReadOnlyError("the data directory is open read-only")
 
     def followed(self) -> list[FollowedLog]:

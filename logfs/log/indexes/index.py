@@ -117,11 +117,7 @@ def decode_offset_entry(entries: Entries, number: int, base_offset: int) -> Offs
 
 
 def count_offsets_up_to(entries: Entries, base_offset: int, target: int) -> int:
-    """Count the entries with an offset <= ``target``; the last of them is number count - 1.
-
-    Raises:
-        CorruptIndexError: The length is not a multiple of 8.
-    """
+    """Count the entries with an offset <= ``target``; raise CorruptIndexError for a fragment."""
     return count_up_to(entries, _INT32.unpack_from, _OFFSET.size, 0, target - base_offset)
 
 
@@ -180,11 +176,7 @@ def decode_time_entry(entries: Entries, number: int, base_offset: int) -> Timest
 
 
 def count_timestamps_up_to(entries: Entries, target: int) -> int:
-    """Count the entries with a timestamp <= ``target``; the last of them is number count - 1.
-
-    Raises:
-        CorruptIndexError: The length is not a multiple of 12.
-    """
+    """Count the entries with a timestamp <= ``target``; raise CorruptIndexError for a fragment."""
     return count_up_to(entries, _INT64.unpack_from, _TIME.size, 0, target)
 
 

@@ -40,11 +40,7 @@ class PagedEntries:
         return self._size
 
     def __getitem__(self, part: slice) -> bytes:
-        """Return a part of the entries; a slice with a step is not supported.
-
-        Raises:
-            CorruptIndexError: The file has become shorter.
-        """
+        """Return a part of the entries, without a step; raise CorruptIndexError for a cut file."""
         start, stop, _ = part.indices(self._size)
         return self._read_all(stop - start, start) if start < stop else b""
 
@@ -67,11 +63,7 @@ class PagedEntries:
     def count_up_to(
         self, unpack_from: Callable[[Any, int], tuple[int]], field: int, target: int
     ) -> int:
-        """Count the entries whose field is <= ``target``; see ``index.count_up_to``.
-
-        Raises:
-            CorruptIndexError: The file has become shorter.
-        """
+        """See ``index.count_up_to``; raise CorruptIndexError if the file was cut."""
         low, high = 0, -(-self._size // self._page_bytes)
         while low < high:
             middle = (low + high) >> 1

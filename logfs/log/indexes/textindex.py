@@ -122,11 +122,7 @@ def entry_and_next(
 
 
 def count_text_offsets_up_to(entries: Entries, relative_offset: int) -> int:
-    """Count the entries with a relative offset <= ``relative_offset``.
-
-    Raises:
-        CorruptIndexError: The length is not a multiple of 32.
-    """
+    """Count the entries up to a relative offset; raise CorruptIndexError for a fragment."""
     return count_up_to(entries, _INT32.unpack_from, _STRIDE, 0, relative_offset)
 
 
@@ -142,11 +138,7 @@ def lookup_offset(entries: Entries, relative_offset: int) -> TextEntry:
 
 
 def count_text_positions_up_to(entries: Entries, view: View, position: int) -> int:
-    """Count the entries that have a length <= ``position`` in a view.
-
-    Raises:
-        CorruptIndexError: The length is not a multiple of 32.
-    """
+    """Count the entries up to a position in a view; raise CorruptIndexError for a fragment."""
     return count_up_to(entries, _INT64.unpack_from, _STRIDE, 8 + 8 * view, position)
 
 

@@ -40,11 +40,7 @@ def encode_aborted(entry: AbortedTransaction) -> bytes:
 
 
 def decode_txn_index(data: bytes) -> list[AbortedTransaction]:
-    """Decode a whole file; a last entry that is cut is passed over.
-
-    Raises:
-        CorruptIndexError: An entry has another version.
-    """
+    """Decode a file, but not a cut last entry; raise CorruptIndexError for another version."""
     entries = []
     for version, *fields in _ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY_BYTES]):
         if version != VERSION:

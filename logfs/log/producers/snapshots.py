@@ -51,11 +51,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes, name: str) -> list[ProducerEntry]:
-    """Decode a whole snapshot file.
-
-    Raises:
-        CorruptIndexError: It is torn, or of another version.
-    """
+    """Decode a snapshot; raise CorruptIndexError if it is torn or of another version."""
     if len(data) < HEADER.size:
         raise CorruptIndexError(f"{name}: {len(data)} bytes, expected at least {HEADER.size}")
     version, crc, count = HEADER.unpack_from(data)

@@ -64,11 +64,7 @@ def encode_staged(staged: Sequence[StagedFile]) -> bytes:
 
 
 def decode_staged(data: Buffer) -> list[StagedFile]:
-    """Decode the JSON of ``encode_staged``.
-
-    Raises:
-        ControlError: It does not parse, or a name is not that of a staged file.
-    """
+    """Decode the JSON of ``encode_staged``; raise ControlError if it is anything else."""
     try:
         found = [StagedFile(*row) for row in json.loads(bytes(data))]
     except (ValueError, RecursionError, TypeError) as error:
@@ -100,21 +96,13 @@ class StagingWriter:
         self._put(_HEAD.pack(_MAGIC, VERSION, 0))
 
     def write(self, batches: Sequence[EncodedBatch]) -> None:
-        """Append batches to the file.
-
-        Raises:
-            OSError: The disk failed; call ``discard``.
-        """
+        """Append batches to the file; call ``discard`` after an OSError."""
         for batch in batches:
             self._put(batch.data)
             self._records += batch.last_offset - batch.base_offset + 1
 
     def finish(self) -> StagedFile:
-        """Make the file and its name durable; the last call.
-
-        Raises:
-            OSError: The disk failed; call ``discard``.
-        """
+        """Make the file and its name durable, as the last call; ``discard`` after an OSError."""
         self._file.sync()
         self._file.close()
         self._disk.sync_directory(self._topic_partition.directory)
@@ -152,11 +140,7 @@ def staged_batches(disk: Disk, staged: StagedFile) -> Iterator[tuple[memoryview,
 
 
 def check_staged(disk: Disk, staged: StagedFile) -> None:
-    """Check that a staged file exists.
-
-    Raises:
-        DataLossError, UnsupportedFormatError: See ``staged_batches``.
-    """
+    """Check that a staged file exists; raise what ``staged_batches`` raises."""
     _open(disk, staged).close()
 
 

@@ -121,11 +121,7 @@ def offset_after(
 
 
 def base_offset_at(segment: Segment, position: int, file_end: int) -> int:
-    """Return the offset of the first record of the batch at a file position.
-
-    Raises:
-        CorruptRecordError: The file ends before.
-    """
+    """Return the first offset of a batch; raise CorruptRecordError if the file ends before."""
     log = segment.files().log
     head = read_exactly(log, min(HEADER_BYTES, file_end - position), position)
     if is_message(head):

@@ -51,11 +51,7 @@ def offset_by_timestamp(
 
 
 def offset_of_max_timestamp(log: ReadableLog, level: IsolationLevel) -> TimestampOffset | None:
-    """Return what a broker answers for the largest timestamp.
-
-    Raises:
-        CorruptRecordError: The segment cannot be searched.
-    """
+    """Return what a broker answers for the largest timestamp; raise CorruptRecordError."""
     snapshot = log.snapshot
     times = [_max_timestamp(snapshot, number) for number in range(len(snapshot.segments))]
     largest = max(times)

@@ -241,11 +241,7 @@ def _first_from(snapshot: Snapshot, number: int, timestamp: int, aborted: bytes)
 
 
 def timestamp_of(snapshot: Snapshot, offset: int) -> int | None:
-    """Return the timestamp of a record; None if there is none with this offset.
-
-    Raises:
-        CorruptRecordError: Its batch is damaged, or what is before it.
-    """
+    """Return the timestamp of a record, None without; raise CorruptRecordError for damage."""
     number = snapshot.index_of_offset(offset)
     if number < 0 or offset < snapshot.start.offset:
         return None
@@ -292,11 +288,7 @@ def offset_hint(segment: Segment, offset: int, file_end: int) -> int:
 
 
 def batches_in(segment: Segment, position: int, file_end: int) -> Iterator[FoundBatch]:
-    """Read the batches of a segment one by one, from a file position at which one begins.
-
-    Raises:
-        CorruptRecordError: No whole batch is where one has to be; the error names the file.
-    """
+    """Read the batches of a segment from a position of one; CorruptRecordError names the file."""
     return batches_from(_walk(segment, position, file_end, SEQUENTIAL_BYTES))
 
 

@@ -200,11 +200,7 @@ class ReadableLog(abc.ABC):
 
     @abc.abstractmethod
     def pin(self, segments: Sequence[Segment]) -> None:
-        """Keep the files of segments until ``unpin``, deleted or not.
-
-        Raises:
-            DeletedError: The files of one are gone already.
-        """
+        """Keep the files of segments until ``unpin``; raise DeletedError if one is gone."""
 
     @abc.abstractmethod
     def unpin(self, segments: Sequence[Segment]) -> None:

@@ -81,11 +81,7 @@ def resolve(
     now_ms: int,
     level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
 ) -> Resolved:
-    """Resolve the address of one of the views of a partition.
-
-    Raises:
-        CorruptRecordError: The place cannot be found after a corrupt batch.
-    """
+    """Resolve the address of a view; raise CorruptRecordError if damage hides the place."""
     view = VIEWS[address.view]
     if address.start is None:
         return Resolved(log, view, 0, level=level)

@@ -60,11 +60,7 @@ class RangeReader:
         self._on_loss = on_loss
 
     def columns(self) -> Iterator[RecordColumns]:
-        """Read the records, in sets of up to ``MOST_ROWS`` or ``MOST_BYTES``.
-
-        Raises:
-            CorruptRecordError: A batch in the range is damaged.
-        """
+        """Read in sets of up to ``MOST_ROWS`` or ``MOST_BYTES``; raise CorruptRecordError."""
         builder = ColumnBuilder(
             self._wanted, MOST_ROWS, MOST_BYTES, decompress, self._aborted_table()
         )

@@ -157,11 +157,7 @@ class StoredLog:
         self._transactions = OffsetTransactions(disk, topic_partition.directory)
 
     def refresh(self, now_ms: int, bounds: Bounds = NO_BOUNDS) -> None:
-        """Look at the partition.
-
-        Raises:
-            NoSuchPartitionError: It is gone.
-        """
+        """Look at the partition; raise NoSuchPartitionError if it is gone."""
         self._bounds = bounds
         for _ in range(_TRIES):
             try:

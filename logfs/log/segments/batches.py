@@ -131,11 +131,7 @@ class BatchWalk(Window):
         self.file_position = self.stop = 0
 
     def __iter__(self) -> Iterator[Window]:
-        """Read window after window.
-
-        Raises:
-            CorruptRecordError: No whole batch is at ``position``.
-        """
+        """Read window after window; raise CorruptRecordError without a whole batch."""
         return self
 
     def __next__(self) -> Window:
@@ -161,11 +157,7 @@ class FoundBatch(NamedTuple):
     start: int
 
     def records(self) -> list[Record]:
-        """Decode its records, a control record included.
-
-        Raises:
-            CorruptRecordError: It does not decode.
-        """
+        """Decode its records, a control record included; raise CorruptRecordError."""
         return decode_records(self.buffer, self.start)
 
     def is_seen(self, aborted: bytes) -> bool:
@@ -177,11 +169,7 @@ class FoundBatch(NamedTuple):
 
 
 def batches_from(walk: BatchWalk) -> Iterator[FoundBatch]:
-    """Read batches one by one, for look-ups that are rare and need to see each header.
-
-    Raises:
-        CorruptRecordError: No batch is where one has to be.
-    """
+    """Read batches one by one, for rare look-ups of headers; raise CorruptRecordError."""
     for window in walk:
         at = 0
         while at < window.stop:

@@ -171,11 +171,7 @@ def active_indexes(
 
 
 def write_indexes(disk: Disk, segment: "Segment", *entries: ReadableBuffer) -> None:
-    """Write the index files of a segment, in the order of ``SegmentIndexes.all``, durably.
-
-    Raises:
-        OSError: None of these files is left.
-    """
+    """Write index files, in the order of ``SegmentIndexes.all``, durably; all or (OSError) none."""
     kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX)
     forms = (OFFSET_INDEX, TIME_INDEX, textindex.TEXT_INDEX)
     names = [segment.file_name(kind) for kind in kinds[: len(entries)]]
@@ -419,11 +415,7 @@ class Segment:
             raise self._lost_positions(str(error)) from None
 
     def check_holds(self, entry: textindex.TextEntry, batch: Buffer) -> None:
-        """Compare an entry of the text index with the header of the batch that it points to.
-
-        Raises:
-            CorruptRecordError: The batch cannot hold the offset of the entry.
-        """
+        """Check an entry of the text index against its batch; raise CorruptRecordError."""
         offset = self.base_offset + entry.relative_offset
         first = base_offset_of(batch)
         if offset > header_last_offset(batch, 0) or not (is_message(batch) or first <= offset):

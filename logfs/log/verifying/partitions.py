@@ -81,11 +81,7 @@ class PartitionCheck:
             return [self._refusal(error)]
 
     def _refusal(self, error: OSError) -> Finding:
-        """Return the finding for a file that the disk refuses to open or to read whole.
-
-        Raises:
-            OSError: It is an error of the disk.
-        """
+        """Return the finding for a file that the disk refuses; raise an error of the disk."""
         if error.errno not in REFUSED:
             raise error
         _, below, name = str(error.filename).rpartition(f"{self._directory}/")

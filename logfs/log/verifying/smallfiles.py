@@ -337,11 +337,7 @@ def _read(disk: Disk, state: RootState, file: str) -> None:
 
 
 def _add_refused(state: RootState, file: str, error: OSError, remedy: str) -> None:
-    """Report a file that is not regular, or too large.
-
-    Raises:
-        OSError: It is an error of the disk.
-    """
+    """Report a file that is not regular, or too large; raise an error of the disk itself."""
     if error.errno not in REFUSED:
         raise error
     state.findings.append(Finding(file, None, str(error.strerror), "", remedy))

@@ -85,11 +85,7 @@ class ActiveSegment:
     def create(
         cls, disk: Disk, segment: Segment, config: TopicConfig, now_ms: int
     ) -> "ActiveSegment":
-        """Make the files of a new segment; files that already have its names are replaced.
-
-        Raises:
-            OSError: Not all files could be made; those that were are removed again.
-        """
+        """Make the files of a new segment, in place of others; all or (OSError) none."""
         segment.is_writable = True
         indexes = active_indexes(disk, segment, config, (0, 0, 0))
         try:
@@ -165,11 +161,7 @@ class ActiveSegment:
         return should_roll(fill, config, jitter_ms, size, now_ms)
 
     def append(self, batch: EncodedBatch, leader_epoch: int) -> None:
-        """Write one batch after the last one.
-
-        Raises:
-            OSError: It is not in the log; a part that was written has been cut off again.
-        """
+        """Write one batch after the last one; after an OSError nothing of it is in the log."""
         builder, size = self.builder, len(batch.data)
         if size >= _LARGE_BYTES and builder.file_position + size > self._room_end:
             self._make_room()
@@ -316,11 +308,7 @@ def _usable_indexes(disk: Disk, segment: Segment, config: TopicConfig) -> Segmen
 
 
 def create_files(disk: Disk, segment: Segment, config: TopicConfig) -> None:
-    """Make the files of a new segment that nothing is appended to yet, durable on return.
-
-    Raises:
-        OSError: Not all files could be made.
-    """
+    """Make the files of a new segment that nothing is appended to yet, durable on return."""
     files = segment.pinned_files
     try:
         ActiveSegment.create(disk, segment, config, 0).close_empty()

@@ -127,11 +127,7 @@ class Flusher:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """Keep flushes out while the log is being cut.
-
-        Raises:
-            OSError: The flush that was under way has failed.
-        """
+        """Keep flushes out while the log is being cut; raise the OSError of one under way."""
         with self._lock:
             with self._final_failure():
                 self._finish()

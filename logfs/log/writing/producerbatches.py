@@ -108,11 +108,7 @@ def rebase_encoded(
 
 
 def decode_batches(payload: Buffer) -> list[Record]:
-    """Return the records of all batches in a payload.
-
-    Raises:
-        CorruptRecordError: They do not decode.
-    """
+    """Return the records of all batches in a payload; raise CorruptRecordError."""
     records: list[Record] = []
     position, size = 0, memoryview(payload).nbytes
     while position < size:
@@ -142,11 +138,7 @@ def encode_marker(
     commit: bool,
     coordinator_epoch: int,
 ) -> tuple[EncodedBatch, ProducedBatch]:
-    """Make the batch that ends a transaction; the sequence of ``producer`` means nothing.
-
-    Raises:
-        ValueError: A number is out of range.
-    """
+    """Make the batch that ends a transaction; the sequence of ``producer`` means nothing."""
     _check_numbers(producer)
     if not 0 <= coordinator_epoch <= MAX_SEQUENCE:
         raise ValueError(f"coordinator epoch {coordinator_epoch} is outside [0, {MAX_SEQUENCE}]")

@@ -143,11 +143,7 @@ class SegmentRemoval:
             remove_files(self._state.disk, segment)
 
     def pin(self, segments: Sequence[Segment]) -> None:
-        """Keep the files of segments until ``unpin``, deleted or not.
-
-        Raises:
-            DeletedError: The files of one are gone already.
-        """
+        """Keep the files of segments until ``unpin``; raise DeletedError if one is gone."""
         with self._state.lock:
             self.deleted.pin(segments, self._state.snapshot.segments)
 
@@ -231,11 +227,7 @@ class DeletedSegments:
         return due
 
     def pin(self, segments: Sequence[Segment], live: Sequence[Segment]) -> None:
-        """Keep the files of segments until ``unpin``.
-
-        Raises:
-            DeletedError: The files of one are removed already; none is pinned.
-        """
+        """Keep the files of segments until ``unpin``; DeletedError: one is gone, none is pinned."""
         present = {id(s) for s in live} | {id(s) for _, s in self._waiting}
         for segment in segments:
             if id(segment) not in present:

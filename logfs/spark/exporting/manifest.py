@@ -81,11 +81,7 @@ class ExportManifest:
 
 
 def read_manifest(disk: PosixDisk) -> ExportManifest:
-    """Read the manifest of a destination; a new one if there is none.
-
-    Raises:
-        ExportError: It does not parse, or a newer logfs wrote it.
-    """
+    """Read the manifest of a destination, or a new one; raise ExportError."""
     try:
         text = disk.read(MANIFEST)
     except FileNotFoundError:

@@ -53,11 +53,7 @@ class SparkKeys:
     def find(
         self, snapshot: Snapshot, dirty: DirtyRange, tools: CleaningTools, stats: CleanerStats
     ) -> Keys:
-        """Find them: a ``logfs.log.compaction.offsetmap.FindKeys``.
-
-        Raises:
-            SparkJobError: A segment is damaged, or cannot be read.
-        """
+        """Find them: a ``logfs.log.compaction.offsetmap.FindKeys``; raise SparkJobError."""
         segments = segments_of(snapshot, dirty)
         if dirty.first_dirty >= dirty.first_uncleanable:
             return find_keys(snapshot, dirty, tools, stats)  # nothing new: there is nothing to read

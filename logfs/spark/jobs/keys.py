@@ -84,11 +84,7 @@ def count_buckets(segments: Iterable[SegmentKeys], least: int) -> int:
 
 
 def scan(disk: Disk, segment: SegmentKeys, job: KeyScan) -> Iterator[tuple[int, bytes]]:
-    """Read a segment and give its keys: the number of a bucket, and what belongs into it.
-
-    Raises:
-        CorruptRecordError: A batch is damaged.
-    """
+    """Give the keys of a segment with the numbers of their buckets; raise CorruptRecordError."""
     tools = CleaningTools(lambda: job.hash_key, lambda: 0.0, piece_bytes=_PIECE_BYTES)
     start, is_done = segment.base_offset, False
     while not is_done:
