@@ -13,7 +13,6 @@ Nothing is obligatory: the command line takes precedence. Keys with dots may be 
 """
 
 import difflib
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -44,6 +43,8 @@ def read_mount_file(path: str) -> MountFile:
     Raises:
         InvalidConfigError: It is no TOML, or holds what is not described above.
     """
+    import tomllib  # most mounts have no such file
+
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except ValueError as error:  # tomllib.TOMLDecodeError and UnicodeDecodeError

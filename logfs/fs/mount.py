@@ -69,6 +69,7 @@ _IDLE_WORKERS = 4
 _DAEMON_VERSION = 1
 _WAIT_AGAIN_S = 0.2
 _NOTE_AGAIN_S = 10.0
+_GC_THRESHOLD = 10_000
 _READ_AHEAD_KIB = 1024
 _MAX_BACKGROUND = 1024
 _DRAIN_S = 5.0
@@ -155,8 +156,8 @@ def _open_and_mount(
     with supervisor:
         store = _open(data, options, clock, cache, _both(progress, supervisor.status))
         # Loaded objects stay: a collection that examines ten thousand segments is a long pause.
-        gc.collect()
         gc.freeze()
+        gc.set_threshold(_GC_THRESHOLD)
         try:
             return _mount(store, session, options, clock, supervisor, metrics)
         finally:
