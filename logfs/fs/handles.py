@@ -136,6 +136,7 @@ class FileHandle:
         flags: The flags of open(2), already checked.
         syncs: Make every write durable before it returns.
         buffers: Shared by all readers of the mount.
+        is_passed: The kernel reads it already, for an earlier daemon.
 
     Attributes:
         ahead: Reads ahead where that is possible, see ``ahead``.
@@ -170,17 +171,26 @@ class FileHandle:
         "waiting",
     )
 
-    def __init__(self, node: FileNode, flags: int, syncs: bool, buffers: Buffers) -> None:
+    def __init__(
+        self,
+        node: FileNode,
+        flags: int,
+        syncs: bool,
+        buffers: Buffers,
+        *,
+        is_passed: bool = False,
+    ) -> None:
         mode = flags & os.O_ACCMODE
         self.node = node
         self.partition: MountedPartition = node.partition
         self.is_cached = node.is_cached and not node.is_damaged
-        self.is_passed = False
+        self.is_passed = is_passed
         self.ahead: ReadAhead | None = None
         self.appends = mode != os.O_RDONLY and bool(flags & os.O_APPEND)
         self.never_waits = bool(flags & os.O_NONBLOCK)
         self.syncs = syncs or bool(flags & os.O_DSYNC)
-        self.reader = open_reader(node, buffers) if mode != os.O_WRONLY else None
+        is_read = mode != os.O_WRONLY and not is_passed
+        self.reader = open_reader(node, buffers) if is_read else None
         self.waiting: trio.Event | None = None
         self._log: AnyLog = node.partition.log
         self._read_log = node.log if isinstance(node, RangeNode) else self._log
@@ -327,6 +337,11 @@ class FileHandle:
         if self._writer is not None:
             self._writer.close(now_ms)
 
+    def resume(self, writer: LineWriter) -> None:
+        """Go on with the unfinished line of the same open file in an earlier daemon."""
+        self._writer, self._has_written = writer, True
+        self.has_long_line = writer.unfinished > LONG_LINE_BYTES
+
     def _start_writing(self) -> LineWriter:
         if not (self.appends and isinstance(self.node, PlainNode)):
             raise RefusedError("the file is not open for appending")
@@ -352,29 +367,57 @@ class DirectoryHandle:
 
 
 class HandleTable(Generic[T]):
-    """Open files or directories, by the numbers the kernel uses. Event loop only."""
+    """Open files or directories, by the numbers the kernel uses. Event loop only.
 
-    def __init__(self) -> None:
+    Args:
+        restore: Returns what an earlier daemon of the same mount had open under a number. It raises
+            ``StaleError`` if that is not known, or is gone.
+    """
+
+    def __init__(self, restore: Callable[[int], T]) -> None:
         self._open: dict[int, T] = {}
+        self._restore = restore
         self._last = 0
 
     def numbers(self) -> list[int]:
-        """Return the numbers in use."""
+        """Return the numbers in use, except of those that have not been restored."""
         return list(self._open)
 
     def all(self) -> list[T]:
         """Return everything that is open. Any thread."""
         return list(self._open.values())
 
-    def add(self, handle: T) -> int:
-        """Give a number to an opened file or directory."""
-        self._last += 1
-        self._open[self._last] = handle
-        return self._last
+    def add(self, handle: T, number: int) -> int:
+        """Keep an opened file or directory.
+
+        Args:
+            handle: It.
+            number: The number of the request that opens it: so a request that the kernel sends
+                again gives the same. 0 if that is not known.
+
+        Returns:
+            Its number.
+        """
+        if not number:
+            self._last += 1
+            number = self._last
+        self._open[number] = handle
+        return number
 
     def __getitem__(self, number: int) -> T:
-        return self._open[number]
+        try:
+            return self._open[number]
+        except KeyError:
+            pass
+        handle = self._open[number] = self._restore(number)
+        return handle
+
+    def get(self, number: int) -> T | None:
+        """Return what is open under a number; None if it has not been restored."""
+        return self._open.get(number)
 
     def take(self, number: int) -> T:
         """Remove a number; returns what was open under it."""
-        return self._open.pop(number)
+        handle = self[number]
+        del self._open[number]
+        return handle

@@ -2,9 +2,13 @@
 
 A number is computed from the key of the inode, so it is the same after a restart. The kernel tells
 how many look-ups it forgets. A node is in the table as long as the kernel may use its number.
+
+A *keeper* restores the nodes that an earlier daemon of the same mount has looked up. The number of
+these look-ups is not known, so such a node stays until ``drop``.
 """
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Generic, Protocol, TypeVar
 
@@ -12,6 +16,8 @@ from logfs.fs.errnos import StaleError
 
 ROOT_INODE = 1
 _MASK = 2**63 - 1
+_UNKNOWN = 2**62
+"""The look-ups of a restored node: more than the kernel can take back."""
 
 
 class Numbered(Protocol):
@@ -44,17 +50,41 @@ def inode_number(key: str, salt: int) -> int:
     return number if number > ROOT_INODE else number + 2
 
 
+class NodeKeeper(Protocol[NodeT]):
+    """Keeps nodes for the next daemon of the same mount."""
+
+    def note(self, node: NodeT, /) -> None:
+        """Note a node that the kernel is about to know."""
+
+    def forget(self, number: int, /) -> None:
+        """Note that the kernel does not know a number any more."""
+
+    def restore(self, number: int, /) -> NodeT | None:
+        """Return the node that was noted under a number; None if none was.
+
+        Raises:
+            StaleError: It is gone.
+        """
+
+
 class InodeTable(Generic[NodeT]):
     """The nodes the kernel knows. Event loop only.
 
     Args:
         root: It has the number 1 and is never forgotten.
         hash_key: Computes a number from a key and a salt.
+        keeper: Keeps the nodes; None: they end with this daemon.
     """
 
-    def __init__(self, root: NodeT, hash_key: Callable[[str, int], int] = inode_number) -> None:
+    def __init__(
+        self,
+        root: NodeT,
+        hash_key: Callable[[str, int], int] = inode_number,
+        keeper: NodeKeeper[NodeT] | None = None,
+    ) -> None:
         root.ino = ROOT_INODE
         self._hash_key = hash_key
+        self._keeper = keeper
         self._nodes: dict[int, NodeT] = {ROOT_INODE: root}
         self._lookups: dict[int, int] = {ROOT_INODE: 1}
 
@@ -71,9 +101,16 @@ class InodeTable(Generic[NodeT]):
         Raises:
             StaleError: The kernel was told to forget it, or it is of an earlier mount.
         """
-        node = self._nodes.get(number)
+        node = self._nodes.get(number) or self._restored(number)
         if node is None:
             raise StaleError(f"inode {number} is not known")
+        return node
+
+    def _restored(self, number: int) -> NodeT | None:
+        node = None if self._keeper is None else self._keeper.restore(number)
+        if node is not None:
+            self._nodes[number] = node
+            self._lookups[number] = _UNKNOWN
         return node
 
     def canonical(self, node: NodeT) -> NodeT:
@@ -87,6 +124,9 @@ class InodeTable(Generic[NodeT]):
         while True:
             number = self._hash_key(key, salt)
             known = self._nodes.get(number)
+            if known is None:
+                with suppress(StaleError):
+                    known = self._restored(number)
             if known is None:
                 node.ino = number
                 return node
@@ -103,6 +143,19 @@ class InodeTable(Generic[NodeT]):
         else:
             self._nodes[number] = node
             lookups[number] = 1
+            if self._keeper is not None:
+                self._keeper.note(node)
+
+    def lookups(self, number: int) -> int | None:
+        """Return a number that each look-up changes; None if the kernel does not know the node."""
+        return self._lookups.get(number)
+
+    def drop(self, number: int) -> None:
+        """Take a node out that the kernel does not know, with any number of look-ups."""
+        self._nodes.pop(number, None)
+        self._lookups.pop(number, None)
+        if self._keeper is not None:
+            self._keeper.forget(number)
 
     def forget(self, lookups: Iterable[tuple[int, int]]) -> None:
         """Take back look-ups, as (number, how many); unknown numbers are ignored."""
@@ -111,5 +164,4 @@ class InodeTable(Generic[NodeT]):
             if left > 0 or number == ROOT_INODE:
                 self._lookups[number] = max(left, 1)
             elif number in self._lookups:
-                del self._lookups[number]
-                del self._nodes[number]
+                self.drop(number)

@@ -271,6 +271,7 @@ def _mount(
         loaded_hooks.want_passthrough(wanted=not options.no_passthrough)
     operations = make_operations(store, options, clock, loaded_hooks=loaded_hooks)
     session.open(operations, lambda: _take_place(point))
+    operations.take_over(session.journal)
     is_served = False
     try:
         operations.tree.root.facts = {

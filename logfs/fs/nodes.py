@@ -304,7 +304,11 @@ class FixedNode(FileNode):
     is_cached = True
 
     def __init__(
-        self, partition: MountedPartition, resolved: Resolved, ownership: MountOwnership
+        self,
+        partition: MountedPartition,
+        resolved: Resolved,
+        ownership: MountOwnership,
+        mtime_ms: int | None = None,
     ) -> None:
         segments = blake2b(digest_size=8)
         for segment in resolved.segments:
@@ -320,7 +324,7 @@ class FixedNode(FileNode):
         self.resolved = resolved
         self._size = resolved.size
         # It must not change: the kernel drops what it has cached when it sees another time.
-        self._mtime_ms = partition.log.last_modified_ms
+        self._mtime_ms = partition.log.last_modified_ms if mtime_ms is None else mtime_ms
 
     @property
     def is_current(self) -> bool:

@@ -17,13 +17,16 @@ from logfs.fs.executor import READ_THREADS
 from logfs.fs.followreads import READY, PollHandle
 from logfs.fs.fsyncs import Fsyncs
 from logfs.fs.handles import FileHandle, FileReader, HandleTable
+from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.hooks import Hooks
-from logfs.fs.nodes import FileNode, FollowNode, MetaNode, PlainNode, RangeNode
+from logfs.fs.inodes import InodeTable
+from logfs.fs.nodes import FileNode, FollowNode, MetaNode, Node, PlainNode, RangeNode
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.tree import Tree
 from logfs.log.following.store import AnyStore
+from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
@@ -50,10 +53,13 @@ class OpenFiles:
         passthrough: Lets the kernel read sealed files itself.
         clock: The clocks.
         syncs: Make every write durable before it returns (mount option ``sync``).
+        inodes: The nodes of files that an earlier daemon has opened.
+        kept: What is noted of open files for a later daemon.
         hooks: Answer reads without Python; None where they were not built.
         note_ahead: Called when the hooks have answered reads.
 
     Attributes:
+        writers: The unfinished lines of files that an earlier daemon has opened, by their numbers.
         buffers: The buffers of all readers.
         fsyncs: The flushes that are running.
     """
@@ -66,6 +72,8 @@ class OpenFiles:
         passthrough: Passthrough,
         clock: Clock,
         *,
+        inodes: InodeTable[Node],
+        kept: KeptNodes,
         syncs: bool,
         hooks: Hooks | None = None,
         note_ahead: Callable[[], None] = lambda: None,
@@ -81,7 +89,10 @@ class OpenFiles:
         self._monotonic_s = clock.monotonic_s
         self._follow_reads = tasks.follow_reads
         self._syncs = syncs
-        self._files: HandleTable[FileHandle] = HandleTable()
+        self._inodes = inodes
+        self._kept = kept
+        self.writers: dict[int, LineWriter] = {}
+        self._files = HandleTable(self._restore)
         self._buffer = memoryview(bytearray(MAX_READ_BYTES))
         self._windows = Windows(clock.monotonic_s)
         self.buffers = Buffers()
@@ -92,8 +103,13 @@ class OpenFiles:
         """Return all open files. Any thread."""
         return self._files.all()
 
-    async def open(self, node: FileNode, flags: int) -> tuple[int, FileHandle]:
+    async def open(self, node: FileNode, flags: int, request: int = 0) -> tuple[int, FileHandle]:
         """Open a file whose flags have been checked.
+
+        Args:
+            node: The inode.
+            flags: Of open(2).
+            request: The number of the request, 0 if it is not known.
 
         Returns:
             The number of the open file, and the file.
@@ -122,15 +138,49 @@ class OpenFiles:
             partition.leave(node.reads_log)
             self._tree.lookup_cache.drop(node)
             raise
-        if isinstance(node, FollowNode):
+        file.pass_through(self._passthrough)
+        number = self._files.add(file, request)
+        self._begin(number, file)
+        return number, file
+
+    def _begin(self, number: int, file: FileHandle) -> None:
+        """Connect an open file to what serves its reads."""
+        if isinstance(file.node, FollowNode):
+            partition = file.partition
             partition.executor.changed = lambda: self._follow_reads.queues.note_change(
                 partition.log
             )
-        file.pass_through(self._passthrough)
-        number = self._files.add(file)
         if self._hooks is not None and self._hooks.is_active:
             file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
-        return number, file
+
+    def _restore(self, number: int) -> FileHandle:
+        """Return a file that an earlier daemon has opened; it is counted already.
+
+        Raises:
+            StaleError: It is not known, or is gone.
+        """
+        opened = self._kept.journal.files.get(number)
+        node = None if opened is None else self._inodes.node(opened.ino)
+        if opened is None or not isinstance(node, FileNode):
+            raise StaleError(f"open file {number} is not known")
+        if node.partition.log.is_deleted or not node.is_current:
+            raise StaleError(f"{node.partition.topic_partition} has been deleted or reloaded")
+        is_passed = self._passthrough.is_passed(opened.ino)
+        file = FileHandle(node, opened.flags, self._syncs, self.buffers, is_passed=is_passed)
+        self._begin(number, file)
+        writer = self.writers.pop(number, None)
+        if writer is not None:
+            file.resume(writer)
+        return file
+
+    def resumed(self, request: int) -> FileHandle | None:
+        """Return the file that a request opened whose reply an earlier daemon did not send."""
+        if request not in self._kept.journal.files:
+            return None
+        try:
+            return self._files[request]
+        except LogfsError:
+            return None
 
     async def read(self, number: int, offset: int, size: int) -> bytes | bytearray | memoryview:
         """Read; the result is valid until the next await.
@@ -281,11 +331,17 @@ class OpenFiles:
 
     def report_failure(self, number: int) -> None:
         """Raise the failure of an earlier call, once."""
-        self._files[number].report_failure()
+        file = self._files.get(number)
+        if file is not None:  # else it failed in an earlier daemon, which has reported it
+            file.report_failure()
 
     async def release(self, number: int) -> None:
         """Close a file after its last close(2): its unfinished line becomes a record."""
-        file = self._files.take(number)
+        try:
+            file = self._files.take(number)
+        except (LogfsError, OSError):
+            await self._release_lost(number)
+            return
         self._follow_reads.leave(number)
         if file.ahead is not None:
             file.ahead.close()
@@ -303,10 +359,28 @@ class OpenFiles:
             if file.is_passed:
                 self._passthrough.release(file.node.ino)
             file.partition.leave(file.node.reads_log)
+            self._kept.journal.released(number)
+
+    async def _release_lost(self, number: int) -> None:
+        """Close a file of an earlier daemon that cannot be restored, or was closed there."""
+        opened = self._kept.journal.files.get(number)
+        if opened is None:
+            return
+        partition = self._kept.partition_of(opened.ino)
+        writer = self.writers.pop(number, None)
+        try:
+            if writer is not None and partition is not None:
+                await partition.executor.release(writer.close, self._now_ms())
+        finally:
+            if partition is not None:
+                partition.leave(1)
+            if self._passthrough.is_passed(opened.ino):
+                self._passthrough.release(opened.ino)
+            self._kept.journal.released(number)
 
     async def close_all(self) -> None:
         """Close every file: the mount stops, and no RELEASE will come for them."""
-        for number in self._files.numbers():
+        for number in [*self._files.numbers(), *self.writers]:
             try:
                 await self.release(number)
             except (LogfsError, OSError) as error:

@@ -7,6 +7,7 @@ turns every exception of a handler into an errno.
 pyfuse3 copies the result of ``read`` before anything else runs on the loop.
 """
 
+import contextlib
 import errno
 from collections.abc import Callable, Sequence
 from typing import TypeVar, TypeVarTuple
@@ -31,10 +32,13 @@ from logfs.fs.errnos import (
     NotADirectoryNodeError,
     NotIndexedYetError,
     RefusedError,
+    StaleError,
     Translator,
 )
 from logfs.fs.followreads import FollowReads, PollHandle
 from logfs.fs.handles import DirectoryHandle, HandleTable
+from logfs.fs.handover.journal import Journal
+from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.hooks import Hooks
 from logfs.fs.indexwait import IndexWait
 from logfs.fs.inodes import InodeTable
@@ -56,6 +60,9 @@ from logfs.machine.host import Clock
 
 _NOT_COUNTED = frozenset({b".", b".."})
 """Names in a listing that are no look-ups for the kernel."""
+
+RESENT = 1 << 63
+"""The bit of a request's number that says that the kernel sends it again."""
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -87,8 +94,9 @@ class Operations(pyfuse3.Operations):
         self.topic_changes = TopicChangeQueue(store, tree, clock)
         self._quotas = Quotas(store, tree.ownership, options)
         self._topics = TopicChanges(store, tree.ownership, options, clock, self._quotas)
-        self.inodes: InodeTable[Node] = InodeTable(tree.root)
-        self.directories: HandleTable[DirectoryHandle] = HandleTable()
+        self._kept = KeptNodes(tree)
+        self.inodes: InodeTable[Node] = InodeTable(tree.root, keeper=self._kept)
+        self.directories = HandleTable(self._restore_directory)
         self.interrupts = InterruptWatch(hooks)
         self.follow_reads = FollowReads(clock, self.interrupts, EarlyReplies(hooks))
         self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, self.follow_reads)
@@ -104,6 +112,8 @@ class Operations(pyfuse3.Operations):
             self.tasks,
             self.passthrough,
             clock,
+            inodes=self.inodes,
+            kept=self._kept,
             syncs=options.sync,
             hooks=hooks,
             note_ahead=self.cpu_latency.note,
@@ -112,6 +122,15 @@ class Operations(pyfuse3.Operations):
     def init(self) -> None:
         """Note the first request of the kernel; its reply follows in the same step."""
         self.is_initialized.set()
+
+    @property
+    def journal(self) -> Journal:
+        """What is noted for the next daemon of this mount."""
+        return self._kept.journal
+
+    def take_over(self, journal: Journal) -> None:
+        """Go on with what an earlier daemon of this mount has noted; once, before any request."""
+        self._kept.take_over(journal, self.passthrough, self._quotas)
 
     # Names and attributes
 
@@ -180,16 +199,20 @@ class Operations(pyfuse3.Operations):
         node = self.inodes.node(inode)
         if not isinstance(node, DirectoryNode):
             raise NotADirectoryNodeError("a file is listed as a directory")
+        request = self._request()
+        if request in self.journal.directories:
+            return request  # opened by an earlier daemon, which did not reply
         self._quotas.check_open(ctx.uid)
-        number = self.directories.add(DirectoryHandle(node))
+        number = self.directories.add(DirectoryHandle(node), request)
         self._quotas.note_opened(ctx.uid, "directory", number)
+        self.journal.opened_directory(number, inode, ctx.uid)
         return number
 
     @request_handler
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         """List a directory from an entry on; from entry 0 with its present names."""
         directory = self.directories[fh]
-        if start_id == 0:
+        if start_id == 0 or not directory.names:
             listing = self.tree.names(directory.node)
             if not isinstance(listing, list):
                 listing = await listing.partition.executor.query(listing.ask, *listing.args)
@@ -199,8 +222,10 @@ class Operations(pyfuse3.Operations):
     @request_handler
     async def releasedir(self, fh: int) -> None:
         """Close a directory."""
-        self.directories.take(fh)
+        with contextlib.suppress(LogfsError):  # closed by an earlier daemon, or gone
+            self.directories.take(fh)
         self._quotas.note_released("directory", fh)
+        self.journal.released(fh)
 
     @request_handler
     async def fsyncdir(self, fh: int, datasync: bool) -> None:
@@ -233,18 +258,20 @@ class Operations(pyfuse3.Operations):
     @request_handler
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         """Open a file."""
+        request = self._request()
         node = self.inodes.node(inode)
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory is opened as a file")
         check_open(node, flags, read_only=self._store.read_only)
         await self.index_wait.for_positions(node, ctx.pid)
-        return await self._open(node, flags, ctx.uid)
+        return await self._open(node, flags, ctx.uid, request)
 
     @request_handler
     async def create(
         self, parent_inode: int, name: bytes, mode: int, flags: int, ctx: RequestContext
     ) -> tuple[FileInfo, EntryAttributes]:
         """Create a partition and open it."""
+        request = self._request()
         parent = self.inodes.node(parent_inode)
         self._check_writable()
         self._quotas.check_open(ctx.uid)
@@ -256,7 +283,7 @@ class Operations(pyfuse3.Operations):
         node = await self._find(parent, name)
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory was made in place of a file")
-        info = await self._open(node, flags, ctx.uid)
+        info = await self._open(node, flags, ctx.uid, request)
         entry = await self._entry(node)
         self.inodes.count(node)
         return info, entry
@@ -416,10 +443,26 @@ class Operations(pyfuse3.Operations):
         self.inodes.count(node)
         return entry
 
-    async def _open(self, node: FileNode, flags: int, caller: int) -> FileInfo:
-        self._quotas.check_open(caller)
-        number, file = await self.files.open(node, flags)
-        self._quotas.note_opened(caller, "file", number)
+    def _request(self) -> int:
+        """Return the number of the request whose handler has just begun; 0 without hooks."""
+        hooks = self.hooks
+        return hooks.request() & ~RESENT if hooks is not None and hooks.is_active else 0
+
+    def _restore_directory(self, number: int) -> DirectoryHandle:
+        opened = self.journal.directories.get(number)
+        node = None if opened is None else self.inodes.node(opened.ino)
+        if not isinstance(node, DirectoryNode):
+            raise StaleError(f"open directory {number} is not known")
+        return DirectoryHandle(node)
+
+    async def _open(self, node: FileNode, flags: int, caller: int, request: int) -> FileInfo:
+        number, file = request, self.files.resumed(request)
+        if file is None:
+            self._quotas.check_open(caller)
+            number, file = await self.files.open(node, flags, request)
+            self._quotas.note_opened(caller, "file", number)
+            self._kept.note(node)  # it may be another sealed file now: one that stays cached
+            self.journal.opened(number, node.ino, flags, caller)
         if file.is_passed:
             self.passthrough.attach(node.ino, number)
         # keep_cache always: an open without it would drop the pages that other readers use.

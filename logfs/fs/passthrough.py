@@ -9,9 +9,11 @@ the kernel refuses anything else with EIO. So an inode that was cached stays cac
 kernel knows it, and a backing file is closed with the last open file. No pyfuse3.
 """
 
+import contextlib
 import errno
 import logging
 import os
+from collections.abc import Callable
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
@@ -63,6 +65,7 @@ class Passthrough:
 
     Attributes:
         opens: How many files were opened for passthrough.
+        note: Called with an inode and the number of its new backing file, or 0 when it is closed.
     """
 
     def __init__(self, hooks: PassthroughHooks | None, *, wanted: bool = True) -> None:
@@ -71,6 +74,7 @@ class Passthrough:
         self._refusal: str | None = None
         self._backings: dict[int, _Backing] = {}
         self.opens = 0
+        self.note: Callable[[int, int], None] = lambda _inode, _number: None
 
     def __len__(self) -> int:
         return len(self._backings)
@@ -116,9 +120,27 @@ class Passthrough:
             if not number:
                 return False
             backing = self._backings[inode] = _Backing(number)
+            self.note(inode, number)
         backing.handles += 1
         self.opens += 1
         return True
+
+    def resume(self, inode: int, number: int, handles: int) -> None:
+        """Go on with a backing file that an earlier daemon has opened.
+
+        Args:
+            inode: The number of its inode.
+            number: Of the backing file.
+            handles: How many open files read from it. Without any it is closed.
+        """
+        backing = self._backings[inode] = _Backing(number)
+        backing.handles = handles
+        if not handles:
+            self._close(inode)
+
+    def is_passed(self, inode: int) -> bool:
+        """Whether the open files of an inode are passed through."""
+        return inode in self._backings
 
     def attach(self, inode: int, handle: int) -> None:
         """Connect an open file to the backing file of its inode, directly before the reply."""
@@ -130,9 +152,14 @@ class Passthrough:
         backing = self._backings[inode]
         backing.handles -= 1
         if not backing.handles:
-            del self._backings[inode]
-            if self._hooks is not None:
-                self._hooks.backing_close(backing.number)
+            self._close(inode)
+
+    def _close(self, inode: int) -> None:
+        number = self._backings.pop(inode).number
+        if self._hooks is not None:
+            with contextlib.suppress(FileNotFoundError):  # closed by the daemon before
+                self._hooks.backing_close(number)
+        self.note(inode, 0)
 
     def _open(self, descriptor: int) -> int:
         """Open a backing file; 0 if that fails. A reason that applies to all files is kept."""

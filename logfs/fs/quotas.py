@@ -103,7 +103,9 @@ class Quotas:
 
     def note_released(self, kind: str, number: int) -> None:
         """Note that a handle was closed."""
-        caller = self._users.pop((kind, number))
+        caller = self._users.pop((kind, number), None)
+        if caller is None:
+            return  # opened in an earlier daemon, and closed there
         self._open[caller] -= 1
         if not self._open[caller]:
             del self._open[caller]

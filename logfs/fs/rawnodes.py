@@ -104,6 +104,8 @@ class SealedNode(RawNode):
     """A file of a sealed segment.
 
     Attributes:
+        found: What the directory knew about it at the look-up.
+        rewrites: How often compaction had replaced the segment since the start.
         stays_cached: The kernel was told to cache it, so it cannot be passed through any more.
     """
 
@@ -123,7 +125,8 @@ class SealedNode(RawNode):
         super().__init__(partition, name, found.inode, ownership)
         self.key += f" {found.inode} {found.size} {found.mtime_ms} {rewrites}"
         self.stays_cached = False
-        self._found = found
+        self.found = found
+        self.rewrites = rewrites
 
     def open(self) -> RawFile:
         """Open the file that was found when the name was looked up.
@@ -132,10 +135,10 @@ class SealedNode(RawNode):
             StaleError: It has been removed or replaced since.
         """
         file = super().open()
-        if file.inode() != self._found.inode or file.size() != self._found.size:
+        if file.inode() != self.found.inode or file.size() != self.found.size:
             file.close()
             raise StaleError(f"{self.path()} has been replaced")
         return file
 
     def _stat(self) -> FileStat:
-        return self._found
+        return self.found

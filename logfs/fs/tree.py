@@ -241,9 +241,12 @@ class Tree:
     def _is_live(self, partition: MountedPartition) -> bool:
         return self._store.partition(*partition.topic_partition) is partition.log
 
-    def _in_root(self, name: str) -> Node:
-        if name == SEGMENTS_NAME:
-            return self.segments
+    def topic(self, name: str) -> TopicNode:
+        """Return the directory of a topic.
+
+        Raises:
+            NoSuchTopicError: There is none.
+        """
         topic_id = self._store.topic_id(name)
         known = self._topics.get(name)
         if known is None or known.topic_id != topic_id:
@@ -251,9 +254,12 @@ class Tree:
             self._topics[name] = known
         return known
 
+    def _in_root(self, name: str) -> Node:
+        return self.segments if name == SEGMENTS_NAME else self.topic(name)
+
     def _in_topic(self, topic: TopicNode, name: str) -> "Node | DeferredLookup[Node]":
         address = self.parse(name)
-        if self._in_root(topic.name) is not topic:
+        if self.topic(topic.name) is not topic:
             raise NoSuchTopicError(f"{topic.name}: the topic has been deleted")
         partition = self.partition(topic.name, address.partition)
         view = APPEND_VIEWS.get(address.view)

@@ -148,4 +148,15 @@ async def test_an_open_file_outlives_the_look_ups_of_its_name(orders: World) -> 
 
 @pytest.mark.expect_log("a bug in logfs")
 async def test_a_bug_is_answered_with_eio(orders: World) -> None:
-    assert await refused(orders.operations.read(12345, 0, 10)) == errno.EIO
+    handle = await orders.open("orders/0")
+    assert await refused(orders.operations.read(handle.number, 0, cast("int", None))) == errno.EIO
+
+
+async def test_an_open_file_that_is_not_known_is_stale_and_its_end_is_ignored(
+    orders: World,
+) -> None:
+    assert await refused(orders.operations.read(12345, 0, 10)) == errno.ESTALE
+    assert await refused(orders.operations.write(12345, 0, b"x\n")) == errno.ESTALE
+    await orders.operations.flush(12345)
+    await orders.operations.release(12345)
+    await orders.operations.releasedir(12345)

@@ -30,13 +30,13 @@ new entry, which goes into both halves, a few of the older ones. So no step take
 
 import logging
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from logfs.disk.memoryfile import free_memory
-from logfs.errors import LogfsError
-from logfs.fs.handover.state import JOURNAL_AT, HandoverState, Word
+from logfs.fs.handover.state import JOURNAL_AT, HandoverState, StateError, Word
 from logfs.types import View
 
 T = TypeVar("T")
@@ -56,10 +56,6 @@ _ENTRY = struct.Struct("<B3xIQQII")
 _MASK_32 = 2**32 - 1
 _HALF = 0
 """The word with the number of the half in use; after it the bytes in use of each half."""
-
-
-class JournalError(LogfsError):
-    """The journal does not decode."""
 
 
 class _Kind(IntEnum):
@@ -126,7 +122,7 @@ class Bytes(Protocol):
 
 
 class Journal:
-    """The journal of a mount, with what its entries say. Event loop only.
+    """The journal of a mount, with what its entries say. Entries may come from any thread.
 
     Args:
         words: The number of the half in use (0 or 1), and the bytes in use of each half.
@@ -144,7 +140,7 @@ class Journal:
         backings: The number of the backing file of each inode that has one.
 
     Raises:
-        JournalError: What is in it does not decode.
+        StateError: What is in it does not decode.
     """
 
     is_kept = True
@@ -173,6 +169,7 @@ class Journal:
         self._answers: dict[int, dict[int, bytes]] = {}
         self._answered: dict[int, int] = {}  # by client: when, as a count of answers
         self._copies: Iterator[bytes] | None = None
+        self._lock = threading.Lock()
         self._is_lost = False
         self._meanings = (
             *(self._no_entry, self._keep_identity, self._keep_node, self._keep_file),
@@ -195,7 +192,8 @@ class Journal:
 
     def forgotten(self, ino: int) -> None:
         """Leave a node out from now on: the kernel does not know it any more."""
-        self.nodes.pop(ino, None)
+        with self._lock:
+            self.nodes.pop(ino, None)
 
     def opened(self, fh: int, ino: int, flags: int, uid: int) -> None:
         """Note an open file."""
@@ -336,20 +334,21 @@ class Journal:
     def _note(
         self, kind: _Kind, a: int = 0, b: int = 0, c: int = 0, d: int = 0, text: bytes = b""
     ) -> None:
-        # First here: a step of copying must not copy what this entry takes back.
-        self._meanings[kind](a, b, c, d, text)
-        if self._is_lost:
-            return
-        entry = _encode(kind, a, b, c, d, text)
+        with self._lock:
+            # First here: a step of copying must not copy what this entry takes back.
+            self._meanings[kind](a, b, c, d, text)
+            if not self._is_lost:
+                self._append(_encode(kind, a, b, c, d, text))
+
+    def _append(self, entry: bytes) -> None:
         half = self._words[_HALF]
         used = self._write(half, entry)
-        if self._copies is None:
-            if used > self._full_at:
-                self._words[2 - half] = 0
-                self._copies = self._needed()
-            return
-        self._write(1 - half, entry)
-        self._copy_some(half)
+        if self._copies is not None:
+            self._write(1 - half, entry)
+            self._copy_some(half)
+        elif used > self._full_at:
+            self._words[2 - half] = 0
+            self._copies = self._needed()
 
     def _copy_some(self, half: int) -> None:
         """Copy a few needed entries into the other half; after the last one use that half."""
@@ -389,7 +388,7 @@ class Journal:
     def _replay(self) -> None:
         half = self._words[_HALF]
         if half not in (0, 1) or self._words[1 + half] > self._size:
-            raise JournalError(f"the kept journal does not decode: half {half} is in use")
+            raise StateError(f"the kept journal does not decode: half {half} is in use")
         start, used = half * self._size, self._words[1 + half]
         data = bytes(self._area[start : start + used])
         position = 0
@@ -400,7 +399,7 @@ class Journal:
                 self._meanings[kind](a, b, c, d, text)
                 position += _ENTRY.size + length
         except (ValueError, IndexError, struct.error) as error:
-            raise JournalError(
+            raise StateError(
                 f"the kept journal does not decode at byte {position}: {error}"
             ) from error
 
@@ -409,7 +408,7 @@ def journal_of(state: HandoverState) -> Journal:
     """Return the journal in the state of a mount, with what its entries say.
 
     Raises:
-        JournalError: It does not decode.
+        StateError: It does not decode.
     """
     area = state.journal
     words = state.words[Word.JOURNAL_HALF : Word.JOURNAL_USED_2 + 1]

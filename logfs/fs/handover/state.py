@@ -10,7 +10,7 @@ from enum import IntEnum, auto
 from typing import Final, Self
 
 from logfs.disk.memoryfile import create_memory_file, map_memory_file
-from logfs.errors import LogfsError
+from logfs.errors import MountError
 
 MAGIC: Final = 0x31484F53464C474F
 VERSION: Final = 1
@@ -87,7 +87,7 @@ class Stage(IntEnum):
     DONE = 2
 
 
-class StateError(LogfsError):
+class StateError(MountError):
     """The memory file cannot be used; the mount starts without it."""
 
 

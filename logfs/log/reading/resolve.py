@@ -183,9 +183,7 @@ def _fixed(log: ReadableLog, seen: "_Seen", start: int, end: int) -> Resolved:
     runs = kept_runs(snapshot, view, start, end, seen.level)
     segments: tuple[Segment, ...] = ()
     if runs:
-        first = max(snapshot.index_of_position(view, runs[0][0]), 0)
-        last = snapshot.index_of_position(view, runs[-1][1] - 1)
-        segments = snapshot.segments[first : last + 1]
+        segments = snapshot.segments_between(view, runs[0][0], runs[-1][1])
     return Resolved(log, view, start, end, None, runs, snapshot, segments, seen.level)
 
 

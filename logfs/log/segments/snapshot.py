@@ -147,6 +147,11 @@ class Snapshot(NamedTuple):
         """Return the index of the last segment that begins at or before a position; -1 if none."""
         return bisect_right(self.segments, position, key=_BASE_OF[view]) - 1
 
+    def segments_between(self, view: View, start: int, end: int) -> tuple[Segment, ...]:
+        """Return the segments that hold a range of positions, which must not be empty."""
+        first = max(self.index_of_position(view, start), 0)
+        return self.segments[first : self.index_of_position(view, end - 1) + 1]
+
     def index_of_time(self, timestamp: int) -> int:
         """Return the index of the first segment that may hold a record at or after a moment.
 

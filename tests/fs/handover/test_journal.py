@@ -12,13 +12,12 @@ from logfs.fs.handover.journal import (
     ANSWERS,
     CLIENTS,
     Journal,
-    JournalError,
     KeptFile,
     KeptLine,
     NoJournal,
     journal_of,
 )
-from logfs.fs.handover.state import HandoverState, Word
+from logfs.fs.handover.state import HandoverState, StateError, Word
 from logfs.types import View
 
 HALF = 16 * 1024
@@ -236,7 +235,7 @@ def test_a_damaged_journal_is_refused(words: list[int], data: bytes) -> None:
     area = bytearray(2 * HALF)
     area[: len(data)] = data
 
-    with pytest.raises(JournalError, match="does not decode"):
+    with pytest.raises(StateError, match="does not decode"):
         Journal(words, memoryview(area))
 
 

@@ -1,0 +1,205 @@
+"""Nodes and open files of the predecessor, restored when a request uses them for the first time.
+
+A number is restored from its entry in the journal, in the memory of the store alone: nothing here
+waits for the disk. A node is restored only if its number still means the same: the same topic, the
+same positions, and for a fixed name the same segments. Everything else is stale (ESTALE).
+
+What has to be right before the first use is counted at the take-over: how many files of each
+partition and of each user are open, and how many read from a backing file.
+"""
+
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC
+from typing import cast
+
+from logfs.disk.vfs import FileStat
+from logfs.errors import LogfsError
+from logfs.fs.errnos import StaleError
+from logfs.fs.handover.describing import TAB, describe, segments_digest
+from logfs.fs.handover.journal import Journal, NoJournal
+from logfs.fs.nodes import (
+    FileNode,
+    FixedNode,
+    FollowNode,
+    Node,
+    RangeNode,
+)
+from logfs.fs.partitions import MountedPartition
+from logfs.fs.passthrough import Passthrough
+from logfs.fs.quotas import Quotas
+from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
+from logfs.fs.tree import APPEND_VIEWS, Tree
+from logfs.log.reading.address import PartitionAddress, Suffix, format_address, parse_point
+from logfs.log.reading.resolve import Limit, Resolved
+from logfs.types import View
+
+_SUFFIX = {view: suffix for suffix, view in APPEND_VIEWS.items()}
+_READS_LOG = frozenset({"plain", "range", "follow", "fixed"})
+"""The kinds of files whose partition is not reloaded while they are open."""
+
+
+class KeptNodes:
+    """Notes the nodes that the kernel knows, and restores those noted earlier. Event loop only.
+
+    Args:
+        tree: The names.
+
+    Attributes:
+        journal: Where they are noted.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self._tree = tree
+        self.journal: Journal = NoJournal()
+
+    def note(self, node: Node) -> None:
+        """Note a node before the kernel knows its number."""
+        if self.journal.is_kept:
+            text = describe(node)
+            if text:
+                self.journal.node(node.ino, text)
+
+    def forget(self, ino: int) -> None:
+        """Note that the kernel does not know a number any more."""
+        self.journal.forgotten(ino)
+
+    def restore(self, ino: int) -> Node | None:
+        """Return the node of a number that the predecessor noted; None if it noted none.
+
+        Raises:
+            StaleError: The number means nothing any more.
+        """
+        text = self.journal.nodes.get(ino)
+        if text is None:
+            return None
+        node = restore_node(self._tree, text)
+        node.ino = ino
+        return node
+
+    def numbers(self) -> list[int]:
+        """Return the numbers that the kernel may know."""
+        return list(self.journal.nodes)
+
+    def partition_of(self, ino: int) -> MountedPartition | None:
+        """Return the partition that an open file of a noted node keeps from being reloaded."""
+        kind, *place = self.journal.nodes.get(ino, "").split(TAB, 4)[:4]
+        if kind not in _READS_LOG:
+            return None
+        try:
+            return _partition(self._tree, *place)
+        except LogfsError:
+            return None  # its files are stale
+
+    def take_over(self, journal: Journal, passthrough: Passthrough, quotas: Quotas) -> None:
+        """Note in a journal from now on, and count the open files that it has already.
+
+        Args:
+            journal: That of the mount.
+            passthrough: Goes on with the backing files.
+            quotas: Limit the open files of users.
+        """
+        self.journal = journal
+        passthrough.note = journal.backing
+        files = Counter(file.ino for file in journal.files.values())
+        for ino, count in files.items():
+            partition = self.partition_of(ino)
+            if partition is not None:
+                partition.open_files += count
+        for ino, number in list(journal.backings.items()):
+            passthrough.resume(ino, number, files[ino])
+        for kind, opened in (("file", journal.files), ("directory", journal.directories)):
+            for fh, file in opened.items():
+                quotas.note_opened(file.uid, kind, fh)
+
+
+def restore_node(tree: Tree, text: str) -> Node:
+    """Return the node that a text describes, without a number; see ``describing``.
+
+    Raises:
+        StaleError: The topic or the partition is another one by now, or a segment is gone.
+    """
+    kind, *fields = text.split(TAB)
+    try:
+        if kind == "segments":
+            return tree.segments
+        if kind == "topic":
+            return _topic(tree, *fields)
+        partition = _partition(tree, *fields[:3])
+    except StaleError:
+        raise
+    except LogfsError as error:
+        raise StaleError(str(error)) from error
+    return _MAKERS[kind](tree, partition, fields[3:])
+
+
+def _topic(tree: Tree, name: str, topic_id: str) -> Node:
+    node = tree.topic(name)
+    if (node.topic_id or "") != topic_id:
+        raise StaleError(f"{name}: the topic has been deleted and created again")
+    return node
+
+
+def _partition(tree: Tree, topic: str, number: str, identity: str) -> MountedPartition:
+    partition = tree.partition(topic, int(number))
+    if partition.identity != identity:
+        raise StaleError(f"{topic}-{number}: another partition has this name by now")
+    return partition
+
+
+def _named(tree: Tree, partition: MountedPartition, suffix: Suffix) -> Node:
+    topic, number = partition.topic_partition
+    name = format_address(PartitionAddress(number, view=suffix))
+    return cast("Node", tree.find(tree.topic(topic), name.encode()))
+
+
+def _restore_range(tree: Tree, partition: MountedPartition, fields: list[str]) -> FileNode:
+    return RangeNode(partition, _growing(partition, fields), tree.ownership)
+
+
+def _restore_follow(tree: Tree, partition: MountedPartition, fields: list[str]) -> FileNode:
+    return FollowNode(partition, _growing(partition, fields), tree.ownership)
+
+
+def _growing(partition: MountedPartition, fields: list[str]) -> Resolved:
+    view, start, text = fields
+    limit = cast("Limit", parse_point(text, UTC)) if text else None
+    return Resolved(partition.log, View(int(view)), int(start), limit=limit, level=partition.level)
+
+
+def _restore_fixed(tree: Tree, partition: MountedPartition, fields: list[str]) -> FileNode:
+    view, (start, end) = View(int(fields[0])), map(int, fields[1:3])
+    _, _, _, text, digest, mtime_ms, key = fields
+    runs = tuple((int(a), int(b)) for a, b in (run.split("-") for run in text.split(",") if run))
+    log, snapshot = partition.log, partition.log.snapshot
+    segments = snapshot.segments_between(view, runs[0][0], runs[-1][1]) if runs else ()
+    if segments_digest(segments, view) != digest:
+        raise StaleError(f"{partition.topic_partition}: segments of {key} have been deleted")
+    resolved = Resolved(log, view, start, end, None, runs, snapshot, segments, partition.level)
+    node = FixedNode(partition, resolved, tree.ownership, int(mtime_ms))
+    node.key = key  # it contains the rewrites since the start of the predecessor
+    return node
+
+
+def _restore_sealed(tree: Tree, partition: MountedPartition, fields: list[str]) -> FileNode:
+    inode, size, mtime_ms, rewrites, stays_cached = map(int, fields[:5])
+    found = FileStat(size=size, mtime_ms=mtime_ms, inode=inode, is_directory=False)
+    node = SealedNode(partition, TAB.join(fields[5:]), found, tree.ownership, rewrites)
+    node.stays_cached = bool(stays_cached)
+    return node
+
+
+_MAKERS: dict[str, Callable[[Tree, MountedPartition, list[str]], Node]] = {
+    "raw": lambda tree, partition, _: RawDirectoryNode(
+        partition, tree.ownership, tree.segments, tree.segments.mtime_ms
+    ),
+    "plain": lambda tree, partition, fields: _named(tree, partition, _SUFFIX[View(int(fields[0]))]),
+    "meta": lambda tree, partition, _: _named(tree, partition, Suffix.META),
+    "range": _restore_range,
+    "follow": _restore_follow,
+    "fixed": _restore_fixed,
+    "file": lambda tree, partition, fields: RawNode(
+        partition, TAB.join(fields[1:]), int(fields[0]), tree.ownership
+    ),
+    "sealed": _restore_sealed,
+}
