@@ -227,7 +227,7 @@ cdef class Dumper:
         cdef bytes_t p
         while stop - start >= HEADER and self.n < DUMP_ENOUGH:
             p = view.p + start
-            size = LOG_OVERHEAD + lf_get32(p + 8)
+            size = <int64_t>LOG_OVERHEAD + lf_get32(p + 8)
             if <int8_t>p[16] < 2 or size < LOG_OVERHEAD + SHORTEST or size > stop - start:
                 break
             self.dump_batch(p, size)
