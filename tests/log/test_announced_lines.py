@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 
 from logfs.log.compaction.manual import compact_now
+from logfs.log.lines.append import append_lines
+from logfs.log.lines.form import LineForm
 from logfs.log.lines.writer import LineWriter
 from logfs.log.trimming import trim
 from logfs.log.writing.unfinished import UnfinishedFile
@@ -215,6 +217,23 @@ def test_a_line_that_found_no_room_precedes_all_later_appends(is_killed: bool) -
     assert bench.names(".unfinished") == []
     assert lines_of(bench.kill()) == [b"waits", b"later"]
     assert bench.log.losses == []
+
+
+@pytest.mark.expect_log("waits")
+def test_a_line_that_found_no_room_becomes_a_record_before_a_bulk_append_or_a_roll() -> None:
+    steps: list[Callable[[Bench], object]] = [
+        lambda bench: append_lines(bench.log, b"later\n", LineForm(View.TEXT), bench.now_ms),
+        lambda bench: bench.log.roll(bench.now_ms),
+    ]
+    for go_on in steps:
+        bench = Bench(SMALL)
+        writer = bench.writer()
+        writer.write(b"waits", bench.now_ms)
+        out_of_room(bench, "pwrite")
+        writer.close(bench.now_ms)
+        bench.disk.before = None
+        go_on(bench)
+        assert lines_of(bench.log)[0] == b"waits"
 
 
 @pytest.mark.expect_log("waits")

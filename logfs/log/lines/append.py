@@ -102,6 +102,7 @@ class EncodedWriter:
         """Append batches where the log ends; returns how many were, at least one."""
         log = self._log
         with log.exclusive():
+            log.adopt_waiting()
             base_offset = log.log_end_offset
             options = self._form.options(log.encode_options())
             if batches[0].base_offset == base_offset and options == self._options:

@@ -249,6 +249,7 @@ class Appender:
         Source: Kafka LocalLog.roll.
         """
         with self._state.lock:
+            self._state.adopt_waiting()
             active = self._writable_active(now_ms)
             if active.size_bytes:
                 active = self._roll(self._state.snapshot.end.offset, active.ends, now_ms)
