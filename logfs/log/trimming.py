@@ -171,6 +171,14 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
         OffsetOutOfRangeError: ``offset`` is above the high watermark.
         LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing could be deleted.
     """
+    check_trimmable(log)
+    try:
+        # Or a power cut could leave the log end below the log start, and publishing would append
+        # records again that were deleted from a half published batch.
+        log.flush()
+    except OSError as error:
+        if error.errno not in DISK_FULL:
+            raise
     with log.exclusive():
         check_trimmable(log)
         before = log.snapshot
@@ -217,7 +225,7 @@ def _advance(log: PartitionLog, offset: int, now_ms: int) -> int:
     except OSError as error:
         snapshot = log.snapshot
         begin = snapshot.segments[max(snapshot.index_of_offset(offset), 0)].base_offset
-        if error.errno not in DISK_FULL or begin <= snapshot.start.offset:
+        if error.errno not in DISK_FULL or begin <= snapshot.start.offset or log.offline:
             raise
         log.advance_log_start_offset(begin, now_ms)
     return offset - log.log_start_offset if offset > log.log_start_offset else 0

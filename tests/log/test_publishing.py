@@ -408,3 +408,16 @@ def test_deleted_records_of_a_half_published_batch_are_not_published_again(
     publish(bench.store, QUERY, 0, staged, bench.now_ms)
     assert lines_in(bench.store) == values[removed:]
     assert staged_names(bench.disk) == []
+
+
+@pytest.mark.parametrize("seed", [None, 37, 38])
+def test_a_trim_inside_a_half_published_batch_outlives_a_power_cut(seed: int | None) -> None:
+    bench, values = Bench(SMALL), values_of("v", 30)
+    bench.write(*values_of("before", 5))
+    staged = [stage(bench.disk, values)]
+    fill_after(bench, staged, 7)
+    trim(bench.log, 8, bench.now_ms)
+    assert lines_in(bench.store) == values[3:21]
+    bench.crash(seed)
+    publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == values[3:]

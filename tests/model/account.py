@@ -253,7 +253,8 @@ class Account:
             if not may_return or line.key is not None:
                 self.fail(f"was lost, and is back at {at}: {line}", kind)
             line.is_gone = False
-        if at + len(text) < self.given_up:
+        is_given_up = line.position is not None and line.position + line.full <= self.given_up
+        if at + len(text) < self.given_up or (is_given_up and at != line.position):
             self.fail(f"was given up, and is back at {at}: {line}", kind)
         if text != line.data:
             self._check_piece(line, text, kind)

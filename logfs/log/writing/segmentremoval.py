@@ -89,9 +89,11 @@ class SegmentRemoval:
         through publishing a batch.
         """
         state = self._state
-        with state.offline_on_failure("fsync"), contextlib.suppress(FileNotFoundError):
-            state.disk.open(first.file_name(FileKind.SNAPSHOT)).sync()
-            state.disk.sync_directory(state.directory)
+        with contextlib.suppress(FileNotFoundError):
+            snapshot = state.disk.open(first.file_name(FileKind.SNAPSHOT))
+            with state.offline_on_failure("fsync"):
+                snapshot.sync()
+                state.disk.sync_directory(state.directory)
 
     def _drop(self, segments: Sequence[Segment]) -> bool:
         """Note durably in the table that segments are gone; False: the disk is full, so later."""
