@@ -25,6 +25,7 @@ from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.rawnodes import RawNode, SealedNode
 from logfs.log.following.followed import AnyLog
+from logfs.log.lines.notes import NO_SLOT, WriteNotes
 from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
@@ -146,6 +147,7 @@ class FileHandle:
         is_cached: The kernel caches its bytes.
         is_passed: The kernel reads it itself; see ``passthrough``.
         never_waits: It was opened with O_NONBLOCK.
+        notes: What its writes note, which outlives the daemon; None: nothing does.
         syncs: Every write is durable when it returns.
         waiting: Set when the read that waits for the disk in a thread is done; None without one.
     """
@@ -165,6 +167,7 @@ class FileHandle:
         "is_passed",
         "never_waits",
         "node",
+        "notes",
         "partition",
         "reader",
         "syncs",
@@ -195,6 +198,7 @@ class FileHandle:
         self._log: AnyLog = node.partition.log
         self._read_log = node.log if isinstance(node, RangeNode) else self._log
         self.has_long_line = False
+        self.notes: WriteNotes | None = None
         self._writer: LineWriter | None = None
         self._has_written = False
         self._failure: Exception | None = None
@@ -254,13 +258,20 @@ class FileHandle:
         if isinstance(self.reader, GrowingFile):
             self.ahead = ReadAhead(hooks, number, self.reader, given, windows)
 
-    def append(self, data: bytes, now_ms: int) -> int:
+    def resume(self, writer: LineWriter) -> None:
+        """Go on with the unfinished line that this open file had in an earlier daemon."""
+        self._writer = writer
+        self._has_written = True
+        writer.notes = self.notes
+        self.has_long_line = writer.unfinished > LONG_LINE_BYTES
+
+    def append(self, data: bytes, now_ms: int, slot: int = NO_SLOT) -> int:
         """Append lines; see ``LineWriter.write``."""
         writer = self._writer
         if writer is None:
             writer = self._start_writing()
         try:
-            accepted = writer.write(data, now_ms)
+            accepted = writer.write(data, now_ms, slot)
         except _REFUSED_LINE as error:
             # The program gets the error, and its earlier lines are safe; the daemon logs where.
             name, text = str(self.partition.topic_partition), str(error)
@@ -337,16 +348,12 @@ class FileHandle:
         if self._writer is not None:
             self._writer.close(now_ms)
 
-    def resume(self, writer: LineWriter) -> None:
-        """Go on with the unfinished line of the same open file in an earlier daemon."""
-        self._writer, self._has_written = writer, True
-        self.has_long_line = writer.unfinished > LONG_LINE_BYTES
-
     def _start_writing(self) -> LineWriter:
         if not (self.appends and isinstance(self.node, PlainNode)):
             raise RefusedError("the file is not open for appending")
         self._has_written = True
         self._writer = LineWriter(self._log.writable, self.node.view)
+        self._writer.notes = self.notes
         return self._writer
 
 

@@ -33,6 +33,7 @@ from logfs.fs import hooks
 from logfs.fs.control_commands import ControlCommands
 from logfs.fs.control_server import ControlServer, forget_socket, listen
 from logfs.fs.following import Cache, open_cache
+from logfs.fs.handover.settling import Settling
 from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.metrics.listener import listening, shown
@@ -154,7 +155,8 @@ def _open_and_mount(
     data, clock = session.data, system_clock()
     cache = open_cache(data, options.cache_dir) if options.read_only else None
     with supervisor:
-        store = _open(data, options, clock, cache, _both(progress, supervisor.status))
+        report = _both(progress, supervisor.status)
+        store = _open(data, options, clock, cache, report, session.settling)
         # Loaded objects stay: a collection that examines ten thousand segments is a long pause.
         gc.freeze()
         gc.set_threshold(_GC_THRESHOLD)
@@ -185,6 +187,7 @@ def _open(
     clock: Clock,
     cache: Cache | None,
     progress: Callable[[str], None],
+    resumed: Settling | None,
 ) -> AnyStore:
     disk, host = PosixDisk(data), current_host()
     if _DECOMPRESSED_MAX in options.store.explicit:
@@ -196,7 +199,9 @@ def _open(
     while True:
         try:
             now_ms = clock.now_ms()
-            return LogStore.open(disk, options.store, host, now_ms=now_ms, progress=progress)
+            return LogStore.open(
+                disk, options.store, host, now_ms=now_ms, progress=progress, resumed=resumed
+            )
         except LockedError:
             # umount(8) returns when the mount is gone, before the daemon has written everything.
             closing = find_closing(data)
@@ -257,6 +262,17 @@ def _take_place(point: str) -> None:
     _check_directory(point)
 
 
+def _take_over(operations: Operations, session: Session, clock: Clock) -> None:
+    """Go on with the unfinished lines of the predecessor; without its mount they are records."""
+    words = None if session.state is None else session.state.words
+    writers = {} if session.settling is None else session.settling.writers
+    if not session.is_adopted:
+        for writer in writers.values():
+            writer.close(clock.now_ms())
+        writers = {}
+    operations.take_over(session.journal, words, writers)
+
+
 def _mount(
     store: AnyStore,
     session: Session,
@@ -271,7 +287,7 @@ def _mount(
         loaded_hooks.want_passthrough(wanted=not options.no_passthrough)
     operations = make_operations(store, options, clock, loaded_hooks=loaded_hooks)
     session.open(operations, lambda: _take_place(point))
-    operations.take_over(session.journal)
+    _take_over(operations, session, clock)
     is_served = False
     try:
         operations.tree.root.facts = {

@@ -18,6 +18,7 @@ from logfs.fs.followreads import READY, PollHandle
 from logfs.fs.fsyncs import Fsyncs
 from logfs.fs.handles import FileHandle, FileReader, HandleTable
 from logfs.fs.handover.restoring import KeptNodes
+from logfs.fs.handover.slots import NO_SLOTS
 from logfs.fs.hooks import Hooks
 from logfs.fs.inodes import InodeTable
 from logfs.fs.nodes import FileNode, FollowNode, MetaNode, Node, PlainNode, RangeNode
@@ -26,6 +27,7 @@ from logfs.fs.passthrough import Passthrough
 from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.tree import Tree
 from logfs.log.following.store import AnyStore
+from logfs.log.lines.notes import NO_SLOT
 from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.readable import ReadableLog
@@ -59,6 +61,7 @@ class OpenFiles:
         note_ahead: Called when the hooks have answered reads.
 
     Attributes:
+        slots: What writes note.
         writers: The unfinished lines of files that an earlier daemon has opened, by their numbers.
         buffers: The buffers of all readers.
         fsyncs: The flushes that are running.
@@ -84,6 +87,7 @@ class OpenFiles:
         self._passthrough = passthrough
         self._hooks = hooks
         self._note_ahead = note_ahead
+        self.slots = NO_SLOTS
         self._clock = clock
         self._now_ms = clock.now_ms
         self._monotonic_s = clock.monotonic_s
@@ -150,6 +154,8 @@ class OpenFiles:
             partition.executor.changed = lambda: self._follow_reads.queues.note_change(
                 partition.log
             )
+        if file.appends and isinstance(file.node, PlainNode):
+            file.notes = self.slots.notes(file.partition.identity, number, file.node.view)
         if self._hooks is not None and self._hooks.is_active:
             file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
 
@@ -290,7 +296,7 @@ class OpenFiles:
             raise
         return self._buffer[:got]
 
-    def write_now(self, number: int, data: bytes) -> int | None:
+    def write_now(self, number: int, data: bytes, slot: int = NO_SLOT) -> int | None:
         """Append lines like ``write`` if that takes no await; it saves a coroutine for most writes.
 
         Returns:
@@ -300,20 +306,20 @@ class OpenFiles:
         partition = file.partition
         if file.syncs or file.has_long_line or not partition.executor.is_free:
             return None
-        accepted = partition.executor.run(file.append, data, self._now_ms())
+        accepted = partition.executor.run(file.append, data, self._now_ms(), slot)
         file.note_write()
         self.fsyncs.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
         return accepted
 
-    async def write(self, number: int, data: bytes) -> int:
+    async def write(self, number: int, data: bytes, slot: int = NO_SLOT) -> int:
         """Append lines; returns the bytes accepted, see ``LineWriter.write``."""
         file = self._files[number]
         partition = file.partition
         if file.has_long_line:
             partition.executor.expect_long()
-        accepted = await partition.executor.change(file.append, data, self._now_ms())
+        accepted = await partition.executor.change(file.append, data, self._now_ms(), slot)
         if file.syncs:
             await self.fsyncs.sync(file)
         else:

@@ -9,7 +9,8 @@ pyfuse3 copies the result of ``read`` before anything else runs on the loop.
 
 import contextlib
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar, TypeVarTuple
 
 import pyfuse3
@@ -37,8 +38,9 @@ from logfs.fs.errnos import (
 )
 from logfs.fs.followreads import FollowReads, PollHandle
 from logfs.fs.handles import DirectoryHandle, HandleTable
-from logfs.fs.handover.journal import Journal
+from logfs.fs.handover.journal import Journal, Words
 from logfs.fs.handover.restoring import KeptNodes
+from logfs.fs.handover.slots import Slots
 from logfs.fs.hooks import Hooks
 from logfs.fs.indexwait import IndexWait
 from logfs.fs.inodes import InodeTable
@@ -56,6 +58,7 @@ from logfs.fs.topics import Creator, TopicChangeQueue, TopicChanges
 from logfs.fs.tree import Tree
 from logfs.fs.xattrs import PREFIX, change_attribute, get_attribute, list_attributes
 from logfs.log.following.store import AnyStore
+from logfs.log.lines.writer import LineWriter
 from logfs.machine.host import Clock
 
 _NOT_COUNTED = frozenset({b".", b".."})
@@ -128,9 +131,22 @@ class Operations(pyfuse3.Operations):
         """What is noted for the next daemon of this mount."""
         return self._kept.journal
 
-    def take_over(self, journal: Journal) -> None:
-        """Go on with what an earlier daemon of this mount has noted; once, before any request."""
+    def take_over(
+        self,
+        journal: Journal,
+        words: Words | None = None,
+        writers: Mapping[int, LineWriter] = MappingProxyType({}),
+    ) -> None:
+        """Go on with what an earlier daemon of this mount has noted; once, before any request.
+
+        Args:
+            journal: That of the mount.
+            words: The words of the state; None: nothing outlives this daemon.
+            writers: The unfinished lines of open files, by their numbers.
+        """
         self._kept.take_over(journal, self.passthrough, self._quotas)
+        self.files.slots = Slots(words, journal)
+        self.files.writers.update(writers)
 
     # Names and attributes
 
@@ -303,8 +319,9 @@ class Operations(pyfuse3.Operations):
     @request_handler
     async def write(self, fh: int, off: int, buf: bytes) -> int:
         """Append; the offset is ignored: it is where the file ended for the kernel."""
-        accepted = self.files.write_now(fh, buf)
-        return await self.files.write(fh, buf) if accepted is None else accepted
+        slot = self.files.slots.current()
+        accepted = self.files.write_now(fh, buf, slot)
+        return await self.files.write(fh, buf, slot) if accepted is None else accepted
 
     @request_handler
     async def flush(self, fh: int) -> None:

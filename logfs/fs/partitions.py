@@ -6,10 +6,17 @@ that knows the partition (inodes, open files, the executor) stays.
 
 from logfs.fs.executor import PartitionExecutor
 from logfs.log.following.followed import AnyLog
+from logfs.log.reading.readable import ReadableLog
 from logfs.log.segments.segment import Segment
 from logfs.types import IsolationLevel, TopicPartition
 
 _NO_FLUSH = 2**63 - 1
+
+
+def identity_of(log: ReadableLog) -> str:
+    """Return a text for a log and its positions; another one if they had to start again."""
+    topic = log.topic_id or f"name {log.topic_partition.topic}"
+    return f"{topic}/{log.topic_partition.partition}/{log.generation.hex()}"
 
 
 class MountedPartition:
@@ -58,8 +65,7 @@ class MountedPartition:
         then every inode of the partition is another one.
         """
         self.log = log
-        topic = log.topic_id or f"name {self.topic_partition.topic}"
-        self.identity = f"{topic}/{self.topic_partition.partition}/{log.generation.hex()}"
+        self.identity = identity_of(log)
         self.note_config()
 
     def note_config(self) -> None:

@@ -18,6 +18,7 @@ import pyfuse3
 from logfs.errors import LogfsError, MountError
 from logfs.fs.handover.descriptors import CONNECTION, STATE, Inherited
 from logfs.fs.handover.journal import Journal, NoJournal, journal_of
+from logfs.fs.handover.settling import Settling
 from logfs.fs.handover.state import HandoverState, StateError, Word
 from logfs.fs.hooks import Hooks
 from logfs.fs.supervision import Supervisor
@@ -41,6 +42,7 @@ class Session:
 
     Attributes:
         journal: What is noted for a successor.
+        settling: Settles what the predecessor has begun; None: nothing is adopted.
         state: The memory file; None if nothing is kept.
         is_adopted: The connection is the predecessor's.
         is_handed_over: A successor goes on with the mount.
@@ -62,6 +64,7 @@ class Session:
         self._connection = -1
         self.state: HandoverState | None = None
         self.journal: Journal = NoJournal()
+        self.settling: Settling | None = None
         self.is_adopted = False
         self.is_handed_over = False
         if supervisor.predecessor is not None:
@@ -93,6 +96,7 @@ class Session:
             self._refuse(f"it was mounted as {journal.identity}; expected {expected}")
             return
         self.state, self.journal = state, journal
+        self.settling = Settling(state.words, journal)
 
     def _identity(self) -> str:
         found = Path(self.data).stat()

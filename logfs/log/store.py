@@ -30,6 +30,8 @@ from logfs.log.checkpointing import write_checkpoints
 from logfs.log.cleanercheckpoint import forget_cleaner_offsets
 from logfs.log.closing import fast_close, last_stop, remove_note
 from logfs.log.host import Host
+from logfs.log.lines.notes import Resumption
+from logfs.log.lines.writer import LineWriter
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import list_partitions, load_or_take_offline
 from logfs.log.manifest import check_may_write, check_whole
@@ -68,6 +70,7 @@ class LogStore(Catalog[PartitionLog]):
         self._deleted = DeletedPartitions(disk)
         self._expiry_due_ms = 0
         self._tidy_due_ms = 0
+        self._resumed: Resumption[LineWriter] | None = None
 
     @classmethod
     def open(  # noqa: PLR0913 - three of them are rarely given
@@ -80,10 +83,12 @@ class LogStore(Catalog[PartitionLog]):
         read_only: bool = False,
         progress: Progress | None = None,
         only: Collection[TopicPartition] | None = None,
+        resumed: Resumption[LineWriter] | None = None,
     ) -> "LogStore":
         """Take the lock, load every partition (or ``only`` some), recover those that need it.
 
-        A partition that cannot be loaded is offline; the others are served all the same.
+        A partition that cannot be loaded is offline; the others are served all the same. What is
+        ``resumed`` goes on: its lines become no records.
 
         Raises:
             ValueError: ``only`` without ``read_only``: the other partitions would not be recovered.
@@ -96,6 +101,7 @@ class LogStore(Catalog[PartitionLog]):
             raise ValueError("only some partitions can be loaded of a store that is read-only")
         (check_whole if read_only else check_may_write)(disk)
         store = cls(disk, config, host, read_only=read_only)
+        store._resumed = resumed
         if not read_only:
             store._lock = disk.lock(names.LOCK_FILE)
         try:
@@ -429,7 +435,7 @@ class LogStore(Catalog[PartitionLog]):
     def _loading(self, now_ms: int, *, is_clean: bool) -> LoadContext:
         """Return what has to be known before partitions with records are loaded."""
         context = self._load_context(now_ms, is_clean=is_clean)
-        return replace(context, publishing=pending_producers(self.disk))
+        return replace(context, publishing=pending_producers(self.disk), resumed=self._resumed)
 
     def _unify_configs(self) -> None:
         """Complete a change of a topic's configuration that a stop has interrupted.

@@ -77,6 +77,10 @@ class SlotWord(IntEnum):
     """Bytes of the request that are applied now."""
     PARTITION = auto()
     IS_OLD = auto()
+    LINES = auto()
+    """Lines of the request that a successor has found in the log."""
+    KEPT_BYTES = auto()
+    """Bytes of the unfinished line that it has found."""
 
 
 class Stage(IntEnum):
@@ -84,7 +88,11 @@ class Stage(IntEnum):
 
     READ = 0
     BEGUN = 1
+    """The log tells what is applied of it, from ``LOG_END`` on."""
     DONE = 2
+    """``RESULT`` bytes are applied."""
+    SETTLED = 3
+    """``LINES`` and ``KEPT_BYTES`` tell what is applied of it."""
 
 
 class StateError(MountError):

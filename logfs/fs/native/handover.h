@@ -73,9 +73,11 @@ enum slot_word {
     SLOT_RESULT,     /* bytes of the request that are applied now */
     SLOT_PARTITION,
     SLOT_IS_OLD, /* 1: of a daemon that has ended; the kernel has not sent it again yet */
+    SLOT_LINES,      /* lines of the request that a successor has found in the log */
+    SLOT_KEPT_BYTES, /* bytes of the unfinished line that it has found */
 };
 
-enum slot_stage { SLOT_READ, SLOT_BEGUN, SLOT_DONE };
+enum slot_stage { SLOT_READ, SLOT_BEGUN, SLOT_DONE, SLOT_SETTLED };
 
 /* --- For Python; the thread of the event loop only ---------------------------------------------- */
 

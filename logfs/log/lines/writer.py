@@ -6,11 +6,12 @@ it appended and everything after it unaccepted, so a short count tells the write
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from logfs.disk.vfs import is_full
 from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.log import names
+from logfs.log.lines.notes import NO_SLOT, Resumption, WriteNotes
 from logfs.log.partition import PartitionLog
 from logfs.log.writing.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
 from logfs.records._native import encode_lines, unfinished_fits
@@ -29,6 +30,9 @@ class LineWriter:
     Args:
         log: The partition.
         view: The rendering the lines are written in.
+
+    Attributes:
+        notes: Survive the process; None: nothing is noted.
     """
 
     def __init__(self, log: PartitionLog, view: View) -> None:
@@ -36,6 +40,7 @@ class LineWriter:
         self._state = log.state
         self._view = view
         self._unfinished: UnfinishedFile | None = None
+        self.notes: WriteNotes | None = None
 
     @property
     def unfinished(self) -> int:
@@ -47,10 +52,15 @@ class LineWriter:
         """Whether ``sync`` is a flush of the log, and nothing else."""
         return not self.unfinished
 
-    def write(self, data: bytes, now_ms: int) -> int:
+    def write(self, data: bytes, now_ms: int, slot: int = NO_SLOT) -> int:
         """Append the complete lines and keep the rest.
 
         When this returns, readers see the lines and a kill of the process loses nothing.
+
+        Args:
+            data: The bytes.
+            now_ms: Timestamp of records whose lines give none.
+            slot: The place of the note of this write.
 
         Returns:
             Bytes accepted: all of them, or those before a line that was refused or that the disk
@@ -64,17 +74,9 @@ class LineWriter:
         with self._state.lock:
             if self._state.waiting_lines:
                 self._log.adopt_waiting()
-            stop = data.rfind(_NEWLINE) + 1
-            if stop:
-                accepted, refusal = self._append(data, stop, now_ms)
-                if accepted < stop:
-                    return _short(accepted, refusal)
-            if stop < len(data):
-                try:
-                    self._keep(data[stop:] if stop else data)
-                except (OSError, LogfsError) as error:
-                    return _short(stop, error)
-            return len(data)
+            if slot and self.notes is not None:
+                return self._write_noted(self.notes, slot, data, now_ms)
+            return self._write(data, now_ms)
 
     def sync(self) -> None:
         """Make everything written so far durable: the records and the unfinished line.
@@ -137,6 +139,42 @@ class LineWriter:
             raise
         self._unfinished = file
 
+    def _write(self, data: bytes, now_ms: int) -> int:
+        stop = data.rfind(_NEWLINE) + 1
+        if stop:
+            accepted, refusal = self._append(data, stop, now_ms)
+            if accepted < stop:
+                return _short(accepted, refusal)
+        if stop < len(data):
+            try:
+                self._keep(data[stop:] if stop else data)
+            except (OSError, LogfsError) as error:
+                return _short(stop, error)
+        return len(data)
+
+    def _write_noted(self, notes: WriteNotes, slot: int, data: bytes, now_ms: int) -> int:
+        """Apply what is not applied yet of a write.
+
+        After a failure that takes the log offline the note stays: only the next loading of the log
+        can tell what is in it.
+        """
+        state = self._state
+        if state.offline is None:
+            done = notes.begin(slot, data, state.snapshot.end.offset, self.unfinished)
+        else:
+            done = notes.applied(slot, data)
+        try:
+            if done < len(data):
+                done += self._write(data[done:] if done else data, now_ms)
+        except (OSError, LogfsError):
+            if not done:
+                if state.offline is None:
+                    notes.done(slot, 0)
+                raise
+        if state.offline is None:
+            notes.done(slot, done)
+        return done
+
     def _new_file(self, name: str) -> UnfinishedFile:
         file = UnfinishedFile(self._log.disk, self._log.directory, name, self._view)
         self._log.line_files.add(file)
@@ -196,7 +234,10 @@ class LineWriter:
                 options.max_batch_bytes,
             )
         if file is None:
-            self._unfinished = file = self._new_file(log.new_unfinished_name())
+            name = log.new_unfinished_name()
+            if self.notes is not None:
+                self.notes.keep(name)
+            self._unfinished = file = self._new_file(name)
         try:
             with log.offline_on_failure("write", but_not_full=True):
                 file.keep(data)
@@ -220,7 +261,12 @@ def set_aside(log: PartitionLog, line: bytes, reason: str, now_ms: int) -> None:
     )
 
 
-def adopt_unfinished(log: PartitionLog, now_ms: int, files: Sequence[str]) -> None:
+def adopt_unfinished(
+    log: PartitionLog,
+    now_ms: int,
+    files: Sequence[str],
+    resumed: Resumption[LineWriter] | None = None,
+) -> None:
     """Make records of the unfinished lines that a crash left in a partition directory.
 
     A line for which the disk has no room waits, and so do all later appends: the partition takes
@@ -231,8 +277,31 @@ def adopt_unfinished(log: PartitionLog, now_ms: int, files: Sequence[str]) -> No
         log: The partition.
         now_ms: The clock.
         files: Their names in the directory, in the order of their records.
+        resumed: The lines of open files that go on, which become no records; None: there are none.
     """
-    lines = []
+    writers: dict[str, LineWriter] = {}
+    lines: list[tuple[str, UnfinishedLine]] = []
+    try:
+        for name, line in _find_unfinished(log, now_ms, files):
+            view = None if resumed is None else resumed.view_of(name)
+            if view is None:
+                lines.append((name, line))
+            elif (writer := _adopt(log, name, line, view, now_ms)) is not None:
+                writers[name] = writer
+    finally:
+        if resumed is not None:
+            resumed.settle(log, writers)
+    # Only now, for an adopted line makes a batch that could be taken for an announced one.
+    for name, line in lines:
+        adopted = _adopt(log, name, line, line.view, now_ms)
+        if adopted is not None:
+            adopted.close(now_ms)
+
+
+def _find_unfinished(
+    log: PartitionLog, now_ms: int, files: Sequence[str]
+) -> Iterator[tuple[str, UnfinishedLine]]:
+    """Yield the lines that are no records, each with the name of its file."""
     for name in files:
         line = _read_unfinished(log, name, now_ms)
         if line is None:
@@ -240,18 +309,22 @@ def adopt_unfinished(log: PartitionLog, now_ms: int, files: Sequence[str]) -> No
         if line.announced is not None and _is_consumed(log, line.announced, line.is_proof):
             log.line_files.remove_when_durable(f"{log.directory}/{name}", line.announced[0])
         else:
-            lines.append((name, line))
-    # Only now, for an adopted line makes a batch that could be taken for an announced one.
-    for name, line in lines:
-        writer = LineWriter(log, line.view)
-        try:
-            writer.adopt(name, line)
-        except OSError as error:
-            logger.warning("%s/%s waits: %s", log.directory, name, error)
-            if is_full(error):
-                _wait_for_room(log, name, now_ms)
-        else:
-            writer.close(now_ms)
+            yield name, line
+
+
+def _adopt(
+    log: PartitionLog, name: str, line: UnfinishedLine, view: View, now_ms: int
+) -> LineWriter | None:
+    """Return a writer that goes on with the file of a line; None if the line waits."""
+    writer = LineWriter(log, view)
+    try:
+        writer.adopt(name, line)
+    except OSError as error:
+        logger.warning("%s/%s waits: %s", log.directory, name, error)
+        if is_full(error):
+            _wait_for_room(log, name, now_ms)
+        return None
+    return writer
 
 
 def _wait_for_room(log: PartitionLog, name: str, now_ms: int) -> None:

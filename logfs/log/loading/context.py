@@ -9,6 +9,8 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.log.counters import LogCounters
 from logfs.log.host import Host, cache_mark
+from logfs.log.lines.notes import Resumption
+from logfs.log.lines.writer import LineWriter
 from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import FileKind
 from logfs.log.segments.segment import OpenSegments, Segment
@@ -39,6 +41,7 @@ class LoadContext:
         unflushed: After a clean stop without a flush: the last segment of each partition. With the
             recovery points it says what may not be on the disk.
         is_live: Another process is writing: an incomplete batch at the end is still being written.
+        resumed: What an earlier process has begun and this one goes on with; None: nothing.
         leftovers: Receives the names of unfinished lines and staged files in each directory.
         configs: The configurations that loading has made, by the settings of the topics.
     """
@@ -59,6 +62,7 @@ class LoadContext:
     publishing: frozenset[int] = frozenset()
     salvages: bool = False
     unflushed: Mapping[TopicPartition, TableEntry] | None = None
+    resumed: Resumption[LineWriter] | None = None
     leftovers: dict[TopicPartition, list[str]] = field(default_factory=dict)
     configs: dict[frozenset[tuple[str, str]], TopicConfig] = field(default_factory=dict)
 

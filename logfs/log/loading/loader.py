@@ -364,7 +364,7 @@ def load_or_take_offline(context: LoadContext, topic_partition: TopicPartition) 
         try:
             left = context.leftovers[topic_partition]
             lines = sorted(name for name in left if names.parse_unfinished_file(name))
-            adopt_unfinished(log, context.now_ms, lines)
+            adopt_unfinished(log, context.now_ms, lines, context.resumed)
         except (LogfsError, OSError) as error:
             logger.warning("%s: unfinished lines wait: %s", topic_partition, error)
     return log

@@ -1,0 +1,68 @@
+"""What a writer notes of its writes, and what a restarted process reads of that.
+
+A process that is killed in a write is followed by another one, which gets the same write again. It
+must not append what the log has already. So each write is noted before its append: where the log
+ends, and how long the unfinished line is. One line is one record, so the log itself tells how many
+lines of the write are in it.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol, TypeVar
+
+from logfs.log.partition import PartitionLog
+from logfs.types import View
+
+WriterT_contra = TypeVar("WriterT_contra", contravariant=True)
+
+NO_SLOT = 0
+"""The slot of a write that nothing is noted of."""
+
+
+class WriteNotes(Protocol):
+    """The notes of one open file. The caller has the lock of the partition."""
+
+    def begin(self, slot: int, data: bytes, log_end: int, unfinished: int) -> int:
+        """Note that a write is about to be applied; returns how much of it is applied already.
+
+        Args:
+            slot: The place of the note, not ``NO_SLOT``.
+            data: All bytes of the write.
+            log_end: The log end offset.
+            unfinished: Bytes of the unfinished line.
+        """
+        ...
+
+    def applied(self, slot: int, data: bytes) -> int:
+        """Return how many bytes of a write are applied."""
+        ...
+
+    def done(self, slot: int, accepted: int) -> None:
+        """Note how many bytes of a write are applied, and that no more will be."""
+        ...
+
+    def keep(self, name: str) -> None:
+        """Note the name of the file that the unfinished line is about to be in."""
+        ...
+
+
+class Resumption(Protocol[WriterT_contra]):
+    """What another process has left to this one: its writes, and the lines of its open files."""
+
+    def view_of(self, name: str) -> View | None:
+        """Return the view of the unfinished line in a file; None if no open file goes on with it.
+
+        The file does not tell it if a kill has cut its header.
+        """
+        ...
+
+    def settle(self, log: PartitionLog, writers: Mapping[str, WriterT_contra]) -> None:
+        """Note how much of each begun write is in a log that was loaded.
+
+        It is called before anything is appended to the log.
+
+        Args:
+            log: The log.
+            writers: A writer for each of the names that is in its directory, and that has no
+                record of its line in the log.
+        """
+        ...
