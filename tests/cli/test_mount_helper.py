@@ -113,27 +113,18 @@ def test_a_missing_mount_point_is_refused(tmp_path: Path) -> None:
     assert "the mount point has to be an existing directory" in errors[0]
 
 
-@pytest.mark.fuse
-@pytest.mark.slow
-def test_mount_runs_the_helper(tmp_path: Path, point: Path) -> None:
-    """In a namespace of its own, where the helpers are in /sbin and fstab has a line."""
-    data = tmp_path / "data"
-    program = tmp_path / "mount.logfs"
-    program.write_text(
-        f"#!/bin/sh\nexport PYTHONPATH={ROOT}\n"
-        f'exec {shlex.quote(sys.executable)} -m logfs.cli.mount_helper "$@" 2>/dev/null\n'
-    )
-    program.chmod(0o755)
+def mounts(directory: Path, data: Path, point: Path, program: Path) -> str:
+    """Return a script that mounts in every way: by type, by fstab, all of fstab, sloppily."""
     line = f"{data} {point} logfs noauto,nofail,_netdev,user,defaults,noatime,num.partitions=2 0 0"
-    script = f"""
+    return f"""
 set -eu
 sbin=$(realpath /sbin)
 [ "$sbin" != /usr/bin ] || exit 9  # Debian still has both
 mount -t tmpfs helpers "$sbin"
 cp {program} "$sbin/mount.logfs"
 ln -s mount.logfs "$sbin/mount.fuse.logfs"
-touch {tmp_path}/fstab
-mount --bind {tmp_path}/fstab /etc/fstab
+touch {directory}/fstab
+mount --bind {directory}/fstab /etc/fstab
 show() {{ findmnt --noheadings --output SOURCE,FSTYPE,TARGET {point} | tr -s ' '; }}
 
 for kind in logfs fuse.logfs; do
@@ -148,8 +139,8 @@ echo "fstab: $(show) $(ls {point}/orders | tr '\\n' ' ')"
 umount {point}
 mount -a
 echo "all but noauto: $(show)"
-sed s/noauto,// /etc/fstab >{tmp_path}/other
-cat {tmp_path}/other >/etc/fstab
+sed s/noauto,// /etc/fstab >{directory}/other
+cat {directory}/other >/etc/fstab
 mount -a
 mount -a
 echo "all: $(show)"
@@ -159,10 +150,23 @@ mount -s -t logfs -o xyzzy {data} {point}
 echo "sloppy: $(show)"
 umount {point}
 """
+
+
+@pytest.mark.fuse
+@pytest.mark.slow
+def test_mount_runs_the_helper(tmp_path: Path, point: Path) -> None:
+    """In a namespace of its own, where the helpers are in /sbin and fstab has a line."""
+    data = tmp_path / "data"
+    program = tmp_path / "mount.logfs"
+    program.write_text(
+        f"#!/bin/sh\nexport PYTHONPATH={ROOT}\n"
+        f'exec {shlex.quote(sys.executable)} -m logfs.cli.mount_helper "$@" 2>/dev/null\n'
+    )
+    program.chmod(0o755)
     data.mkdir()
     as_root = [] if os.geteuid() == 0 else ["sudo", "--non-interactive"]
     done = subprocess.run(
-        [*as_root, "unshare", "--mount", "bash", "-c", script],
+        [*as_root, "unshare", "--mount", "bash", "-c", mounts(tmp_path, data, point, program)],
         check=False, capture_output=True, text=True, timeout=100,
     )  # fmt: skip
     shown = f"{data} fuse.logfs {point}"

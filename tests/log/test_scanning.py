@@ -1,6 +1,6 @@
 """A partition by offset, straight from its files, while another process writes and deletes."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -174,19 +174,21 @@ def test_what_retention_took_is_told(disk: FakeDisk) -> None:
 
 
 def in_the_middle(
-    reading: Reading, happens: Callable[[], object]
+    disk: FakeDisk, reading: Reading, happens: Callable[[], object]
 ) -> list[tuple[int, bytes | None]]:
-    """Read a range; something happens after the first window."""
-    windows = reading.reader._windows()
+    """Read a range; something happens once, before the first read of the second segment."""
+    seen = set[str]()
 
-    def interrupted() -> Iterator[object]:
-        for number, window in enumerate(windows):
-            if number == 1:
+    def observe(operation: str, name: str, _size: int) -> None:
+        if operation == "pread" and name.endswith(".log") and name not in seen:
+            seen.add(name)
+            if len(seen) == 2:
                 happens()
-            yield window
 
-    reading.reader._windows = interrupted  # type: ignore[method-assign, assignment]
-    return reading.rows()
+    disk.before = observe
+    rows = reading.rows()
+    assert len(seen) >= 2
+    return rows
 
 
 def test_retention_in_the_middle_of_a_range(disk: FakeDisk) -> None:
@@ -197,7 +199,7 @@ def test_retention_in_the_middle_of_a_range(disk: FakeDisk) -> None:
         broker.remove_deleted()
 
     reading = Reading(disk, 0, 60)
-    rows = in_the_middle(reading, happens)
+    rows = in_the_middle(disk, reading, happens)
     # The second segment was open already, and what is open can be read to its end.
     assert rows == expected(0, 60)
     assert reading.lost == []
@@ -207,7 +209,9 @@ def test_retention_in_the_middle_of_a_range(disk: FakeDisk) -> None:
 def test_compaction_in_the_middle_of_a_range(disk: FakeDisk, group: int | None) -> None:
     broker = filled(disk)
     reading = Reading(disk, 0, 60)
-    rows = in_the_middle(reading, lambda: broker.compact(lambda offset: offset % 3 == 0, group))
+    rows = in_the_middle(
+        disk, reading, lambda: broker.compact(lambda offset: offset % 3 == 0, group)
+    )
     offsets = [offset for offset, _ in rows]
     assert sorted(set(offsets)) == offsets
     assert reading.lost == []
