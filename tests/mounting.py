@@ -12,11 +12,10 @@ its own fails the test when it stops.
 import contextlib
 import os
 import shlex
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -25,11 +24,12 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host
+from tests.processes import PATIENCE_S as PATIENCE_S
+from tests.processes import Process
+from tests.processes import wait_until as wait_until
 
 ROOT = Path(__file__).parents[1]
 COMMAND = (sys.executable, "-m", "logfs")
-PATIENCE_S = 60.0
-"""When a test gives up waiting. Nothing is said about how long anything takes."""
 _SIGNS_OF_A_BUG = ("Traceback (most recent call last)", "a bug in logfs")
 
 
@@ -47,14 +47,6 @@ def environment_with_command(directory: Path) -> dict[str, str]:
     command.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} -m logfs "$@"\n')
     command.chmod(0o755)
     return environment(PATH=f"{programs}:{os.environ['PATH']}")
-
-
-def wait_until(holds: Callable[[], object], what: str) -> None:
-    """Wait for something that has to become true."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.01)
 
 
 def run(
@@ -147,46 +139,36 @@ class Mount:
         # What a read-only mount keeps must not get into the cache of the user that runs the tests.
         cache = self.data.with_name(f"{self.data.name}.cache")
         self._variables = {"CACHE_DIRECTORY": str(cache), **(variables or {})}
-        self._log_path = (log_directory or self.data.parent) / f"{self.data.name}.daemon-log"
-        self._daemon: subprocess.Popen[bytes] | None = None
+        log_path = (log_directory or self.data.parent) / f"{self.data.name}.daemon-log"
+        self._daemon = Process("daemon", log_path)
 
     @property
     def log(self) -> str:
         """What the daemon has logged, over all its starts."""
-        return self._log_path.read_text(errors="replace")
+        return self._daemon.log
 
     @property
     def pid(self) -> int:
         """The process id of the daemon."""
-        return self._running().pid
+        return self._daemon.running.pid
 
     def start(self) -> None:
         """Mount, and return when the mount answers; it also takes the place of a dead one."""
         flags = [part for option in self.options for part in ("-o", option)]
-        with self._log_path.open("ab") as log:
-            self._daemon = subprocess.Popen(
-                [*COMMAND, "mount", *flags, str(self.data), str(self.point)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment(**self._variables),
-            )
+        command = [*COMMAND, "mount", *flags, str(self.data), str(self.point)]
+        self._daemon.start(command, env=environment(**self._variables))
         wait_until(self._answers, f"{self.point} was mounted")
 
     def stop(self) -> None:
         """Stop the daemon cleanly, as ``systemctl stop`` does, and see that it was content."""
-        daemon, self._daemon = self._running(), None
-        daemon.send_signal(signal.SIGTERM)
-        status = daemon.wait(PATIENCE_S)
+        status = self._daemon.stop()
         assert status == 0, f"the daemon ended with {status}\n{self.log}"
         assert not is_mounted(self.point), self.log
         self._check_log()
 
     def kill(self) -> None:
         """Kill the daemon with ``kill -9``; its mount stays and answers ENOTCONN."""
-        daemon, self._daemon = self._running(), None
-        daemon.kill()
-        daemon.wait(PATIENCE_S)
+        self._daemon.kill()
 
     def restart(self) -> None:
         """Stop cleanly and mount again."""
@@ -200,7 +182,7 @@ class Mount:
 
     def clear(self) -> None:
         """End a daemon that still runs and take the mount away, dead or alive."""
-        if self._daemon is not None:
+        if self._daemon.is_started:
             self.kill()
         if is_mounted(self.point):
             take_away(self.point)
@@ -216,21 +198,17 @@ class Mount:
         traceback: TracebackType | None,
     ) -> None:
         try:
-            if kind is None and self._daemon is not None:
+            if kind is None and self._daemon.is_started:
                 self.stop()
         finally:
             self.clear()
             if kind is not None:
                 sys.stderr.write(f"the daemon of {self.data}:\n{self.log}")
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        assert self._daemon is not None, "the daemon does not run"
-        return self._daemon
-
     def _answers(self) -> bool:
-        status = self._running().poll()
+        status = self._daemon.running.poll()
         if status is not None:
-            self._daemon = None
+            self._daemon.forget()
             raise AssertionError(f"the daemon ended at once, with {status}\n{self.log}")
         # Not stat: the kernel may still know what the daemon before this one has said.
         try:

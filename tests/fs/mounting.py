@@ -25,13 +25,12 @@ class Mounted(Mount):
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send the daemon a signal; returns its exit status."""
-        self._running().send_signal(number)
+        self._daemon.running.send_signal(number)
         return self.wait()
 
     def wait(self) -> int:
         """Wait for the end of the daemon; returns its exit status."""
-        daemon, self._daemon = self._running(), None
-        return daemon.wait(PATIENCE_S)
+        return self._daemon.wait()
 
     def unmount(self) -> None:
         """Do what umount(8) does."""

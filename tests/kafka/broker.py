@@ -15,7 +15,6 @@ A broker changes the directory it is started on: give it a copy.
 """
 
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +24,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.kafka import jars, tools
-from tests.mounting import PATIENCE_S, wait_until
+from tests.processes import Process, wait_until
 
 CLUSTER_ID = "bG9nZnMtdGVzdC1jbHVzdA"
 """22 characters of base64, as Kafka wants it; directories may be exchanged between brokers."""
@@ -101,13 +100,12 @@ class Broker:
         self._flags = flags
         self._log_path = directory / "broker-log"
         self._properties = directory / "server.properties"
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log_start = 0
+        self._process = Process("broker", self._log_path)
 
     @property
     def log(self) -> str:
         """What it has logged since its last start."""
-        return self._log_path.read_bytes()[self._log_start :].decode(errors="replace")
+        return self._process.log_since_start
 
     @property
     def errors(self) -> list[str]:
@@ -126,7 +124,7 @@ class Broker:
 
     def start(self) -> None:
         """Start, formatting a directory that is not, and return when it serves."""
-        assert self._process is None, "the broker runs already"
+        assert not self._process.is_started, "the broker runs already"
         for _ in range(_ATTEMPTS):
             self._write_properties()
             if not (self.data / "meta.properties").exists():
@@ -137,18 +135,13 @@ class Broker:
 
     def stop(self) -> None:
         """Stop cleanly, and return when it has stopped."""
-        process = self._running()
-        process.send_signal(signal.SIGTERM)
+        status = self._process.stop()
         # 143 is what Java ends with after a SIGTERM that it has obeyed.
-        status = process.wait(PATIENCE_S)
-        self._process = None
         assert status in {0, 143}, f"the broker ended with {status}\n{self._end_of_log()}"
 
     def kill(self) -> None:
         """Kill it with ``kill -9``."""
-        process, self._process = self._running(), None
-        process.kill()
-        process.wait(PATIENCE_S)
+        self._process.kill()
 
     def restart(self) -> None:
         """Stop cleanly and start again; at another address."""
@@ -165,12 +158,7 @@ class Broker:
 
     def wait_until(self, holds: Callable[[], object], what: str) -> None:
         """Wait for something that has to become true while it runs."""
-
-        def holds_or_died() -> object:
-            assert self._running().poll() is None, f"the broker died\n{self._end_of_log()}"
-            return holds()
-
-        wait_until(holds_or_died, what)
+        self._process.wait_until(holds, what)
 
     def __enter__(self) -> Self:
         self.start()
@@ -183,7 +171,7 @@ class Broker:
         traceback: TracebackType | None,
     ) -> None:
         # Its directory is not used afterwards, so a clean stop would waste time.
-        if self._process is not None:
+        if self._process.is_started:
             self.kill()
         if kind is not None:
             sys.stderr.write(self._end_of_log())
@@ -192,10 +180,6 @@ class Broker:
         """What a failure shows: its last lines, and where the others are."""
         lines = self.log.splitlines()[-40:]
         return "\n".join([f"the end of {self._log_path}:", *lines, ""])
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None, "the broker does not run"
-        return self._process
 
     def _write_properties(self) -> None:
         with socket.socket() as first, socket.socket() as second:
@@ -227,24 +211,16 @@ class Broker:
         command = jars.command(
             "kafka.Kafka", [self._properties], heap=self._heap, flags=self._flags
         )
-        with self._log_path.open("ab") as log:
-            self._log_start = log.seek(0, 2)
-            self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig=KILL", "--", *command],
-                cwd=self.directory,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-            )
+        self._process.start(["setpriv", "--pdeathsig=KILL", "--", *command], cwd=self.directory)
         wait_until(self._has_started_or_ended, "the broker started")
-        if self._process.poll() is None:
+        if self._process.running.poll() is None:
             return True
-        self._process = None
+        self._process.forget()
         assert _ADDRESS_IN_USE in self.log, f"the broker ended at once\n{self._end_of_log()}"
         return False
 
     def _has_started_or_ended(self) -> bool:
-        return STARTED in self.log or self._running().poll() is not None
+        return STARTED in self.log or self._process.running.poll() is not None
 
 
 def copy_directory(directory: Path, to: Path) -> Path:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.mounting import PATIENCE_S, environment, wait_until
+from tests.processes import Process
 
 SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 """Where daemons are; a user's PATH does not have them on Debian."""
@@ -43,40 +44,29 @@ class Child:
     """
 
     def __init__(self, command: list[str], directory: Path) -> None:
-        self._said = directory / f"{Path(command[0]).name}.said"
-        with self._said.open("ab") as said:
-            self._process = subprocess.Popen(
-                command,
-                cwd=directory,
-                stdin=subprocess.PIPE,
-                stdout=said,
-                stderr=said,
-                env=environment(PATH=SYSTEM_PATH, HOME=str(directory)),
-            )
+        name, env = Path(command[0]).name, environment(PATH=SYSTEM_PATH, HOME=str(directory))
+        self._process = Process(name, directory / f"{name}.said")
+        self._process.start(command, cwd=directory, env=env, stdin=subprocess.PIPE)
 
     @property
     def said(self) -> str:
         """What it printed, over all starts in this directory."""
-        return self._said.read_text(errors="replace")
+        return self._process.log
 
     def tell(self, line: str) -> None:
         """Write a line to its standard input."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(f"{line}\n".encode())
-        self._process.stdin.flush()
+        stdin = self._process.running.stdin
+        assert stdin is not None
+        stdin.write(f"{line}\n".encode())
+        stdin.flush()
 
     def signal(self, number: int) -> None:
         """Send it a signal."""
-        self._process.send_signal(number)
+        self._process.running.send_signal(number)
 
     def wait_until(self, holds: Callable[[], object], what: str) -> None:
         """Wait for something, as long as the program lives."""
-
-        def check() -> object:
-            assert self._process.poll() is None, self.said
-            return holds()
-
-        wait_until(check, what)
+        self._process.wait_until(holds, what)
 
     def __enter__(self) -> Self:
         return self
@@ -87,15 +77,7 @@ class Child:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        assert self._process.stdin is not None
-        self._process.terminate()
-        self._process.stdin.close()
-        try:
-            self._process.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-            raise
+        self._process.stop()
 
 
 class Terminal:
