@@ -39,6 +39,8 @@ class Hooks:
         library.logfs_ahead_take.restype = ctypes.c_size_t
         library.logfs_state_bytes.restype = ctypes.c_uint64
         library.logfs_notify_poll.argtypes = (ctypes.c_uint64,)
+        library.logfs_poll_handle.restype = ctypes.c_uint64
+        library.logfs_knows_node.argtypes = (ctypes.c_uint64,)
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
         self._on_interrupt: object = None
         self._on_reply: object = None
@@ -184,6 +186,14 @@ class Hooks:
     def keeps_requests(self) -> bool:
         """Whether this kernel does not send requests again, so that the state has them."""
         return bool(self._library.logfs_keeps_requests())
+
+    def poll_handle(self) -> int:
+        """Return the poll handle of the request, before the first await of its handler."""
+        return int(self._library.logfs_poll_handle())
+
+    def knows_node(self, node: int) -> bool:
+        """Return whether the kernel knows an inode; it then asks for its attributes again."""
+        return bool(self._library.logfs_knows_node(node))
 
     def without_resend(self) -> None:
         """Do as on a kernel that does not send requests again; before the mount, for tests."""

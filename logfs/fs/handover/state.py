@@ -23,9 +23,9 @@ JOURNAL_BYTES: Final = 256 << 20
 """The size of each of its two halves."""
 KEPT_AT: Final = 1 << 30
 _KEPT_TABLE_BYTES: Final = 65536
-_KEPT: Final = 1024
-_KEPT_BYTES: Final = (1 << 20) + 8192
-STATE_BYTES: Final = KEPT_AT + _KEPT_TABLE_BYTES + _KEPT * _KEPT_BYTES
+_KEPT_SMALL_BYTES: Final = 65536 * 128
+_KEPT_LARGE_BYTES: Final = 1024 * ((1 << 20) + 8192)
+STATE_BYTES: Final = KEPT_AT + _KEPT_TABLE_BYTES + _KEPT_SMALL_BYTES + _KEPT_LARGE_BYTES
 
 _MAPPED_BYTES: Final = JOURNAL_AT + 2 * JOURNAL_BYTES
 _NAME: Final = "logfs-state"

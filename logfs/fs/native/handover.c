@@ -6,22 +6,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "hooks.h"
+
 /* How many slots after its own place a number may be found. */
 #define PROBES 32
 
-/* A kept request with more bytes gives its memory back when it has been answered. */
-#define KEPT_SMALL 65536
+/* The large requests at these places keep their memory; others return what is more than this. */
+#define PLACES_WITH_MEMORY 8
+#define BYTES_WITH_MEMORY 65536
 
-struct kept { /* a row of the table of requests that are kept whole; 0: free */
-    uint64_t unique;
-    uint32_t size;
-    uint32_t is_old;    /* of a daemon that has ended, and to be read again */
+struct kept { /* a request that is kept whole */
+    uint64_t unique; /* 0: free */
+    uint64_t size;
     uint64_t interrupt; /* the number of an INTERRUPT of it that has been read; 0: none */
 };
+
+#define SMALL_BYTES (STATE_KEPT_SMALL_BYTES - sizeof(struct kept))
+_Static_assert(STATE_KEPT * sizeof(struct kept) <= STATE_KEPT_TABLE_BYTES - 4096, "the table fits");
 
 static char *state; /* NULL: nothing is kept */
 static uint64_t *words;
@@ -34,20 +40,15 @@ static int leaves_resend_out;
 static int is_keeping; /* requests are kept whole */
 static int in_flight;
 static int old_slots;            /* slots of the daemon before that have not come again */
-static int first_free_kept;
-static int old_kept;             /* requests of the daemon before that are to be read again */
+static int large_kept;           /* large requests that are kept */
+static struct kept **old_kept;   /* requests of the daemon before, the oldest first */
+static size_t old_kept_count, old_kept_read;
+static uint64_t last_poll_handle;
 static uint64_t next_interrupt;  /* an INTERRUPT to be read again: its number and its target */
 static uint64_t next_interrupted;
 
 static uint64_t *slot_at(unsigned index) {
     return (uint64_t *)(state + STATE_SLOTS_AT) + (size_t)(index % STATE_SLOTS) * SLOT_WORDS;
-}
-
-static struct kept *kept_at(unsigned index) { return (struct kept *)(state + STATE_KEPT_AT) + index; }
-
-static size_t bytes_of(const struct kept *kept) {
-    return STATE_KEPT_AT + STATE_KEPT_TABLE_BYTES +
-           (size_t)(kept - kept_at(0)) * STATE_KEPT_BYTES;
 }
 
 uint64_t logfs_state_bytes(void) { return STATE_BYTES; }
@@ -156,37 +157,119 @@ static void free_old_slots(void) {
 
 /* --- Requests that are kept whole ---------------------------------------------------------------- */
 
-static void free_kept(struct kept *kept) {
-    int index = (int)(kept - kept_at(0));
+/* A request is read into the place of a large one. A small one is then copied into a small place: that
+   needs no memory of its own while it waits. Between the end of read(2) and the note in the table the
+   request is known by the bytes at the place that this word names. */
+static uint64_t *reading_word(void) { return (uint64_t *)(state + STATE_KEPT_AT); }
 
-    if (kept->is_old)
-        old_kept--;
-    kept->is_old = 0;
-    kept->interrupt = 0;
-    __atomic_store_n(&kept->unique, 0, __ATOMIC_RELEASE);
-    if (kept->size > KEPT_SMALL)
-        fallocate(state_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                  (off_t)(bytes_of(kept) + KEPT_SMALL), (off_t)(STATE_KEPT_BYTES - KEPT_SMALL));
-    if (index < first_free_kept)
-        first_free_kept = index;
+static struct kept *large_at(unsigned index) {
+    return (struct kept *)(state + STATE_KEPT_AT + 4096) + index;
 }
 
-static struct kept *find_kept(uint64_t number) {
-    for (unsigned i = 0; i < STATE_KEPT; i++)
-        if (kept_at(i)->unique == number)
-            return kept_at(i);
+static struct kept *small_at(uint64_t index) {
+    return (struct kept *)(state + STATE_KEPT_AT + STATE_KEPT_TABLE_BYTES +
+                           (index % STATE_KEPT_SMALL) * STATE_KEPT_SMALL_BYTES);
+}
+
+static int is_large(const struct kept *kept) { return kept < small_at(0); }
+
+static struct request_header *bytes_of(struct kept *kept) {
+    if (!is_large(kept))
+        return (void *)(kept + 1);
+    return (void *)(state + STATE_KEPT_LARGE_AT + (uint64_t)(kept - large_at(0)) * STATE_KEPT_BYTES);
+}
+
+/* Find a kept request; 0: a free place, of a small one if there is one near the place of the number. */
+static struct kept *find_kept(uint64_t place, uint64_t number) {
+    for (unsigned i = 0; i < PROBES; i++)
+        if (small_at(place / 2 + i)->unique == number)
+            return small_at(place / 2 + i);
+    for (unsigned i = 0; number != 0 && large_kept > 0 && i < STATE_KEPT; i++)
+        if (large_at(i)->unique == number)
+            return large_at(i);
     return NULL;
 }
 
-static struct kept *free_place(void) {
-    while (first_free_kept < STATE_KEPT && kept_at((unsigned)first_free_kept)->unique != 0)
-        first_free_kept++;
-    return first_free_kept < STATE_KEPT ? kept_at((unsigned)first_free_kept) : NULL;
+static void free_kept(struct kept *kept) {
+    off_t begin = (char *)bytes_of(kept) - state + BYTES_WITH_MEMORY;
+    uint64_t size = kept->size;
+
+    __atomic_store_n(&kept->unique, 0, __ATOMIC_RELEASE);
+    if (!is_large(kept))
+        return;
+    large_kept--;
+    bytes_of(kept)->unique = 0;
+    if (size > BYTES_WITH_MEMORY && kept - large_at(0) >= PLACES_WITH_MEMORY)
+        fallocate(state_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, begin,
+                  STATE_KEPT_BYTES - BYTES_WITH_MEMORY);
 }
 
-/* Return an INTERRUPT or the oldest request that the daemon before had read; 0 if none is left. */
+/* Note the request that has been read into the place of a large one. */
+static void note_kept(struct kept *place) {
+    const struct request_header *header = bytes_of(place);
+    uint64_t size = header->length;
+    struct kept *small, *target;
+
+    if (header->opcode == FUSE_OPCODE_INTERRUPT) {
+        uint64_t number;
+
+        memcpy(&number, header + 1, sizeof number);
+        if ((target = find_kept(number, number)) != NULL)
+            target->interrupt = header->unique;
+    }
+    if (is_one_way(header->opcode))
+        return;
+    small = size <= SMALL_BYTES ? find_kept(header->unique, 0) : NULL;
+    target = small != NULL ? small : place;
+    target->size = size;
+    target->interrupt = 0;
+    if (small != NULL)
+        memcpy(bytes_of(small), header, size);
+    else
+        large_kept++;
+    __atomic_store_n(&target->unique, header->unique, __ATOMIC_RELEASE);
+}
+
+static int is_older(const void *one, const void *other) {
+    uint64_t first = (*(struct kept *const *)one)->unique;
+    uint64_t second = (*(struct kept *const *)other)->unique;
+
+    return first < second ? -1 : first > second;
+}
+
+/* Find the requests that the daemon before has kept. Returns 0 or -errno. */
+static int collect_kept(void) {
+    uint64_t reading = *reading_word();
+
+    large_kept = 0;
+    old_kept_count = old_kept_read = 0;
+    old_kept = malloc((STATE_KEPT + STATE_KEPT_SMALL) * sizeof *old_kept);
+    if (old_kept == NULL)
+        return -ENOMEM;
+    for (unsigned i = 0; i < STATE_KEPT; i++)
+        large_kept += large_at(i)->unique != 0;
+    if (reading > 0 && reading <= STATE_KEPT) { /* it was killed directly after read(2) */
+        struct kept *place = large_at((unsigned)reading - 1);
+        uint64_t number = bytes_of(place)->unique;
+
+        if (number != 0 && place->unique == 0 && find_kept(number, number) == NULL)
+            note_kept(place);
+    }
+    for (unsigned i = 0; i < STATE_KEPT; i++)
+        if (large_at(i)->unique != 0)
+            old_kept[old_kept_count++] = large_at(i);
+    for (unsigned i = 0; i < STATE_KEPT_SMALL; i++)
+        if (small_at(i)->unique != 0)
+            old_kept[old_kept_count++] = small_at(i);
+    qsort(old_kept, old_kept_count, sizeof *old_kept, is_older);
+    return 0;
+}
+
+static int has_old_kept(void) { return old_kept_read < old_kept_count || next_interrupt != 0; }
+
+/* Return an INTERRUPT or the oldest request that the daemon before had read. */
 static ssize_t read_kept(void *buffer) {
-    struct kept *oldest = NULL;
+    struct kept *oldest;
 
     if (next_interrupt != 0) {
         struct request_header header = {
@@ -200,19 +283,8 @@ static ssize_t read_kept(void *buffer) {
         next_interrupt = 0;
         return (ssize_t)header.length;
     }
-    for (unsigned i = 0; old_kept > 0 && i < STATE_KEPT; i++) {
-        struct kept *kept = kept_at(i);
-
-        if (kept->unique != 0 && kept->is_old && (oldest == NULL || kept->unique < oldest->unique))
-            oldest = kept;
-    }
-    if (oldest == NULL) {
-        old_kept = 0;
-        return 0;
-    }
-    oldest->is_old = 0;
-    old_kept--;
-    memcpy(buffer, state + bytes_of(oldest), oldest->size);
+    oldest = old_kept[old_kept_read++];
+    memcpy(buffer, bytes_of(oldest), oldest->size);
     next_interrupt = oldest->interrupt;
     next_interrupted = oldest->unique;
     words[STATE_WORD_RESENT]++;
@@ -220,43 +292,42 @@ static ssize_t read_kept(void *buffer) {
 }
 
 ssize_t handover_read(int fd, void *buffer, size_t size) {
-    struct kept *place;
-    const struct request_header *header = buffer;
+    struct request_header *header;
+    unsigned index = 0;
     ssize_t got;
 
     if (!is_keeping)
         return read(fd, buffer, size);
-    if ((old_kept > 0 || next_interrupt != 0) && (got = read_kept(buffer)) > 0)
-        return got;
-    place = free_place();
-    if (place == NULL) { /* more requests in flight than are kept: this one is lost in a crash */
+    if (has_old_kept())
+        return read_kept(buffer);
+    while (large_kept > 0 && index < STATE_KEPT && large_at(index)->unique != 0)
+        index++;
+    if (index == STATE_KEPT) { /* too many large requests in flight: this one is lost in a crash */
         words[STATE_WORD_WITHOUT_SLOT]++;
         return read(fd, buffer, size);
     }
-    got = read(fd, state + bytes_of(place), size < STATE_KEPT_BYTES ? size : STATE_KEPT_BYTES);
+    header = bytes_of(large_at(index));
+    header->unique = 0;
+    __atomic_store_n(reading_word(), index + 1, __ATOMIC_RELEASE);
+    got = read(fd, header, size < STATE_KEPT_BYTES ? size : STATE_KEPT_BYTES);
     if (got < (ssize_t)sizeof *header)
         return got;
-    memcpy(buffer, state + bytes_of(place), (size_t)got);
-    if (header->opcode == FUSE_OPCODE_INTERRUPT) {
-        uint64_t target;
-
-        memcpy(&target, header + 1, sizeof target);
-        if ((place = find_kept(target)) != NULL)
-            place->interrupt = header->unique;
-    } else if (!is_one_way(header->opcode)) {
-        place->size = (uint32_t)got;
-        place->is_old = 0;
-        place->interrupt = 0;
-        __atomic_store_n(&place->unique, header->unique, __ATOMIC_RELEASE);
-    }
+    memcpy(buffer, header, (size_t)got);
+    note_kept(large_at(index));
+    if (large_at(index)->unique == 0)
+        header->unique = 0; /* it has a place of its own, or needs none */
     return got;
 }
 
 /* --- Requests and replies ------------------------------------------------------------------------ */
 
 void handover_note_request(const struct request_header *header, size_t size) {
+    const struct poll_request *poll = (const void *)(header + 1);
+
     if (!is_one_way(header->opcode))
         in_flight++;
+    if (header->opcode == FUSE_OPCODE_POLL && size >= sizeof *header + sizeof *poll)
+        last_poll_handle = poll->poll_handle;
     if (state == NULL)
         return;
     if (header->unique & REQUEST_RESENT) {
@@ -271,7 +342,7 @@ void handover_note_request(const struct request_header *header, size_t size) {
 }
 
 void handover_note_idle(void) {
-    if (state != NULL && old_slots > 0 && old_kept == 0)
+    if (state != NULL && old_slots > 0 && !has_old_kept())
         free_old_slots();
 }
 
@@ -284,14 +355,23 @@ void handover_note_reply(uint64_t unique, int is_counted) {
         in_flight--;
     if (state == NULL)
         return;
+    /* First the request: it must not be read again without its slot, which says what was applied. */
+    if (is_keeping && (kept = find_kept(unique, unique)) != NULL)
+        free_kept(kept);
     if ((slot = find_slot(number, number)) != NULL)
         free_slot(slot);
-    if (is_keeping && (kept = find_kept(unique)) != NULL)
-        free_kept(kept);
 }
 
 int logfs_notify_poll(uint64_t poll_handle) {
-    return notify(adopted_fd, NOTIFY_POLL, &poll_handle, sizeof poll_handle);
+    return notify(logfs_session(), NOTIFY_POLL, &poll_handle, sizeof poll_handle);
+}
+
+uint64_t logfs_poll_handle(void) { return last_poll_handle; }
+
+int logfs_knows_node(uint64_t node) {
+    const struct invalidate_inode attributes = {.node = node, .offset = -1};
+
+    return notify(logfs_session(), NOTIFY_INVALIDATE_INODE, &attributes, sizeof attributes) == 0;
 }
 
 /* --- The take-over ------------------------------------------------------------------------------- */
@@ -369,11 +449,8 @@ int handover_end_replay(int session_fd) {
             slot_at(i)[SLOT_IS_OLD] = 1;
             old_slots++;
         }
-    for (unsigned i = 0; is_keeping && i < STATE_KEPT; i++)
-        if (kept_at(i)->unique != 0) {
-            kept_at(i)->is_old = 1;
-            old_kept++;
-        }
+    if (is_keeping && collect_kept() != 0)
+        return -1;
     words[STATE_WORD_ADOPTIONS]++;
     words[STATE_WORD_CURRENT] = 0;
     if (!is_keeping)

@@ -8,7 +8,8 @@
        1536      the reply to it, up to STATE_REPLY_BYTES
        4096      STATE_SLOTS slots of SLOT_WORDS words: the WRITE requests in flight, see enum slot_word
        1 MiB     the journal, two halves of STATE_JOURNAL_BYTES each: see handover/journal.py
-       1 GiB     STATE_KEPT requests kept whole, for kernels that do not send requests again
+       1 GiB     requests kept whole, for kernels that do not send requests again: a page of words, the
+                 table of large ones, STATE_KEPT_SMALL small ones, the bytes of STATE_KEPT large ones
 
    The file is sparse: what has not been written needs no memory.
 
@@ -38,10 +39,14 @@
 #define STATE_JOURNAL_AT (1ull << 20)
 #define STATE_JOURNAL_BYTES (256ull << 20)
 #define STATE_KEPT_AT (1ull << 30)
-#define STATE_KEPT 1024
 #define STATE_KEPT_TABLE_BYTES 65536ull
+#define STATE_KEPT_SMALL 65536
+#define STATE_KEPT_SMALL_BYTES 128ull
+#define STATE_KEPT 1024
 #define STATE_KEPT_BYTES ((1ull << 20) + 8192)
-#define STATE_BYTES (STATE_KEPT_AT + STATE_KEPT_TABLE_BYTES + STATE_KEPT * STATE_KEPT_BYTES)
+#define STATE_KEPT_LARGE_AT                                                                            \
+    (STATE_KEPT_AT + STATE_KEPT_TABLE_BYTES + STATE_KEPT_SMALL * STATE_KEPT_SMALL_BYTES)
+#define STATE_BYTES (STATE_KEPT_LARGE_AT + STATE_KEPT * STATE_KEPT_BYTES)
 
 enum state_word {
     STATE_WORD_MAGIC,
@@ -108,6 +113,12 @@ int logfs_notify_poll(uint64_t poll_handle);
 /* Whether this kernel does not send requests again, so that they are kept here. Requests of the daemon
    before are read when the kernel has any request to read. */
 int logfs_keeps_requests(void);
+
+/* The poll handle of the POLL request that was read last: in its handler, before its first await. */
+uint64_t logfs_poll_handle(void);
+
+/* Whether the kernel knows an inode; it then asks for its attributes again at their next use. */
+int logfs_knows_node(uint64_t node);
 
 /* Do as on a kernel that does not send requests again: for tests. Before the mount. */
 void logfs_without_resend(void);

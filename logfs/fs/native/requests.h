@@ -13,10 +13,11 @@ enum {
     FUSE_OPCODE_WRITE = 16,
     FUSE_OPCODE_INIT = 26,
     FUSE_OPCODE_INTERRUPT = 36,
+    FUSE_OPCODE_POLL = 40,
     FUSE_OPCODE_BATCH_FORGET = 42,
 };
 
-enum { NOTIFY_POLL = 1, NOTIFY_RESEND = 7 };
+enum { NOTIFY_POLL = 1, NOTIFY_INVALIDATE_INODE = 2, NOTIFY_RESEND = 7 };
 
 /* Set in the number of a request that the kernel sends again, and needed in its reply. */
 #define REQUEST_RESENT (1ull << 63)
@@ -46,6 +47,16 @@ struct read_request {
 struct write_request {
     uint64_t fh, offset;
     uint32_t size, flags;
+};
+
+struct poll_request {
+    uint64_t fh, poll_handle;
+    uint32_t flags, events;
+};
+
+struct invalidate_inode { /* a notification */
+    uint64_t node;
+    int64_t offset, length; /* of the bytes to drop; an offset below 0: none, only the attributes */
 };
 
 struct init_request {
