@@ -15,7 +15,7 @@ import pyfuse3  # noqa: E402 - see above
 import trio  # noqa: E402
 from pyfuse3 import FUSEError  # noqa: E402
 
-__all__ = ["FUSEError", "OneFile", "serve"]
+__all__ = ["FUSEError", "OneFile", "pyfuse3", "serve", "trio"]
 
 _FILE = 2
 

@@ -26,7 +26,7 @@ struct kept { /* a request that is kept whole */
     uint64_t interrupt; /* the number of an INTERRUPT of it that has been read; 0: none */
 };
 
-#define SMALL_BYTES (STATE_KEPT_SMALL_BYTES - sizeof(struct kept))
+#define SMALL_BYTES (STATE_SMALL_BYTES - sizeof(struct kept))
 _Static_assert(STATE_KEPT * sizeof(struct kept) <= STATE_KEPT_TABLE_BYTES - 4096, "the table fits");
 
 static char *state; /* NULL: nothing is kept */
@@ -168,7 +168,7 @@ static struct kept *large_at(unsigned index) {
 
 static struct kept *small_at(uint64_t index) {
     return (struct kept *)(state + STATE_KEPT_AT + STATE_KEPT_TABLE_BYTES +
-                           (index % STATE_KEPT_SMALL) * STATE_KEPT_SMALL_BYTES);
+                           (index % STATE_SMALL) * STATE_SMALL_BYTES);
 }
 
 static int is_large(const struct kept *kept) { return kept < small_at(0); }
@@ -176,7 +176,7 @@ static int is_large(const struct kept *kept) { return kept < small_at(0); }
 static struct request_header *bytes_of(struct kept *kept) {
     if (!is_large(kept))
         return (void *)(kept + 1);
-    return (void *)(state + STATE_KEPT_LARGE_AT + (uint64_t)(kept - large_at(0)) * STATE_KEPT_BYTES);
+    return (void *)(state + STATE_LARGE_AT + (uint64_t)(kept - large_at(0)) * STATE_KEPT_BYTES);
 }
 
 /* Find a kept request; 0: a free place, of a small one if there is one near the place of the number. */
@@ -243,7 +243,7 @@ static int collect_kept(void) {
 
     large_kept = 0;
     old_kept_count = old_kept_read = 0;
-    old_kept = malloc((STATE_KEPT + STATE_KEPT_SMALL) * sizeof *old_kept);
+    old_kept = malloc((STATE_KEPT + STATE_SMALL) * sizeof *old_kept);
     if (old_kept == NULL)
         return -ENOMEM;
     for (unsigned i = 0; i < STATE_KEPT; i++)
@@ -258,7 +258,7 @@ static int collect_kept(void) {
     for (unsigned i = 0; i < STATE_KEPT; i++)
         if (large_at(i)->unique != 0)
             old_kept[old_kept_count++] = large_at(i);
-    for (unsigned i = 0; i < STATE_KEPT_SMALL; i++)
+    for (unsigned i = 0; i < STATE_SMALL; i++)
         if (small_at(i)->unique != 0)
             old_kept[old_kept_count++] = small_at(i);
     qsort(old_kept, old_kept_count, sizeof *old_kept, is_older);

@@ -9,7 +9,7 @@
        4096      STATE_SLOTS slots of SLOT_WORDS words: the WRITE requests in flight, see enum slot_word
        1 MiB     the journal, two halves of STATE_JOURNAL_BYTES each: see handover/journal.py
        1 GiB     requests kept whole, for kernels that do not send requests again: a page of words, the
-                 table of large ones, STATE_KEPT_SMALL small ones, the bytes of STATE_KEPT large ones
+                 table of large ones, STATE_SMALL small ones, the bytes of STATE_KEPT large ones
 
    The file is sparse: what has not been written needs no memory.
 
@@ -40,13 +40,12 @@
 #define STATE_JOURNAL_BYTES (256ull << 20)
 #define STATE_KEPT_AT (1ull << 30)
 #define STATE_KEPT_TABLE_BYTES 65536ull
-#define STATE_KEPT_SMALL 65536
-#define STATE_KEPT_SMALL_BYTES 128ull
+#define STATE_SMALL 65536
+#define STATE_SMALL_BYTES 128ull
 #define STATE_KEPT 1024
 #define STATE_KEPT_BYTES ((1ull << 20) + 8192)
-#define STATE_KEPT_LARGE_AT                                                                            \
-    (STATE_KEPT_AT + STATE_KEPT_TABLE_BYTES + STATE_KEPT_SMALL * STATE_KEPT_SMALL_BYTES)
-#define STATE_BYTES (STATE_KEPT_LARGE_AT + STATE_KEPT * STATE_KEPT_BYTES)
+#define STATE_LARGE_AT (STATE_KEPT_AT + STATE_KEPT_TABLE_BYTES + STATE_SMALL * STATE_SMALL_BYTES)
+#define STATE_BYTES (STATE_LARGE_AT + STATE_KEPT * STATE_KEPT_BYTES)
 
 enum state_word {
     STATE_WORD_MAGIC,
