@@ -19,6 +19,7 @@ from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk, File
 from logfs.errors import LogfsError
 from logfs.log import names
 from logfs.log.loading.context import Loader
+from logfs.log.loading.offsetrepair import repair_base_offset
 from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
 from logfs.log.names import FileKind
 from logfs.log.segments.batches import INCOMPLETE
@@ -40,6 +41,8 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1024 * 1024
+_MOST_REPAIRS = 16
+"""Base offsets that are repaired in one segment, each with another scan."""
 _INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
 
 
@@ -134,7 +137,7 @@ def _scan(
     may_grow = context.is_live and not following
     log = context.disk.open(segment.name, write=not context.read_only)
     pass_over = not (must_recover or may_grow)
-    scan = _scan_log(loader, segment, log, entry, pass_over_corrupt=pass_over)
+    scan = _scan_log(loader, segment, log, entry, following, pass_over_corrupt=pass_over)
     scan.describe(segment)
     _note_producers(loader, segment, scan, is_recovered=must_recover)
     for position, size, why in scan.corrupt:
@@ -169,11 +172,17 @@ def _scan_log(
     segment: Segment,
     log: File,
     entry: TableEntry | None,
+    following: Sequence[int],
     *,
     pass_over_corrupt: bool,
 ) -> Scan:
     config = loader.config
     scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
+    for _ in range(0 if loader.context.read_only else _MOST_REPAIRS):
+        stopped = scan_segment(log, segment, config) if scan.corrupt else scan
+        if not repair_base_offset(log, segment, stopped, following):
+            break
+        scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
     if entry is None:
         check_span(scan, segment, read_only=loader.context.read_only)
     elif scan.corrupt and entry.size_bytes == scan.file_size:
