@@ -18,8 +18,8 @@ COMMANDS = {
     "umount": Entry("mount", "Unmount what logfs has mounted at MOUNTPOINT."),
     "topic": Entry("topic", "Create, list, describe, alter, delete and restore topics."),
     "append": Entry("append", "Append the lines of FILEs, or of stdin, as records."),
-    "cat": Entry("cat", "Print what addresses mean, one after the other."),
-    "tail": Entry("tail", "Print the last records of partitions, and with -f those that come."),
+    "cat": Entry("cat", "Print the records that each PATH names, one PATH after the other."),
+    "tail": Entry("tail", "Print the last records of partitions, and with -f also new ones."),
     "trim": Entry("trim", "Delete the records before a point; Kafka calls this DeleteRecords."),
     "compact": Entry("compact", "Keep only the last record of each key."),
     "metrics": Entry(
@@ -28,7 +28,7 @@ COMMANDS = {
     ),
     "offsets": Entry(
         "offsets",
-        "Print the offsets of moments in a partition, in those of a topic, or in all there are.",
+        "Print the offsets of times in a partition, a topic or a whole data directory.",
     ),
     "dump": Entry(
         "dump",
@@ -37,15 +37,15 @@ COMMANDS = {
     "status": Entry("status", "Show the topics of a data directory and the daemon that serves it."),
     "verify": Entry(
         "verify",
-        "Check that everything in data directories, topics and partitions is as it was written.",
+        "Check all files of data directories, topics and partitions.",
     ),
     "reindex": Entry("reindex", "Rebuild the indexes of a stopped data directory from its logs."),
-    "du": Entry("du", "Print how much of the disk topics and partitions take, in bytes."),
+    "du": Entry("du", "Print the disk usage of topics and partitions, in bytes."),
     "backup": Entry("backup", "Back up the data directory SOURCE into the directory DESTINATION."),
     "restore": Entry("backup", "Restore the backup BACKUP into the data directory DATA."),
     "plan": Entry(
         "plan",
-        "Calculate how much disk a topic takes; or, for the directory PATH, when its disk is full.",
+        "Estimate the disk usage of a topic, or when the disk of the directory PATH will be full.",
     ),
     "export": Entry(
         "export",

@@ -57,3 +57,11 @@ def chosen_session(request: SparkRequest, name: str) -> Iterator[Any]:
     debug = bool(getattr(click.get_current_context().obj, "debug", False))
     with session(request.master, name, is_loud=debug) as spark:
         yield spark
+
+
+def refuse_jobs(jobs: int | None, spark: SparkRequest) -> None:
+    """Refuse ``--jobs`` together with ``--spark``."""
+    if jobs is not None and spark.is_wanted:
+        raise click.UsageError(
+            "--jobs and --spark exclude each other: the Spark master sets the parallelism"
+        )

@@ -21,7 +21,7 @@ def test_it_is_a_file_that_takes_a_command_line(logfs: Call) -> None:
         "logfs: spark-submit: nothing: expected one of verify, reindex, compact, export",
     )
     status, line = submit(path, "verify", "--jobs", "2", "/var/lib/logfs")
-    assert (status, "with --spark the master says" in line) == (2, True)
+    assert (status, "the Spark master sets the parallelism" in line) == (2, True)
 
 
 def submit(path: Path, *arguments: str) -> tuple[int, str]:

@@ -90,4 +90,4 @@ def test_what_is_wrong_is_a_line(spark: "SparkSession", data: Path, logfs: Call)
     assert missing.errors == [f"logfs: {data}/gone: no topic gone"]
     both = logfs("verify", data, "--spark", "--jobs", "2")
     assert both.status == 2
-    assert "with --spark the master says how many" in both.errors[0]
+    assert "the Spark master sets the parallelism" in both.errors[0]

@@ -29,7 +29,7 @@ class _CatCommand(click.Command):
 @isolation_option("What to print; default: what the daemon's mount shows, else all records.")
 @click.pass_obj
 def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None") -> None:
-    """Print what addresses mean, one after the other.
+    """Print the records that each PATH names, one PATH after the other.
 
     PATH is DATA/TOPIC/PARTITION[@FROM[..TO]][.VIEW]. DATA is a data directory or a mount point, so
     PATH is the path that programs read in a mount. If a daemon serves the directory, the daemon
@@ -37,8 +37,8 @@ def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None")
     command reads the files, takes no lock and changes nothing. Data that recovery would remove
     after a crash is not printed.
 
-    After an error the command continues with the next PATH; then the exit status is 1. What
-    precedes the error is printed.
+    After an error the command continues with the next PATH, and the exit status is 1. The data
+    before the error is printed.
 
     \b
     Examples:

@@ -29,20 +29,20 @@ _COLUMNS = ("DISK", "LOG", "INDEX", "OTHER", "KEPT", "SHOWN")
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a line.")
 def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> None:
-    """Print how much of the disk topics and partitions take, in bytes.
+    """Print the disk usage of topics and partitions, in bytes.
 
     PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount; default:
     the current directory. A data directory is printed by topics, a topic by partitions.
 
     \b
-        DISK    all of it: blocks of the files, without holes
-        LOG     of that, the records
-        INDEX   offset, time, transaction and text indexes
-        OTHER   the rest: deleted files that are not removed yet, snapshots, tables
-        KEPT    length of the values that are kept, a newline after each
+        DISK    blocks of all files, without holes
+        LOG     blocks of the records, a part of DISK
+        INDEX   blocks of the offset, time, transaction and text indexes
+        OTHER   blocks of deleted files that are not removed yet, of snapshots and tables
+        KEPT    length of the retained values, with a newline after each
         SHOWN   size of the file in a mount: positions never go back, so it only grows
 
-    du(1) on a mount adds up SHOWN, and on the data directory it does not know topics. A file with
+    du(1) prints the sum of SHOWN for a mount, and knows no topics in a data directory. A file with
     several names (a backup's hard links) is added once. KEPT and SHOWN are "-" in a directory that
     logfs has never written to.
 

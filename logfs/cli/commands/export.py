@@ -7,7 +7,12 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.parameters import DIRECTORY
-from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
+from logfs.cli.spark_options import (
+    SparkRequest,
+    chosen_session,
+    refuse_jobs,
+    spark_options,
+)
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
@@ -68,8 +73,7 @@ def export(
         logfs export /var/lib/logfs/orders /srv/lake
         logfs export --json /var/lib/logfs /srv/lake
     """  # noqa: D301 - click's mark for text it does not fill
-    if jobs is not None and spark.is_wanted:
-        raise click.UsageError("--jobs is of this machine; with --spark the master says how many")
+    refuse_jobs(jobs, spark)
     from logfs.cli.parquet_export import export_to
     from logfs.library.directory import data_and_partitions
 

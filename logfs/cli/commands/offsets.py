@@ -36,7 +36,7 @@ def offsets(
     as_kafka: bool,
     as_json: bool,
 ) -> None:
-    """Print the offsets of moments in a partition, in those of a topic, or in all there are.
+    """Print the offsets of times in a partition, a topic or a whole data directory.
 
     PATH is DATA, DATA/TOPIC or DATA/TOPIC/PARTITION; DATA is a data directory or a mount point.
     Default: the current directory. Without --time the command prints the first offset that is kept
@@ -45,10 +45,10 @@ def offsets(
     The offset of a time is that of the first readable record at or after it, or "-". Kafka's
     ListOffsets (offsetsForTimes, kafka-get-offsets) sometimes gives the offset of a transaction
     marker or of an aborted record instead. It gives none if compaction has emptied a batch or a
-    segment before the record. --as-kafka prints the broker's answer; high_watermark is Kafka's
-    read_uncommitted then.
+    segment before the record. --as-kafka prints the broker's answer. The isolation level
+    high_watermark is then Kafka's read_uncommitted.
 
-    Nothing is locked or changed, and a daemon that serves the directory is not asked.
+    The command reads the files, locks and changes nothing, and does not ask a daemon.
 
     \b
     Examples:

@@ -85,20 +85,20 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     *,
     as_json: bool,
 ) -> None:
-    """Calculate how much disk a topic takes; or, for the directory PATH, when its disk is full.
+    """Estimate the disk usage of a topic, or when the disk of the directory PATH will be full.
 
-    Without PATH: from --rate and the size of records. The result includes all overhead: 61 bytes
-    for the header of a batch, some for each record, and the entries of the offset, time and text
-    indexes. It also includes what retention cannot delete yet: it deletes whole segments at the
-    next run of its task, and their files remain for file.delete.delay.ms. Let a tenth more of the
-    disk be free than is printed, for bursts and other files.
+    Without PATH the estimate is made from --rate and the size of records. It includes all overhead:
+    61 bytes for the header of a batch, a few bytes for each record, and the entries of the offset,
+    time and text indexes. It also includes expired records, because retention deletes whole
+    segments at its next run and removes their files after file.delete.delay.ms. Add a tenth for
+    bursts and other files.
 
-    The time of recovery is measured on this machine, with such batches in the page cache. A cold
-    disk needs the time of reading the bytes.
+    The recovery time is measured on this machine, with the data in the page cache. From a cold disk
+    recovery takes as long as reading the bytes.
 
-    With PATH, a data directory or a mount point: its topics, their growth (from the first record
-    that is kept until now), their largest size under their retention, and when the disk is full.
-    Only headers are read.
+    With PATH, a data directory or a mount point, the command prints its topics, their growth (from
+    the first retained record until now), their largest size under their retention, and when the
+    disk will be full. It reads only the headers of batches.
 
     \b
     Examples:

@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from logfs.cli import failures
-from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
+from logfs.cli.spark_options import (
+    SparkRequest,
+    chosen_session,
+    refuse_jobs,
+    spark_options,
+)
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
@@ -50,8 +55,7 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
     """  # noqa: D301 - click's mark for text it does not fill
     from logfs.cli.reindex_data import reindex_data
 
-    if jobs is not None and spark.is_wanted:
-        raise click.UsageError("--jobs is of this machine; with --spark the master says how many")
+    refuse_jobs(jobs, spark)
     with (
         failures.about(path),
         chosen_session(spark, "logfs reindex") as session,

@@ -73,7 +73,7 @@ def status(path: str, *, every: bool, since: str | None, watch: float | None, as
     (retention never trims these), and settings that are probably a mistake.
 
     The exit status is 0 if all is well, 1 if a partition is offline, there are losses or the disk
-    is full (less than 1 MiB or no inode is free), 2 if that could not be found out.
+    is full (less than 1 MiB or no inode is free), 2 if the state could not be read.
 
     \b
     Examples:

@@ -75,7 +75,7 @@ def tail(  # noqa: PLR0913 - an argument for each option
     follow: bool,
     prefix: bool | None,
 ) -> None:
-    """Print the last records of partitions, and with -f those that come.
+    """Print the last records of partitions, and with -f also new ones.
 
     PATH is DATA (all topics that a listing shows), DATA/TOPIC, or DATA/TOPIC/PARTITION, which may
     end in .tsv or .jsonl. DATA is a data directory or a mount point. The command reads the files,

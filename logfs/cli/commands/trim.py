@@ -37,8 +37,8 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
     """Delete the records before a point; Kafka calls this DeleteRecords.
 
     PATH is DATA/TOPIC/PARTITION@FROM, or DATA/TOPIC@FROM for all partitions; DATA is a data
-    directory or a mount point. What 'cat PATH' prints is kept. Positions and offsets do not change:
-    the deleted records become a hole, also for programs that are reading there.
+    directory or a mount point. The records that 'logfs cat PATH' prints are kept. Positions and
+    offsets do not change: the deleted records become a hole, also for programs that read there.
 
     The deletion is durable when the command returns. The files of segments without other records
     are renamed at once and removed after file.delete.delay.ms (a minute), or when the directory is

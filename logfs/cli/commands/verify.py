@@ -10,7 +10,12 @@ from logfs.cli import failures
 from logfs.cli.escapes import printable
 from logfs.cli.mount_file import read_mount_file
 from logfs.cli.parameters import config_file_option
-from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
+from logfs.cli.spark_options import (
+    SparkRequest,
+    chosen_session,
+    refuse_jobs,
+    spark_options,
+)
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
 from logfs.library.places import locate
@@ -47,19 +52,19 @@ def verify(
     quiet: bool,
     as_json: bool,
 ) -> int:
-    """Check that everything in data directories, topics and partitions is as it was written.
+    """Check all files of data directories, topics and partitions.
 
-    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount. Of every
-    batch the command checks the checksum, the header, the records, and that no offset is missing
-    before it; of every index each entry against the log; then the segment table and its positions,
-    producers, transactions, leader epochs, checkpoints, and unknown files.
+    PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount. The
+    command checks the checksum, header and records of every batch, and that no offset is missing
+    before it. It compares every index entry with the log. It also checks the segment table and its
+    positions, producers, transactions, leader epochs and checkpoints, and reports unknown files.
 
     Each finding is a line: the file, the byte or line in it, what is wrong and what was expected,
     and what to do or what the next start repairs. Harmless findings are called notes. The exit
-    status is 0 if nothing is damaged, 1 if something is, 2 if that could not be found out.
+    status is 0 if nothing is damaged, 1 if something is, 2 if the check could not be completed.
 
-    Nothing is locked or changed. A daemon or a broker may write to the directory; then a finding is
-    printed only if three checks a moment apart agree on it.
+    The command locks and changes nothing. A daemon or a broker may write to the directory. Then a
+    finding is printed only if three successive checks agree on it.
 
     A core checks 2 GB/s and more of uncompressed records in the page cache; compressed records take
     the time of decompression. With --spark the machines of a cluster, which have the directory at
@@ -76,8 +81,7 @@ def verify(
         paths = (*paths, data)
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.")
-    if jobs is not None and spark.is_wanted:
-        raise click.UsageError("--jobs is of this machine; with --spark the master says how many")
+    refuse_jobs(jobs, spark)
     started_s = time.monotonic()
     try:
         with ProgressLine("checked") as shown:
