@@ -65,7 +65,13 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
         /var/lib/logfs /mnt/logs logfs noauto,x-systemd.automount,setuid=logfs,allow_other 0 0
     """  # noqa: D301 - click's mark for text it does not fill
     del is_unnoted, is_writable, kind
-    from logfs.cli.commands.mount import become, check, make_mount_request, serve
+    from logfs.cli.commands.mount import (
+        become,
+        check,
+        make_mount_request,
+        program,
+        serve_in_background,
+    )
 
     texts = (*options, "ro") if is_read_only else options
     request = make_mount_request(source, target, texts, is_sloppy=is_sloppy)
@@ -76,7 +82,10 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
         would = "would be" if is_fake else "is to be"
         failures.warn(f"{request.data} {would} mounted at {request.point}")
     if not is_fake:
-        serve(request, background=True)
+        again = [*program("logfs.cli.mount_helper"), request.data, request.point]
+        again += ["-s"] if is_sloppy else []
+        again += [text for words in texts for text in ("-o", words)]
+        serve_in_background(request, again, logs.STDERR)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

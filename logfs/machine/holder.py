@@ -23,6 +23,7 @@ import signal
 import socket
 import struct
 import sys
+import syslog
 import time
 from collections.abc import Callable, Sequence
 
@@ -135,6 +136,7 @@ class Holder:
         for reset in (*_STOPS, *_PASSED_ON, signal.SIGCHLD):
             signal.signal(reset, signal.SIG_DFL)
         environment = {**os.environ, "NOTIFY_SOCKET": self._address}
+        environment.pop("WATCHDOG_USEC", None)
         # First away from the numbers that they are to get.
         spare = _FIRST + len(self._kept)
         moved = [_duplicate(descriptor, spare) for descriptor in self._kept.values()]
@@ -226,15 +228,33 @@ def _parse_ancillary(ancillary: "list[tuple[int, int, bytes]]") -> tuple[list[in
     return descriptors.tolist(), sender
 
 
+class _SyslogHandler(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one message."""
+        is_error = record.levelno >= logging.ERROR
+        syslog.syslog(syslog.LOG_ERR if is_error else syslog.LOG_WARNING, record.getMessage())
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Run ``holder READY_DESCRIPTOR COMMAND...``; -1: nothing waits for the mount to answer."""
+    """Run ``holder READY_DESCRIPTOR COMMAND...``; the holder of the descriptor waits for a byte.
+
+    -1: nothing waits for the mount to answer, and messages go to stderr.
+    """
     waiting = int(arguments[0])
+    if waiting >= 0:
+        os.set_inheritable(waiting, False)
+        syslog.openlog("logfs", syslog.LOG_PID, syslog.LOG_DAEMON)
+        logger.addHandler(_SyslogHandler())
 
     def ready() -> None:
-        if waiting >= 0:
-            with contextlib.suppress(BrokenPipeError):
-                os.write(waiting, b"+")
-            os.close(waiting)
+        if waiting < 0:
+            return
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (1, 2):
+            os.dup2(nowhere, descriptor)
+        with contextlib.suppress(BrokenPipeError):  # the caller has ended
+            os.write(waiting, b"+")
+        os.close(waiting)
 
     return Holder(arguments[1:], ready).run()
 

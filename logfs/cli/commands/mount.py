@@ -15,7 +15,7 @@ from logfs.cli import failures
 from logfs.cli.mount_file import MountFile, read_mount_file
 from logfs.cli.parameters import DIRECTORY, config_file_option, settings_option
 from logfs.cli.terminal import logs
-from logfs.cli.terminal.background import leave_terminal
+from logfs.cli.terminal.background import is_held, ready_of_held, run_held
 from logfs.errors import BackupError, InvalidConfigError, NoDataDirectoryError
 
 if TYPE_CHECKING:
@@ -126,7 +126,21 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     request = make_mount_request(data, mountpoint, texts, settings, config_file)
     become(request.options.run_as)
     log = logs.LogOutput(log_file, log_format, log_level)
-    serve(request, background=background, log=log)
+    if not background:
+        serve(request, log=log)
+        return
+    arguments = ["mount", "--background", *_all_of("-o", options)]
+    arguments += _all_of("--config", [f"{key}={value}" for key, value in settings])
+    arguments += ["--read-only"] if read_only else []
+    arguments += ["--log-format", log_format]
+    arguments += ["--log-level", log_level] if log_level is not None else []
+    files = (("--config-file", config_file), ("--log-file", log_file))
+    for name, path in files:
+        arguments += [name, os.path.realpath(path)] if path is not None else []
+    if data is not None:
+        arguments += ["--", os.path.realpath(data)]
+        arguments += [request.point] if mountpoint is not None else []
+    serve_in_background(request, [*program("logfs"), *arguments], log)
 
 
 @click.command()
@@ -258,22 +272,57 @@ def check(request: MountRequest) -> None:
         )
 
 
-def serve(request: MountRequest, *, background: bool, log: logs.LogOutput = logs.STDERR) -> None:
+def _all_of(name: str, values: "Sequence[str]") -> list[str]:
+    return [text for value in values for text in (name, value)]
+
+
+def program(module: str) -> list[str]:
+    """Return how this program is started again: its own path, or a module of Python.
+
+    The path may lead to another version by then.
+    """
+    path = os.path.abspath(sys.argv[0])  # noqa: PTH100 - links are kept
+    is_script = os.access(path, os.X_OK) and not path.endswith(".py")
+    return [path] if is_script else [sys.executable, "-m", module]
+
+
+def serve_in_background(
+    request: MountRequest, command: "Sequence[str]", log: logs.LogOutput
+) -> None:
+    """Mount and serve; return, in the process that called, once the mount answers.
+
+    Args:
+        request: What, where and how.
+        command: Runs this again, from another working directory.
+        log: See ``serve``; by default to syslog.
+    """
+    if not is_held():
+        check(request)
+        _check_data(request)
+        run_held(command)
+    serve(request, ready=ready_of_held(), log=log)
+
+
+def serve(
+    request: MountRequest,
+    *,
+    ready: "Callable[[], None] | None" = None,
+    log: logs.LogOutput = logs.STDERR,
+) -> None:
     """Mount and serve; the status of the command says how it ended.
 
     Args:
         request: What, where and how.
-        background: Return, in the process that called, once the mount answers.
+        ready: Called once the mount answers, in the background; None in the foreground.
         log: Where to log, what and how; by default to stderr, or syslog in the background.
     """
     check(request)
     _check_data(request)
     log_file = None if log.file is None else os.path.realpath(log.file)
-    ready = leave_terminal() if background else None
     logs.set_level(log.level)
     if log_file is not None:
         logs.log_to_file(log_file, log.form)
-    elif background:
+    elif ready is not None:
         logs.log_to_syslog(log.form)
     else:
         logs.log_to_stderr(log.form)

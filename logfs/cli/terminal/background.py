@@ -1,7 +1,8 @@
 """Leaving the terminal: the caller gets its prompt back once the daemon has something to answer.
 
     parent    waits; exits with 0 when the daemon is ready, else with the daemon's own exit status
-    daemon    a session of its own, in /, without stdin and the caller's other open files
+    holder    a session of its own, in /, without stdin and the caller's other open files
+    daemon    the holder's child, which the holder starts again after a crash or for a restart
 
 stdout and stderr stay open until the daemon is ready, so that the errors of its start are printed
 where the command was given.
@@ -11,17 +12,63 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from logfs.cli import failures
 
+_HELD = "LOGFS_HELD"
+"""Set for a daemon that a holder runs."""
 
-def leave_terminal() -> Callable[[], None]:
+
+def is_held() -> bool:
+    """Return whether a holder runs this process, which is in the background already."""
+    return _HELD in os.environ
+
+
+def ready_of_held() -> Callable[[], None]:
+    """Return what a daemon that a holder runs calls when it is ready."""
+    os.environ.pop(_HELD)
+    return lambda: _replace(1, 2)
+
+
+def run_held(command: Sequence[str]) -> NoReturn:
+    """Run a daemon in the background, with a holder; return when it is ready.
+
+    Args:
+        command: Its program and arguments; they must not depend on the working directory.
+    """
+    waiting = leave_terminal().descriptor
+    os.set_inheritable(waiting, True)
+    os.environ[_HELD] = "1"
+    holder = [sys.executable, "-m", "logfs.machine.holder", str(waiting), *command]
+    os.execv(sys.executable, holder)
+
+
+class Ready:
+    """Lets the caller of a command go on.
+
+    Attributes:
+        descriptor: A byte that is written to it has the same effect.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+
+    def __call__(self) -> None:
+        """Say that the daemon is ready, and write nothing more to the terminal."""
+        _replace(1, 2)
+        with contextlib.suppress(BrokenPipeError):  # the caller has ended
+            os.write(self.descriptor, b"+")
+        os.close(self.descriptor)
+
+
+def leave_terminal() -> Ready:
     """Continue in the background; return in the daemon only. Call it before any thread is started.
 
     Returns:
-        A function to call when the daemon is ready; until then the caller of the command waits.
+        To be called when the daemon is ready; until then the caller of the command waits.
     """
     reading, writing = os.pipe()
     sys.stdout.flush()
@@ -38,13 +85,7 @@ def leave_terminal() -> Callable[[], None]:
     os.closerange(3, writing)
     os.closerange(writing + 1, os.sysconf("SC_OPEN_MAX"))
 
-    def ready() -> None:
-        _replace(1, 2)
-        with contextlib.suppress(BrokenPipeError):  # the caller has ended
-            os.write(writing, b"+")
-        os.close(writing)
-
-    return ready
+    return Ready(writing)
 
 
 def _wait(pid: int, reading: int) -> int:
