@@ -49,6 +49,17 @@ def environment_with_command(directory: Path) -> dict[str, str]:
     return environment(PATH=f"{programs}:{os.environ['PATH']}")
 
 
+def holder_of(pid: int) -> int:
+    """Return the process that keeps the mount of a daemon in the background."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def kill_with_holder(pid: int) -> None:
+    """Kill a daemon in the background for good: no other one continues its mount."""
+    os.kill(holder_of(pid), signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+
+
 def run(
     *command: str | os.PathLike[str], cwd: Path | None = None, data: bytes = b""
 ) -> subprocess.CompletedProcess[bytes]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +17,7 @@ from logfs.log.lines.writer import LineWriter
 from logfs.log.store import LogStore
 from logfs.machine.host import current_host, system_clock
 from logfs.types import View
+from tests.mounting import kill_with_holder
 
 ROOT = Path(__file__).parents[2]
 
@@ -133,7 +133,7 @@ def take_away(mounted: Mounted) -> None:
         return
     outcome = run("umount", mounted.point)
     if outcome.status:
-        os.kill(mounted.pid, signal.SIGKILL)
+        kill_with_holder(mounted.pid)
         run("umount", mounted.point)
     assert outcome == (0, b"", [])
 

@@ -22,6 +22,7 @@ from tests.cli.conftest import (
     run,
     take_away,
 )
+from tests.mounting import holder_of, kill_with_holder
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -50,7 +51,7 @@ def test_background_returns_when_the_mount_answers(mounted: Mounted) -> None:
     with (mounted.point / "orders" / "0").open("a") as file:
         file.write("hello\n")
     assert (mounted.point / "orders" / "0").read_text() == "hello\n"
-    assert os.getsid(mounted.pid) == mounted.pid
+    assert os.getsid(mounted.pid) == holder_of(mounted.pid)
     assert Path(f"/proc/{mounted.pid}/cwd").readlink() == Path("/")
     for descriptor in range(3):
         assert Path(f"/proc/{mounted.pid}/fd/{descriptor}").readlink() == Path(os.devnull)
@@ -90,7 +91,7 @@ def test_the_mount_of_a_dead_daemon_is_replaced(mounted: Mounted, tmp_path: Path
     with path.open("a") as file:
         file.write("kept\n")
     first = mounted.pid
-    os.kill(first, signal.SIGKILL)
+    kill_with_holder(first)
     wait_until(lambda: run("cat", path).status == 1)
     dead = run("cat", path)
     assert len(dead.errors) == 1
@@ -106,7 +107,7 @@ def test_the_mount_of_a_dead_daemon_is_replaced(mounted: Mounted, tmp_path: Path
 
 @pytest.mark.fuse
 def test_umount_removes_the_mount_of_a_dead_daemon(mounted: Mounted) -> None:
-    os.kill(mounted.pid, signal.SIGKILL)
+    kill_with_holder(mounted.pid)
     wait_until(lambda: run("topic", "list", mounted.point).status == 1)
     assert run("umount", mounted.point) == (0, b"", [])
     assert not is_mounted(mounted.point)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Mounted, Outcome, command, environment, run, take_away
-from tests.mounting import wait_until
+from tests.mounting import kill_with_holder, wait_until
 
 pytestmark = [
     pytest.mark.fuse,
@@ -248,7 +247,7 @@ def test_status_says_that_it_does_not_know(shared: Mounted, mode: int) -> None:
 def test_a_program_appends_after_the_daemon_was_killed(shared: Mounted) -> None:
     write(shared.point / "open" / "0", b"a\n")
     pid = shared.pid
-    os.kill(pid, signal.SIGKILL)
+    kill_with_holder(pid)
     wait_until(lambda: not Path(f"/proc/{pid}").exists(), "the daemon is gone")
     mount = ["mount", str(shared.data), str(shared.point), "--background", "-o", "allow_other"]
     assert run(*mount, "--log-file", shared.data.parent / "log").status == 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Mounted, command, environment, is_mounted, run
-from tests.mounting import wait_until
+from tests.mounting import kill_with_holder, wait_until
 
 pytestmark = pytest.mark.fuse
 
@@ -75,7 +75,7 @@ def test_lazy_ends_the_daemon_with_the_last_user(mounted: Mounted) -> None:
 def test_dead_unmounts_only_a_dead_mount(mounted: Mounted) -> None:
     assert run("umount", "--dead", mounted.point) == (0, b"", [])
     assert is_mounted(mounted.point)
-    os.kill(mounted.pid, signal.SIGKILL)
+    kill_with_holder(mounted.pid)
     wait_until(lambda: not os.access(mounted.point, os.R_OK), "it is dead")
     assert run("umount", "--dead", mounted.point) == (0, b"", [])
     assert not is_mounted(mounted.point)
