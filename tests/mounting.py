@@ -12,6 +12,7 @@ its own fails the test when it stops.
 import contextlib
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import time

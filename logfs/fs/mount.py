@@ -132,7 +132,8 @@ def _ending_on_signal(session: Session) -> Iterator[None]:
     """End the mount of the predecessor if SIGTERM comes while the store is loaded."""
 
     def stop(*_: object) -> None:
-        raise _StoppedError
+        if not session.is_adopted:
+            raise _StoppedError
 
     before = signal.signal(signal.SIGTERM, stop) if session.may_adopt else None
     try:
@@ -165,7 +166,8 @@ def _open_and_mount(
         finally:
             store.close(clock.now_ms())
             session.note_closed()
-            _forget_daemon(store)
+            if not session.is_handed_over:
+                _forget_daemon(store)
             if cache is not None:
                 cache.lock.close()
 
@@ -204,10 +206,12 @@ def _open(
             )
         except LockedError:
             # umount(8) returns when the mount is gone, before the daemon has written everything.
+            # So does the kernel with the lock of a predecessor that was killed.
             closing = find_closing(data)
-            if closing is None or time.monotonic() > deadline_s:
+            if (closing is None and resumed is None) or time.monotonic() > deadline_s:
                 raise
-            progress(f"{data}: waiting for process {closing}, which closes it")
+            process = "the daemon before" if closing is None else f"process {closing}"
+            progress(f"{data}: waiting for {process}, which closes it")
             time.sleep(_WAIT_AGAIN_S)
 
 

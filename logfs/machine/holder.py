@@ -26,6 +26,7 @@ import sys
 import syslog
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 logger = logging.getLogger("logfs.holder")
 
@@ -249,9 +250,9 @@ def main(arguments: Sequence[str]) -> int:
     def ready() -> None:
         if waiting < 0:
             return
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (1, 2):
-            os.dup2(nowhere, descriptor)
+        with Path(os.devnull).open("r+b", buffering=0) as nowhere:
+            for descriptor in (1, 2):
+                os.dup2(nowhere.fileno(), descriptor)
         with contextlib.suppress(BrokenPipeError):  # the caller has ended
             os.write(waiting, b"+")
         os.close(waiting)
