@@ -10,6 +10,7 @@ pyfuse3 copies the result of ``read`` before anything else runs on the loop.
 import contextlib
 import errno
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TypeVar, TypeVarTuple
 
@@ -25,11 +26,12 @@ from pyfuse3 import (
     StatvfsData,
 )
 
-from logfs.errors import LogfsError, ReadOnlyError
+from logfs.errors import LogfsError, NoSuchTopicError, ReadOnlyError
 from logfs.fs.cpulatency import CpuLatency
 from logfs.fs.earlyreplies import EarlyReplies
 from logfs.fs.errnos import (
     IsADirectoryNodeError,
+    NoSuchAttributeError,
     NotADirectoryNodeError,
     NotIndexedYetError,
     RefusedError,
@@ -39,6 +41,7 @@ from logfs.fs.errnos import (
 from logfs.fs.followreads import FollowReads, PollHandle
 from logfs.fs.handles import DirectoryHandle, HandleTable
 from logfs.fs.handover.journal import Journal, Words
+from logfs.fs.handover.notes import Note, RequestNotes
 from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.handover.slots import Slots
 from logfs.fs.hooks import Hooks
@@ -90,6 +93,7 @@ class Operations(pyfuse3.Operations):
         self.is_initialized = trio.Event()
         self.translator = Translator()
         self.request_counts = RequestCounts()
+        self._notes = RequestNotes()
         self._store = store
         self.tree = tree
         self.options = options
@@ -145,6 +149,7 @@ class Operations(pyfuse3.Operations):
             writers: The unfinished lines of open files, by their numbers.
         """
         self._kept.take_over(journal, self.passthrough, self._quotas)
+        self._notes.journal = journal
         self.files.slots = Slots(words, journal)
         self.files.writers.update(writers)
 
@@ -186,13 +191,15 @@ class Operations(pyfuse3.Operations):
         if fields.update_size:
             raise RefusedError("files only take appends; they cannot be truncated")
         if fields.update_mode or fields.update_uid or fields.update_gid:
-            await self.topic_changes.run(
-                self._topics.set_attributes,
-                node,
-                attr.st_mode if fields.update_mode else None,
-                attr.st_uid if fields.update_uid else None,
-                attr.st_gid if fields.update_gid else None,
-            )
+            with self._notes.of(self._request()) as note:
+                await self.topic_changes.run(
+                    note.apply,
+                    self._topics.set_attributes,
+                    node,
+                    attr.st_mode if fields.update_mode else None,
+                    attr.st_uid if fields.update_uid else None,
+                    attr.st_gid if fields.update_gid else None,
+                )
             if self.kernel_cache is not None:
                 await self.kernel_cache.drop_attributes(self._sharers_of(node))
         return await self._entry(node)
@@ -256,18 +263,33 @@ class Operations(pyfuse3.Operations):
         self._check_writable()
         if parent is not self.tree.root:
             raise RefusedError("topics are made in the root of the mount only")
-        await self.topic_changes.run(self._topics.make, name, mode, _creator(ctx))
-        return await self._made(parent, name)
+        with self._notes.of(self._request()) as note:
+            creator, was_begun = _creator(ctx), note.was_begun
+            make = partial(self._topics.make, name, mode, creator, was_begun=was_begun)
+            exists = partial(self._topics.exists, name)
+            await self.topic_changes.run(partial(note.apply, make, is_refused=exists))
+            return await self._made(parent, name)
 
     @request_handler
     async def rmdir(self, parent_inode: int, name: bytes, ctx: RequestContext) -> None:
         """Delete an empty topic; with the mount option rmdir=delete any topic."""
         parent = self.inodes.node(parent_inode)
-        node = await self._find(parent, name)
-        self._check_writable()
-        if not isinstance(node, TopicNode):
-            raise refusal(read_only=False)
-        await self.topic_changes.delete_topic(node, only_empty=not self.options.rmdir_deletes)
+        with self._notes.of(self._request()) as note:
+            if note.is_done:
+                return
+            try:
+                node = await self._find(parent, name)
+            except NoSuchTopicError:
+                if note.was_begun:
+                    return
+                raise
+            self._check_writable()
+            if not isinstance(node, TopicNode):
+                raise refusal(read_only=False)
+            if note.was_begun and note.text != (node.topic_id or ""):
+                return
+            only_empty = not self.options.rmdir_deletes
+            await self.topic_changes.delete_topic(node, only_empty=only_empty, note=note)
 
     # Files
 
@@ -356,12 +378,14 @@ class Operations(pyfuse3.Operations):
     @request_handler
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
         """Set a topic's configuration."""
-        await self._change_attribute(inode, name, value, ctx.uid)
+        with self._notes.of(self._request()) as note:
+            await self._change_attribute(note, inode, name, value, ctx.uid)
 
     @request_handler
     async def removexattr(self, inode: int, name: bytes, ctx: RequestContext) -> None:
         """Reset a topic's configuration."""
-        await self._change_attribute(inode, name, None, ctx.uid)
+        with self._notes.of(self._request()) as note:
+            await self._change_attribute(note, inode, name, None, ctx.uid)
 
     # Always refused: nothing is removed, renamed or linked by its name
 
@@ -496,13 +520,15 @@ class Operations(pyfuse3.Operations):
         return await partition.executor.query(call, node, *args)
 
     async def _change_attribute(
-        self, inode: int, name: bytes, value: bytes | None, caller: int
+        self, note: Note, inode: int, name: bytes, value: bytes | None, caller: int
     ) -> None:
         node = self.inodes.node(inode)
         self._check_writable()
-        await self.topic_changes.run(
-            change_attribute, self._store, self._quotas, node, name, value, caller
-        )
+        change = partial(change_attribute, self._store, self._quotas, node, name, value, caller)
+        with contextlib.ExitStack() as stack:
+            if note.was_begun and value is None:
+                stack.enter_context(contextlib.suppress(NoSuchAttributeError))
+            await self.topic_changes.run(note.apply, change)
         if isinstance(node, TopicNode):
             self.tree.note_config(node)
 

@@ -2,10 +2,12 @@
 
 import stat
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeVar, TypeVarTuple
 
 import trio
 
+from logfs.fs.handover.notes import Note
 from logfs.fs.nodes import MountOwnership, Node, PlainNode, TopicNode
 from logfs.fs.options import MountOptions
 from logfs.fs.quotas import Quotas
@@ -57,12 +59,15 @@ class TopicChangeQueue:
         await self.run(self._store.writable.undelete_topic, topic, self._clock.now_ms())
         self._tree.root.mtime_ms = self._clock.now_ms()
 
-    async def delete_topic(self, topic: TopicNode, *, only_empty: bool = False) -> None:
+    async def delete_topic(
+        self, topic: TopicNode, *, only_empty: bool = False, note: Note | None = None
+    ) -> None:
         """Delete a topic; files that programs have open stay readable.
 
         Args:
             topic: The topic.
             only_empty: Refuse to delete a topic that contains records.
+            note: That of the request; None: it has none.
 
         Raises:
             TopicNotEmptyError, NoSuchTopicError, ReadOnlyError, OSError: See
@@ -71,7 +76,10 @@ class TopicChangeQueue:
         store = self._store.writable
         delete = store.delete_empty_topic if only_empty else store.delete_topic
         with self._tree.kept_off_loop(topic):
-            await self.run(delete, topic.name, self._clock.now_ms())
+            call = partial(delete, topic.name, self._clock.now_ms())
+            if note is not None:
+                call = partial(note.apply, call, text=topic.topic_id or "")
+            await self.run(call)
         self._tree.forget(topic)
         self._tree.root.mtime_ms = self._clock.now_ms()
 
@@ -93,11 +101,15 @@ class TopicChanges:
         self._clock = clock
         self._quotas = quotas
 
-    def make(self, name: bytes, mode: int, creator: Creator) -> None:
+    def exists(self, name: bytes) -> bool:
+        """Whether there is a topic of this name."""
+        return name.decode(errors="surrogateescape") in self._store.topics()
+
+    def make(self, name: bytes, mode: int, creator: Creator, *, was_begun: bool = False) -> None:
         """Create a topic, with the owner and modes that mkdir(2) and open(2) would give.
 
         Its partitions get the modes of new files of its creator. Mount options (uid, gid, umask)
-        set owner and modes instead.
+        set owner and modes instead. If it ``was_begun``, what is there of the topic is completed.
 
         Raises:
             IllegalTopicNameError, TopicExistsError, ReadOnlyError, OSError.
@@ -117,6 +129,9 @@ class TopicChanges:
             self._own_id(gid, self._options.gid, defaults.gid),
         )
         file = StoredOwnership(self._own_mode(0o666 & ~creator.umask, 0o666))
+        if was_begun and self.exists(name):
+            store.writable.grow_topic(text, count, self._clock.now_ms(), file)
+            return
         ownerships: dict[int | None, StoredOwnership] = {None: topic}
         ownerships |= dict.fromkeys(range(count), file)
         store.writable.create_topic(text, count, {}, self._clock.now_ms(), ownerships)

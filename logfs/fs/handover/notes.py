@@ -1,0 +1,103 @@
+"""Requests that must not be done twice: mkdir, rmdir, and changes of attributes.
+
+A request is noted in the journal before it changes anything, and again when the change is complete.
+Both happen while no other change of the store can run. So after a kill the successor knows whether
+the change is complete, has not begun, or was the last one that was under way.
+
+A note is needed until the reply is sent, which follows the handler in the same step. It is dropped
+when the next such request begins.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import IntEnum
+from typing import TypeVarTuple
+
+from logfs.errors import LogfsError
+from logfs.fs.handover.journal import Journal, NoJournal
+
+Ts = TypeVarTuple("Ts")
+
+
+class NoteKind(IntEnum):
+    """What a note in the journal says."""
+
+    BEGUN = 1
+    DONE = 2
+    CONTROL = 3
+    """It belongs to a request of the control socket; see ``control``."""
+
+
+class Note:
+    """The note of one request.
+
+    Attributes:
+        was_begun: An earlier daemon has begun to do it; it may be complete or not.
+        is_done: An earlier daemon has done it.
+        text: What that daemon noted.
+    """
+
+    def __init__(self, journal: Journal, request: int) -> None:
+        kind, self.text = journal.begun(request) or (0, "")
+        self._journal = journal
+        self._request = request
+        self.was_begun = kind == NoteKind.BEGUN
+        self.is_done = kind == NoteKind.DONE
+
+    def apply(
+        self,
+        call: Callable[[*Ts], object],
+        *args: *Ts,
+        text: str = "",
+        is_refused: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Make a change, unless it is complete. Any thread, but no other change meanwhile.
+
+        Args:
+            call: Makes it; ``was_begun`` says that parts of it may be made.
+            args: For the call.
+            text: What to note.
+            is_refused: Tells whether the call will raise an error without changing anything.
+        """
+        if self.is_done:
+            return
+        if not self.was_begun:
+            if is_refused():
+                call(*args)
+                return
+            self._journal.begin(self._request, NoteKind.BEGUN, text)
+        try:
+            call(*args)
+        except (LogfsError, OSError):
+            self._journal.end(self._request)
+            raise
+        self._journal.begin(self._request, NoteKind.DONE, text)
+
+
+class RequestNotes:
+    """The notes of a mount. Event loop only.
+
+    Attributes:
+        journal: Where they are.
+    """
+
+    def __init__(self) -> None:
+        self.journal: Journal = NoJournal()
+        self._running: set[int] = set()
+
+    @contextmanager
+    def of(self, request: int) -> Iterator[Note]:
+        """Return the note of a request; it begins before the first await of its handler."""
+        note = Note(self.journal, request)
+        if not (note.was_begun or note.is_done):
+            self._drop_old()  # every request of the earlier daemon has come again before a new one
+        self._running.add(request)
+        try:
+            yield note
+        finally:
+            self._running.discard(request)
+
+    def _drop_old(self) -> None:
+        for number, (kind, _) in self.journal.all_begun().items():
+            if kind != NoteKind.CONTROL and number not in self._running:
+                self.journal.end(number)
