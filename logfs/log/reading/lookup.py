@@ -5,6 +5,7 @@ at most an index interval before the target. An index is a hint: a place at whic
 batch was found is passed over and the scan begins with the segment.
 """
 
+import contextlib
 from collections.abc import Iterator
 
 from logfs.errors import CorruptRecordError
@@ -134,7 +135,12 @@ def _lengths_at(
     For a record of a corrupt batch: those before that batch, and those up to after it.
     """
     end = TextEntry(0, file_end, *ends.minus(segment.bases))
-    entry = _text_hint(segment, offset, end)
+    entry, between = _text_hint(segment, offset, end)
+    if between:
+        with contextlib.suppress(CorruptRecordError):  # which the walk locates
+            measured = measure(between, 0, len(between), offset, decompress)
+            lengths = entry.lengths.plus(measured)
+            return lengths, lengths
     while True:
         lengths, corrupt = _measure(segment, entry, offset, file_end)
         if corrupt is None:
@@ -151,8 +157,13 @@ def _lengths_at(
         entry = place
 
 
-def _text_hint(segment: Segment, offset: int, end: TextEntry) -> TextEntry:
-    """Return the last usable entry of the text index at or before an offset."""
+def _text_hint(segment: Segment, offset: int, end: TextEntry) -> tuple[TextEntry, bytes]:
+    """Return the last usable entry of the text index at or before an offset.
+
+    Returns:
+        The entry; and the batches from it to the next one if the offset is before that, as far as
+        they were read to compare them. They begin with the record of the entry.
+    """
     entries, relative_offset = segment.files().text_entries(), offset - segment.base_offset
     if segment.has_gaps:
         segment.gap_numbers(entries)  # raises CorruptRecordError for an index that is damaged
@@ -160,28 +171,36 @@ def _text_hint(segment: Segment, offset: int, end: TextEntry) -> TextEntry:
         head = segment.files().log.pread(HEADER_BYTES, entry.file_position)
         if entry.relative_offset and header_ok(head, 0, end.file_position - entry.file_position):
             segment.check_holds(entry, head)
-        return entry
-    for number in range(textindex.count_text_offsets_up_to(entries, relative_offset) - 1, -1, -1):
+        return entry, b""
+    last = textindex.count_text_offsets_up_to(entries, relative_offset) - 1
+    for number in range(last, -1, -1):
         pair = textindex.entry_and_next(entries, number, end)
-        if pair is not None and _text_fits(segment, *pair, end.file_position):
-            return pair[0]
-    return textindex.ZERO
+        if pair is None:
+            continue
+        between = _fitting(segment, *pair, end.file_position)
+        if between is not None:
+            is_whole = number == last and len(between) == pair[1][1] - pair[0][1]
+            return pair[0], between if is_whole else b""
+    return textindex.ZERO, b""
 
 
-def _text_fits(segment: Segment, entry: TextEntry, follower: TextEntry, file_end: int) -> bool:
-    """Whether an entry of a text index and the next one agree with the log between them."""
+def _fitting(
+    segment: Segment, entry: TextEntry, follower: TextEntry, file_end: int
+) -> bytes | None:
+    """Return the log from an entry to the next one, or its start, if they agree with it."""
     position = entry.file_position
     if not 0 <= position < file_end:
-        return False
+        return None
     size = min(max(follower.file_position - position, HEADER_BYTES), LOOKUP_BYTES)
     data = segment.files().log.pread(size, position)
     if not header_ok(data, 0, file_end - position):
-        return False
+        return None
     first = base_offset_of(data)
     if is_message(data):
         first = base_offset_at(segment, position, file_end)
     begin = segment.base_offset + entry.relative_offset
-    return first == begin and agrees_with_log(entry, follower, data, len(data))
+    agrees = first == begin and agrees_with_log(entry, follower, data, len(data))
+    return data if agrees else None
 
 
 def _measure(
