@@ -42,7 +42,9 @@ class Compaction:
         clock: Clock,
         executor_of: Callable[[TopicPartition], PartitionExecutor] | None = None,
     ) -> None:
-        self._executor_of = executor_of or (lambda _: PartitionExecutor(clock.monotonic_s))
+        self._executor_of = executor_of or (
+            lambda _: PartitionExecutor(clock.monotonic_s, clock.waits)
+        )
         self._config = store.config
         self._clock = clock
         self._stopping = threading.Event()

@@ -2,8 +2,9 @@
 
 A call on the event loop costs a third of a call in a thread, as long as the disk is quick. A slow
 call there would delay every other partition. So calls run on the loop until one takes longer than
-``SLOW_S``. From then on the calls of this partition run in a thread, until ``CALM_CALLS`` of them
-were quick again. These always run in a thread: fsyncs (see ``fsyncs``), the changes of a topic that
+``SLOW_S``. A query is slow only if it also waited: on a busy machine it may lose the processor.
+After a slow call the calls of this partition run in a thread, until ``CALM_CALLS`` of them were
+quick again. These always run in a thread: fsyncs (see ``fsyncs``), the changes of a topic that
 syncs with its appends (``flush.messages``), and the first call of a partition, which may have to
 open files.
 
@@ -39,6 +40,7 @@ class PartitionExecutor:
 
     Args:
         clock: Seconds that only go forward.
+        waits: How often the calling thread has waited so far, for the disk, a lock or a page.
 
     Attributes:
         always_in_thread: Every change includes an fsync.
@@ -55,14 +57,16 @@ class PartitionExecutor:
         "_quick_calls_missing",
         "_readers",
         "_threads",
+        "_waits",
         "_was_flush_slow",
         "always_in_thread",
         "changed",
         "releasing",
     )
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], waits: Callable[[], int]) -> None:
         self._clock = clock
+        self._waits = waits
         self._queue = trio.Lock()
         self._quick_calls_missing = 1
         self._threads = 0
@@ -117,7 +121,13 @@ class PartitionExecutor:
         """Run a call that reads a little or takes the partition's lock; it waits for no turn."""
         if not self.is_free:
             return await self._run_in_thread(self._reader_limit(), call, *args)
-        return self.run(call, *args)
+        waits, started_s = self._waits(), self._clock()
+        try:
+            return call(*args)
+        finally:
+            if self._clock() - started_s > SLOW_S and self._waits() > waits:
+                self._quick_calls_missing = CALM_CALLS
+            self._note_change()
 
     @property
     def is_slow(self) -> bool:

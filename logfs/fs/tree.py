@@ -197,7 +197,9 @@ class Tree:
         log = self._store.partition(topic, number)
         known = self._partitions.get((topic, number))
         if known is None or (known.log is not log and known.log.is_deleted):
-            known = MountedPartition(log, PartitionExecutor(self._clock.monotonic_s), self._level)
+            known = MountedPartition(
+                log, PartitionExecutor(self._clock.monotonic_s, self._clock.waits), self._level
+            )
             self._partitions[topic, number] = known
         elif known.log is not log:
             known.replace_log(log)

@@ -1,10 +1,11 @@
 """Facts of this machine: clocks, random identifiers, the boot, the time zone."""
 
+import itertools
 import os
 import resource
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
@@ -25,15 +26,22 @@ class Clock:
     Attributes:
         now_ms: Milliseconds since the epoch.
         monotonic_s: Seconds that only go forward, for durations.
+        waits: How often the calling thread has waited so far. A thread that only lost the
+            processor to others has not. By default more at each call.
     """
 
     now_ms: Callable[[], int]
     monotonic_s: Callable[[], float]
+    waits: Callable[[], int] = field(default_factory=lambda: itertools.count().__next__)
 
 
 def system_clock() -> Clock:
     """Return the clocks of the machine."""
-    return Clock(_now_ms, time.perf_counter)
+    return Clock(_now_ms, time.perf_counter, _waits)
+
+
+def _waits() -> int:
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
 
 
 def current_host() -> Host:

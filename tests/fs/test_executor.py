@@ -15,11 +15,13 @@ class Disk:
 
     Attributes:
         seconds: The monotonic clock of the executor.
+        waits: How often a call has waited.
         log: What was called, and whether on the loop.
     """
 
     def __init__(self) -> None:
         self.seconds = 0.0
+        self.waits = 0
         self.log: list[tuple[str, bool]] = []
         self.loop = threading.current_thread()
         self.gate = threading.Event()
@@ -29,6 +31,10 @@ class Disk:
         return name
 
     def slow(self, name: str) -> str:
+        self.waits += 1
+        return self.preempted(name)
+
+    def preempted(self, name: str) -> str:
         self.seconds += 2 * SLOW_S
         return self.quick(name)
 
@@ -50,7 +56,11 @@ def disk() -> Iterator[Disk]:
 
 @pytest.fixture
 def executor(disk: Disk) -> PartitionExecutor:
-    return PartitionExecutor(lambda: disk.seconds)
+    return executor_on(disk)
+
+
+def executor_on(disk: Disk) -> PartitionExecutor:
+    return PartitionExecutor(lambda: disk.seconds, lambda: disk.waits)
 
 
 async def calm(executor: PartitionExecutor) -> None:
@@ -109,6 +119,15 @@ async def test_after_a_slow_query_calls_run_in_a_thread(
     await executor.query(disk.slow, "index")
     await executor.query(disk.quick, "next")
     assert disk.log == [("index", True), ("next", False)]
+
+
+async def test_queries_stay_on_the_loop_after_one_that_did_not_wait_but_lost_the_processor(
+    disk: Disk, executor: PartitionExecutor
+) -> None:
+    await calm(executor)
+    await executor.query(disk.preempted, "index")
+    await executor.query(disk.quick, "next")
+    assert disk.log == [("index", True), ("next", True)]
 
 
 async def test_an_error_passes_through(disk: Disk, executor: PartitionExecutor) -> None:
@@ -294,7 +313,7 @@ async def test_a_long_change_takes_its_turn_in_a_thread(
 
 
 async def test_a_stuck_partition_delays_no_other(disk: Disk) -> None:
-    stuck, lively = PartitionExecutor(lambda: disk.seconds), PartitionExecutor(lambda: disk.seconds)
+    stuck, lively = executor_on(disk), executor_on(disk)
     stuck.always_in_thread = True
     async with trio.open_nursery() as nursery:
         for number in range(50):  # more than trio's own limit of threads
