@@ -1,13 +1,35 @@
 # cython: language_level=3, wraparound=False, cdivision=True
 """Every loop over the bytes of records: lines to batches, batches to renderings, the index rules.
 
-This file reads and renders single records. Its parts are included at the end: ``_legacy``,
-``_search``, ``_decode``, ``_producers``, ``_index`` (IndexBuilder), ``_render`` (Renderer),
-``_lines``, ``_encode`` and ``_partition_lines``; for compaction ``_latest_bitmap``, ``_keytable``,
-``_offsetmap`` (OffsetMap), ``_key_filter``, ``_rewrite`` and ``_filter`` (BatchFilter); ``_dump``
-(Dumper), ``_kept_records`` (KeptRecords), ``_columns`` (ColumnBuilder) and ``_rows`` (RowEncoder).
-The layout of a batch is in ``logfs.records.batch``. Messages of formats v0 and v1, which every
-reader here treats as batches, are described in ``logfs.records.legacy``.
+This file reads and renders one record. Its parts are one unit, since all of them inline these loops;
+each uses only parts above it in this table:
+
+    part              classes and functions               what it does
+    _legacy                                               messages of formats v0 and v1 as batches
+    _search           find_offset, find_timestamp         places in a log, by offset and by time
+    _decode           decode_batches                      batches to Record objects
+    _producers        find_produced                       batches with a producer id
+    _index            IndexBuilder                        the entries of the indexes of a segment
+    _render           Renderer                            batches to the bytes of a view
+
+    writing
+    _lines, _encode   encode_lines, encode_records        lines and records to batches
+    _partition_lines  partition_lines                     the partition of each line, by its key
+
+    compaction        (first half: which record of a key is the last; second half: rewriting)
+    _latest_bitmap                                        a bit for each offset: last of its key
+    _keytable, _offsetmap          OffsetMap              key -> last offset
+    _key_filter, _rewrite, _filter BatchFilter            what is left of a batch, and of a segment
+    _kept_records     KeptRecords                         positions after a broker's compaction
+
+    other forms
+    _dump             Dumper                              batches as kafka-dump-log prints them
+    _columns          ColumnBuilder                       batches to Arrow columns
+    _rows             RowEncoder                          Arrow columns to batches
+
+The innermost loops are C, each header for one thing: ``_bytes.h`` numbers and runs of text,
+``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys. ``logfs.records.layout`` describes
+the header of a batch, ``logfs.records.legacy`` the messages of formats v0 and v1.
 
 Renderings of one record, each ended by one LF:
 
