@@ -37,7 +37,7 @@ _ELSEWHERE = {
 
 
 @dataclass
-class Session:
+class CommandState:
     """What holds for the whole call."""
 
     debug: bool = False
@@ -97,7 +97,7 @@ class _Commands(click.Group):
     "(default: 128 MiB; also: LOGFS_DECOMPRESSED_MAX_BYTES=N).",
 )
 @click.pass_obj
-def cli(session: Session, *, debug: bool, decompressed_max_bytes: int | None) -> None:
+def cli(state: CommandState, *, debug: bool, decompressed_max_bytes: int | None) -> None:
     """Kafka's log storage engine with a file system for an API.
 
     A directory of Kafka-format logs is mounted, and every partition of every topic is one file:
@@ -112,7 +112,7 @@ def cli(session: Session, *, debug: bool, decompressed_max_bytes: int | None) ->
         logfs umount /tmp/logs
         logfs cat /tmp/data/orders/0                # the same paths work without a mount
     """  # noqa: D301 - click's mark for text it does not fill
-    session.debug = debug
+    state.debug = debug
     if decompressed_max_bytes is not None:
         from logfs.records.compression import limit_decompressed
 
@@ -129,9 +129,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         atexit.register(gc.freeze)
         streams.prepare()
     logs.show_warnings()
-    session = Session()
+    state = CommandState()
     try:
-        status = cli.main(arguments, prog_name="logfs", standalone_mode=False, obj=session)
+        status = cli.main(arguments, prog_name="logfs", standalone_mode=False, obj=state)
         if sys.stdout is not None:
             sys.stdout.flush()  # here its errors are told
     except BrokenPipeError:
@@ -147,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         streams.abandon()
         return failures.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - this is where every error ends
-        return failures.report(error, debug=session.debug)
+        return failures.report(error, debug=state.debug)
     return status if isinstance(status, int) else 0
 
 

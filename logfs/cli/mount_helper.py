@@ -15,7 +15,7 @@ import click
 
 from logfs import __version__
 from logfs.cli import failures
-from logfs.cli.main import Session
+from logfs.cli.main import CommandState
 from logfs.cli.terminal import logs
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logs.show_warnings()
     try:
         status = mount.main(
-            arguments, prog_name="mount.logfs", standalone_mode=False, obj=Session()
+            arguments, prog_name="mount.logfs", standalone_mode=False, obj=CommandState()
         )
     except click.UsageError as error:
         error.show()

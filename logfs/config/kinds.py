@@ -18,7 +18,7 @@ MAX_INT = 2**31 - 1
 MAX_LONG = 2**63 - 1
 
 T_co = TypeVar("T_co", covariant=True)
-WordT = TypeVar("WordT", bound=StrEnum)
+ChoiceT = TypeVar("ChoiceT", bound=StrEnum)
 
 
 class Kind(Protocol[T_co]):
@@ -135,10 +135,10 @@ class Boolean:
 
 
 @dataclass(frozen=True, slots=True)
-class Word(Generic[WordT]):
+class Choice(Generic[ChoiceT]):
     """One word of an enumeration."""
 
-    words: type[WordT]
+    words: type[ChoiceT]
 
     @property
     def type_name(self) -> str:
@@ -150,7 +150,7 @@ class Word(Generic[WordT]):
         """What is valid."""
         return "one of " + ", ".join(self.words)
 
-    def parse(self, text: str) -> WordT:
+    def parse(self, text: str) -> ChoiceT:
         """Return the word; raise ValueError for any other."""
         return self.words(text.strip(" \t"))
 
@@ -160,10 +160,10 @@ class Word(Generic[WordT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Words(Generic[WordT]):
+class Choices(Generic[ChoiceT]):
     """A set of words of an enumeration, separated by commas; may be empty."""
 
-    words: type[WordT]
+    words: type[ChoiceT]
 
     @property
     def type_name(self) -> str:
@@ -175,7 +175,7 @@ class Words(Generic[WordT]):
         """What is valid."""
         return "a list of " + ", ".join(self.words)
 
-    def parse(self, text: str) -> frozenset[WordT]:
+    def parse(self, text: str) -> frozenset[ChoiceT]:
         """Return the set; raise ValueError if one is no such word."""
         return frozenset(self.words(item) for item in _split(text))
 

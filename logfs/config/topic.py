@@ -12,10 +12,10 @@ from typing import ClassVar, Self
 from logfs.config.kinds import (
     MAX_LONG,
     Boolean,
+    Choice,
+    Choices,
     Double,
     Replicas,
-    Word,
-    Words,
     int_kind,
     long_kind,
 )
@@ -80,13 +80,13 @@ class TopicConfig(Settings):
     noun: ClassVar[str] = "topic"
 
     cleanup_policy: frozenset[CleanupPolicy] = setting(
-        Words(CleanupPolicy),
+        Choices(CleanupPolicy),
         frozenset({CleanupPolicy.DELETE}),
         "old segments are deleted by age and size, compacted by key, or both",
         broker=("log.cleanup.policy",),
     )
     compression_type: CompressionType = setting(  # noqa: RUF009 - it makes a field, as field() does
-        Word(CompressionType),
+        Choice(CompressionType),
         CompressionType.PRODUCER,
         "codec of the batches stored; producer keeps the writer's",
         broker=("compression.type",),
@@ -152,7 +152,7 @@ class TopicConfig(Settings):
         broker=("message.max.bytes",),
     )
     message_timestamp_type: TimestampType = setting(  # noqa: RUF009 - as above
-        Word(TimestampType),
+        Choice(TimestampType),
         TimestampType.CREATE_TIME,
         "whether records carry the writer's time or that of the append",
         broker=("log.message.timestamp.type",),
