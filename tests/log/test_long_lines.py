@@ -6,7 +6,9 @@ import random
 import pytest
 
 from logfs.errors import CorruptRecordError
+from logfs.log.writing.unfinished import UnfinishedFile, decode_unfinished
 from logfs.types import View
+from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, lines_of
 
 LARGE = {"max.message.bytes": "10000000"}
@@ -55,6 +57,22 @@ def test_two_long_lines_at_the_same_time(bench: Bench) -> None:
     second.close(bench.now_ms)
     first.close(bench.now_ms)
     assert lines_of(bench.log) == [b"b" * 49_950, b"a" * 50_000]
+
+
+def test_a_line_that_was_adopted_grows_long() -> None:
+    disk = FakeDisk()
+    disk.make_directory("orders-0")
+    file = UnfinishedFile(disk, "orders-0", "logfs.1.unfinished", View.TEXT)
+    file.keep(b"an earlier line")
+    file.announce(7, 8)
+    file.consumed()
+    file.keep(b"a" * 3000)
+
+    adopted = UnfinishedFile(disk, "orders-0", "logfs.1.unfinished", View.TEXT)
+    adopted.adopt(decode_unfinished(adopted.name, disk.read(adopted.name)))
+    adopted.keep(b"b" * 3000)
+
+    assert adopted.line() == b"a" * 3000 + b"b" * 3000
 
 
 def test_a_full_disk_at_the_end_of_a_long_line(bench: Bench) -> None:

@@ -66,6 +66,8 @@ class UnfinishedLine(NamedTuple):
         announced: Base offset and CRC of the batch that holds the line, if it was appended.
         end: Where the valid frames end, without a last one that is an announcement.
         crc: Of the last of these.
+        begin: Where the first frame of the line begins.
+        begin_crc: Of the frame before that.
         is_proof: The batch in the log says whether the line is a record; see the rules above.
     """
 
@@ -74,6 +76,8 @@ class UnfinishedLine(NamedTuple):
     announced: tuple[int, int] | None
     end: int
     crc: int
+    begin: int
+    begin_crc: int
     is_proof: bool = True
 
 
@@ -85,7 +89,7 @@ def decode_unfinished(name: str, data: bytes) -> UnfinishedLine:
         UnsupportedFormatError: A newer logfs wrote it.
     """
     if len(data) < _HEADER.size or not any(data[: _HEADER.size]):
-        return UnfinishedLine(View.TEXT, b"", None, 0, 0)
+        return UnfinishedLine(View.TEXT, b"", None, 0, 0, 0, 0)
     magic, version, view = _HEADER.unpack_from(data)
     if magic != _MAGIC or view not in tuple(View):
         raise CorruptRecordError(f"{name}: not an unfinished line (its header does not decode)", 0)
@@ -93,17 +97,18 @@ def decode_unfinished(name: str, data: bytes) -> UnfinishedLine:
         raise UnsupportedFormatError(f"{name}: version {version}, this logfs reads {VERSION}")
     line, announced = bytearray(), None
     position, crc = _HEADER.size, 0
-    before = position, crc
+    before = begin = position, crc
     for kind, content, found in _frames(data, crc, position):
         before = position, crc
         position, crc = position + _FRAME.size + len(content), found
         if kind == _BYTES:
             if announced:
                 line.clear()
+                begin = before
             line += content
         announced = _MARK.unpack(content) if kind == _ANNOUNCED else None
     end = before if announced else (position, crc)
-    return UnfinishedLine(View(view), bytes(line), announced, *end, version == VERSION)
+    return UnfinishedLine(View(view), bytes(line), announced, *end, *begin, version == VERSION)
 
 
 class UnfinishedFile:
@@ -185,6 +190,7 @@ class UnfinishedFile:
         self._end, self._crc = line.end, line.crc
         self.is_durable = self._has_durable_name = True
         self._kept, self.line_bytes = line.data, len(line.data)
+        self._line_begin, self._line_crc = line.begin, line.begin_crc
         if not line.is_proof:
             self._file.pwrite(_HEADER.pack(_MAGIC, VERSION, self._view), 0)
         # Frames after a damaged one would be valid again if the same announcement replaced it.
