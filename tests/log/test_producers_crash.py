@@ -152,3 +152,16 @@ def test_a_segment_that_lost_all_its_indexes_gets_its_transaction_index_back() -
         bench.disk.remove(f"{TP.directory}/{first.partition('.')[0]}.{kind}")
     bench.store = bench.open()
     check(bench.disk, bench.log)
+
+
+def test_a_power_cut_after_a_truncation_shows_no_aborted_records() -> None:
+    bench = Bench(PROPERTIES)
+    write(bench, 0, b"aborted", transactional=True)
+    end(bench, commit=False)
+    bench.write(b"plain")
+    bench.log.truncate_to(2, bench.now_ms)
+    before = bench.log.snapshot.aborted
+    upkeep(bench)
+    assert bench.crash().log_end_offset == 2
+    assert bench.log.snapshot.aborted == before != ()
+    check_against_replay(bench.disk, bench.log)

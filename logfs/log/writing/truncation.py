@@ -92,7 +92,8 @@ def cut_segments(
         _cut_segment(disk, config, kept[-1], position)
         aborted = [a for a in snapshot.aborted if a.last_offset < offset]
         ours = [a for a in aborted if a.last_offset >= kept[-1].base_offset]
-        if len(aborted) != len(snapshot.aborted):
+        # Also if it stays the same: what was appended to it may not be durable.
+        if ours or len(aborted) != len(snapshot.aborted):
             write_txn_index(disk, kept[-1].file_name(FileKind.TXN_INDEX), ours)
     disk.sync_directory(snapshot.active.directory)
     return kept
