@@ -336,7 +336,10 @@ class Operations(pyfuse3.Operations):
         self, inode: int, fh: int, poll_handle: PollHandle | None, ctx: RequestContext
     ) -> int:
         """Return whether a read would wait; only that of a ``.follow`` name may."""
-        return self.files.poll(fh, poll_handle)
+        events = self.files.poll(fh, poll_handle)
+        if not events and self.hooks is not None:
+            self.journal.polls(fh, self.hooks.poll_handle())
+        return events
 
     @request_handler
     async def write(self, fh: int, off: int, buf: bytes) -> int:
