@@ -421,3 +421,16 @@ def test_a_trim_inside_a_half_published_batch_outlives_a_power_cut(seed: int | N
     bench.crash(seed)
     publish(bench.store, QUERY, 0, staged, bench.now_ms)
     assert lines_in(bench.store) == values[3:]
+
+
+@pytest.mark.parametrize("seed", [None, 11, 16, 28, 45, 55])
+def test_a_power_cut_in_a_batch_of_many_segments_loses_none_of_its_records(
+    seed: int | None,
+) -> None:
+    """Of files that are not synced, a power cut may keep the later one and lose the other."""
+    bench, values = Bench(SMALL), values_of("v", 30)
+    staged = [stage(bench.disk, values)]
+    fill_after(bench, staged, 9)
+    bench.crash(seed)
+    publish(bench.store, QUERY, 0, staged, bench.now_ms)
+    assert lines_in(bench.store) == values

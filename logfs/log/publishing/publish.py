@@ -199,9 +199,22 @@ def _append_share(log: PartitionLog, share: Share, producer_id: int, now_ms: int
             sequence = add_to_sequence(share.base_sequence, seen + skipped)
             producer = ProducerBatch(producer_id, _EPOCH, sequence)
             if skipped < count:
+                _flush_before_roll(log, len(data))
                 _append_batch(log, data, skipped, producer, now_ms)
             seen += count
     log.flush()
+
+
+def _flush_before_roll(log: PartitionLog, size: int) -> None:
+    """Make a segment durable that a batch of a size will not fit into.
+
+    A power cut must not keep records of a batch after others that it loses: the last one that is
+    kept says how many are in the log.
+    """
+    snapshot = log.snapshot
+    is_full = snapshot.end.file_size + size > log.config.effective_segment_bytes
+    if is_full or log.recovery_point < snapshot.active.base_offset:
+        log.flush()
 
 
 def _append_batch(
