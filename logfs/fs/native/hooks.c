@@ -60,6 +60,7 @@ static struct {
     uint64_t fh;
     int id;
 } next_open;         /* see logfs_pass_through; id 0: none */
+static int is_open_reply, is_only_read; /* of the reply that is being sent */
 static int patch_id; /* the number for the reply that is being sent, where bytes are changed */
 
 /* How long to poll for the next request without sleeping (longer than the reader's processor takes
@@ -349,11 +350,17 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
                 return header->length;
             }
             handover_save_reply(parts, count);
-        } else if (patch_id != 0 && parts[1].iov_len == sizeof(struct open_reply)) {
+        } else if (is_open_reply && parts[1].iov_len == sizeof(struct open_reply)) {
             struct open_reply *open = parts[1].iov_base;
 
-            open->open_flags = OPEN_PASSTHROUGH;
-            open->backing_id = patch_id;
+            if (patch_id != 0) {
+                open->open_flags = OPEN_PASSTHROUGH;
+                open->backing_id = patch_id;
+            }
+            /* No FLUSH at close(2): it has nothing to say, and while no daemon serves a program could
+               not even be killed in it. */
+            if (is_only_read)
+                open->open_flags |= OPEN_NO_FLUSH;
         }
     }
     sent = writev(fd, parts, count);
@@ -430,18 +437,22 @@ int fuse_reply_open(fuse_req_t request, const struct fuse_file_info *file) {
     if (reply == NULL)
         reply = REAL(fuse_reply_open);
     next_open.id = 0;
+    is_open_reply = 1;
+    is_only_read = (file->flags & O_ACCMODE) == O_RDONLY;
 #if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
     if (id != 0 && has_own_way) {
         struct fuse_file_info passed = *file;
 
         passed.backing_id = id;
         passed.direct_io = passed.keep_cache = 0; /* the kernel allows neither beside it */
-        return reply(request, &passed);
+        status = reply(request, &passed);
+        is_open_reply = 0;
+        return status;
     }
 #endif
     patch_id = id;
     status = reply(request, file);
-    patch_id = 0;
+    patch_id = is_open_reply = 0;
     return status;
 }
 

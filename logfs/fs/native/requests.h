@@ -25,6 +25,7 @@ enum { NOTIFY_POLL = 1, NOTIFY_INVALIDATE_INODE = 2, NOTIFY_RESEND = 7 };
 #define INIT_EXT (1u << 30)
 #define INIT2_PASSTHROUGH (1u << 5) /* bit 37 of the flags */
 #define INIT2_HAS_RESEND (1u << 7)  /* bit 39 */
+#define OPEN_NO_FLUSH (1u << 5)
 #define OPEN_PASSTHROUGH (1u << 7)
 
 struct request_header {

@@ -89,6 +89,32 @@ def test_an_unfinished_line_goes_on_after_a_restart(tmp_path: Path, number: sign
             assert (topic / "0").read_bytes() == b"whole\nbegun\n"
 
 
+def test_a_reader_ends_while_no_daemon_serves(tmp_path: Path) -> None:
+    with HeldMount(tmp_path) as mount:
+        (mount.point / "orders").mkdir()
+        file = mount.point / "orders/0"
+        with file.open("ab") as output:
+            output.write(b"line\n")
+        command = [
+            sys.executable,
+            "-c",
+            "import sys; f = open(sys.argv[1], 'rb'); f.read(); input()",
+        ]
+        reader = subprocess.Popen([*command, file], stdin=subprocess.PIPE)
+        before = mount.pid
+        wait_until(lambda: _has_open(reader.pid, file), "the reader has opened the file")
+
+        os.kill(before, signal.SIGSTOP)
+        try:
+            reader.communicate(b"\n", timeout=PATIENCE_S / 2)
+        finally:
+            os.kill(before, signal.SIGCONT)
+
+
+def _has_open(pid: int, file: Path) -> bool:
+    return any(os.readlink(entry) == str(file) for entry in Path(f"/proc/{pid}/fd").iterdir())
+
+
 def test_a_stopped_mount_is_gone_and_its_lines_are_records(tmp_path: Path) -> None:
     with HeldMount(tmp_path) as mount:
         topic = mount.point / "orders"
