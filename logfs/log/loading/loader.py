@@ -345,8 +345,10 @@ def _snapshot(loader: Loader) -> Snapshot:
 
 
 def _last_modified_ms(disk: Disk, active: Segment) -> int:
-    name = active.name if disk.exists(active.name) else active.directory
-    return disk.stat(name).mtime_ms
+    try:
+        return disk.stat(active.name).mtime_ms
+    except FileNotFoundError:
+        return disk.stat(active.directory).mtime_ms
 
 
 def load_or_take_offline(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
