@@ -9,8 +9,9 @@ from logfs.errors import CorruptRecordError, UnsupportedFormatError
 from logfs.log.losses import Loss, LossFile
 from logfs.log.meta import partition_meta
 from logfs.log.names import LOSSES
+from logfs.log.trimming import trim
 from tests.fakes import FakeDisk
-from tests.log.support import DIRECTORY, Bench
+from tests.log.support import DIRECTORY, Bench, log_name
 
 NAME = f"{DIRECTORY}/{LOSSES}"
 CUT = Loss(1, "cut", "00000000000000000000.log", 4096, 100, 17, 'copied to "a.cut"\n')
@@ -171,3 +172,13 @@ def test_a_corrupt_batch_that_readers_meet_is_noted_once_and_saved_by_maintain()
     assert due == [True, False]
     expected = Loss(bench.now_ms, "corrupt", f"{DIRECTORY}/x.log", 70, 80, None, "bad")
     assert bench.kill().losses == [expected]
+
+
+@pytest.mark.expect_log("damage")
+def test_a_loss_that_a_reader_met_outlives_the_segment_it_is_in() -> None:
+    bench = Bench({"internal.segment.bytes": "300"})
+    bench.write(*[b"line %d" % n for n in range(20)])
+    error = CorruptRecordError("damage", 70, f"{DIRECTORY}/{log_name(0)}", 80)
+    bench.log.note_corrupt(error, bench.now_ms)
+    trim(bench.log, 15, bench.now_ms, at_once=True)
+    assert [loss.file for loss in bench.kill().losses] == [f"{DIRECTORY}/{log_name(0)}"]

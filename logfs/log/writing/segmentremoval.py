@@ -60,6 +60,9 @@ class SegmentRemoval:
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
             if gone:
+                # Later, no reader meets their damage again; on a disk without room it stays due.
+                with contextlib.suppress(OSError):
+                    state.losses.save()
                 self._sync_producers(kept[0])
             state.settle_lines(start.offset)
             with self._start_noted(start, kept[0]):
