@@ -343,6 +343,7 @@ async def _serve(
         nursery.start_soon(operations.tasks.run)
         nursery.start_soon(operations.follow_reads.queues.run)
         nursery.start_soon(operations.cpu_latency.run)
+        nursery.start_soon(operations.care_for_inherited)
         nursery.start_soon(supervisor.beat)
         nursery.start_soon(_keep_daemon_noted, store, point)
         nursery.start_soon(_announce, operations, store, session, supervisor)

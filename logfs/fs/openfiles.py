@@ -5,8 +5,9 @@ wait for earlier RELEASEs. See ``executor``. ``read`` on the loop renders into o
 files share, so its result is valid until the next await.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import trio
 
@@ -38,6 +39,8 @@ logger = logging.getLogger(__name__)
 MAX_READ_BYTES = 1024 * 1024
 """The largest read that the kernel sends."""
 _NEXT_STEP_S = 0.01
+_RESTORED = 16
+"""How many files are restored without a pause."""
 RELOAD_AGAIN_S = 1.0
 """How long a partition that could not be reloaded is not reloaded again."""
 LOOK_AGAIN_MS = 10_000
@@ -178,6 +181,15 @@ class OpenFiles:
         if writer is not None:
             file.resume(writer)
         return file
+
+    async def restore_all(self, numbers: Iterable[int]) -> None:
+        """Restore files of an earlier daemon before a request uses them, a few at a time."""
+        for count, number in enumerate(numbers):
+            if number in self._kept.journal.files:
+                with contextlib.suppress(LogfsError, OSError):
+                    self._files[number]
+            if count % _RESTORED == _RESTORED - 1:
+                await trio.sleep(_NEXT_STEP_S)
 
     def resumed(self, request: int) -> FileHandle | None:
         """Return the file that a request opened whose reply an earlier daemon did not send."""

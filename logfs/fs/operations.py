@@ -42,6 +42,7 @@ from logfs.fs.followreads import FollowReads, PollHandle
 from logfs.fs.handles import DirectoryHandle, HandleTable
 from logfs.fs.handover.journal import Journal, Words
 from logfs.fs.handover.notes import Note, RequestNotes
+from logfs.fs.handover.pruning import Pruning
 from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.handover.slots import Slots
 from logfs.fs.hooks import Hooks
@@ -102,6 +103,7 @@ class Operations(pyfuse3.Operations):
         self._quotas = Quotas(store, tree.ownership, options)
         self._topics = TopicChanges(store, tree.ownership, options, clock, self._quotas)
         self._kept = KeptNodes(tree)
+        self._inherited: tuple[list[int], list[int]] = [], []
         self.inodes: InodeTable[Node] = InodeTable(tree.root, keeper=self._kept)
         self.directories = HandleTable(self._restore_directory)
         self.interrupts = InterruptWatch(hooks)
@@ -149,9 +151,17 @@ class Operations(pyfuse3.Operations):
             writers: The unfinished lines of open files, by their numbers.
         """
         self._kept.take_over(journal, self.passthrough, self._quotas)
+        self._inherited = list(journal.nodes), self._kept.fixed_files()
         self._notes.journal = journal
         self.files.slots = Slots(words, journal)
         self.files.writers.update(writers)
+
+    async def care_for_inherited(self) -> None:
+        """Do what is left to do for the nodes and open files of an earlier daemon; in pieces."""
+        nodes, fixed = self._inherited
+        await self.files.restore_all(fixed)
+        if self.hooks is not None:
+            await Pruning(self.inodes, nodes, self.hooks.knows_node).run()
 
     # Names and attributes
 

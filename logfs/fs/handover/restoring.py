@@ -91,6 +91,12 @@ class KeptNodes:
         except LogfsError:
             return None  # its files are stale
 
+    def fixed_files(self) -> list[int]:
+        """Return the open files whose segments must stay readable when they are deleted."""
+        nodes = self.journal.nodes
+        files = self.journal.files.items()
+        return [fh for fh, file in files if nodes.get(file.ino, "").startswith("fixed" + TAB)]
+
     def take_over(self, journal: Journal, passthrough: Passthrough, quotas: Quotas) -> None:
         """Note in a journal from now on, and count the open files that it has already.
 

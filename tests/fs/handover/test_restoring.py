@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from logfs.log.trimming import trim
 from tests.fs.handover.kept import SEALED, KeptWorld, orders
 from tests.fs.world import APPEND, MIB, refused
 
@@ -227,3 +228,17 @@ async def test_a_close_that_is_sent_again_is_ignored() -> None:
     await world.close(handle)
 
     assert world.operations.tree.partition("orders", 0).open_files == 0
+
+
+async def test_an_open_fixed_name_keeps_its_segments_before_it_is_read_again() -> None:
+    world = await orders()
+    handle = await world.open("orders/0@earliest..latest")
+    world.kill()
+    await world.operations.files.restore_all(list(world.journal.files))
+    log = world.store.partition("orders", 0)
+    trim(log, 2, world.clock.now_ms)
+    world.clock.advance(3600)
+    log.remove_due_files(world.clock.now_ms)
+
+    assert await world.read(handle, 0) == b"zero\none\ntwo\nthree\n"
+    await world.close(handle)
