@@ -9,10 +9,11 @@ the same call on the directory itself would raise.
 
 import contextlib
 import errno
+import os
 import select
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
 _CONNECT_TIMEOUT_S = 10.0
 _CONNECT_AGAIN_S = 0.02
 _CONNECT_TRIES = 500
+_NEXT_DAEMON_TRIES = 3000
+"""How often the next daemon is looked for after the end of one, for about a minute."""
 _UNLIMITED = EncodeOptions(frames.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
 """The daemon refuses records by the limits of the topic, and chooses their compression."""
 _DEFAULT_SIZE = replace(_UNLIMITED, max_batch_bytes=TopicConfig().max_message_bytes)
@@ -59,6 +62,9 @@ class Daemon:
     def __init__(self, data: str, connection: socket.socket) -> None:
         self.data = data
         self._connection = connection
+        self._client = int.from_bytes(os.urandom(8), "big")
+        self._number = 0
+        self._resumes: bool | None = None
 
     @classmethod
     def connect(cls, data: str) -> "Daemon | None":
@@ -68,18 +74,8 @@ class Daemon:
             PermissionError: The socket belongs to another user.
             OSError: The socket cannot be reached.
         """
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            with short_path(data, names.CONTROL_SOCKET) as path:
-                connection.settimeout(_CONNECT_TIMEOUT_S)
-                _connect(connection, path)
-        except OSError as error:
-            connection.close()
-            if error.errno in _NO_DAEMON:
-                return None
-            raise OSError(error.errno, error.strerror, f"{data}/{names.CONTROL_SOCKET}") from None
-        connection.settimeout(None)  # a request may take any time
-        return cls(data, connection)
+        connection = _connected(data)
+        return None if connection is None else cls(data, connection)
 
     def ask(
         self,
@@ -104,7 +100,8 @@ class Daemon:
 
         Raises:
             LogfsError, OSError: The error that the daemon met.
-            ControlError: The daemon ended, or it speaks another version.
+            ControlError: The daemon ended and no other one has followed it, or it speaks another
+                version.
         """
         return self._exchange(request, fields, payload, descriptor, progress)[0]
 
@@ -116,23 +113,71 @@ class Daemon:
         descriptor: int | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> tuple[Any, bytes]:
-        """Send a request; return the answer and its payload."""
-        size = memoryview(payload).nbytes
-        head = frames.encode_header({**fields, "request": request}, size)
-        with self._explained():
-            if descriptor is not None:
-                head = head[socket.send_fds(self._connection, [head], [descriptor]) :]
-            self._connection.sendall(head)
-            if size:
-                self._connection.sendall(payload)
-            answer, data = self._receive()
-            while "progress" in answer:
-                if progress is not None:
-                    progress(str(answer["progress"]))
-                answer, data = self._receive()
+        """Send a request; return the answer and its payload.
+
+        A request that changes something has a number. If the daemon ends, it is repeated with that
+        number to the daemon that follows, which does it once.
+        """
+        header, data = {**fields, "request": request}, b""
+        is_repeated = request in requests.REPEATED and self._does_resume()
+        if is_repeated:
+            self._number += 1
+            header |= {"client": self._client, "number": self._number}
+        answer = None
+        while answer is None:
+            try:
+                answer, data = self._send(header, payload, descriptor, progress)
+            except ConnectionError as error:
+                if not (is_repeated and self._reconnect()):
+                    raise ControlError(
+                        f"{self.data}: the daemon ended before it answered: the request may be "
+                        f"done or not ({error})"
+                    ) from error
         if "error" in answer:
             raise frames.decode_error(answer["error"])
         return answer.get("result"), data
+
+    def _send(
+        self,
+        header: Mapping[str, object],
+        payload: Buffer,
+        descriptor: int | None,
+        progress: Callable[[str], None] | None,
+    ) -> tuple[dict[str, Any], bytes]:
+        size = memoryview(payload).nbytes
+        head = frames.encode_header(header, size)
+        if descriptor is not None:
+            head = head[socket.send_fds(self._connection, [head], [descriptor]) :]
+        self._connection.sendall(head)
+        if size:
+            self._connection.sendall(payload)
+        answer, data = self._receive()
+        while "progress" in answer:
+            if progress is not None:
+                progress(str(answer["progress"]))
+            answer, data = self._receive()
+        return answer, data
+
+    def _does_resume(self) -> bool:
+        """Whether another daemon follows this one and goes on with its requests."""
+        if self._resumes is None:
+            try:
+                answer, _ = self._send({"request": "resumes"}, b"", None, None)
+            except ConnectionError:
+                answer = {}
+            self._resumes = bool(answer.get("result"))  # an older daemon answers with an error
+        return self._resumes
+
+    def _reconnect(self) -> bool:
+        """Connect to the next daemon when it is there; return whether it came in time."""
+        self._connection.close()
+        for _ in range(_NEXT_DAEMON_TRIES):
+            connection = _connected(self.data)
+            if connection is not None:
+                self._connection = connection
+                return True
+            threading.Event().wait(_CONNECT_AGAIN_S)
+        return False
 
     def status(self) -> dict[str, Any]:
         """Return facts about the daemon: pid, mountpoint, options and others."""
@@ -369,7 +414,9 @@ class Daemon:
 
     @property
     def has_gone(self) -> bool:
-        """Whether the daemon has closed the connection, which it does when it ends."""
+        """Whether the daemon has closed the connection, and no other one will follow it."""
+        if self._resumes:
+            return False
         ready, _, _ = select.select([self._connection], [], [], 0)
         return bool(ready)  # between requests a daemon sends nothing
 
@@ -388,17 +435,6 @@ class Daemon:
     ) -> None:
         self.close()
 
-    @contextlib.contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn the error of a broken connection into a ControlError."""
-        try:
-            yield
-        except ConnectionError as error:
-            raise ControlError(
-                f"{self.data}: the daemon ended before it answered: the request may be done or not "
-                f"({error})"
-            ) from error
-
     def _receive(self) -> tuple[dict[str, Any], bytes]:
         head = frames.decode_head(self._exactly(frames.HEAD_BYTES))
         header = frames.decode_header(self._exactly(head.header_bytes))
@@ -412,6 +448,22 @@ class Daemon:
                 raise ConnectionResetError("the connection was closed")
             data += part
         return bytes(data)
+
+
+def _connected(data: str) -> socket.socket | None:
+    """Return a connection to the daemon of a data directory; None if no daemon serves it."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        with short_path(data, names.CONTROL_SOCKET) as path:
+            connection.settimeout(_CONNECT_TIMEOUT_S)
+            _connect(connection, path)
+    except OSError as error:
+        connection.close()
+        if error.errno in _NO_DAEMON:
+            return None
+        raise OSError(error.errno, error.strerror, f"{data}/{names.CONTROL_SOCKET}") from None
+    connection.settimeout(None)  # a request may take any time
+    return connection
 
 
 def _connect(connection: socket.socket, path: str) -> None:

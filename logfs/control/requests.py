@@ -12,6 +12,8 @@ from logfs.log.lines.form import AppendedLines, LineForm, Lines
 from logfs.records.encoded import ProducerBatch
 from logfs.types import View
 
+_MASK_64 = 2**64 - 1
+
 Report = Callable[[str], None]
 """Takes a line about the progress of a request."""
 
@@ -69,6 +71,7 @@ class Request:
         payload: The bytes after the header.
         report: Sends a line about the progress to the client.
         descriptor: The file that came with the request, open until the answer; None: no file.
+        identity: The client, and the number that it has given the request; None: it has no number.
     """
 
     name: str
@@ -76,6 +79,7 @@ class Request:
     payload: bytes | bytearray
     report: Report
     descriptor: int | None
+    identity: tuple[int, int] | None = None
 
     def __getitem__(self, field: str) -> Any:  # noqa: ANN401 - the table has the types
         return self.fields[field]
@@ -110,7 +114,14 @@ def parse_request(
             f"expected one of {', '.join(REQUESTS)}"
         )
     fields = {key: kind.parse(key, header.get(key)) for key, kind in row.fields.items()}
-    return Request(str(name), fields, payload, report, descriptor)
+    identity = _identity(header.get("client"), header.get("number"))
+    return Request(str(name), fields, payload, report, descriptor, identity)
+
+
+def _identity(client: object, number: object) -> tuple[int, int] | None:
+    if not (isinstance(client, int) and isinstance(number, int)):
+        return None
+    return client & _MASK_64, number & _MASK_64
 
 
 def line_fields(
@@ -196,6 +207,9 @@ are in hexadecimal digits."""
 
 REQUESTS: Mapping[str, RequestType] = {
     "status": RequestType({}, "pid, version, data, mountpoint, options, started_ms, was_clean, …"),
+    "resumes": RequestType(
+        {}, "whether another daemon goes on with numbered requests when this one ends"
+    ),
     "utc_offset": RequestType(
         {"local": _TEXT},
         "offset of the daemon's time zone from UTC at a local time, in seconds",
@@ -269,3 +283,11 @@ REQUESTS: Mapping[str, RequestType] = {
     "flush": RequestType(_PARTITION, "null; earlier appends to the partition are durable"),
 }
 """Every request by its name."""
+
+REPEATED = frozenset(
+    {
+        *("create", "alter", "delete", "undelete", "trim", "retention", "compact", "roll"),
+        *("append", "lines", "file", "publish", "forget", "end", "flush"),
+    }
+)
+"""Requests that change something: a client numbers them, and repeats them if the daemon ends."""

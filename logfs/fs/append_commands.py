@@ -12,6 +12,7 @@ import trio
 
 from logfs.control.requests import Request, encode_lines, line_form
 from logfs.errors import ControlError, NoSuchPartitionError, NoSuchTopicError
+from logfs.fs.handover.control import ControlNote, ControlNotes
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.query_commands import find_partition
@@ -19,9 +20,12 @@ from logfs.log.following.store import AnyStore
 from logfs.log.lines.append import append_by_key, append_lines
 from logfs.log.lines.form import Lines
 from logfs.log.lines.pipelined import append_file, append_file_by_key
+from logfs.log.partition import PartitionLog
 from logfs.log.publishing.publish import concerned, forget, publish
 from logfs.log.publishing.staging import decode_staged
+from logfs.log.writing.producerbatches import Appended, decode_batches
 from logfs.machine.host import Clock
+from logfs.records.compression import Buffer
 
 T = TypeVar("T")
 
@@ -29,7 +33,10 @@ T = TypeVar("T")
 class AppendCommands:
     """Answers the requests that append; one method each. Event loop only."""
 
-    def __init__(self, store: AnyStore, operations: Operations, clock: Clock) -> None:
+    def __init__(
+        self, store: AnyStore, operations: Operations, clock: Clock, notes: ControlNotes
+    ) -> None:
+        self._notes = notes
         self._store = store
         self._operations = operations
         self._clock = clock
@@ -40,9 +47,11 @@ class AppendCommands:
         producer, is_durable = request["producer"], request["is_durable"]
         log, now_ms = partition.log.writable, self._clock.now_ms()
         with _arguments("append"):
-            appended = await partition.executor.change_in_thread(
-                log.append_encoded, request.payload, now_ms, producer
-            )
+            append = partial(log.append_encoded, request.payload, now_ms, producer)
+            if producer is None:  # else its sequence numbers tell
+                note = self._notes.note(request)
+                append = partial(_append_once, log, request.payload, now_ms, note)
+            appended = await partition.executor.change_in_thread(append)
         await self._finish(partition, is_durable=is_durable)
         return appended._asdict()
 
@@ -50,35 +59,40 @@ class AppendCommands:
         """Append lines to a partition, or distribute them over a topic by their keys."""
         form = line_form(request)
         unkeyed, is_durable = request["unkeyed"], request["is_durable"]
-        data, now_ms = request.payload, self._clock.now_ms()
+        data, now_ms, note = request.payload, self._clock.now_ms(), self._notes.note(request)
         if data and not data.endswith(b"\n"):
             raise ControlError("lines: the last line does not end with a newline")
         if request["partition"] is None:
             partitions = await self._partitions(request["topic"])
             logs = [partition.log.writable for partition in partitions]
-            call = partial(append_by_key, logs, data, form, unkeyed, now_ms)
+            logs = logs[: note.partitions(len(logs))]
+            call = partial(append_by_key, logs, data, form, unkeyed, now_ms, note)
             done = await _beside(partitions, call)
         else:
             partitions = [await find_partition(self._operations, request)]
             (partition,) = partitions
             log = partition.log.writable
-            done = await partition.executor.change_in_thread(append_lines, log, data, form, now_ms)
+            done = await partition.executor.change_in_thread(
+                append_lines, log, data, form, now_ms, note
+            )
         return await self._answer(partitions, done, is_durable=is_durable)
 
     async def file(self, request: Request) -> object:
         """Append lines of a file in the same way, in pieces; others may append between."""
         form, position, now_ms = line_form(request), request["position"], self._clock.now_ms()
-        unkeyed = request["unkeyed"]
+        unkeyed, note = request["unkeyed"], self._notes.note(request)
         # In a thread: fstat of a file in this mount waits for the event loop.
         descriptor = await trio.to_thread.run_sync(request.file)
         if request["partition"] is None:
             partitions = await self._partitions(request["topic"])
             logs = [partition.log.writable for partition in partitions]
-            call = partial(append_file_by_key, logs, descriptor, position, form, unkeyed, now_ms)
+            logs = logs[: note.partitions(len(logs))]
+            place = (logs, descriptor, position)
+            call = partial(append_file_by_key, *place, form, unkeyed, now_ms, note)
         else:
             partitions = [await find_partition(self._operations, request)]
             call = partial(
-                append_file, partitions[0].log.writable, descriptor, position, form, now_ms
+                append_file, partitions[0].log.writable, descriptor, position, form, now_ms, note
             )
         with _arguments("file"):
             done = await _beside(partitions, call)
@@ -113,11 +127,12 @@ class AppendCommands:
         partition = await find_partition(self._operations, request)
         log = partition.log.writable
         end = partial(
-            log.end_transaction,
+            _end_once,
+            log,
+            self._notes.note(request),
             request["producer_id"],
             request["epoch"],
             commit=request["commit"],
-            coordinator_epoch=0,
             now_ms=self._clock.now_ms(),
         )
         with _arguments("end"):
@@ -150,6 +165,37 @@ class AppendCommands:
         for partition in found:
             await self._operations.files.reload_if_offline(partition)
         return found
+
+
+def _append_once(log: PartitionLog, payload: Buffer, now_ms: int, note: ControlNote) -> Appended:
+    """Append the batches that are not in the log yet."""
+    with log.exclusive():
+        log.adopt_waiting()
+        done, first = note.applied(log)
+        rest = decode_batches(payload)[done:] if done else []
+        if done and not rest:
+            return Appended(first, first + done - 1)
+        note.begin_append(log, done)
+        appended = log.append_records(rest, now_ms) if done else log.append_encoded(payload, now_ms)
+        note.end_append(log)
+        return Appended(first if done else appended.base_offset, appended.last_offset)
+
+
+def _end_once(
+    log: PartitionLog, note: ControlNote, producer_id: int, epoch: int, *, commit: bool, now_ms: int
+) -> int:
+    """Write a marker, unless it is in the log; returns its offset."""
+    with log.exclusive():
+        log.adopt_waiting()
+        done, first = note.applied(log)
+        if done:
+            return first
+        note.begin_append(log, 0)
+        offset = log.end_transaction(
+            producer_id, epoch, commit=commit, coordinator_epoch=0, now_ms=now_ms
+        )
+        note.end_append(log)
+        return offset
 
 
 async def _beside(partitions: Sequence[MountedPartition], call: Callable[[], T]) -> T:

@@ -1,12 +1,14 @@
 """Dispatch of control requests, and the requests that change topics or delete records."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 import trio
 
-from logfs.control.requests import Report, Request
-from logfs.errors import ControlError, ReadOnlyError
+from logfs.control.requests import REPEATED, Report, Request
+from logfs.errors import ControlError, NoSuchTopicError, ReadOnlyError, TopicExistsError
 from logfs.fs.append_commands import AppendCommands
+from logfs.fs.handover.control import ControlNotes
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.nodes import FileNode, TopicNode
 from logfs.fs.operations import Operations
@@ -55,10 +57,12 @@ class ControlCommands:
         self._kernel = kernel
         self._clock = clock
         queries = QueryCommands(store, operations, clock, facts)
-        appends = AppendCommands(store, operations, clock)
+        self._notes = ControlNotes(operations.journal)
+        appends = AppendCommands(store, operations, clock, self._notes)
         self.metrics = queries.facts
         self._commands: Mapping[str, Callable[[Request], Awaitable[object]]] = {
             "status": queries.status,
+            "resumes": self._resumes,
             "utc_offset": queries.utc_offset,
             "metrics": queries.metrics,
             "prometheus": queries.prometheus,
@@ -90,11 +94,17 @@ class ControlCommands:
             ControlError: A field has a value that the request does not allow.
             LogfsError, OSError: The error that the request met.
         """
-        return await self._commands[request.name](request)
+        command = self._commands[request.name]
+        if request.name in REPEATED:
+            return await self._notes.answer(request, command)
+        return await command(request)
+
+    async def _resumes(self, _request: Request) -> object:
+        return self._notes.journal.is_kept
 
     async def _create(self, request: Request) -> object:
         topic = request["topic"]
-        warnings = await self._changes.run(
+        create = partial(
             administration.create_topic,
             self._store.writable,
             topic,
@@ -102,6 +112,9 @@ class ControlCommands:
             request["config"],
             self._clock.now_ms(),
         )
+        warnings: list[str] = []
+        with self._notes.note(request).forgiving(TopicExistsError, lambda: self._has(topic)):
+            warnings = await self._changes.run(create)
         root = self._tree.root
         root.mtime_ms = self._clock.now_ms()
         return warnings
@@ -123,13 +136,15 @@ class ControlCommands:
 
     async def _delete(self, request: Request) -> object:
         topic = request["topic"]
-        await self._changes.delete_topic(self._topic(topic))
+        with self._notes.note(request).forgiving(NoSuchTopicError, lambda: not self._has(topic)):
+            await self._changes.delete_topic(self._topic(topic))
         await self._kernel.drop_name(self._tree.root.ino, topic)
         return None
 
     async def _undelete(self, request: Request) -> object:
         topic = request["topic"]
-        await self._changes.undelete_topic(topic)
+        with self._notes.note(request).forgiving(TopicExistsError, lambda: self._has(topic)):
+            await self._changes.undelete_topic(topic)
         await self._kernel.drop_name(self._tree.root.ino, topic)
         return None
 
@@ -181,6 +196,9 @@ class ControlCommands:
         log = partition.log.writable
         await partition.executor.sync(log.roll, self._clock.now_ms())
         return log.snapshot.active.base_offset
+
+    def _has(self, topic: str) -> bool:
+        return topic in self._store.topics()
 
     def _topic(self, name: str) -> TopicNode:
         node = self._tree.find(self._tree.root, name.encode())

@@ -14,6 +14,7 @@ import pytest
 import trio
 from pyfuse3 import EntryAttributes, FUSEError, RequestContext, SetattrFields
 
+from logfs.fs.handover.settling import Settling
 from logfs.fs.hooks import Hooks
 from logfs.fs.mount import make_operations
 from logfs.fs.nodes import TopicNode
@@ -80,6 +81,7 @@ class World:
         options: Mount options, as after ``-o``.
         boot: The boot of the machine.
         hooks: What is between pyfuse3 and libfuse.
+        resumed: What an earlier daemon has left.
     """
 
     disk: FakeDisk = field(default_factory=FakeDisk)
@@ -88,6 +90,7 @@ class World:
     clock: FakeClock = field(default_factory=FakeClock)
     ids: Ids = field(default_factory=Ids)
     hooks: Hooks | None = None
+    resumed: Settling | None = None
 
     def __post_init__(self) -> None:
         self.user = cast("RequestContext", SimpleNamespace(uid=0, gid=0, pid=1, umask=0o022))
@@ -101,6 +104,7 @@ class World:
             Host(self.boot, self.ids),
             now_ms=self.clock.now_ms,
             read_only=options.read_only,
+            resumed=self.resumed,
         )
         self.operations: Operations = make_operations(
             self.store, options, self.clock.both(), UTC, self.hooks

@@ -7,6 +7,7 @@ stored in the slot, so a second kill changes nothing.
 
 from collections.abc import Mapping
 
+from logfs.fs.handover.control import ControlSettling
 from logfs.fs.handover.journal import Journal, Words
 from logfs.fs.handover.slots import partition_key
 from logfs.fs.handover.state import SLOTS, SlotWord, Stage, slot_index
@@ -31,6 +32,7 @@ class Settling:
         self._words = words
         self._journal = journal
         self.writers: dict[int, LineWriter] = {}
+        self._control = ControlSettling(journal)
         self._handles = {line.name: fh for fh, line in journal.lines.items()}
         self._begun = [slot for slot in map(slot_index, range(SLOTS)) if self._is_begun(slot)]
 
@@ -41,6 +43,7 @@ class Settling:
 
     def settle(self, log: PartitionLog, writers: Mapping[str, LineWriter]) -> None:
         """Note how much of each begun write is in a log; see ``Resumption``."""
+        self._control.settle(log)
         key, words = partition_key(identity_of(log)), self._words
         for name, writer in writers.items():
             self.writers[self._handles[name]] = writer

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from logfs.errors import LogfsError, RecordTooLargeError, UnparsableLineError
 from logfs.log.lines.form import AppendedLines, LineForm, Lines
+from logfs.log.lines.notes import AppendNotes
 from logfs.log.partition import PartitionLog
 from logfs.records._native import encode_lines, partition_lines
 from logfs.records.compression import Buffer, Compression
@@ -19,7 +20,13 @@ from logfs.records.encoded import Encoded, EncodedBatch
 _NUMBER = re.compile(r"^(line|record) \d+: ")
 
 
-def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -> Lines:
+def append_lines(
+    log: PartitionLog,
+    data: Buffer,
+    form: LineForm,
+    now_ms: int,
+    notes: AppendNotes | None = None,
+) -> Lines:
     """Append complete lines to a partition, up to the first one that is refused.
 
     Readers see them when this returns, and a kill of the process loses nothing.
@@ -27,6 +34,7 @@ def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -
     Args:
         data: The lines; the last byte is a LF, or there is none.
         now_ms: Timestamp of records whose lines give none.
+        notes: Of the request; the lines that it has appended already are not appended again.
 
     Returns:
         What became of them; a refusal names its line by its number in ``data``, from 1.
@@ -34,9 +42,10 @@ def append_lines(log: PartitionLog, data: Buffer, form: LineForm, now_ms: int) -
     Raises:
         LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing was appended.
     """
-    writing = EncodedWriter(log, form, now_ms)
+    writing = EncodedWriter(log, form, now_ms, notes)
     with log.exclusive():
-        writing.write(writing.encode(data, log.log_end_offset))
+        rest = writing.skip(data)
+        writing.write(writing.encode(rest, log.log_end_offset))
     return writing.lines()
 
 
@@ -47,8 +56,11 @@ class EncodedWriter:
         refusal: Why the next ones are not; nothing may be written any more then.
     """
 
-    def __init__(self, log: PartitionLog, form: LineForm, now_ms: int) -> None:
+    def __init__(
+        self, log: PartitionLog, form: LineForm, now_ms: int, notes: AppendNotes | None = None
+    ) -> None:
         self._log = log
+        self._notes = notes
         self._form = form
         self._now_ms = now_ms
         self._options = form.options(log.encode_options())
@@ -56,6 +68,22 @@ class EncodedWriter:
         self._accepted = 0
         self.records = 0
         self.refusal: Exception | None = None
+        if notes is not None:
+            self.records, first = notes.applied(log)
+            self._offsets = (first, first + self.records - 1) if self.records else None
+
+    def skip(self, data: Buffer) -> Buffer:
+        """Return the lines after those that were appended before."""
+        if not self.records:
+            return data
+        whole = bytes(data)
+        for _ in range(self.records):
+            self._accepted = whole.index(b"\n", self._accepted) + 1
+        return whole[self._accepted :]
+
+    def note_skipped(self, size_bytes: int) -> None:
+        """Note how long the lines are that were appended before."""
+        self._accepted = size_bytes
 
     def encode(self, data: Buffer, base_offset: int) -> Encoded:
         """Make batches of a piece; any thread."""
@@ -100,9 +128,11 @@ class EncodedWriter:
 
     def _append(self, batches: Sequence[EncodedBatch]) -> int:
         """Append batches where the log ends; returns how many were, at least one."""
-        log = self._log
+        log, notes = self._log, self._notes
         with log.exclusive():
             log.adopt_waiting()
+            if notes is not None:
+                notes.begin_append(log, self.records)
             base_offset = log.log_end_offset
             options = self._form.options(log.encode_options())
             if batches[0].base_offset == base_offset and options == self._options:
@@ -110,6 +140,8 @@ class EncodedWriter:
             else:  # others have appended, or the topic was altered, since they were made
                 log.append_encoded(batches[0].data, self._now_ms)
                 done = 1
+            if notes is not None:
+                notes.end_append(log)
             last_offset = log.log_end_offset - 1
         self.records += last_offset - base_offset + 1
         first = base_offset if self._offsets is None else self._offsets[0]
@@ -122,7 +154,12 @@ def _is_about_a_line(error: Exception) -> bool:
 
 
 def append_by_key(
-    logs: Sequence[PartitionLog], data: Buffer, form: LineForm, unkeyed: int, now_ms: int
+    logs: Sequence[PartitionLog],
+    data: Buffer,
+    form: LineForm,
+    unkeyed: int,
+    now_ms: int,
+    notes: AppendNotes | None = None,
 ) -> Lines:
     """Append complete lines to the partitions to which their keys belong.
 
@@ -148,7 +185,7 @@ def append_by_key(
         if not part:
             continue
         try:
-            lines = append_lines(log, part, form, now_ms)
+            lines = append_lines(log, part, form, now_ms, notes)
         except (OSError, LogfsError) as error:
             if not rows:
                 raise

@@ -45,6 +45,22 @@ class WriteNotes(Protocol):
         ...
 
 
+class AppendNotes(Protocol):
+    """The notes of one request that appends many lines, to one partition or to several."""
+
+    def applied(self, log: PartitionLog) -> tuple[int, int]:
+        """Return how many of its records a log has, and the offset of the first of them."""
+        ...
+
+    def begin_append(self, log: PartitionLog, records: int) -> None:
+        """Note that records are about to be appended after so many; with the lock of the log."""
+        ...
+
+    def end_append(self, log: PartitionLog) -> None:
+        """Note that those which are in the log are all; with its lock."""
+        ...
+
+
 class Resumption(Protocol[WriterT_contra]):
     """What another process has left to this one: its writes, and the lines of its open files."""
 

@@ -16,6 +16,7 @@ from logfs.disk.lines import lines_at
 from logfs.errors import LogfsError
 from logfs.log.lines.append import EncodedWriter, append_by_key
 from logfs.log.lines.form import LineForm, Lines
+from logfs.log.lines.notes import AppendNotes
 from logfs.log.partition import PartitionLog
 from logfs.records.compression import Buffer
 from logfs.records.encoded import Encoded
@@ -31,7 +32,12 @@ _MAX_PIECE_BYTES = 4 << 20
 
 
 def append_file(
-    log: PartitionLog, descriptor: int, position: int, form: LineForm, now_ms: int
+    log: PartitionLog,
+    descriptor: int,
+    position: int,
+    form: LineForm,
+    now_ms: int,
+    notes: AppendNotes | None = None,
 ) -> Lines:
     """Append some of the lines that a regular file has from a position on.
 
@@ -50,6 +56,10 @@ def append_file(
     # Records are longer than lines: usual ones make one batch, and not a second one of the rest.
     size = max(_MIN_PIECE_BYTES, min(_MAX_PIECE_BYTES, limit * 7 // 8))
     end = position + STEP_BYTES
+    writer = EncodedWriter(log, form, now_ms, notes)
+    skipped = _lines_bytes(descriptor, position, writer.records)
+    writer.note_skipped(skipped)
+    position += skipped
 
     def read(buffer: bytearray) -> Buffer:
         nonlocal position
@@ -57,20 +67,21 @@ def append_file(
         position += len(lines)
         return lines
 
-    return append_pieces(log, read, size, form, now_ms)
+    return _append_pieces(log, read, size, writer)
 
 
-def append_file_by_key(
+def append_file_by_key(  # noqa: PLR0913, PLR0917 - as ``append_lines``
     logs: Sequence[PartitionLog],
     descriptor: int,
     position: int,
     form: LineForm,
     unkeyed: int,
     now_ms: int,
+    notes: AppendNotes | None = None,
 ) -> Lines:
     """Do the same with all partitions of a topic; see ``append_by_key``."""
     lines = lines_at(descriptor, position, bytearray(SPREAD_BYTES))
-    return append_by_key(logs, lines, form, unkeyed, now_ms)
+    return append_by_key(logs, lines, form, unkeyed, now_ms, notes)
 
 
 def append_pieces(
@@ -87,12 +98,35 @@ def append_pieces(
             different threads, one at a time.
         size_bytes: Of the buffer.
     """
-    relay = _Relay(log, read, size_bytes, EncodedWriter(log, form, now_ms))
+    return _append_pieces(log, read, size_bytes, EncodedWriter(log, form, now_ms))
+
+
+def _append_pieces(
+    log: PartitionLog,
+    read: Callable[[bytearray], Buffer],
+    size_bytes: int,
+    writer: EncodedWriter,
+) -> Lines:
+    relay = _Relay(log, read, size_bytes, writer)
     with ThreadPoolExecutor(1) as pool:
         other = pool.submit(relay.run)
         relay.run()
     other.result()
     return relay.writer.lines()
+
+
+def _lines_bytes(descriptor: int, position: int, lines: int) -> int:
+    """Return how long the first lines are of those that begin at a position of a file."""
+    buffer, start = bytearray(_MAX_PIECE_BYTES if lines else 0), position
+    while lines:
+        piece = bytes(lines_at(descriptor, position, buffer))
+        if not piece:
+            break  # the file is another one by now
+        found, at = min(lines, piece.count(b"\n")), 0
+        for _ in range(found):
+            at = piece.index(b"\n", at) + 1
+        lines, position = lines - found, position + at
+    return position - start
 
 
 class _Relay:
@@ -111,10 +145,10 @@ class _Relay:
         self._size_bytes = size_bytes
         self._encoding, self._writing = Lock(), Lock()
         self._is_over = False
-        self._records = 0
+        self._records = writer.records
         # The offset of a record is this and how many of these lines are before it, unless others
         # append before it is written.
-        self._shift = log.log_end_offset
+        self._shift = log.log_end_offset - writer.records
 
     def run(self) -> None:
         """Take turns until there is nothing more, or something was refused."""
