@@ -137,6 +137,8 @@ def _ending_on_signal(session: Session) -> Iterator[None]:
 
     before = signal.signal(signal.SIGTERM, stop) if session.may_adopt else None
     try:
+        # A holder starts the daemon with these blocked: a signal before this must not be lost.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
         yield
     except _StoppedError:
         session.abandon()

@@ -63,6 +63,7 @@ class Holder:
         self._successor = 0
         self._is_ready = False
         self._is_stopping = False
+        self._is_ending = False
         self._starts: list[float] = []
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
@@ -99,6 +100,9 @@ class Holder:
         now_s = time.monotonic()
         self._starts = [at_s for at_s in self._starts if now_s - at_s < PERIOD_S]
         what = f"signal {-status}" if status < 0 else f"status {status}"
+        if self._is_stopping and self._kept and status and not self._is_ending:
+            self._is_ending = True  # the next daemon ends the mount
+            return 0.0
         if self._is_stopping or status == 0 or not self._is_ready:
             return None
         if not self._kept or self._is_mount_gone():
@@ -125,6 +129,8 @@ class Holder:
         self._starts.append(time.monotonic())
         sys.stdout.flush()
         sys.stderr.flush()
+        # The daemon gets SIGTERM when it can end the mount: see ``logfs.fs.mount``.
+        signal.pthread_sigmask(signal.SIG_BLOCK, _STOPS)
         pid = os.fork()
         if pid == 0:
             try:
@@ -132,6 +138,9 @@ class Holder:
             finally:
                 os._exit(127)
         self._pid = pid
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPS)
+        if self._is_stopping:
+            os.kill(pid, signal.SIGTERM)
 
     def _become_daemon(self) -> None:
         for reset in (*_STOPS, *_PASSED_ON, signal.SIGCHLD):

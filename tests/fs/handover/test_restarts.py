@@ -115,6 +115,16 @@ def _has_open(pid: int, file: Path) -> bool:
     return any(os.readlink(entry) == str(file) for entry in Path(f"/proc/{pid}/fd").iterdir())
 
 
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.3])
+def test_a_stop_while_the_next_daemon_starts_ends_the_mount(tmp_path: Path, after_s: float) -> None:
+    with HeldMount(tmp_path) as mount:
+        (mount.point / "orders").mkdir()
+        os.kill(mount.pid, signal.SIGKILL)
+        time.sleep(after_s)
+
+        mount.stop()
+
+
 def test_a_stopped_mount_is_gone_and_its_lines_are_records(tmp_path: Path) -> None:
     with HeldMount(tmp_path) as mount:
         topic = mount.point / "orders"
