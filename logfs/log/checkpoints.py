@@ -53,7 +53,7 @@ def parse_offsets(data: bytes, name: str) -> dict[TopicPartition, int]:
             fields are accepted, as Kafka does.
     """
     offsets: dict[TopicPartition, int] = {}
-    for number, fields in _parse_entries(data, name, field_count=3):
+    for number, fields in parse_entries(data, name, field_count=3):
         partition = _parse_number(fields[1], _MAX_INT32, name, number)
         topic_partition = TopicPartition(fields[0], partition)
         if topic_partition in offsets:
@@ -124,7 +124,7 @@ def checkpoint_start_offset(
 def parse_leader_epochs(data: bytes, name: str) -> list[EpochEntry]:
     """Parse a leader epoch checkpoint in which epochs increase; raise CorruptCheckpointError."""
     entries: list[EpochEntry] = []
-    for number, fields in _parse_entries(data, name, field_count=2):
+    for number, fields in parse_entries(data, name, field_count=2):
         entry = EpochEntry(
             _parse_number(fields[0], _MAX_INT32, name, number),
             _parse_number(fields[1], _MAX_INT64, name, number),
@@ -247,7 +247,7 @@ def remove_clean_shutdown(disk: Disk) -> bool:
     return True
 
 
-def _parse_entries(data: bytes, name: str, field_count: int) -> list[tuple[int, list[str]]]:
+def parse_entries(data: bytes, name: str, field_count: int) -> list[tuple[int, list[str]]]:
     """Split a checkpoint file into (line number from 1, fields). Source: CheckpointFile.read."""
     if not data:
         return []

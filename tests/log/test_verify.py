@@ -373,3 +373,10 @@ def test_small_files_that_are_too_large_are_findings() -> None:
     found = {finding.file: finding.problem for finding in check(bench.disk).findings}
     for name in names:
         assert found[name] == "1099511627776 bytes; a file of this kind has at most 8388608"
+
+
+@pytest.mark.parametrize("topic", [b"o\0\fers", "a\x85b".encode(), b"a\x1cb"])
+def test_a_checkpoint_with_a_topic_name_of_control_characters_is_verified(topic: bytes) -> None:
+    bench = Bench()
+    bench.disk.replace(RECOVERY_POINT_CHECKPOINT, b"0\n1\n%s 0 1\n" % topic)
+    assert check(bench.disk).damages == []

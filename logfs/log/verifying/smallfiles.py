@@ -15,6 +15,7 @@ from logfs.errors import (
 from logfs.log import names
 from logfs.log.checkpoints import (
     EpochEntry,
+    parse_entries,
     parse_offsets,
     read_clean_shutdown,
     read_leader_epochs,
@@ -331,9 +332,8 @@ def _read(disk: Disk, state: RootState, file: str) -> None:
     except OSError as error:
         _add_refused(state, file, error, _ZERO)
         return
-    text = data.decode().splitlines()[2:]
-    rows = {tuple(line.split()[:2]): number for number, line in enumerate(text, 3)}
-    state.lines[file] = {tp: rows[tp.topic, str(tp.partition)] for tp in offsets}
+    rows = {(f[0], int(f[1])): number for number, f in parse_entries(data, file, field_count=3)}
+    state.lines[file] = {tp: rows[tp] for tp in offsets}
 
 
 def _add_refused(state: RootState, file: str, error: OSError, remedy: str) -> None:
