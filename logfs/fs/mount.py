@@ -132,6 +132,7 @@ def _ending_on_signal(session: Session) -> Iterator[None]:
     """End the mount of the predecessor if SIGTERM comes while the store is loaded."""
 
     def stop(*_: object) -> None:
+        session.is_stop_wanted = session.is_adopted
         if not session.is_adopted:
             raise _StoppedError
 
@@ -375,6 +376,8 @@ async def _handle_signals(
 ) -> None:
     stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
     with trio.open_signal_receiver(*stops) as signals:
+        if session.is_stop_wanted:  # it came after the connection was adopted
+            signal.raise_signal(signal.SIGTERM)
         async for number in signals:
             if number == signal.SIGUSR2 and session.is_kept:
                 logger.info("stopping for a restart", extra={"fields": {"event": "restarting"}})

@@ -46,6 +46,7 @@ class Session:
         state: The memory file; None if nothing is kept.
         is_adopted: The connection is the predecessor's.
         is_handed_over: A successor goes on with the mount.
+        is_stop_wanted: SIGTERM came before signals were handled.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Session:
         self.settling: Settling | None = None
         self.is_adopted = False
         self.is_handed_over = False
+        self.is_stop_wanted = False
         if supervisor.predecessor is not None:
             self._take(supervisor.predecessor)
 

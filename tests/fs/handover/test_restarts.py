@@ -125,6 +125,15 @@ def test_a_stop_while_the_next_daemon_starts_ends_the_mount(tmp_path: Path, afte
         mount.stop()
 
 
+def test_a_stop_directly_after_the_connection_was_adopted_ends_the_mount(tmp_path: Path) -> None:
+    with HeldMount(tmp_path) as mount:
+        (mount.point / "orders").mkdir()
+        os.kill(mount.pid, signal.SIGKILL)
+        wait_until(lambda: "continuing the mount" in mount.log, "the next daemon has adopted it")
+
+        mount.stop()
+
+
 def test_a_stopped_mount_is_gone_and_its_lines_are_records(tmp_path: Path) -> None:
     with HeldMount(tmp_path) as mount:
         topic = mount.point / "orders"
