@@ -103,6 +103,7 @@ class Operations(pyfuse3.Operations):
         self._quotas = Quotas(store, tree.ownership, options)
         self._topics = TopicChanges(store, tree.ownership, options, clock, self._quotas)
         self._kept = KeptNodes(tree)
+        self.state_words: Words | None = None
         self._inherited: tuple[list[int], list[int]] = [], []
         self.inodes: InodeTable[Node] = InodeTable(tree.root, keeper=self._kept)
         self.directories = HandleTable(self._restore_directory)
@@ -154,6 +155,7 @@ class Operations(pyfuse3.Operations):
         self._inherited = list(journal.nodes), self._kept.fixed_files()
         self._notes.journal = journal
         self.files.slots = Slots(words, journal)
+        self.state_words = words
         self.files.writers.update(writers)
 
     async def care_for_inherited(self) -> None:

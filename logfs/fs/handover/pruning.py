@@ -2,7 +2,7 @@
 
 A FORGET that a daemon had read when it was killed is lost, and a restored node does not know how
 many look-ups the kernel has counted. So the kernel is asked whether it knows an inode, for a few of
-them at a time. An inode that it does not know twice, with no look-up between, is taken out.
+them at a time. An inode that it does not know twice, with no use between, is taken out.
 
 The kernel asks for the attributes of an inode again after such a question. So the questions become
 rare when nothing is found.
@@ -38,7 +38,7 @@ class Pruning:
     ) -> None:
         self._inodes = inodes
         self._knows = knows
-        # Look-ups when the kernel did not know the inode; None: it was not used since the start.
+        # Look-ups when the kernel did not know the inode; None: it was not used by this daemon.
         self._unsure: dict[int, int | None] = dict.fromkeys(numbers, _KNOWN)
 
     async def run(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pyfuse3
 
 from logfs import __version__
+from logfs.fs.handover.state import Word
 from logfs.fs.metrics import logs
 from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
 from logfs.fs.operations import Operations
@@ -143,6 +144,7 @@ class MountMetrics:
         yield from _of_store(store)
         yield from _of_requests(operations)
         yield from _of_handles(store, operations)
+        yield from _of_state(operations)
         yield from _of_executors(operations)
         if not store.read_only:
             cleaner = operations.tasks.compaction.cleaner
@@ -211,6 +213,21 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
             for (name, number), count in failed
         ],
     )
+
+
+def _of_state(operations: Operations) -> Iterator[Family]:
+    """Yield what has happened to the mount since it was mounted, over all its daemons."""
+    words = operations.state_words
+    for name, text, word in (
+        ("takeovers", "Daemons that continued the mount of an earlier one.", Word.ADOPTIONS),
+        ("resent_requests", "Requests that the kernel sent again to another daemon.", Word.RESENT),
+        (
+            "unnoted_writes",
+            "Writes without a free slot: they may be done twice if the daemon is killed.",
+            Word.WITHOUT_SLOT,
+        ),
+    ):
+        yield counter(f"logfs_{name}_total", text, 0 if words is None else words[word])
 
 
 def _of_handles(store: AnyStore, operations: Operations) -> Iterator[Family]:

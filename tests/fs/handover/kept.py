@@ -19,6 +19,8 @@ class NumberingKernel(FakeKernel):
         next: The number of the next request.
     """
 
+    ahead_reads = 0
+
     def __init__(self) -> None:
         super().__init__()
         self.next = 100

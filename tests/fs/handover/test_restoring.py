@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from logfs.fs.handover.state import Word
+from logfs.fs.metrics.mounts import MountMetrics, MountPlace
 from logfs.log.trimming import trim
 from tests.fs.handover.kept import SEALED, KeptWorld, orders
 from tests.fs.world import APPEND, MIB, refused
@@ -242,3 +244,18 @@ async def test_an_open_fixed_name_keeps_its_segments_before_it_is_read_again() -
 
     assert await world.read(handle, 0) == b"zero\none\ntwo\nthree\n"
     await world.close(handle)
+
+
+async def test_the_metrics_say_how_often_the_mount_was_continued() -> None:
+    world = await orders()
+    words = [0] * (max(Word) + 1)
+    words[Word.ADOPTIONS], words[Word.RESENT], words[Word.WITHOUT_SLOT] = 2, 5, 1
+    world.operations.take_over(world.journal, words)
+    metrics = MountMetrics(
+        world.store, world.operations, world.clock.both(), MountPlace("/data", "/mnt")
+    )
+    found = {family.name: family.rows[0].value for family in metrics.families() if family.rows}
+
+    assert found["logfs_takeovers_total"] == 2
+    assert found["logfs_resent_requests_total"] == 5
+    assert found["logfs_unnoted_writes_total"] == 1
