@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from logfs.client import Daemon
 from logfs.errors import ControlError, LockedError, ReadOnlyError
-from logfs.library.places import Place, read_daemon_note, served_at
+from logfs.library.places import PATIENCE_S, Place, is_served, read_daemon_note, served_at
 from logfs.machine.host import current_host, system_clock
 from logfs.types import IsolationLevel
 
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-PATIENCE_S = 60.0
 _TRY_AGAIN_S = 0.1
 _DATA = "user.logfs.data"
 _LEVEL = "user.logfs.isolation_level"
@@ -73,6 +72,8 @@ def act(
         LogfsError, OSError: Errors of ``ask`` and ``do``.
     """
     found = _asked(place, ask, through)
+    if found is None and not place.is_mount and is_served(place.root):
+        found = _asked(place, ask, through)
     if found is None:
         if place.is_mount:
             raise ReadOnlyError("the mount is read-only, its daemon changes nothing")

@@ -7,13 +7,14 @@ in a mount: ``/var/lib/logfs/orders/0@-1h.jsonl``. ``split_path`` has the rule.
 import errno
 import json
 import os
+import threading
 from collections.abc import Callable, Collection
 from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
 from logfs.disk.posix import PosixDisk
-from logfs.errors import NoDataDirectoryError
+from logfs.errors import LockedError, NoDataDirectoryError
 from logfs.log import names
 from logfs.machine import mountpoints
 
@@ -35,6 +36,8 @@ Not ``.lock``: many programs have one in a directory of theirs, which may be fur
 
 _IGNORED_IN_EMPTY = frozenset({names.LOCK_FILE, "lost+found"})
 _DAEMON_VERSION = 1
+PATIENCE_S = 60.0
+"""How long a process waits for a daemon that is being restarted, or for the lock."""
 _MOUNTINFO = Path("/proc/self/mountinfo")
 
 
@@ -170,6 +173,31 @@ def served_at(data: str) -> str | None:
     except OSError:
         return None
     return mount.point
+
+
+def is_served(data: str) -> bool:
+    """Return whether a daemon serves a data directory, after a restart that is under way.
+
+    While no daemon serves a mount that outlives its daemon, the lock of the directory is free. But
+    open files go on, so no other process may own the directory.
+
+    Raises:
+        LockedError: No daemon has come back for ``PATIENCE_S``.
+    """
+    note = read_daemon_note(data)
+    if note is None or mountpoints.mount_at(note.mount_point) is None:
+        return False
+    points: list[str | None] = []
+    # The mount answers when the next daemon serves it; a thread can be left waiting.
+    thread = threading.Thread(target=lambda: points.append(served_at(data)), daemon=True)
+    thread.start()
+    thread.join(PATIENCE_S)
+    if not points:
+        raise LockedError(
+            f"{data}: its mount at {note.mount_point} waits for a daemon, which has not come: "
+            f"start it, or end the mount with 'umount --lazy {note.mount_point}'"
+        )
+    return points[0] is not None
 
 
 def _mount_points() -> set[str]:

@@ -17,7 +17,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, LockedError, ReadOnlyError
 from logfs.library.mounted_writer import MountedWriter
 from logfs.library.owner import owned
-from logfs.library.places import served_at
+from logfs.library.places import is_served, served_at
 from logfs.library.topics import MountedTopics, StoredTopics, Topics
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
@@ -200,6 +200,8 @@ class Writer:
             self._daemon = Daemon.connect(self._data)
         except PermissionError as error:
             return self._begin_through_mount(error)
+        if self._daemon is None and self._point is None and is_served(self._data):
+            self._daemon = Daemon.connect(self._data)
         if self._daemon is not None:
             return None
         if self._point is not None:

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -72,6 +74,18 @@ class HeldMount:
             )
         wait_until(lambda: "is mounted" in self.log, "the mount answers")
         return self
+
+    @contextmanager
+    def without_daemon(self) -> Iterator[None]:
+        """Kill the daemon, and let another one start at the end of the block."""
+        serving, daemon = self.log.count("is mounted"), self.pid
+        self._holder.send_signal(signal.SIGSTOP)
+        os.kill(daemon, signal.SIGKILL)
+        try:
+            yield
+        finally:
+            self._holder.send_signal(signal.SIGCONT)
+        wait_until(lambda: self.log.count("is mounted") > serving, "another daemon serves")
 
     def stop(self) -> None:
         """Stop the holder, which ends the daemon and the mount."""
