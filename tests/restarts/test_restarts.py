@@ -1,0 +1,176 @@
+"""What programs with open files see of restarts and crashes of the daemon: nothing."""
+
+import contextlib
+import mmap
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import wait_until
+from tests.restarts import writer
+from tests.restarts.held import HeldMount
+
+pytestmark = pytest.mark.fuse
+
+WRITERS = (
+    # partition and view, largest padding, sync
+    ("0", 10, "none"),
+    ("0", 3000, "fsync"),
+    ("0.tsv", 200, "none"),
+    ("0.jsonl", 200, "dsync"),
+    ("1", 200_000, "none"),
+    ("1", 100, "fsync"),
+    ("1.tsv", 50_000, "none"),
+    ("2", 300, "dsync"),
+)
+
+
+def start_writers(point: Path, stop: Path) -> "list[subprocess.Popen[str]]":
+    """Start a writer for each row of the table."""
+    return [
+        subprocess.Popen(
+            [
+                *(sys.executable, writer.__file__, point / "t" / name, f"w{number}"),
+                *(str(number), str(largest), sync, stop),
+            ],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, (name, largest, sync) in enumerate(WRITERS)
+    ]
+
+
+def check_lines(point: Path, counts: list[int]) -> None:
+    """Every line of every writer is there once, and in its order."""
+    for partition in ("0", "1", "2"):
+        found: dict[str, list[int]] = {}
+        for text in (point / "t" / partition).read_text().splitlines():
+            name, number, _ = text.split(" ")
+            found.setdefault(name, []).append(int(number))
+        for index, (path, _, _) in enumerate(WRITERS):
+            if path.partition(".")[0] == partition:
+                got = found.pop(f"w{index}", [])
+                assert got == list(range(1, counts[index] + 1)), f"w{index} in {partition}"
+        assert not found
+
+
+@pytest.fixture
+def held(tmp_path: Path) -> Iterator[HeldMount]:
+    """Return a mount with a topic of three partitions."""
+    with HeldMount(tmp_path) as mount:
+        (mount.point / "t").mkdir()
+        for partition in ("0", "1", "2"):
+            (mount.point / "t" / partition).touch()
+        yield mount
+
+
+def end_daemons(mount: HeldMount, times: int, chance: random.Random) -> None:
+    """Kill and restart at random moments, sometimes while the successor still starts."""
+    for _ in range(times):
+        time.sleep(chance.random() * 0.5)
+        mount.end_daemon(chance.choice((signal.SIGKILL, signal.SIGUSR2)))
+        if chance.random() < 0.3:
+            time.sleep(chance.random() * 0.5)
+            mount.end_daemon(signal.SIGKILL)
+        mount.wait_for_next()
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_writers_lose_no_line_and_write_none_twice(
+    held: HeldMount, tmp_path: Path, seed: int
+) -> None:
+    writers = start_writers(held.point, tmp_path / "stop")
+    times = int(os.environ.get("LOGFS_LONG_KILLS", "10"))
+
+    end_daemons(held, times, random.Random(seed))
+    (tmp_path / "stop").touch()
+    ended = [process.communicate(timeout=120) for process in writers]
+
+    assert [errors for _, errors in ended] == [""] * len(writers)
+    counts = [int(out) for out, _ in ended]
+    assert min(counts) > 0
+    check_lines(held.point, counts)
+
+
+def test_readers_go_on(held: HeldMount, tmp_path: Path) -> None:
+    path, follow = held.point / "t" / "0", held.point / "t" / "0.follow"
+    outputs = [tmp_path / name for name in ("tail", "follow")]
+    commands = (["tail", "-n", "+1", "-f", str(path)], ["cat", str(follow)])
+    with contextlib.ExitStack() as stack:
+        file = stack.enter_context(path.open("ab", buffering=0))
+        file.write(b"first\n")
+        fixed = stack.enter_context((held.point / "t" / "0@offset=0..offset=1").open("rb"))
+        mapped = stack.enter_context(mmap.mmap(fixed.fileno(), 0, prot=mmap.PROT_READ))
+        for command, output in zip(commands, outputs, strict=True):
+            into = stack.enter_context(output.open("wb"))
+            reader = stack.enter_context(subprocess.Popen(command, stdout=into))
+            stack.callback(reader.terminate)
+        wait_until(lambda: all(o.read_bytes() == b"first\n" for o in outputs), "both read")
+        followed = stack.enter_context(follow.open("rb", buffering=0))
+        assert followed.read(100) == b"first\n"
+        poller = select.poll()
+        poller.register(followed, select.POLLIN)
+
+        for number in (signal.SIGKILL, signal.SIGUSR2, signal.SIGKILL):
+            held.end_daemon(number)
+            file.write(f"after {number}\n".encode())
+            assert poller.poll(30_000)
+            assert followed.read(100) == f"after {number}\n".encode()
+            assert mapped.read(6) == b"first\n" == os.pread(fixed.fileno(), 100, 0)
+            mapped.seek(0)
+        whole = path.read_bytes()
+
+        wait_until(lambda: all(o.read_bytes() == whole for o in outputs), "both have read all")
+
+
+def test_half_a_line_goes_on_after_a_crash(held: HeldMount) -> None:
+    path = held.point / "t" / "0"
+    with path.open("ab", buffering=0) as file:
+        file.write(b"one\ntw")
+        held.end_daemon(signal.SIGKILL)
+        file.write(b"o\nth")
+        held.end_daemon(signal.SIGUSR2)
+        file.write(b"ree\n")
+
+        assert path.read_bytes() == b"one\ntwo\nthree\n"
+
+
+def test_a_listing_goes_on(held: HeldMount) -> None:
+    for number in range(300):
+        (held.point / f"topic{number:03d}").mkdir()
+    with os.scandir(held.point) as entries:
+        names = {next(entries).name}
+        held.end_daemon(signal.SIGKILL)
+        names |= {entry.name for entry in entries}
+
+    assert {f"topic{number:03d}" for number in range(300)} <= names
+
+
+def test_directories_are_made_and_removed_once(held: HeldMount) -> None:
+    program = (
+        "import os, sys\nfor n in range(60):\n    path = f'{sys.argv[1]}/n{n}'\n"
+        "    os.mkdir(path)\n    os.setxattr(path, 'user.logfs.retention.ms', b'1000000')\n"
+        "    open(f'{path}/0', 'a').close()\n    n % 2 or os.rmdir(path)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", program, str(held.point)]) as process:
+        chance = random.Random(3)
+        while process.poll() is None:
+            time.sleep(chance.random() * 0.5)
+            held.end_daemon(signal.SIGKILL)
+    assert process.returncode == 0
+    assert sorted(os.listdir(held.point)) == sorted(["t", *(f"n{n}" for n in range(1, 60, 2))])
+
+
+def test_unmounting_ends_an_adopted_mount(held: HeldMount) -> None:
+    held.end_daemon(signal.SIGKILL)
+    held.wait_for_next()
+    (held.point / "t" / "0").read_bytes()
