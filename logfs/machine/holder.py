@@ -35,7 +35,7 @@ HANDED_OVER = 75
 STARTS = 10
 PERIOD_S = 300.0
 RESTART_S = 0.1
-"""The pause before a start after a crash; doubled with each that follows at once."""
+"""The pause before a start after a crash; doubled for each daemon in a row that never served."""
 MAX_RESTART_S = 5.0
 
 _FIRST = 3
@@ -65,6 +65,7 @@ class Holder:
         self._is_stopping = False
         self._is_ending = False
         self._starts: list[float] = []
+        self._unready = 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._socket.bind("")  # any free abstract name
@@ -117,7 +118,7 @@ class Holder:
         if status == HANDED_OVER:
             return 0.0
         logger.warning("the daemon ended with %s; starting it again, the mount waits", what)
-        return min(RESTART_S * 2.0 ** max(len(self._starts) - 2, 0), MAX_RESTART_S)
+        return min(RESTART_S * 2.0 ** (self._unready - 1), MAX_RESTART_S)
 
     def _is_mount_gone(self) -> bool:
         poller = select.poll()
@@ -127,6 +128,7 @@ class Holder:
 
     def _start(self) -> None:
         self._starts.append(time.monotonic())
+        self._unready += 1
         sys.stdout.flush()
         sys.stderr.flush()
         # The daemon gets SIGTERM when it can end the mount: see ``logfs.fs.mount``.
@@ -208,9 +210,11 @@ class Holder:
             self._forget(name)
         if lines.get("MAINPID", "").isdecimal():
             self._pid = int(lines["MAINPID"])
-        if "READY" in lines and not self._is_ready:
-            self._is_ready = True
-            self._ready()
+        if "READY" in lines:
+            self._unready = 0
+            if not self._is_ready:
+                self._is_ready = True
+                self._ready()
         return descriptors
 
     def _forget(self, name: str) -> None:
