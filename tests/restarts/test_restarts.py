@@ -93,7 +93,7 @@ def test_writers_lose_no_line_and_write_none_twice(
 
     end_daemons(held, times, random.Random(seed))
     (tmp_path / "stop").touch()
-    ended = [process.communicate(timeout=120) for process in writers]
+    ended = [process.communicate(timeout=60) for process in writers]
 
     assert [errors for _, errors in ended] == [""] * len(writers)
     counts = [int(out) for out, _ in ended]
