@@ -31,10 +31,10 @@ PLAIN = (
     SourceColumn("timestampType", "int", Columns.TIMESTAMP_TYPE),
 )
 WRITTEN: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    ("value", ("string", "binary"), "has to be there; null in a compacted topic removes the key"),
+    ("value", ("string", "binary"), "required; null in a compacted topic removes the key"),
     ("key", ("string", "binary"), ""),
     ("headers", (HEADERS.kind,), ""),
-    ("topic", ("string",), "has to be there if neither the path nor the option names one"),
+    ("topic", ("string",), "required if neither the path nor the option names one"),
     ("partition", ("int",), "null: where Kafka's default partitioner sends the key"),
     ("timestamp", ("timestamp",), "null: the time of writing"),
 )

@@ -50,7 +50,7 @@ def export(
     """Export records to Parquet files in the directory DESTINATION; the next run continues.
 
     PATH is a data directory, DATA/TOPIC or DATA/TOPIC/PARTITION, or the same in a mount. A file has
-    the records of one day (UTC, of their timestamps) of about 128 MB of a partition:
+    the records of one day (UTC, by their timestamps) from about 128 MB of a partition:
     DESTINATION/topic=orders/day=2026-11-20/orders-0-START-END.parquet, from offset START up to END.
     Its columns are those of Spark's Kafka source: key, value, topic, partition, offset, timestamp,
     timestampType, headers.
