@@ -24,6 +24,19 @@ mkdir /mnt/logs/orders
 echo first >>/mnt/logs/orders/0
 echo "partitions: $(ls /mnt/logs/orders | tr '\n' ' ')"
 
+# A program that opens its file once, and would end at the first error.
+(
+    n=0
+    exec 3>>/mnt/logs/orders/1
+    while [ ! -e /run/stop ]; do
+        n=$((n + 1))
+        echo $n >&3 || exit
+        sleep 0.02
+    done
+    echo $n >/run/count
+) &
+writer=$!
+
 kill -9 "$(pid)"
 until_ served 1
 echo second >>/mnt/logs/orders/0
@@ -32,6 +45,16 @@ echo "after a kill: $(tr '\n' ' ' </mnt/logs/orders/0)"
 kill -STOP "$(pid)"
 until_ served 2
 echo "after a hang: $(tr '\n' ' ' </mnt/logs/orders/0)"
+
+systemctl restart $service
+echo "restarted: $? $(mounted)"
+systemctl daemon-reexec
+systemctl reload $service
+until_ served 1
+echo "reloaded: $(systemctl is-active $service) $(mounted)"
+touch /run/stop
+wait $writer
+[ "$(cat /mnt/logs/orders/1)" = "$(seq "$(cat /run/count)")" ] && echo "an open file: no error, every line once"
 
 systemctl start logfs-verify@web
 echo "verified: $?"

@@ -39,6 +39,9 @@ def test_a_life_under_systemd(tmp_path: Path) -> None:
         "partitions: 0 1 ",
         "after a kill: first second ",
         "after a hang: first second ",
+        "restarted: 0 /var/lib/logfs fuse.logfs",
+        "reloaded: active /var/lib/logfs fuse.logfs",
+        "an open file: no error, every line once",
         "verified: 0",
         "stopped by force: timeout, nothing",
         "stopped: success, nothing",
@@ -49,4 +52,5 @@ def test_a_life_under_systemd(tmp_path: Path) -> None:
     ], f"{told}\n{(tmp_path / 'err').read_text()}\n{daemon}"
     # The watchdog's signal has printed where the daemon hung.
     assert "Fatal Python error: Aborted" in daemon
-    assert "/mnt/logs: took away the mount of a daemon that died" in daemon
+    assert daemon.count("continuing the mount of a daemon that was killed") == 2
+    assert daemon.count("continuing the mount of a daemon that stopped for it") == 2
