@@ -1,5 +1,6 @@
 """Python's logging writes to a partition: which handlers do, and which outlive a restart."""
 
+import signal
 import sys
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pytest
 
 from tests.mounting import wait_until
 from tests.programs.conftest import Logs
-from tests.programs.documents import block_with, line_for
+from tests.programs.documents import line_for
 from tests.programs.running import Child
+from tests.restarts.held import HeldMount
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -53,6 +55,19 @@ def test_a_file_handler_appends_until_logfs_restarts(own: Logs, tmp_path: Path) 
     assert "not connected" in application.said
 
 
+def test_a_file_handler_does_not_notice_restarts(tmp_path: Path) -> None:
+    with HeldMount(tmp_path) as held:
+        (held.point / "app").mkdir()
+        with Application(line_for("Python logging", held.point), tmp_path) as application:
+            application.log("one")
+            for message, number in (("two", signal.SIGKILL), ("three", signal.SIGUSR2)):
+                held.end_daemon(number)
+                application.log(message)
+        lines = (held.point / "app" / "0").read_text().splitlines()
+    assert lines == ["one", "two", "three"]
+    assert "Error" not in application.said
+
+
 def test_a_watched_handler_raises_where_it_is_called(own: Logs, tmp_path: Path) -> None:
     line = line_for("Python logging", own.point)
     handler = line.replace("logging.FileHandler", "logging.handlers.WatchedFileHandler")
@@ -63,23 +78,6 @@ def test_a_watched_handler_raises_where_it_is_called(own: Logs, tmp_path: Path) 
         wait_until(lambda: "Traceback" in application.said, "it has ended")
         wait_until(lambda: "not connected" in application.said, "it has said why")
         assert "logged two" not in application.said
-
-
-def test_a_handler_that_reopens_goes_on(own: Logs, tmp_path: Path) -> None:
-    line = line_for("Python logging", own.point)
-    handler = line.replace("logging.FileHandler", "ReopeningFileHandler")
-    block = block_with("class ReopeningFileHandler", own.point)
-    before = block.partition("\nlogging.getLogger()")[0]
-    with Application(handler, tmp_path, before) as application:
-        application.log("one")
-        own.mount.kill()
-        application.log("lost")
-        own.mount.start()
-        application.log("two")
-        own.mount.crash()
-        application.log("three")
-    assert app(own) == ["one", "two", "three"]
-    assert application.said.count("not connected") == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import http.client
 import os
+import signal
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from tests.mounting import wait_until
 from tests.programs.conftest import Logs, mounted_logs
 from tests.programs.documents import line_for
 from tests.programs.running import Child, printed
+from tests.restarts.held import HeldMount
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -99,3 +101,19 @@ def test_it_writes_again_once_it_reopens_after_a_restart(own: Logs, nginx: Nginx
     nginx.child.wait_until(lambda: nginx.child.said.count("close()") == 2, "it opened the log")
     nginx.get("/back")
     wait_until(lambda: requests_in(log) == ["/back"], "the request is in the log")
+
+
+def test_it_does_not_notice_restarts(tmp_path: Path) -> None:
+    with HeldMount(tmp_path, "-o", "allow_other") as held:
+        (held.point / "web").mkdir()
+        log, asked = held.point / "web" / "0", ["/one"]
+        nginx = Nginx(line_for("nginx", held.point), tmp_path)
+        with nginx.child:
+            nginx.get("/one")
+            for number in (signal.SIGKILL, signal.SIGUSR2, signal.SIGKILL):
+                held.end_daemon(number)
+                asked += [f"/{number}", f"/again{number}"]
+                for path in asked[-2:]:
+                    nginx.get(path)
+            wait_until(lambda: requests_in(log) == asked, "the requests are in the log, in order")
+        assert str(log) not in nginx.child.said

@@ -11,6 +11,7 @@ from tests.mounting import logfs, wait_until
 from tests.programs.conftest import Logs
 from tests.programs.documents import line_for
 from tests.programs.running import Child, printed
+from tests.restarts.held import HeldMount
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -66,6 +67,23 @@ def test_messages_outlast_a_restart_of_logfs(own: Logs, tmp_path: Path) -> None:
         rsyslog.log("five")
         expected = ["one", "two", "three", "four", "five"]
         child.wait_until(lambda: messages_in(log) == expected, "the messages are stored")
+
+
+def test_it_does_not_notice_restarts(tmp_path: Path) -> None:
+    with HeldMount(tmp_path) as held:
+        (held.point / "syslog").mkdir()
+        log, sent = held.point / "syslog" / "0", ["first"]
+        line = line_for("rsyslog, logger", held.point)
+        rsyslog = Rsyslog(line, tmp_path / "rsyslog")
+        with rsyslog.start() as child:
+            rsyslog.log("first")
+            for number in (signal.SIGKILL, signal.SIGUSR2, signal.SIGKILL):
+                held.end_daemon(number)
+                sent += [f"after {number}", f"again {number}"]
+                for message in sent[-2:]:
+                    rsyslog.log(message)
+            child.wait_until(lambda: messages_in(log) == sent, "every message is stored once")
+            assert "not connected" not in child.said
 
 
 class Shipper:

@@ -1,1 +1,1 @@
-"""Programs that hold files open while the daemon of their mount is killed and restarted."""
+"""A mount that a holder keeps, and programs that write while its daemon ends again and again."""

@@ -20,6 +20,7 @@ PROMISES = {
     6: "A Kafka directory, always",
     7: "Loss is loud",
     8: "Refusals are clear",
+    9: "A restart is a pause",
     10: "Permissions hold on every path to the bytes",
 }
 

@@ -114,6 +114,9 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     --log-file. Under systemd (Type=notify) it reports when the mount answers and, with WatchdogSec,
     that it is alive.
 
+    With --background and under systemd the mount outlives the daemon: after a crash, and after
+    SIGUSR2, another daemon continues it, and programs keep their open files.
+
     \b
     Examples:
         logfs mount /var/lib/logfs /mnt/logs
