@@ -108,7 +108,9 @@ ELSEWHERE = {
     "append to a topic that was deleted meanwhile": "test_a_deleted_topic",
     "append or fsync after the disk failed": "test_a_failed_write_takes_the_partition_offline",
     "read a corrupt record": "test_corrupt_data_stays_and_is_an_error",
-    "anything after the daemon of a mount in the foreground has died": "test_an_unfinished_line_outlives_the_daemon",
+    "anything after the daemon of a mount in the foreground has died": (
+        "test_an_unfinished_line_outlives_the_daemon"
+    ),
 }
 """What takes more than a command, and the test in ``tests/semantics`` that does it."""
 
