@@ -96,6 +96,18 @@ def mount_logfs(bench: Bench, data: Path, *options: str) -> BenchMount:
     return _keep(bench.cleanup, python_command("logfs", "mount", *chosen, data, point), point)
 
 
+def mount_held(bench: Bench, data: Path) -> BenchMount:
+    """Mount a data directory with a holder, whose process it is, and which never gives up."""
+    data.mkdir(exist_ok=True)
+    point = data.with_name(f"{data.name}.held")
+    program = (
+        "import sys\nfrom logfs.machine import holder\nholder.STARTS = 10**9\n"
+        "sys.exit(holder.main(['-1', *sys.argv[1:]]))"
+    )
+    daemon = python_command("logfs", "mount", "-o", _KEEP, data, point)
+    return _keep(bench.cleanup, [daemon[0], "-c", program, *daemon], point)
+
+
 def mount_counted(bench: Bench, data: Path, counts: Path) -> BenchMount:
     """Mount a data directory with a daemon that records its requests; see ``counting``."""
     point = data.with_name(f"{data.name}.counted")

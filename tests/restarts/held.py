@@ -49,7 +49,8 @@ class HeldMount:
     ) -> None:
         """Unmount; the log has no sign of a bug."""
         assert self._holder is not None
-        self._holder.send_signal(signal.SIGTERM)
+        if is_mounted(self.point):
+            self._holder.send_signal(signal.SIGTERM)
         try:
             status = self._holder.wait(60)
         except subprocess.TimeoutExpired:

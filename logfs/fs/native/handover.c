@@ -13,9 +13,6 @@
 
 #include "hooks.h"
 
-/* How many slots after its own place a number may be found. */
-#define PROBES 32
-
 /* The large requests at these places keep their memory; others return what is more than this. */
 #define PLACES_WITH_MEMORY 8
 #define BYTES_WITH_MEMORY 65536
@@ -29,6 +26,9 @@ struct kept { /* a request that is kept whole */
 #define SMALL_BYTES (STATE_SMALL_BYTES - sizeof(struct kept))
 _Static_assert(STATE_KEPT * sizeof(struct kept) <= STATE_KEPT_TABLE_BYTES - 4096, "the table fits");
 
+/* How many places after its own a kept request may be found. */
+#define PROBES 32
+
 static char *state; /* NULL: nothing is kept */
 static uint64_t *words;
 static int state_fd = -1;
@@ -39,6 +39,8 @@ static int is_replaying;
 static int leaves_resend_out;
 static int is_keeping; /* requests are kept whole */
 static int in_flight;
+static uint16_t used[STATE_SLOTS], unused[STATE_SLOTS]; /* slots, by their numbers */
+static int used_count, unused_count;
 static int old_slots;            /* slots of the daemon before that have not come again */
 static int large_kept;           /* large requests that are kept */
 static struct kept **old_kept;   /* requests of the daemon before, the oldest first */
@@ -52,6 +54,8 @@ static uint64_t *slot_at(unsigned index) {
 }
 
 uint64_t logfs_state_bytes(void) { return STATE_BYTES; }
+
+static void list_slots(void);
 
 int logfs_keep(int fd) {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
@@ -70,6 +74,7 @@ int logfs_keep(int fd) {
     state_fd = copy;
     words = mapped;
     words[STATE_WORD_CURRENT] = 0;
+    list_slots();
     return 0;
 }
 
@@ -100,40 +105,59 @@ static int notify(int fd, int code, const void *data, size_t size) {
 
 /* --- Slots --------------------------------------------------------------------------------------- */
 
-/* Find the slot of a number near its place; 0: a free slot. */
-static uint64_t *find_slot(uint64_t place, uint64_t number) {
-    for (unsigned i = 0; i < PROBES; i++) {
-        uint64_t *slot = slot_at((unsigned)(place / 2) + i); /* numbers are even */
-
-        if (slot[SLOT_UNIQUE] == number)
-            return slot;
-    }
-    return NULL;
+/* List the slots that are in use and those that are not, those with the lowest numbers last: few
+   slots are used again and again, and stay in the cache of the processor. */
+static void list_slots(void) {
+    used_count = unused_count = 0;
+    for (unsigned i = STATE_SLOTS; i-- > 0;)
+        if (slot_at(i)[SLOT_UNIQUE] != 0)
+            used[used_count++] = (uint16_t)i;
+        else
+            unused[unused_count++] = (uint16_t)i;
 }
 
-static void free_slot(uint64_t *slot) {
+/* Return the place of a request in the list of slots in use; -1 if it has none. */
+static int find_used(uint64_t number) {
+    for (int i = 0; i < used_count; i++)
+        if (slot_at(used[i])[SLOT_UNIQUE] == number)
+            return i;
+    return -1;
+}
+
+static void free_slot(int place) {
+    unsigned index = used[place];
+    uint64_t *slot = slot_at(index);
+
     if (slot[SLOT_IS_OLD])
         old_slots--;
     slot[SLOT_STAGE] = SLOT_READ;
     __atomic_store_n(&slot[SLOT_UNIQUE], 0, __ATOMIC_RELEASE);
     slot[SLOT_IS_OLD] = 0;
+    used[place] = used[--used_count];
+    unused[unused_count++] = (uint16_t)index;
 }
 
 /* Give a WRITE request its slot: one that is sent again has the slot that it had. */
 static void take_slot(const struct request_header *header, size_t size) {
     const struct write_request *write = (const void *)(header + 1);
     uint64_t number = header->unique & ~REQUEST_RESENT;
+    unsigned index;
     uint64_t *slot;
+    int place;
 
     if (size < sizeof *header + sizeof *write)
         return;
-    slot = old_slots > 0 ? find_slot(number, number) : NULL;
-    if (slot != NULL) {
+    if (old_slots > 0 && (place = find_used(number)) >= 0) {
+        index = used[place];
+        slot = slot_at(index);
         if (slot[SLOT_IS_OLD]) {
             slot[SLOT_IS_OLD] = 0;
             old_slots--;
         }
-    } else if ((slot = find_slot(number, 0)) != NULL) {
+    } else if (unused_count > 0) {
+        index = unused[--unused_count];
+        used[used_count++] = (uint16_t)index;
+        slot = slot_at(index);
         memset(slot, 0, SLOT_WORDS * sizeof *slot);
         slot[SLOT_FH] = write->fh;
         slot[SLOT_NODE] = header->node;
@@ -143,15 +167,14 @@ static void take_slot(const struct request_header *header, size_t size) {
         words[STATE_WORD_WITHOUT_SLOT]++;
         return;
     }
-    words[STATE_WORD_CURRENT] =
-        1 + (uint64_t)(slot - (uint64_t *)(state + STATE_SLOTS_AT)) / SLOT_WORDS;
+    words[STATE_WORD_CURRENT] = 1 + (uint64_t)index;
 }
 
 /* Free the slots of requests that the daemon before had answered: all others have come again. */
 static void free_old_slots(void) {
-    for (unsigned i = 0; old_slots > 0 && i < STATE_SLOTS; i++)
-        if (slot_at(i)[SLOT_UNIQUE] != 0 && slot_at(i)[SLOT_IS_OLD])
-            free_slot(slot_at(i));
+    for (int place = used_count - 1; old_slots > 0 && place >= 0; place--)
+        if (slot_at(used[place])[SLOT_IS_OLD])
+            free_slot(place);
     old_slots = 0;
 }
 
@@ -348,7 +371,7 @@ void handover_note_idle(void) {
 
 void handover_note_reply(uint64_t unique, int is_counted) {
     uint64_t number = unique & ~REQUEST_RESENT;
-    uint64_t *slot;
+    int place;
     struct kept *kept;
 
     if (is_counted)
@@ -358,8 +381,8 @@ void handover_note_reply(uint64_t unique, int is_counted) {
     /* First the request: it must not be read again without its slot, which says what was applied. */
     if (is_keeping && (kept = find_kept(unique, unique)) != NULL)
         free_kept(kept);
-    if ((slot = find_slot(number, number)) != NULL)
-        free_slot(slot);
+    if ((place = find_used(number)) >= 0)
+        free_slot(place);
 }
 
 int logfs_notify_poll(uint64_t poll_handle) {
@@ -443,12 +466,10 @@ int handover_end_replay(int session_fd) {
     }
     adopted_fd = session_fd;
     is_keeping = !can_resend();
-    old_slots = 0;
-    for (unsigned i = 0; i < STATE_SLOTS; i++)
-        if (slot_at(i)[SLOT_UNIQUE] != 0) {
-            slot_at(i)[SLOT_IS_OLD] = 1;
-            old_slots++;
-        }
+    list_slots();
+    for (int place = 0; place < used_count; place++)
+        slot_at(used[place])[SLOT_IS_OLD] = 1;
+    old_slots = used_count;
     if (is_keeping && collect_kept() != 0)
         return -1;
     words[STATE_WORD_ADOPTIONS]++;

@@ -1,0 +1,90 @@
+"""How long does a program wait when the daemon is restarted or killed, and what does a line cost.
+
+The program has a file open for appending, and a thousand others for reading. The data are ten
+thousand sealed segments.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from benchmarks.data import LogSpec, build_log
+from benchmarks.mounts import BenchMount, mount_held, mount_logfs
+from benchmarks.results import Row, Samples, at_most, compare, hold
+from benchmarks.runner import Bench, alternate, settle
+
+_PARTITIONS = 10
+_FILES = 1_000
+_LINE = b"x" * 99 + b"\n"
+
+
+def rows(bench: Bench) -> Iterator[Row]:
+    """Pauses of a writer, then the price of a line with what is noted for a successor."""
+    segments = bench.scaled(10_000, 2_000)
+    spec = LogSpec(
+        batch_lines=10, segment_batches=1, segments=segments, is_rolled=True, partitions=_PARTITIONS
+    )
+    data = build_log(bench, "full", spec)
+    settle(bench.directory)
+    mount = mount_held(bench, data)
+    names = [mount.point / spec.topic / str(n % _PARTITIONS) for n in range(_FILES)]
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(name.open("rb"))
+        file = stack.enter_context(names[0].open("ab", buffering=0))
+        file.write(_LINE)
+
+        def pause(number: int) -> float:
+            os.kill(_daemon_of(mount), number)
+            started_s = time.perf_counter()
+            file.write(_LINE)
+            seconds = time.perf_counter() - started_s
+            settle(bench.directory)
+            return seconds
+
+        runs = [lambda: pause(signal.SIGUSR2), lambda: pause(signal.SIGKILL)]
+        restarted, killed = alternate(runs, bench.pairs)
+    mount.stop()
+    for what, found in (("restart", restarted), ("kill -9", killed)):
+        what = f"a write after {what}, {_FILES:,} files open, {segments:,} segments"
+        yield hold("restart", what, at_most(1, "s"), Samples("logfs", "s", found))
+    yield _price(bench)
+
+
+def _price(bench: Bench) -> Row:
+    held = mount_held(bench, bench.directory / "held")
+    plain = mount_logfs(bench, bench.directory / "plain")
+    count = bench.scaled(5_000, 1_000)
+    for mount in (held, plain):
+        (mount.point / "t").mkdir()
+    ours, theirs = alternate(
+        [lambda: _line_us(held.point, count), lambda: _line_us(plain.point, count)], bench.pairs
+    )
+    return compare(
+        "restart",
+        "write(2) of one line, p50, in a mount that a holder keeps",
+        at_most(1.03, "x without"),
+        Samples("logfs", "us", ours),
+        Samples("without", "us", theirs),
+    )
+
+
+def _line_us(point: Path, count: int) -> float:
+    """Return the median of the times that appends of a line take, in microseconds."""
+    times = []
+    with (point / "t" / "0").open("ab", buffering=0) as file:
+        for _ in range(count):
+            started_s = time.perf_counter()
+            file.write(_LINE)
+            times.append(time.perf_counter() - started_s)
+    return sorted(times)[count // 2] * 1e6
+
+
+def _daemon_of(holder: BenchMount) -> int:
+    children = Path(f"/proc/{holder.pid}/task/{holder.pid}/children")
+    while not (found := children.read_text().split()):
+        time.sleep(0.01)
+    return int(found[0])
