@@ -12,6 +12,7 @@ import pytest
 
 import logfs
 from tests.cli.conftest import Call, Mounted, command, environment, take_away
+from tests.processes import wait_until
 
 ROME = "CET-1CEST,M3.5.0,M10.5.0/3"
 NEW_YORK = "EST5EDT,M3.2.0,M11.1.0"
@@ -154,17 +155,16 @@ from logfs.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
     take_away(in_rome)
-    subprocess.run(
-        [sys.executable, "-c", refusing, "mount", in_rome.data, in_rome.point, "--background"],
-        check=True,
-        env={**environment(), "TZ": ROME},
-        timeout=60,
-    )
-    for root in (in_rome.point, in_rome.data):
-        status, out, errors = logfs("tail", "--from", "2026-07-20T12:00", root / "orders")
-        assert (status, out, len(errors)) == (1, b"", 1)
-        assert "write the zone, as in 2026-07-20T12:00:00Z" in errors[0]
-    assert logfs("tail", "--from", "2026-07-20T12:00Z", in_rome.data / "orders").status == 0
+    arguments = ("mount", str(in_rome.data), str(in_rome.point))
+    command = [sys.executable, "-c", refusing, *arguments]
+    with subprocess.Popen(command, env={**environment(), "TZ": ROME}):
+        wait_until((in_rome.point / "orders").exists, "it is mounted")
+        for root in (in_rome.point, in_rome.data):
+            status, out, errors = logfs("tail", "--from", "2026-07-20T12:00", root / "orders")
+            assert (status, out, len(errors)) == (1, b"", 1)
+            assert "write the zone, as in 2026-07-20T12:00:00Z" in errors[0]
+        assert logfs("tail", "--from", "2026-07-20T12:00Z", in_rome.data / "orders").status == 0
+        take_away(in_rome)
 
 
 @pytest.mark.fuse

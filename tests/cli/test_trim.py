@@ -8,7 +8,7 @@ import pytest
 
 from logfs.log import names
 from tests.cli.conftest import Call, Mounted, fill, run
-from tests.mounting import wait_until
+from tests.mounting import kill_with_holder, wait_until
 
 LINES = b"".join(b"%d\n" % number for number in range(10))
 
@@ -128,7 +128,7 @@ def test_trim_ignores_the_socket_of_a_dead_daemon(mounted: Mounted) -> None:
     assert run("umount", mounted.point).status == 0
     assert not socket.exists()
     assert run("mount", mounted.data, mounted.point, "--background").status == 0
-    os.kill(mounted.pid, 9)
+    kill_with_holder(mounted.pid)
     assert run("umount", mounted.point).status == 0
     assert socket.is_socket()
     assert run("topic", "create", mounted.data / "other") == (0, b"", [])
