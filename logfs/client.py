@@ -183,6 +183,29 @@ class Daemon:
         """Return facts about the daemon: pid, mountpoint, options and others."""
         return dict(self.ask("status"))
 
+    def reload(self) -> int:
+        """Have the daemon replaced by a successor with new code; returns the successor's pid.
+
+        Raises:
+            LogfsError, OSError: It was not replaced.
+            ControlError: No successor answers.
+        """
+        before = self.status()["pid"]
+        with contextlib.suppress(ConnectionError):
+            answer, _ = self._send({"request": "reload"}, b"", None, None)
+            if "error" in answer:
+                raise frames.decode_error(answer["error"])
+        for _ in range(_NEXT_DAEMON_TRIES):
+            if not self._reconnect():
+                break
+            # The old daemon may still have taken this connection.
+            with contextlib.suppress(ControlError):
+                pid = int(self.status()["pid"])
+                if pid != before:
+                    return pid
+            threading.Event().wait(_CONNECT_AGAIN_S)
+        raise ControlError(f"{self.data}: no daemon has followed process {before}; see its log")
+
     def utc_offset_s(self, local: str) -> int:
         """Return the offset of the daemon's time zone from UTC at a local date and time.
 

@@ -16,6 +16,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "mount": Entry("mount", "Mount the data directory DATA at MOUNTPOINT and serve it."),
     "umount": Entry("mount", "Unmount what logfs has mounted at MOUNTPOINT."),
+    "reload": Entry("reload", "Give the mount at MOUNTPOINT to a new daemon, with new code."),
     "topic": Entry("topic", "Create, list, describe, alter, delete and restore topics."),
     "append": Entry("append", "Append the lines of FILEs, or of stdin, as records."),
     "cat": Entry("cat", "Print the records that each PATH names, one PATH after the other."),

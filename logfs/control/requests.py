@@ -210,6 +210,7 @@ REQUESTS: Mapping[str, RequestType] = {
     "resumes": RequestType(
         {}, "whether another daemon goes on with numbered requests when this one ends"
     ),
+    "reload": RequestType({}, "nothing, but the end of the connection: a successor serves then"),
     "utc_offset": RequestType(
         {"local": _TEXT},
         "offset of the daemon's time zone from UTC at a local time, in seconds",

@@ -40,7 +40,10 @@ class ControlCommands:
 
     Attributes:
         metrics: The metrics of the mount.
+        reload: Gives the mount to a successor, with new code.
     """
+
+    reload: Callable[[], Awaitable[None]]
 
     def __init__(
         self,
@@ -63,6 +66,7 @@ class ControlCommands:
         self._commands: Mapping[str, Callable[[Request], Awaitable[object]]] = {
             "status": queries.status,
             "resumes": self._resumes,
+            "reload": self._reload,
             "utc_offset": queries.utc_offset,
             "metrics": queries.metrics,
             "prometheus": queries.prometheus,
@@ -101,6 +105,10 @@ class ControlCommands:
 
     async def _resumes(self, _request: Request) -> object:
         return self._notes.journal.is_kept
+
+    async def _reload(self, _request: Request) -> object:
+        await self.reload()
+        return None
 
     async def _create(self, request: Request) -> object:
         topic = request["topic"]

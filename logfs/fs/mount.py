@@ -19,6 +19,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from datetime import tzinfo
+from functools import partial
 from logging.handlers import WatchedFileHandler
 from pathlib import Path
 
@@ -88,8 +89,9 @@ def run_mount(
 ) -> int:
     """Mount a data directory and serve it until SIGTERM, SIGINT or an unmount. Blocks.
 
-    SIGHUP reopens log files (``logging.handlers.WatchedFileHandler``). A daemon that has lost the
-    terminal that it was started from stops like after SIGINT.
+    SIGHUP reopens log files (``logging.handlers.WatchedFileHandler``). SIGUSR1 gives the mount
+    to a successor with new code, SIGUSR2 to one that the service manager starts. A daemon that has
+    lost the terminal that it was started from stops like after SIGINT.
 
     Args:
         data: The data directory; it must exist.
@@ -168,11 +170,11 @@ def _open_and_mount(
             return _mount(store, session, options, clock, supervisor, metrics)
         finally:
             store.close(clock.now_ms())
-            session.note_closed()
             if not session.is_handed_over:
                 _forget_daemon(store)
             if cache is not None:
                 cache.lock.close()
+            session.note_closed()
 
 
 def _both(
@@ -315,9 +317,8 @@ def _mount(
         operations.kernel_cache = KernelCache()
         commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
-        server = ControlServer(commands.run)
         with shown(metrics, options.metrics, commands.metrics, point):
-            trio.run(_serve, operations, store, session, server, listener, supervisor)
+            trio.run(_serve, operations, store, session, commands, listener, supervisor)
         is_served = True
     except Exception:
         logger.exception("serving %s ended; the mount stays until it is unmounted", point)
@@ -334,15 +335,17 @@ async def _serve(
     operations: Operations,
     store: AnyStore,
     session: Session,
-    server: ControlServer,
+    commands: ControlCommands,
     listener: socket.socket | None,
     supervisor: Supervisor,
 ) -> None:
     point = session.point
     async with trio.open_nursery() as nursery:
+        scope = nursery.cancel_scope
+        commands.reload = partial(_reload, operations, session, scope)
         if listener is not None:
-            nursery.start_soon(server.run, listener)
-        nursery.start_soon(_handle_signals, operations, session, supervisor, nursery.cancel_scope)
+            nursery.start_soon(ControlServer(commands.run).run, listener)
+        nursery.start_soon(_handle_signals, operations, session, supervisor, nursery)
         nursery.start_soon(operations.tasks.run)
         nursery.start_soon(operations.follow_reads.queues.run)
         nursery.start_soon(operations.cpu_latency.run)
@@ -356,6 +359,22 @@ async def _serve(
         nursery.cancel_scope.cancel()
     if not session.is_handed_over:
         await operations.files.close_all()
+
+
+async def _reload(operations: Operations, session: Session, scope: trio.CancelScope) -> None:
+    """Give the mount to a successor with new code.
+
+    Raises:
+        MountError: It cannot start; this daemon goes on.
+    """
+    await session.start_successor()
+    logger.info("stopping for a reload", extra={"fields": {"event": "reloading"}})
+    await _hand_over(operations, session, scope)
+
+
+async def _try_reload(operations: Operations, session: Session, scope: trio.CancelScope) -> None:
+    with contextlib.suppress(MountError):  # the session has logged it
+        await _reload(operations, session, scope)
 
 
 async def _hand_over(operations: Operations, session: Session, scope: trio.CancelScope) -> None:
@@ -372,9 +391,10 @@ async def _hand_over(operations: Operations, session: Session, scope: trio.Cance
 
 
 async def _handle_signals(
-    operations: Operations, session: Session, supervisor: Supervisor, scope: trio.CancelScope
+    operations: Operations, session: Session, supervisor: Supervisor, nursery: trio.Nursery
 ) -> None:
-    stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR2)
+    scope = nursery.cancel_scope
+    stops = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
     with trio.open_signal_receiver(*stops) as signals:
         if session.is_stop_wanted:  # it came after the connection was adopted
             signal.raise_signal(signal.SIGTERM)
@@ -383,6 +403,9 @@ async def _handle_signals(
                 logger.info("stopping for a restart", extra={"fields": {"event": "restarting"}})
                 await _hand_over(operations, session, scope)
                 return
+            if number == signal.SIGUSR1:
+                nursery.start_soon(_try_reload, operations, session, scope)
+                continue
             if number == signal.SIGHUP and not supervisor.terminal.is_lost:
                 _reopen_log_files()
                 continue

@@ -20,6 +20,7 @@ from logfs.fs.handover.descriptors import CONNECTION, STATE, Inherited
 from logfs.fs.handover.journal import Journal, NoJournal, journal_of
 from logfs.fs.handover.settling import Settling
 from logfs.fs.handover.state import HandoverState, StateError, Word
+from logfs.fs.handover.successor import Successor
 from logfs.fs.hooks import Hooks
 from logfs.fs.supervision import Supervisor
 from logfs.machine import mountpoints
@@ -47,6 +48,7 @@ class Session:
         is_adopted: The connection is the predecessor's.
         is_handed_over: A successor goes on with the mount.
         is_stop_wanted: SIGTERM came before signals were handled.
+        successor: A process that waits to go on with the mount; None: the manager starts one.
     """
 
     def __init__(
@@ -69,6 +71,9 @@ class Session:
         self.is_adopted = False
         self.is_handed_over = False
         self.is_stop_wanted = False
+        self.successor: Successor | None = None
+        self._is_starting = False
+        self._passed = -1
         if supervisor.predecessor is not None:
             self._take(supervisor.predecessor)
 
@@ -204,6 +209,34 @@ class Session:
             return
         self.state, self.journal = state, journal_of(state)
 
+    async def start_successor(self) -> None:
+        """Start a process that goes on with the mount, and wait until it can.
+
+        Raises:
+            MountError: Nothing keeps the mount, or the process cannot start. Nothing has changed.
+        """
+        again = self._supervisor.again
+        if again is None or not self.is_kept:
+            raise MountError(
+                f"{self.point}: nothing keeps this mount (neither systemd nor --background), so "
+                "open files would end. To use a new version, unmount it and mount it again."
+            )
+        if self._is_starting:
+            raise MountError(f"{self.point}: it is being reloaded already")
+        self._is_starting = True
+        try:
+            successor = Successor.start(again)
+            await successor.wait_until_warm()
+        except (MountError, OSError) as error:
+            logger.error(  # noqa: TRY400 - no traceback: it is no bug of this daemon
+                "%s: not reloaded, this daemon goes on: %s", self.point, error,
+                extra={"fields": {"event": "not_reloaded"}},
+            )  # fmt: skip
+            raise MountError(f"{self.point}: not reloaded, the daemon goes on: {error}") from error
+        finally:
+            self._is_starting = False
+        self.successor = successor
+
     def stop_reading(self) -> None:
         """Leave all further requests to a successor."""
         if self._hooks is not None and self.state is not None:
@@ -231,9 +264,17 @@ class Session:
         self._end_predecessor()
 
     def note_closed(self) -> None:
-        """Note that the store has been closed, and that nothing is in flight."""
-        if self.state is not None and self.is_handed_over:
-            self.state.words[Word.PLANNED] = 1
+        """Let a successor go on: the store has been closed, and nothing is in flight."""
+        if self.state is None or not self.is_handed_over:
+            return
+        self.state.words[Word.PLANNED] = 1
+        if self.successor is None:
+            return
+        self._supervisor.name_successor(self.successor.pid)
+        try:
+            self.successor.go(self._passed, self.state.fileno())
+        except OSError as error:
+            logger.warning("the next daemon has ended, another one is started: %s", error)
 
     def close(self, *, unmount: bool) -> None:
         """End the connection of this process.
@@ -242,6 +283,9 @@ class Session:
             unmount: End the mount as well, unless it is handed over.
         """
         ends = unmount and not self.is_handed_over
+        if self.is_handed_over and self._hooks is not None and self.successor is not None:
+            connection = self._connection if self.is_adopted else self._hooks.session
+            self._passed = os.dup(connection)
         if ends and self.state is not None:
             for name in (CONNECTION, STATE):
                 self._supervisor.drop_descriptor(name)

@@ -6,6 +6,7 @@
     EXTEND_TIMEOUT_USEC=n       loading or closing takes long, and makes progress
     STOPPING=1                  a signal or an unmount has been noticed
     FDSTORE=1, FDSTOREREMOVE=1  see ``handover.descriptors``
+    MAINPID=n                   a successor serves from now on; see ``handover.successor``
 
 The loop does not run before and after serving, so a thread asks for more time as long as the
 process computes. While serving, the thread sends WATCHDOG=1 for the loop in one case only: when the
@@ -30,6 +31,7 @@ from typing import Self
 import trio
 
 from logfs.fs.handover.descriptors import Inherited, inherited
+from logfs.fs.handover.successor import Again
 from logfs.machine.terminal import ControllingTerminal
 
 logger = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class Supervisor:
         when_ready: Called once the mount answers.
         terminal: The terminal that the daemon was started from; its loss ends the daemon.
         predecessor: The descriptors that the service manager has kept.
+        again: How a successor is started; None: only the service manager can start one.
     """
 
     def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
@@ -70,6 +73,7 @@ class Supervisor:
         self.when_ready: Callable[[], None] | None = None
         self.terminal = ControllingTerminal()
         self.predecessor: Inherited | None = None
+        self.again: Again | None = None
         self._phase = _Phase.LOADING
         self._last_beat_s = 0.0
         self._cpu_s = 0.0
@@ -132,6 +136,10 @@ class Supervisor:
             logger.warning("the service manager does not keep %s: %s", name, error)
             return False
         return True
+
+    def name_successor(self, pid: int) -> None:
+        """Say that another process of the service is its daemon from now on."""
+        self._send(f"MAINPID={pid}")
 
     def drop_descriptor(self, name: str) -> None:
         """Have a kept descriptor closed."""

@@ -16,6 +16,7 @@ Source: sd_notify(3), systemd.service(5): FileDescriptorStoreMax=, Restart=, Sta
 
 import array
 import contextlib
+import ctypes
 import logging
 import os
 import select
@@ -45,6 +46,7 @@ _CREDENTIALS = struct.Struct("iII")
 _PASSED_ON = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _STOPS = (signal.SIGTERM, signal.SIGINT)
 _MOUNT_ENDED = select.POLLERR | select.POLLHUP
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Holder:
@@ -75,6 +77,8 @@ class Holder:
 
     def run(self) -> int:
         """Run the daemon until it has ended for good; returns its exit status."""
+        # The child of a daemon that it names as its successor becomes a child of this process.
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         signal.set_wakeup_fd(self._woken, warn_on_full_buffer=False)
         for number in (*_STOPS, *_PASSED_ON, signal.SIGCHLD):
             signal.signal(number, self._signalled)

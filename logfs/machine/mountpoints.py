@@ -8,8 +8,10 @@ import ctypes
 import errno
 import os
 import re
+import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from logfs.errors import MountError
 
@@ -20,6 +22,9 @@ _UNKNOWN = ""
 _MAX_LINKS = 40
 """As many symbolic links as Linux follows."""
 _MNT_DETACH = 2
+ANSWER_TIMEOUT_S = 10.0
+"""How long a mount is waited for that no daemon serves now."""
+Answer = TypeVar("Answer")
 _REMOTE = frozenset(
     {_UNKNOWN, "fuse", "fuseblk", "nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "virtiofs"}
 )
@@ -119,10 +124,36 @@ def is_local(descriptor: int) -> bool:
     return kind.partition(".")[0] not in _REMOTE
 
 
+def ask(point: str, question: Callable[[], Answer]) -> Answer | None:
+    """Return what a question to a mount is answered with; None: no daemon answers in time.
+
+    The mount waits while its next daemon starts. A thread can be left waiting with it.
+
+    Raises:
+        OSError: The question has failed.
+    """
+    answers: list[Answer] = []
+    errors: list[OSError] = []
+
+    def run() -> None:
+        try:
+            answers.append(question())
+        except OSError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name=f"asking {point}", daemon=True)
+    thread.start()
+    thread.join(ANSWER_TIMEOUT_S)
+    if errors:
+        raise errors[0]
+    return answers[0] if answers else None
+
+
 def is_dead(point: str) -> bool:
-    """Return whether the daemon of a FUSE mount has died."""
+    """Return whether the daemon of a FUSE mount has died; a mount that waits is not dead."""
     try:
-        os.statvfs(point)  # not stat, which the kernel may answer from what it has cached
+        # Not stat, which the kernel may answer from what it has cached.
+        ask(point, lambda: os.statvfs(point))
     except OSError as error:
         return error.errno == errno.ENOTCONN
     return False

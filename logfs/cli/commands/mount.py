@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from logfs.fs.options import MountOptions
+    from logfs.fs.supervision import Supervisor
 
 logger = logging.getLogger(__name__)
 
@@ -303,7 +304,8 @@ def serve_in_background(
         check(request)
         _check_data(request)
         run_held(command)
-    serve(request, ready=ready_of_held(), log=log)
+    again = list(command), dict(os.environ)
+    serve(request, ready=ready_of_held(), log=log, again=again)
 
 
 def serve(
@@ -311,6 +313,7 @@ def serve(
     *,
     ready: "Callable[[], None] | None" = None,
     log: logs.LogOutput = logs.STDERR,
+    again: tuple[list[str], dict[str, str]] | None = None,
 ) -> None:
     """Mount and serve; the status of the command says how it ended.
 
@@ -318,9 +321,11 @@ def serve(
         request: What, where and how.
         ready: Called once the mount answers, in the background; None in the foreground.
         log: Where to log, what and how; by default to stderr, or syslog in the background.
+        again: The command and the environment of a successor; by default those of this process.
     """
     check(request)
     _check_data(request)
+    supervisor = _load(again or ([*program("logfs"), *sys.argv[1:]], dict(os.environ)))
     log_file = None if log.file is None else os.path.realpath(log.file)
     logs.set_level(log.level)
     if log_file is not None:
@@ -329,7 +334,7 @@ def serve(
         logs.log_to_syslog(log.form)
     else:
         logs.log_to_stderr(log.form)
-    failures.exit_with(_serve(request, ready))
+    failures.exit_with(_serve(request, ready, supervisor))
 
 
 def _check_data(request: MountRequest) -> None:
@@ -341,21 +346,35 @@ def _check_data(request: MountRequest) -> None:
         )
 
 
-def _serve(request: MountRequest, ready: "Callable[[], None] | None") -> int:
+def _load(again: tuple[list[str], dict[str, str]]) -> "Supervisor":
+    """Import everything; a successor then waits until its predecessor has stopped."""
     # Modules and the store stay: looking for garbage in them takes a fifth of a start.
     gc.set_threshold(_GC_THRESHOLD)
     from logfs.fs import hooks
 
     hooks.load()
-    from logfs.fs.mount import run_mount
+    import logfs.fs.mount  # noqa: F401 - what the successor needs, before it waits
+    from logfs.fs.handover.successor import Again, take_turn
     from logfs.fs.supervision import Supervisor
+
+    supervisor = Supervisor.from_environment(os.environ)
+    supervisor.again = Again(*again)
+    supervisor.predecessor = take_turn(os.environ) or supervisor.predecessor
+    return supervisor
+
+
+def _serve(
+    request: MountRequest,
+    ready: "Callable[[], None] | None",
+    supervisor: "Supervisor",
+) -> int:
+    from logfs.fs.mount import run_mount
 
     def progress(text: str) -> None:
         logger.info("%s", text)
         if ready is not None and sys.stderr.isatty():
             failures.warn(text)
 
-    supervisor = Supervisor.from_environment(os.environ)
     try:
         try:
             return run_mount(*request, ready=ready, progress=progress, supervisor=supervisor)

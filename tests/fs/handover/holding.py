@@ -39,6 +39,8 @@ class HeldMount:
         self.point = directory / "mnt"
         self.data.mkdir()
         self.point.mkdir()
+        self._startup = directory / "startup"
+        self._startup.mkdir()
         self._log = directory / "log"
         self._command = COMMAND if resends else (sys.executable, "-c", _WITHOUT_RESEND)
 
@@ -53,6 +55,10 @@ class HeldMount:
         pid = self._holder.pid
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return int(children[0]) if children else 0
+
+    def break_program(self, code: str) -> None:
+        """Let every process of logfs that starts from now on run this code first."""
+        (self._startup / "sitecustomize.py").write_text(code)
 
     def end_daemon(self, number: signal.Signals) -> None:
         """Send a signal to the daemon, and wait until another one serves the mount."""
@@ -70,7 +76,7 @@ class HeldMount:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=environment(),
+                env=environment(PYTHONPATH=f"{self._startup}:{environment()['PYTHONPATH']}"),
             )
         wait_until(lambda: "is mounted" in self.log, "the mount answers")
         return self
