@@ -27,7 +27,7 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
     Raises:
         MountError: logfs is not mounted there, the mount is in use, or the daemon does not end.
     """
-    point = os.path.realpath(mountpoint)
+    point = mountpoints.resolve_point(mountpoint)
     found = mountpoints.mount_at(point)
     if found is None or found.kind != mountpoints.KIND:
         raise MountError(f"{point}: logfs is not mounted there")
@@ -36,9 +36,15 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
             f"{point}: mounted by {_user_name(found.user)}; only that user and root may unmount it"
         )
     if lazy or mountpoints.is_dead(point):
-        mountpoints.take_away(point, lazy=True)
+        mountpoints.detach(point)
         return
-    data, pid = _find_daemon(point)
+    asked = mountpoints.ask(point, lambda: _find_daemon(point))
+    if asked is None:
+        raise MountError(
+            f"{point}: it waits for its next daemon. To end it without one: "
+            f"'logfs umount --lazy {point}'."
+        )
+    data, pid = asked
     try:
         mountpoints.take_away(point)
     except MountError as error:
@@ -59,11 +65,11 @@ def _user_name(uid: int) -> str:
 
 def unmount_dead(mountpoint: str) -> bool:
     """Remove the mount of a daemon that died; returns whether there was one."""
-    point = os.path.realpath(mountpoint)
+    point = mountpoints.resolve_point(mountpoint)
     found = mountpoints.mount_at(point)
     if found is None or found.kind != mountpoints.KIND or not mountpoints.is_dead(point):
         return False
-    mountpoints.take_away(point, lazy=True)
+    mountpoints.detach(point)
     return True
 
 

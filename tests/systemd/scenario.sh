@@ -49,9 +49,12 @@ echo "after a hang: $(tr '\n' ' ' </mnt/logs/orders/0)"
 systemctl restart $service
 echo "restarted: $? $(mounted)"
 systemctl daemon-reexec
+before=$(pid)
 systemctl reload $service
+echo "reloaded: $? $(systemctl is-active $service) $(mounted)"
+[ "$(pid)" != "$before" ] && served 0 && echo "another main process, no restart"
+kill -9 "$(pid)"
 until_ served 1
-echo "reloaded: $(systemctl is-active $service) $(mounted)"
 touch /run/stop
 wait $writer
 [ "$(cat /mnt/logs/orders/1)" = "$(seq "$(cat /run/count)")" ] && echo "an open file: no error, every line once"
