@@ -4,6 +4,7 @@ The order of the modules, lowest first. Each imports only modules of lines above
 
     errnos, options                    errors as errnos; the text after ``-o``
     hooks, kernelcache                 the C library beside libfuse; what the kernel has cached
+    handover.descriptors, .journal     what outlives the daemon: descriptors and the state
     supervision, cpulatency            what systemd is told; processors that do not sleep
     interrupts, earlyreplies, ahead    signals, early replies and read-ahead, by the hooks
     passthrough, readerqueue           sealed files that the kernel reads; waiting readers
@@ -13,6 +14,7 @@ The order of the modules, lowest first. Each imports only modules of lines above
     rawnodes, quotas, indexwait        nodes below ``.segments``; limits of users; unknown positions
     replies                            results in pyfuse3's types; errors on the way out
     tree, xattrs                       from names to nodes; extended attributes
+    handover.slots … .restoring        writes applied once; nodes and open files after a restart
     handles                            what open files do
     rules, unmounting                  what may be opened and created; taking a mount away
     following, retention               the look at another program's directory; deletion by age
@@ -22,6 +24,7 @@ The order of the modules, lowest first. Each imports only modules of lines above
     operations                         the requests of the kernel
     metrics                            what Prometheus and ``logfs status`` read
     requests … listening               the control socket
+    session                            the connection to the kernel: mounted or adopted
     mount                              starts and ends all of it
 
 ``tree``, ``nodes`` and ``handles`` are plain, synchronous and free of FUSE.

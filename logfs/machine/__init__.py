@@ -3,6 +3,7 @@
     host         clocks, random identifiers, the boot, the time zone, the limit of open files
     mountpoints  mounts of logfs, also dead ones, and removing them
     holders      processes that keep a mount in use
+    holder       the process that keeps a mount while its daemon restarts
     packages     how to install the packages of an extra
     terminal     whether the controlling terminal is still there
 

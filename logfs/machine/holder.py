@@ -49,7 +49,7 @@ _MOUNT_ENDED = select.POLLERR | select.POLLHUP
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-class Holder:
+class DaemonHolder:
     """Runs one daemon.
 
     Args:
@@ -274,7 +274,7 @@ def main(arguments: Sequence[str]) -> int:
             os.write(waiting, b"+")
         os.close(waiting)
 
-    return Holder(arguments[1:], ready).run()
+    return DaemonHolder(arguments[1:], ready).run()
 
 
 if __name__ == "__main__":

@@ -115,8 +115,8 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     --log-file. Under systemd (Type=notify) it reports when the mount answers and, with WatchdogSec,
     that it is alive.
 
-    With --background and under systemd the mount outlives the daemon: after a crash, and after
-    SIGUSR2, another daemon continues it, and programs keep their open files.
+    With --background and under systemd the mount outlives the daemon. After a crash, a restart
+    (SIGUSR2) or 'logfs reload' another daemon continues it, and programs keep their open files.
 
     \b
     Examples:

@@ -7,13 +7,14 @@ that the predecessor had read and not answered.
 
 The modules, lowest first:
 
-    state          the memory file: header, slots of writes, journal area
-    slots          a write notes where the log ends before it appends
-    journal        nodes, open files, requests that must not be repeated; before the reply
-    settling       at load: how much of each noted write is in the log
-    descriptors    the two descriptors in and out, by the protocol of systemd
-    describing, restoring    from nodes and open files to texts, and back
-    successor      a reload: the next daemon starts before this one stops reading
+    state, descriptors    the memory file: header, slots, journal; the two descriptors in and out
+    journal               nodes, open files, requests that must not be repeated; before the reply
+    slots, notes          where the log ends before a write; that a request has begun
+    control               the answers to requests of the control socket
+    settling              at load: how much of each noted write is in the log
+    describing            from nodes to texts, and back
+    restoring, pruning    nodes and open files at their next use; inodes that the kernel forgot
+    successor             a reload: the next daemon starts before this one stops reading
 
 Nothing is kept without a holder, and without the hooks (``native/hooks.h``).
 
