@@ -6,15 +6,16 @@ thousand sealed segments.
 
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.data import LogSpec, build_log
 from benchmarks.mounts import BenchMount, mount_held, mount_logfs
 from benchmarks.results import Row, Samples, at_most, compare, hold
-from benchmarks.runner import Bench, alternate, settle
+from benchmarks.runner import Bench, alternate, environment, python_command, settle
 
 _PARTITIONS = 10
 _FILES = 1_000
@@ -40,22 +41,35 @@ def rows(bench: Bench) -> Iterator[Row]:
         file = stack.enter_context(names[0].open("ab", buffering=0))
         file.write(_LINE)
 
-        def pause(number: int) -> float:
-            os.kill(_daemon_of(mount), number)
-            longest_s, deadline_s = 0.0, time.perf_counter() + _PATIENCE_S
-            while longest_s < _PAUSE_S and time.perf_counter() < deadline_s:
+        def longest_write(is_over: Callable[[float], bool]) -> float:
+            longest_s = 0.0
+            while not is_over(longest_s):
                 started_s = time.perf_counter()
                 file.write(_LINE)
                 longest_s = max(longest_s, time.perf_counter() - started_s)
             settle(bench.directory)
             return longest_s
 
-        runs = [lambda: pause(signal.SIGUSR2), lambda: pause(signal.SIGKILL)]
-        restarted, killed = alternate(runs, bench.pairs)
+        def after(number: int) -> float:
+            os.kill(_daemon_of(mount), number)
+            deadline_s = time.perf_counter() + _PATIENCE_S
+            return longest_write(lambda s: s > _PAUSE_S or time.perf_counter() > deadline_s)
+
+        def over_reload() -> float:
+            command = python_command("logfs", "reload", mount.point)
+            with subprocess.Popen(command, env=environment()) as process:
+                longest_s = longest_write(lambda _: process.poll() is not None)
+            if process.returncode:
+                raise RuntimeError(f"{mount.point} was not reloaded")
+            return longest_s
+
+        runs = [over_reload, lambda: after(signal.SIGUSR2), lambda: after(signal.SIGKILL)]
+        pauses = alternate(runs, bench.pairs)
     mount.stop()
-    for what, found in (("restart", restarted), ("kill -9", killed)):
-        what = f"a write after {what}, {_FILES:,} files open, {segments:,} segments"
-        yield hold("restart", what, at_most(1, "s"), Samples("logfs", "s", found))
+    budgets = (("logfs reload", 0.1), ("a restart", 1), ("kill -9", 1))
+    for (how, limit_s), found in zip(budgets, pauses, strict=True):
+        what = f"pause of a writer, {how}, {_FILES:,} files open, {segments:,} segments"
+        yield hold("restart", what, at_most(limit_s, "s"), Samples("logfs", "s", found))
     yield _price(bench)
 
 
