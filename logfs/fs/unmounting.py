@@ -35,16 +35,19 @@ def unmount(mountpoint: str, *, lazy: bool = False) -> None:
         raise MountError(
             f"{point}: mounted by {_user_name(found.user)}; only that user and root may unmount it"
         )
-    if lazy or mountpoints.is_dead(point):
+    if lazy:
         mountpoints.detach(point)
         return
-    asked = mountpoints.ask(point, lambda: _find_daemon(point))
-    if asked is None:
+    is_dead = mountpoints.ask(point, lambda: mountpoints.is_dead(point))
+    if is_dead is None:
         raise MountError(
             f"{point}: it waits for its next daemon. To end it without one: "
             f"'logfs umount --lazy {point}'."
         )
-    data, pid = asked
+    if is_dead:
+        mountpoints.detach(point)
+        return
+    data, pid = _find_daemon(point)
     try:
         mountpoints.take_away(point)
     except MountError as error:
@@ -67,7 +70,11 @@ def unmount_dead(mountpoint: str) -> bool:
     """Remove the mount of a daemon that died; returns whether there was one."""
     point = mountpoints.resolve_point(mountpoint)
     found = mountpoints.mount_at(point)
-    if found is None or found.kind != mountpoints.KIND or not mountpoints.is_dead(point):
+    if (
+        found is None
+        or found.kind != mountpoints.KIND
+        or not mountpoints.ask(point, lambda: mountpoints.is_dead(point))
+    ):
         return False
     mountpoints.detach(point)
     return True

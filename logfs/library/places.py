@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from logfs.disk.posix import PosixDisk
-from logfs.errors import LockedError, NoDataDirectoryError
+from logfs.errors import LockedError, MountError, NoDataDirectoryError
 from logfs.log import names
 from logfs.machine import mountpoints
 
@@ -134,9 +134,12 @@ def locate(path: str, *, may_begin: bool = False) -> Place:
 
     Raises:
         NoDataDirectoryError: No leading part is a data directory or a mount point.
+        MountError: It is in a mount that waits for its next daemon.
         OSError: A directory on the way cannot be read.
     """
-    real = os.path.realpath(path)
+    real = mountpoints.ask(path, lambda: os.path.realpath(path))
+    if real is None:
+        raise MountError(f"{path}: the mount waits for its next daemon, which has not come")
     return split_path(real, _mount_points(), kind_of, may_begin=may_begin)
 
 
@@ -162,8 +165,13 @@ def served_at(data: str) -> str | None:
     """Return the mount point at which a daemon serves a data directory; None: no usable one.
 
     The note is not enough: its daemon may be dead, and another directory be mounted there. So the
-    mount must answer, and its source must be the data directory.
+    mount must answer, and its source must be the data directory. A mount that waits for its next
+    daemon is not usable.
     """
+    return mountpoints.ask(data, lambda: _served_at(data))
+
+
+def _served_at(data: str) -> str | None:
     daemon = read_daemon_note(data)
     mount = None if daemon is None else mountpoints.mount_at(daemon.mount_point)
     if mount is None or mount.kind != mountpoints.KIND or mount.source != data:
@@ -189,7 +197,7 @@ def is_served(data: str) -> bool:
         return False
     points: list[str | None] = []
     # The mount answers when the next daemon serves it; a thread can be left waiting.
-    thread = threading.Thread(target=lambda: points.append(served_at(data)), daemon=True)
+    thread = threading.Thread(target=lambda: points.append(_served_at(data)), daemon=True)
     thread.start()
     thread.join(PATIENCE_S)
     if not points:

@@ -150,10 +150,9 @@ def ask(point: str, question: Callable[[], Answer]) -> Answer | None:
 
 
 def is_dead(point: str) -> bool:
-    """Return whether the daemon of a FUSE mount has died; a mount that waits is not dead."""
+    """Return whether the daemon of a FUSE mount has died; waits as long as the mount does."""
     try:
-        # Not stat, which the kernel may answer from what it has cached.
-        ask(point, lambda: os.statvfs(point))
+        os.statvfs(point)  # not stat, which the kernel may answer from what it has cached
     except OSError as error:
         return error.errno == errno.ENOTCONN
     return False
@@ -168,7 +167,7 @@ def has_dead_mount(point: str) -> bool:
     found = mount_at(point)
     if found is None or not found.kind.startswith("fuse"):
         return False
-    if is_dead(point):
+    if ask(point, lambda: is_dead(point)):
         return True
     if found.kind == KIND:
         raise MountError(f"{point}: {found.source} is mounted there already")

@@ -28,17 +28,19 @@ class HeldMount:
 
     Args:
         directory: Where the data directory and the mount point are made.
+        options: Of ``logfs mount``.
         resends: Whether the kernel sends requests again that a daemon had read.
 
     Attributes:
         point: The mount point.
     """
 
-    def __init__(self, directory: Path, *, resends: bool = True) -> None:
+    def __init__(self, directory: Path, *options: str, resends: bool = True) -> None:
         self.data = directory / "data"
         self.point = directory / "mnt"
-        self.data.mkdir()
+        self.data.mkdir(exist_ok=True)
         self.point.mkdir()
+        self._options = options
         self._startup = directory / "startup"
         self._startup.mkdir()
         self._log = directory / "log"
@@ -56,6 +58,16 @@ class HeldMount:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return int(children[0]) if children else 0
 
+    @property
+    def holder_pid(self) -> int:
+        """The process id of the holder."""
+        return self._holder.pid
+
+    def end_holder(self) -> None:
+        """Let a stopped holder go on that has nothing to keep, and wait for its end."""
+        self._holder.send_signal(signal.SIGCONT)
+        self._holder.wait(PATIENCE_S)
+
     def break_program(self, code: str) -> None:
         """Let every process of logfs that starts from now on run this code first."""
         (self._startup / "sitecustomize.py").write_text(code)
@@ -71,7 +83,7 @@ class HeldMount:
             self._holder = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "logfs.machine.holder", "-1"),
-                    *(*self._command, "mount", str(self.data), str(self.point)),
+                    *(*self._command, "mount", *self._options, str(self.data), str(self.point)),
                 ],
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -4,12 +4,13 @@ import os
 import signal
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.fs.handover.holding import HeldMount
-from tests.mounting import COMMAND, Mount, run, wait_until
+from tests.mounting import COMMAND, Mount, is_mounted, opened_store, run, wait_until
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -94,3 +95,35 @@ def test_a_mount_that_nothing_keeps_is_not_reloaded(tmp_path: Path) -> None:
         assert result.returncode == 1
         assert b"nothing keeps this mount" in result.stderr
         assert os.listdir(mount.point) is not None
+
+
+def test_a_read_only_mount_is_reloaded(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    with opened_store(data):
+        pass
+    with HeldMount(tmp_path, "--read-only") as mount:
+        before = mount.pid
+        result = run(*COMMAND, "reload", mount.point)
+        assert not result.returncode, result
+        wait_until(lambda: mount.pid not in (0, before), "the old daemon has ended")
+
+
+def test_no_command_waits_for_ever_for_a_daemon_that_does_not_come(tmp_path: Path) -> None:
+    with HeldMount(tmp_path) as mount, mount.without_daemon():
+        commands = (["umount"], ["umount", "--dead"], ["reload"], ["status"])
+        with ThreadPoolExecutor() as threads:
+            results = list(threads.map(lambda words: run(*COMMAND, *words, mount.point), commands))
+        assert [result.returncode for result in results] == [1, 0, 1, 2]
+        assert b"umount --lazy" in results[0].stderr
+        assert is_mounted(mount.point)
+
+
+def test_a_mount_without_a_daemon_can_be_taken_away(tmp_path: Path) -> None:
+    with HeldMount(tmp_path) as mount:
+        os.kill(mount.holder_pid, signal.SIGSTOP)
+        os.kill(mount.pid, signal.SIGKILL)
+        result = run(*COMMAND, "umount", "--lazy", mount.point)
+        assert not result.returncode, result
+        assert not is_mounted(mount.point)
+        mount.end_holder()
