@@ -26,11 +26,15 @@ struct kept { /* a request that is kept whole */
 #define SMALL_BYTES (STATE_SMALL_BYTES - sizeof(struct kept))
 _Static_assert(STATE_KEPT * sizeof(struct kept) <= STATE_KEPT_TABLE_BYTES - 4096, "the table fits");
 
+/* The largest request, and room. */
+#define RESIDENT_BYTES STATE_KEPT_BYTES
+
 /* How many places after its own a kept request may be found. */
 #define PROBES 32
 
 static char *state; /* NULL: nothing is kept */
 static uint64_t *words;
+static char *resident; /* see get_resident; NULL: there is none */
 static int state_fd = -1;
 static int adopted_fd = -1;
 static int is_adopted;
@@ -57,6 +61,23 @@ uint64_t logfs_state_bytes(void) { return STATE_BYTES; }
 
 static void list_slots(void);
 
+/* Get a buffer whose pages are in memory. If the pages for a request are not, and SIGKILL comes while
+   the kernel copies it, the kernel answers the program with EIO and does not send it again.
+   Source: fuse_dev_do_read in fs/fuse/dev.c; fatal_signal_pending in mm/gup.c. */
+static void get_resident(void) {
+    void *mapped;
+
+    if (resident != NULL)
+        return;
+    mapped = mmap(NULL, RESIDENT_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (mapped == MAP_FAILED)
+        return;
+    madvise(mapped, RESIDENT_BYTES, MADV_DONTFORK); /* a fork would make its pages copies on write */
+    mlock(mapped, RESIDENT_BYTES);
+    resident = mapped;
+}
+
 int logfs_keep(int fd) {
     int copy = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     void *mapped;
@@ -75,6 +96,7 @@ int logfs_keep(int fd) {
     words = mapped;
     words[STATE_WORD_CURRENT] = 0;
     list_slots();
+    get_resident();
     return 0;
 }
 
@@ -319,8 +341,14 @@ ssize_t handover_read(int fd, void *buffer, size_t size) {
     unsigned index = 0;
     ssize_t got;
 
-    if (!is_keeping)
-        return read(fd, buffer, size);
+    if (!is_keeping) {
+        if (resident == NULL || size > RESIDENT_BYTES)
+            return read(fd, buffer, size);
+        got = read(fd, resident, size);
+        if (got > 0)
+            memcpy(buffer, resident, (size_t)got);
+        return got;
+    }
     if (has_old_kept())
         return read_kept(buffer);
     while (large_kept > 0 && index < STATE_KEPT && large_at(index)->unique != 0)
