@@ -4,19 +4,23 @@ A request is noted in the journal before it changes anything, and again when the
 Both happen while no other change of the store can run. So after a kill the successor knows whether
 the change is complete, has not begun, or was the last one that was under way.
 
-A note is needed until the reply is sent, which follows the handler in the same step. It is dropped
-when the next such request begins.
+A note is needed until the reply is sent, which follows the handler in the same step. The last ones
+are kept: after a kill, requests come again in any order, and some of them were never noted.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
-from typing import TypeVarTuple
+from typing import Final, TypeVarTuple
 
 from logfs.errors import LogfsError
 from logfs.fs.handover.journal import Journal, NoJournal
 
 Ts = TypeVarTuple("Ts")
+
+KEPT_NOTES: Final = 64
+"""How many notes are kept. At a kill far fewer have no reply: changes are made one at a time, and
+each is answered as soon as it is complete."""
 
 
 class NoteKind(IntEnum):
@@ -89,8 +93,7 @@ class RequestNotes:
     def of(self, request: int) -> Iterator[Note]:
         """Return the note of a request; it begins before the first await of its handler."""
         note = Note(self.journal, request)
-        if not (note.was_begun or note.is_done):
-            self._drop_old()  # every request of the earlier daemon has come again before a new one
+        self._drop_old()
         self._running.add(request)
         try:
             yield note
@@ -98,6 +101,8 @@ class RequestNotes:
             self._running.discard(request)
 
     def _drop_old(self) -> None:
-        for number, (kind, _) in self.journal.all_begun().items():
-            if kind != NoteKind.CONTROL and number not in self._running:
+        notes = self.journal.all_begun().items()
+        numbers = [number for number, (kind, _) in notes if kind != NoteKind.CONTROL]
+        for number in numbers[:-KEPT_NOTES]:
+            if number not in self._running:
                 self.journal.end(number)

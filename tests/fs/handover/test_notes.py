@@ -8,6 +8,7 @@ from typing import cast
 import pytest
 from pyfuse3 import EntryAttributes
 
+from logfs.fs.handover.notes import KEPT_NOTES
 from tests.fakestate import Stopped
 from tests.fs.handover.kept import KeptWorld
 from tests.fs.world import fields, refused
@@ -159,9 +160,23 @@ async def test_a_later_change_is_not_taken_back_by_a_request_that_comes_again() 
 
 async def test_notes_do_not_accumulate() -> None:
     world = _world()
-    for number in range(20):
+    for number in range(KEPT_NOTES + 20):
         await world.mkdir(f"orders{number}")
     world.kill()
     await world.mkdir("last")
 
-    assert len(world.journal.all_begun()) == 1
+    assert len(world.journal.all_begun()) == KEPT_NOTES + 1
+
+
+async def test_a_request_that_was_not_begun_leaves_the_notes_of_those_that_come_after_it() -> None:
+    world = _world()
+    await world.mkdir("orders")
+    number = world.kernel.next
+    world.kill()
+
+    world.kernel.send_again(number + 2)
+    await world.mkdir("other")
+    world.kernel.send_again(number)
+    await world.mkdir("orders")
+
+    assert await _exists(world)
