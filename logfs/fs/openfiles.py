@@ -8,6 +8,7 @@ files share, so its result is valid until the next await.
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 
 import trio
 
@@ -31,6 +32,7 @@ from logfs.log.following.store import AnyStore
 from logfs.log.lines.notes import NO_SLOT
 from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.buffers import Buffers
+from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
 
@@ -151,7 +153,12 @@ class OpenFiles:
         return number, file
 
     def _begin(self, number: int, file: FileHandle) -> None:
-        """Connect an open file to what serves its reads."""
+        """Connect an open file to what serves its reads, and to what is noted of it."""
+        journal, reader = self._kept.journal, file.reader
+        if journal.is_kept and isinstance(reader, GrowingFile):
+            reader.resume(journal.passages.get(number, ()))
+            reader.notes_all = number in journal.poll_handles
+            reader.note_passage = partial(journal.passed, number)
         if isinstance(file.node, FollowNode):
             partition = file.partition
             partition.executor.changed = lambda: self._follow_reads.queues.note_change(
@@ -222,9 +229,12 @@ class OpenFiles:
     def poll(self, number: int, handle: PollHandle | None) -> int:
         """Return the events a file is ready for; the handle is told when that changes."""
         file = self._files[number]
-        if isinstance(file.node, FollowNode):
-            return self._follow_reads.poll(file, number, handle)
-        return READY
+        if not isinstance(file.node, FollowNode):
+            return READY
+        events = self._follow_reads.poll(file, number, handle)
+        if not events and isinstance(file.reader, GrowingFile):
+            file.reader.note_place()
+        return events
 
     async def _read_unchanged(self, file: FileHandle, offset: int, size: int) -> memoryview | None:
         """Read; None if another program is changing the bytes, and will be done soon."""

@@ -1,5 +1,6 @@
 """Open files: the rule around holes against plain bytes, what programs make of it, fixed files."""
 
+from collections import deque
 from collections.abc import Callable
 from functools import cache
 from itertools import accumulate
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from logfs.errors import DeletedError
 from logfs.log.reading.address import AtByte, PartitionAddress
-from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
+from logfs.log.reading.files import FixedFile, GrowingFile, Passage, RawFile
 from logfs.log.reading.resolve import Resolved, resolve, resolve_segment
 from logfs.types import View
 from tests.fakes import START_MS
@@ -223,6 +224,57 @@ def read_on(file: GrowingFile, data: bytearray, size: int) -> int:
     got = file.read_into(memoryview(out), len(data))
     data += out[:got]
     return got
+
+
+RESTARTS = st.lists(
+    st.tuples(st.integers(1, 700), st.none() | st.integers(0, 700)), min_size=1, max_size=12
+)
+
+
+@given(st.sampled_from(LOGS), st.sampled_from(VIEWS), RESTARTS)
+@example(inside_segments, View.TEXT, [(300, None), (300, 0), (300, 120), (300, 300)])
+@example(everywhere, View.TEXT, [(700, None), (700, 1)])
+def test_another_process_goes_on_where_a_program_was(
+    make: Callable[[], HoledLog], view: View, reads: list[tuple[int, int | None]]
+) -> None:
+    """After a read the process ends, and the program has got only the first bytes of the reply."""
+    log, noted = make(), deque[Passage](maxlen=4)
+    expected = b"".join(lines_of(log, view))
+
+    def opened() -> GrowingFile:
+        file = GrowingFile(log.log, view, 0)
+        file.resume(tuple(noted))
+        file.note_passage = noted.append
+        return file
+
+    file, done = opened(), 0
+    for size, taken in [*reads, *[(500, None)] * 30]:
+        out = bytearray(size)
+        got = file.read_into(memoryview(out), done)
+        assert out[:got] == expected[done : done + got]
+        assert got or done == len(expected)
+        done += got if taken is None else min(got, taken)
+        if taken is not None:
+            file = opened()
+    assert done == len(expected)
+
+
+def test_another_process_begins_after_a_seek_where_the_program_does() -> None:
+    log = filled(60)
+    log.advance(31)
+    noted: list[Passage] = []
+    file, out = GrowingFile(log.log, View.TEXT, 0), memoryview(bytearray(100))
+    file.note_passage = noted.append
+    assert file.read_into(out, 0) == 100
+    first = bytes(out)
+    assert noted
+    start = log.log.snapshot.start.positions[View.TEXT]
+    assert file.read_into(out, start) == 100
+    after = GrowingFile(log.log, View.TEXT, 0)
+    after.resume(noted)
+    assert after.read_into(out, start) == 100
+
+    assert bytes(out) == first
 
 
 # Fixed files

@@ -23,6 +23,7 @@ own bytes. So a kill between any two stores leaves a valid journal.
     9     request has begun       number              kind         what it is
     10    request has ended       number
     11    answer                  client  number                   the answer, as bytes
+    12    passages of holes       handle                           of each its four numbers
 
 When the half in use has grown to twice what is needed, the other half is filled in steps: with each
 new entry, which goes into both halves, a few of the older ones. So no step takes long.
@@ -31,12 +32,13 @@ new entry, which goes into both halves, a few of the older ones. So no step take
 import logging
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar
 
 from logfs.disk.memoryfile import free_memory
 from logfs.fs.handover.state import JOURNAL_AT, HandoverState, StateError, Word
+from logfs.log.reading.files import Passage
 from logfs.types import View
 
 T = TypeVar("T")
@@ -52,7 +54,11 @@ ANSWERS = 8
 CLIENTS = 256
 """For how many clients answers are kept: those that were answered last."""
 
+PASSAGES = 4
+"""How many passages are kept for each handle: those of one request, and of what was read ahead."""
+
 _ENTRY = struct.Struct("<B3xIQQII")
+_PASSAGE = struct.Struct("<QQQQ")
 _MASK_32 = 2**32 - 1
 _HALF = 0
 """The word with the number of the half in use; after it the bytes in use of each half."""
@@ -70,6 +76,7 @@ class _Kind(IntEnum):
     BEGUN = 9
     ENDED = 10
     ANSWER = 11
+    PASSAGES = 12
 
 
 class KeptFile(NamedTuple):
@@ -136,6 +143,7 @@ class Journal:
         files: The open files, by handle.
         directories: The open directories, by handle.
         lines: The files of unfinished lines, by handle.
+        passages: Where reads passed holes: the last ones of each handle, in their order.
         poll_handles: The poll handle of each handle that was polled.
         backings: The number of the backing file of each inode that has one.
 
@@ -163,6 +171,7 @@ class Journal:
         self.files: dict[int, KeptFile] = {}
         self.directories: dict[int, KeptFile] = {}
         self.lines: dict[int, KeptLine] = {}
+        self.passages: dict[int, tuple[Passage, ...]] = {}
         self.poll_handles: dict[int, int] = {}
         self.backings: dict[int, int] = {}
         self._begun: dict[int, tuple[int, str]] = {}
@@ -175,6 +184,7 @@ class Journal:
             *(self._no_entry, self._keep_identity, self._keep_node, self._keep_file),
             *(self._keep_directory, self._drop_handle, self._keep_line, self._keep_poll_handle),
             *(self._keep_backing, self._keep_begun, self._drop_begun, self._keep_answer),
+            self._keep_passages,
         )
         self._replay()
         self._full_at = 2 * sum(map(len, self._needed())) + spare_bytes
@@ -210,6 +220,11 @@ class Journal:
     def unfinished(self, fh: int, view: View, name: str) -> None:
         """Note the file of an open file's unfinished line; "": it has none any more."""
         self._note(_Kind.UNFINISHED, fh, 0, view, text=name.encode())
+
+    def passed(self, fh: int, passage: Passage) -> None:
+        """Note where a read of an open file passed a hole."""
+        last = (*self.passages.get(fh, ())[1 - PASSAGES :], passage)
+        self._note(_Kind.PASSAGES, fh, text=_encode_passages(last))
 
     def polls(self, fh: int, poll_handle: int) -> None:
         """Note the poll handle of an open file."""
@@ -276,13 +291,17 @@ class Journal:
         self.directories[fh] = KeptFile(ino, flags, uid)
 
     def _drop_handle(self, fh: int, _b: int, _c: int, _d: int, _text: bytes) -> None:
-        for table in (self.files, self.directories, self.lines, self.poll_handles):
+        for table in (self.files, self.directories, self.lines, self.passages):
             table.pop(fh, None)
+        self.poll_handles.pop(fh, None)
 
     def _keep_line(self, fh: int, _b: int, view: int, _d: int, name: bytes) -> None:
         self.lines.pop(fh, None)
         if name:
             self.lines[fh] = KeptLine(View(view), name.decode())
+
+    def _keep_passages(self, fh: int, _b: int, _c: int, _d: int, text: bytes) -> None:
+        self.passages[fh] = tuple(Passage(*numbers) for numbers in _PASSAGE.iter_unpack(text))
 
     def _keep_poll_handle(self, fh: int, handle: int, _c: int, _d: int, _text: bytes) -> None:
         self.poll_handles[fh] = handle
@@ -317,6 +336,10 @@ class Journal:
         yield from _rows(
             self.lines,
             lambda fh, line: _encode(_Kind.UNFINISHED, fh, 0, line.view, text=line.name.encode()),
+        )
+        yield from _rows(
+            self.passages,
+            lambda fh, last: _encode(_Kind.PASSAGES, fh, text=_encode_passages(last)),
         )
         yield from _rows(self.poll_handles, lambda fh, handle: _encode(_Kind.POLL, fh, handle))
         yield from _rows(self.backings, lambda ino, number: _encode(_Kind.BACKING, ino, number))
@@ -433,6 +456,10 @@ def _encode(
     kind: _Kind, a: int = 0, b: int = 0, c: int = 0, d: int = 0, text: bytes = b""
 ) -> bytes:
     return _ENTRY.pack(kind, len(text), a, b, c, d) + text
+
+
+def _encode_passages(passages: Iterable[Passage]) -> bytes:
+    return b"".join(_PASSAGE.pack(*passage) for passage in passages)
 
 
 def _rows(table: dict[int, T], encode: Callable[[int, T], bytes]) -> Iterator[bytes]:

@@ -11,7 +11,9 @@ A *fixed* file is dense: the kept bytes of its range one after the other, from 0
 """
 
 from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from itertools import accumulate
+from typing import NamedTuple
 
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
@@ -76,6 +78,22 @@ class _RenderedFile:
         self._reader.close()
 
 
+class Passage(NamedTuple):
+    """A read of a growing file that passed a hole: from there on, byte and position differ more.
+
+    Attributes:
+        offset: The byte of the file where it began.
+        position: The position that it was read from.
+        end_offset: The byte after the last one that it returned.
+        end_position: The position after it; the reads that follow go on there.
+    """
+
+    offset: int
+    position: int
+    end_offset: int
+    end_position: int
+
+
 class GrowingFile(_RenderedFile):
     """One open growing name. One read at a time.
 
@@ -84,6 +102,11 @@ class GrowingFile(_RenderedFile):
         limit: Where it ends once that is reached; None: nowhere.
         level: What is seen: up to where, and whether aborted records are.
         buffers: Limits the memory that it keeps between two reads; None: nothing does.
+
+    Attributes:
+        note_passage: Called when a read has passed a hole, or has gone back to where bytes and
+            positions differ as they did at first; before its bytes are returned. None: it is not.
+        notes_all: Call it for each read.
     """
 
     def __init__(
@@ -107,6 +130,10 @@ class GrowingFile(_RenderedFile):
         self._position = start
         self._before = (0, start)
         self._seen_start = state.snapshot.start.positions[view]
+        self.note_passage: Callable[[Passage], None] | None = None
+        self.notes_all = False
+        self._noted_shift = start
+        self._earlier: Sequence[Passage] = ()
 
     def end(self) -> int:
         """Return the position at which the file ends now."""
@@ -159,6 +186,8 @@ class GrowingFile(_RenderedFile):
         end = self.end()
         self.would_block = False
         try:
+            if self._earlier:
+                self._go_on_from(offset, end)
             if offset == self._next_offset:
                 position, done = self._fill(out, self._position, end)
                 if position - self._position > done:
@@ -172,6 +201,8 @@ class GrowingFile(_RenderedFile):
             return 0
         self._before = self._next_offset, self._position
         self._next_offset, self._position = offset + done, position
+        if position - offset - done != self._noted_shift or self.notes_all:
+            self._note_passage(offset)
         if not done and not self.would_block:
             self._reader.rest()  # the next read may be a long time coming
         return done
@@ -199,9 +230,60 @@ class GrowingFile(_RenderedFile):
         self._position -= size
         return True
 
+    def resume(self, passages: Sequence[Passage]) -> None:
+        """Go on for a program that had the file open in an earlier process.
+
+        Args:
+            passages: The last ones that were noted there, in their order.
+        """
+        if passages:
+            self._earlier = passages
+            self._next_offset, self._position = passages[-1][2:]
+            self._noted_shift = self._position - self._next_offset
+
+    def _go_on_from(self, offset: int, end: int) -> None:
+        """Find the place of a byte that an earlier process may have returned, or was to return."""
+        earlier = [passage for passage in self._earlier if passage.offset <= offset]
+        if earlier:
+            begin, position, end_offset, end_position = earlier[-1]
+            if offset >= end_offset:
+                begin, position = offset, end_position + offset - end_offset
+            if position <= end:
+                passed, left = position, offset - begin
+                if left:
+                    passed, left = self._pass(position, left, end)
+                if not left:
+                    self._next_offset, self._position = offset, passed
+        self._earlier = ()
+
+    def _pass(self, position: int, size: int, end: int) -> tuple[int, int]:
+        """Pass over kept bytes; returns the position after them, and how many were missing.
+
+        Raises:
+            WouldBlockError: That has to wait for the disk.
+        """
+        scratch = memoryview(bytearray(size))
+        position, done = self._fill(scratch, position, end)
+        if self.would_block:
+            raise WouldBlockError
+        return position, size - done
+
     def begin_anew(self) -> None:
         """Take the next read as one after a seek, wherever it begins."""
         self._next_offset = -1
+
+    def note_place(self) -> None:
+        """Note where the next read goes on, and where each one does from now on."""
+        self.notes_all = True
+        self._note_passage(-1)
+
+    def _note_passage(self, offset: int) -> None:
+        begin, end = self._before, (self._next_offset, self._position)
+        self._noted_shift = self._position - self._next_offset
+        if begin[0] != offset:
+            begin = end  # it was after a seek: a read that is repeated finds the same again
+        if self.note_passage is not None:
+            self.note_passage(Passage(*begin, *end))
 
     def _note_expired(self, passed_over: int) -> None:
         """Note what of a hole was deleted since the file was opened: it would have been read."""

@@ -18,6 +18,7 @@ from logfs.fs.handover.journal import (
     journal_of,
 )
 from logfs.fs.handover.state import HandoverState, StateError, Word
+from logfs.log.reading.files import Passage
 from logfs.types import View
 
 HALF = 16 * 1024
@@ -85,6 +86,7 @@ def state_of(journal: Journal) -> tuple[object, ...]:
     return (
         *(journal.identity, dict(journal.files), dict(journal.directories), dict(journal.lines)),
         *(dict(journal.poll_handles), dict(journal.backings), journal.all_begun(), answers),
+        dict(journal.passages),
     )
 
 
@@ -102,6 +104,7 @@ def do_something(journal: Journal, chance: random.Random) -> None:
         lambda: journal.unfinished(number, View.TSV, f"logfs.{other}.unfinished"),
         lambda: journal.unfinished(number, View.TEXT, ""),
         lambda: journal.polls(number, 2**63 + other),
+        lambda: journal.passed(number, Passage(other, 5, other + 7, 2**40)),
         lambda: journal.backing(number, other),
         lambda: journal.backing(number, 0),
         lambda: journal.begin(number, 2, "orders"),
@@ -210,14 +213,17 @@ def test_a_closed_file_has_no_line_and_no_poll_handle() -> None:
     journal.opened(4, 5, 0x401, 1000)
     journal.unfinished(4, View.JSONL, "logfs.3.unfinished")
     journal.polls(4, 77)
+    journal.passed(4, Passage(0, 0, 10, 50))
     successor = memory.successor()
     assert successor.files == {4: KeptFile(5, 0x401, 1000)}
     assert successor.lines == {4: KeptLine(View.JSONL, "logfs.3.unfinished")}
     assert successor.poll_handles == {4: 77}
+    assert successor.passages == {4: (Passage(0, 0, 10, 50),)}
 
     journal.released(4)
     successor = memory.successor()
     assert (successor.files, successor.lines, successor.poll_handles) == ({}, {}, {})
+    assert successor.passages == {}
 
 
 @pytest.mark.parametrize(

@@ -259,3 +259,45 @@ async def test_the_metrics_say_how_often_the_mount_was_continued() -> None:
     assert found["logfs_takeovers_total"] == 2
     assert found["logfs_resent_requests_total"] == 5
     assert found["logfs_unnoted_writes_total"] == 1
+
+
+@ENDS
+@pytest.mark.parametrize("path", ["orders/0", "orders/0.follow", "orders/0.tsv"])
+async def test_a_program_that_has_read_across_a_hole_goes_on_after_it(
+    path: str, end: Callable[[KeptWorld], None]
+) -> None:
+    world = await orders()
+    trim(world.store.partition("orders", 0), 2, world.clock.now_ms)
+    handle = await world.open(path)
+    whole = await world.read(handle, 0)
+    end(world)
+    await world.append("orders/0", b"four\n")
+
+    last = (await world.cat(path.removesuffix(".follow"))).splitlines(keepends=True)[-1]
+    assert await world.read(handle, len(whole)) == last
+    end(world)
+    assert await world.read(handle, len(whole) - 3) == whole[-3:] + last
+    end(world)
+    assert await world.read(handle, 0) == whole + last
+    await world.close(handle)
+
+
+@ENDS
+async def test_a_file_without_more_bytes_is_not_ready_after_the_end(
+    end: Callable[[KeptWorld], None],
+) -> None:
+    world = await orders()
+    handle = await world.open("orders/0.follow")
+    whole = await world.read(handle, 0)
+    files = world.operations.files
+    assert files.poll(handle.number, None) == 0
+    end(world)
+    files = world.operations.files
+    assert files.poll(handle.number, None) == 0
+    await world.append("orders/0", b"four\n")
+    assert files.poll(handle.number, None) != 0
+    assert await world.read(handle, len(whole)) == b"four\n"
+    end(world)
+
+    assert world.operations.files.poll(handle.number, None) == 0
+    await world.close(handle)
