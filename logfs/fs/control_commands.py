@@ -60,6 +60,7 @@ class ControlCommands:
         self._kernel = kernel
         self._clock = clock
         queries = QueryCommands(store, operations, clock, facts)
+        self.reload = _refuse_reload
         self._notes = ControlNotes(operations.journal)
         appends = AppendCommands(store, operations, clock, self._notes)
         self.metrics = queries.facts
@@ -234,3 +235,8 @@ def _from_thread(report: Report) -> Report:
         trio.from_thread.run_sync(report, text)
 
     return report_from_thread
+
+
+async def _refuse_reload() -> None:
+    """Refuse: only the daemon of a mount can start its successor."""
+    raise ControlError("reload: this daemon serves no mount that can be given to another one")
