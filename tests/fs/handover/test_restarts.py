@@ -98,21 +98,18 @@ def test_a_reader_ends_while_no_daemon_serves(tmp_path: Path) -> None:
         command = [
             sys.executable,
             "-c",
-            "import sys; f = open(sys.argv[1], 'rb'); f.read(); input()",
+            "import sys; f = open(sys.argv[1], 'rb'); print(len(f.read()), flush=True); input()",
         ]
-        reader = subprocess.Popen([*command, file], stdin=subprocess.PIPE)
+        reader = subprocess.Popen([*command, file], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"5\n"
         before = mount.pid
-        wait_until(lambda: _has_open(reader.pid, file), "the reader has opened the file")
 
         os.kill(before, signal.SIGSTOP)
         try:
             reader.communicate(b"\n", timeout=PATIENCE_S / 2)
         finally:
             os.kill(before, signal.SIGCONT)
-
-
-def _has_open(pid: int, file: Path) -> bool:
-    return any(os.readlink(entry) == str(file) for entry in Path(f"/proc/{pid}/fd").iterdir())
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.05, 0.3])
