@@ -72,6 +72,7 @@ LOG_FLOORS = (
     {"topics", "cleanercheckpoint"},
     {"indexes"},
     {"segments", "host"},
+    {"remote"},
     {"reading"},
     {"producers"},
     # The log and its writing.
@@ -83,6 +84,7 @@ LOG_FLOORS = (
     {"catalog"},
     {"compaction", "retention", "trimming", "publishing", "closing"},
     {"topiccreation", "topicdeletion", "store"},
+    {"tiering"},
     {"backup", "verifying", "following", "dumping", "planning", "overview", "administration"},
     {"reindexing", "scanning"},
 )

@@ -11,6 +11,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     indexes/       the index files: offsets, times, text positions, aborted transactions
     segments/      a segment and its scan; the table of segments; the snapshot that readers use
     host           the machine: boot id, random ids, seconds
+    remote/        tiered segments: the objects of a store, and the file that names them
     reading/       ReadableLog; addresses and look-ups; open files, cursors over text and records
     producers/     idempotent and transactional producers: rules, snapshot files, replay
     writing/       the parts of a log that is written: state, appender, flusher, active segment,
@@ -25,6 +26,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     closing        a close without a flush, and how the last owner stopped
     topiccreation, topicdeletion   the directories of topics that come and go
     store          LogStore: a data directory with its lock
+    tiering/       sealed segments go to an object store, their local files go
     following/     FollowedStore: a directory that another process writes
     backup/        copies of a data directory while its daemon runs
     verifying/     checking all files; reindexing: rebuilding the indexes

@@ -193,6 +193,18 @@ def _decode_entries(data: bytes, start: int) -> Iterator[tuple[int, TableEntry |
         yield position, _decode_body(body) if is_valid else None
 
 
+def decode_entry(data: bytes) -> TableEntry:
+    """Decode the 136 bytes of an entry.
+
+    Raises:
+        CorruptIndexError: Its checksum differs, or it has a state that does not exist.
+    """
+    body = data[: _BODY.size]
+    if len(data) != ENTRY_BYTES or _CRC.unpack_from(data, _BODY.size)[0] != crc32c(body):
+        raise CorruptIndexError("segment table: the checksum of an entry differs")
+    return _decode_body(body)
+
+
 def _decode_body(body: bytes) -> TableEntry:
     # By position: a table has ten thousand entries, and keywords take as long as all the rest.
     (

@@ -1,0 +1,21 @@
+"""What the log has in an object store: its objects and the file that names them.
+
+A segment is *tiered* when the head of its partition names it. Keys are never used twice, and no
+object is ever changed, except the head, which is changed by compare-and-swap.
+
+    PREFIX/logfs-store                                       which store it is
+    PREFIX/TOPIC-TOPICID/PARTITION/logfs-head                the head
+                                  /logfs-table-FIRST20-ID    entries that have left the head
+                                  /BASE20-SEGMENTID.log      the .log, byte for byte
+                                  /BASE20-SEGMENTID.indexes  what belongs to it
+
+The modules, each imports only those above it::
+
+    keys       the names of the objects; pure
+    entries    what is known of one tiered segment: 200 bytes; pure
+    head       the head of a partition; pure
+    rows       ``logfs.tiered``: the tiered segments of a partition directory
+    catalog    the files that a partition directory has in the store alone
+
+Source of the layout: the keys of Aiven's tiered storage plugin for Kafka.
+"""

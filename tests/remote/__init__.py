@@ -1,0 +1,1 @@
+"""Object stores: the fake one, real servers, and what logfs does with them."""
