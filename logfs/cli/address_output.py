@@ -25,6 +25,7 @@ from logfs.errors import (
 )
 from logfs.library.directory import chosen, no_topic, open_for_reading, partitions_of
 from logfs.library.places import Place, served_at
+from logfs.library.points import why_empty
 from logfs.library.zones import zone_of
 from logfs.log import names
 from logfs.log.meta import format_meta, partition_meta
@@ -152,13 +153,17 @@ def _render(file: FixedFile, offset: int, buffer: memoryview) -> _Piece:
 _TEXT_SUFFIX = ".txt"
 _DATA_ATTRIBUTE = "user.logfs.data"
 _LEVEL_ATTRIBUTE = "user.logfs.isolation_level"
+_END_ATTRIBUTE = "user.logfs.log_end_offset"
 
 
-def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> None:
+def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> str | None:
     """Copy an address to a stream, up to its present end.
 
     Args:
         level: What to show; None: what the mount shows if a daemon serves it, else all records.
+
+    Returns:
+        Why the range of the address cannot contain a record; None if it can, see ``why_empty``.
 
     Raises:
         LogfsError: It is not a file, does not exist or cannot be read. Data before a corrupt record
@@ -172,10 +177,11 @@ def copy(place: Place, out: BinaryIO, level: IsolationLevel | None = None) -> No
     level = level or IsolationLevel.READ_UNCOMMITTED
     if point is not None:
         _copy_from_mount(point, place, out)
-    elif len(place.address) == 3 and place.address[0] == SEGMENTS_NAME:
+        return _why_empty_in_mount(point, place, zone)
+    if len(place.address) == 3 and place.address[0] == SEGMENTS_NAME:
         _copy_raw(place, out, level)
-    else:
-        _copy_partition(place, out, level, zone)
+        return None
+    return _copy_partition(place, out, level, zone)
 
 
 def _beside(point: str, place: Place, level: IsolationLevel) -> tuple[str | None, Place]:
@@ -219,7 +225,24 @@ def _meaning(point: str, address: tuple[str, ...]) -> LogfsError | None:
     return _no_directory(topic, name) if any(more) else None
 
 
-def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> None:
+def _why_empty_in_mount(point: str, place: Place, zone: tzinfo) -> str | None:
+    topic, name, *more = *place.address, "", ""
+    if "@" not in name or any(more):
+        return None
+    address = parse_partition_name(name, zone)
+    with suppress(OSError):  # the topic was deleted meanwhile
+        end = int(os.getxattr(f"{point}/{topic}/{address.partition}", _END_ATTRIBUTE))
+        return _why_empty(address, end)
+    return None
+
+
+def _why_empty(address: PartitionAddress, log_end_offset: int) -> str | None:
+    if address.start is None:
+        return None
+    return why_empty(address.start, address.end, log_end_offset, system_clock().now_ms())
+
+
+def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> str | None:
     topic, name, *more = *place.address, "", ""
     if topic and topic != SEGMENTS_NAME and topic not in partitions_of(PosixDisk(place.root)):
         raise no_topic(topic)
@@ -231,8 +254,9 @@ def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tz
     log = _load(place.root, TopicPartition(topic, address.partition))
     if address.view is Suffix.META and not address.has_selector:
         out.write(format_meta(partition_meta(log, level)))
-        return
+        return None
     copy_resolved(_resolve(log, address, name, level), out)
+    return _why_empty(address, log.log_end_offset)
 
 
 def _resolve(

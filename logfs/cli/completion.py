@@ -1,10 +1,11 @@
-"""What a shell completes after a command: paths, those inside a data directory too.
+"""What a shell completes after a command: paths, views, settings of topics, options of mounts.
 
 Nothing of this is loaded unless a shell asks.
 """
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -23,7 +24,9 @@ class _Address(click.Path):
     def shell_complete(
         self, _context: click.Context, _parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Offer topics and partitions where no mount shows them; else leave it to the shell."""
+        """Offer topics and partitions where no mount shows them, views everywhere."""
+        if re.fullmatch(r"(.*/)?[0-9]+\.[a-z]*", incomplete):
+            return _starting(_views(incomplete), incomplete)
         try:
             found = list(islice(_addresses(incomplete), _MOST))
         except OSError:
@@ -31,14 +34,61 @@ class _Address(click.Path):
         return [CompletionItem(text) for text in found] or [CompletionItem(incomplete, type="file")]
 
 
-def complete_paths(command: click.Command) -> None:
-    """Let the arguments of a command, and of those below it, be completed as paths."""
+class _Words(click.types.StringParamType):
+    """One of some words, or any other text."""
+
+    def __init__(self, words: Callable[[str], Iterable[str]]) -> None:
+        self._words = words
+
+    def shell_complete(
+        self, _context: click.Context, _parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Offer the words that start so."""
+        return _starting(self._words(incomplete), incomplete)
+
+
+def complete_parameters(command: click.Command) -> None:
+    """Let the parameters of a command, and of the commands in it, be completed."""
     for parameter in command.params:
         if isinstance(parameter, click.Argument) and parameter.type is click.STRING:
             parameter.type = _Address()
+        elif parameter.name in _WORDS:
+            parameter.type = _Words(_WORDS[parameter.name])
     if isinstance(command, click.Group):
         for inner in command.commands.values():
-            complete_paths(inner)
+            complete_parameters(inner)
+
+
+def _starting(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def _views(incomplete: str) -> Iterator[str]:
+    from logfs.log.reading.address import VIEW_TABLE
+
+    number, _, _ = incomplete.rpartition(".")
+    return (number + suffix for suffix, _ in VIEW_TABLE if suffix)
+
+
+def _topic_settings(_incomplete: str) -> Iterator[str]:
+    from logfs.config import TOPIC_KEYS
+
+    return (row.key for row in TOPIC_KEYS.values() if not row.unused)
+
+
+def _mount_options(incomplete: str) -> Iterator[str]:
+    from logfs.fs.options import option_names
+
+    before = incomplete.rpartition(",")[0]
+    return (f"{before}," * bool(before) + name for name in option_names())
+
+
+_WORDS: dict[str | None, Callable[[str], Iterable[str]]] = {
+    "settings": lambda incomplete: (f"{key}=" for key in _topic_settings(incomplete)),
+    "taken_back": _topic_settings,
+    "options": _mount_options,
+}
+"""What is offered for an option, by the name of its parameter."""
 
 
 def _addresses(incomplete: str) -> Iterator[str]:

@@ -53,7 +53,7 @@ class _Commands(click.Group):
         module = importlib.import_module(f"logfs.cli.commands.{COMMANDS[cmd_name].module}")
         command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         if "_LOGFS_COMPLETE" in os.environ:  # a shell asks, on behalf of the Tab key
-            importlib.import_module("logfs.cli.completion").complete_paths(command)
+            importlib.import_module("logfs.cli.completion").complete_parameters(command)
         return command
 
     def resolve_command(

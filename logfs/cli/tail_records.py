@@ -30,7 +30,7 @@ from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place, locate
-from logfs.library.points import point_of
+from logfs.library.points import point_of, why_empty
 from logfs.library.rendering import rendered
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
@@ -40,6 +40,7 @@ from logfs.log.reading.address import (
     Point,
 )
 from logfs.log.reading.readable import ReadableLog
+from logfs.machine.host import system_clock
 from logfs.records.record import Record
 from logfs.types import Closeable, IsolationLevel, TopicPartition, View
 
@@ -275,6 +276,8 @@ class TailPrinter(Closeable):
         _, end = source.locate(log, Latest(), level)
         if point is None:
             point = AtOffset(_last(source, log, level, count, end))
+        elif note := why_empty(point, None, end, system_clock().now_ms()):
+            failures.warn(f"{name}: {note}")
         log, offset = source.locate(log, point, level)
         cursor = Cursor(source, log, offset, level)
         self._followed.append(Followed(name, cursor, end, selection.view))

@@ -219,6 +219,11 @@ def parse_options(texts: Iterable[str], *, is_sloppy: bool = False) -> MountOpti
     return MountOptions(**kept, store=store, **fields)  # type: ignore[arg-type]  # the tables above name the fields
 
 
+def option_names() -> list[str]:
+    """Return the names of all options of this module; one that needs a value ends in ``=``."""
+    return sorted([*_FLAGS, *(f"{name}=" for name in _VALUES)])
+
+
 def _split(text: str) -> list[str]:
     parts = re.findall(r"((?:[^\\,]|\\.)+)", text)
     return [re.sub(r"\\(.)", r"\1", part).strip() for part in parts]

@@ -106,6 +106,36 @@ def reached(
     return min(offset_of(snapshot, point, now_ms, level), end)
 
 
+def why_empty(
+    start: address.Point, end: address.Point | None, log_end_offset: int, now_ms: int
+) -> str | None:
+    """Return why a range cannot contain a record that exists now; None if it can.
+
+    A range without records in its time is no mistake, so there is no reason for it.
+
+    Args:
+        end: TO; None for a range without an end.
+        log_end_offset: That of the partition.
+    """
+    if end is not None and _is_reversed(start, end, now_ms):
+        return "no records: TO is not after FROM (FROM is inclusive, TO exclusive)"
+    match start:
+        case AtOffset(n) if n > log_end_offset:
+            return f"no records: FROM is after the log end offset {log_end_offset}"
+        case Moment(timestamp_ms) if timestamp_ms > now_ms:
+            return "no records: FROM is in the future"
+    return None
+
+
+def _is_reversed(start: address.Point, end: address.Point, now_ms: int) -> bool:
+    match start, end:
+        case (AtOffset(first), AtOffset(behind)) | (AtByte(first), AtByte(behind)):
+            return (first < 0) == (behind < 0) and behind <= first
+        case (Moment() | Ago() | Now(), Moment() | Ago() | Now()):
+            return _timestamp(end, now_ms) <= _timestamp(start, now_ms)
+    return isinstance(start, Latest) and isinstance(end, Earliest)
+
+
 def _timestamp(point: Moment | Ago | Now, now_ms: int) -> int:
     match point:
         case Moment(timestamp_ms):

@@ -11,7 +11,7 @@ import pytest
 import logfs as library
 from logfs.log.reading.address import Ago, parse_partition_name, parse_point
 from logfs.machine.host import LOCAL_ZONE
-from tests.cli.conftest import Call, command, environment, fill
+from tests.cli.conftest import Call, Mounted, command, environment, fill, run
 
 HOUR_MS = 3_600_000
 
@@ -52,6 +52,51 @@ def test_moments_as_journalctl_takes_them() -> None:
     for text in ("-30m1h", "-1h1h", "-1h30", "-1h30x"):
         with pytest.raises(library.LogfsError):
             parse_point(text, LOCAL_ZONE)
+
+
+@pytest.mark.parametrize(
+    ("selector", "note"),
+    [
+        ("offset=2..offset=2", "TO is not after FROM"),
+        ("2026-11-20..2026-11-20", "TO is not after FROM"),
+        ("-1h..-2h", "TO is not after FROM"),
+        ("latest..earliest", "TO is not after FROM"),
+        ("offset=4", "FROM is after the log end offset 3"),
+        ("2999-01-01", "FROM is in the future"),
+    ],
+)
+def test_a_range_that_cannot_contain_a_record_is_named(
+    logfs: Call, data: Path, selector: str, note: str
+) -> None:
+    path = f"{data}/orders/0@{selector}"
+    status, out, errors = logfs("cat", path)
+    assert (status, out, len(errors)) == (0, b"", 1)
+    assert errors[0].startswith(f"logfs: {path}: no records: {note}")
+    if ".." not in selector:
+        status, out, errors = logfs("tail", "--from", selector, data / "orders/0")
+        assert (status, out) == (0, b"")
+        assert errors[0].startswith(f"logfs: orders/0: no records: {note}")
+
+
+@pytest.mark.parametrize("selector", ["offset=3", "latest", "now", "-0s", "offset=-1..latest"])
+def test_a_range_that_is_empty_now_is_not_named(logfs: Call, data: Path, selector: str) -> None:
+    assert logfs("cat", f"{data}/orders/0@{selector}").errors == []
+
+
+@pytest.mark.fuse
+def test_a_range_that_cannot_contain_a_record_is_named_through_a_mount(mounted: Mounted) -> None:
+    assert run("topic", "create", mounted.point / "orders").status == 0
+    path = f"{mounted.point}/orders/0@offset=5"
+    assert run("cat", path) == (
+        0, b"", [f"logfs: {path}: no records: FROM is after the log end offset 0"]
+    )  # fmt: skip
+
+
+def test_since_says_what_it_takes(logfs: Call, data: Path) -> None:
+    for text in ("bla", "offset=5"):
+        status, _, errors = logfs("status", "--since", text, data)
+        assert (status, "offset=N" in errors[0]) == (2, False)
+        assert f"--since '{text}': expected a time" in errors[0]
 
 
 def test_a_count_as_tail_takes_it(logfs: Call, data: Path) -> None:

@@ -18,6 +18,27 @@ PAGES = pages()
 def test_there_is_a_page_for_each_command() -> None:
     assert {f"man1/logfs-{name}.1" for name in COMMANDS} <= set(PAGES)
     assert {"man1/logfs.1", "man8/mount.logfs.8", "man5/logfs.toml.5"} <= set(PAGES)
+    assert {"man1/logfs-topic-create.1", "man7/logfs-address.7"} <= set(PAGES)
+
+
+def test_the_first_page_says_what_each_command_does() -> None:
+    page = PAGES["man1/logfs.1"].replace(r"\-", "-")
+    for entry in COMMANDS.values():
+        assert entry.sentence.replace("'", r"\(aq") in page
+    assert "LOGFS_DECOMPRESSED_MAX_BYTES" in page.partition(".SH ENVIRONMENT")[2]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_no_page_refers_to_itself(name: str) -> None:
+    page, _, section = Path(name).name.rpartition(".")
+    see = PAGES[name].replace(r"\-", "-").partition(".SH SEE ALSO")[2]
+    assert f"{page}({section})" not in see.replace("\n", " ").split(", ")
+
+
+def test_examples_are_indented_once() -> None:
+    lines = PAGES["man1/logfs-status.1"].splitlines()
+    at = lines.index("Examples:")
+    assert lines[at + 1].startswith("    logfs status")
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -74,3 +95,12 @@ def test_completion(tmp_path: Path) -> None:
     # Anything else is a file, or a directory where only that will do: the shell knows them.
     assert complete("logfs cat da", tmp_path, variables)[:2] == ["compopt -o", "default"]
     assert complete("logfs mount da", tmp_path, variables)[:2] == ["compopt -o", "dirnames"]
+    alter = "logfs topic alter data/orders"
+    assert complete(f"{alter} --config retention", tmp_path, variables) == [
+        "retention.bytes=", "retention.ms=",
+    ]  # fmt: skip
+    assert complete(f"{alter} --delete retention.m", tmp_path, variables) == ["retention.ms"]
+    assert complete("logfs mount -o ro,met", tmp_path, variables) == ["ro,metrics="]
+    assert complete("logfs cat data/orders/1.", tmp_path, variables) == [
+        f"data/orders/1.{view}" for view in ("tsv", "jsonl", "meta", "follow")
+    ]

@@ -21,6 +21,7 @@ from tests.cli.conftest import command, environment, fill
         (1536, "1.5KiB"),
         (2**20, "1.0MiB"),
         (2**60, "1024.0PiB"),
+        (2**30 - 1, "1.0GiB"),
     ],
 )
 def test_sizes_are_printed_in_units(size: int, text: str) -> None:

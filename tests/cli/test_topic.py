@@ -76,11 +76,32 @@ def test_describe_prints_settings_and_partitions(logfs: Call, data: Path) -> Non
     assert len(facts["id"]) == 22
     assert facts["partitions"] == "2"
     assert facts["config"] == "nothing set, the defaults apply"
+    assert facts["retention"] == "7.0 d (retention.ms)"
     rows = [line.split() for line in table.splitlines()]
     assert rows[0][:3] == ["PARTITION", "LOG-START-OFFSET", "LOG-END-OFFSET"]
     assert rows[1] == ["0", "0", "0", "1", "0B", "-", "ok"]
     assert rows[2][:3] == ["1", "0", "2"]
     assert rows[2][-1] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("settings", "retention"),
+    [
+        (["retention.ms=-1"], "unlimited: records are never removed"),
+        (["cleanup.policy="], "unlimited: records are never removed"),
+        (["cleanup.policy=compact"], "the last record of each key (cleanup.policy)"),
+        (
+            ["retention.ms=7200000", "retention.bytes=1048576"],
+            "2.0 h (retention.ms), 1.0MiB for each partition (retention.bytes)",
+        ),
+    ],
+)
+def test_describe_prints_the_retention_in_effect(
+    logfs: Call, data: Path, settings: list[str], retention: str
+) -> None:
+    logfs("topic", "create", data / "orders", *(w for s in settings for w in ("--config", s)))
+    out = logfs("topic", "describe", data / "orders").out.decode()
+    assert f"\nretention   {retention}\n" in out
 
 
 def test_describe_every_setting(logfs: Call, data: Path) -> None:

@@ -68,6 +68,18 @@ async def test_a_line_that_is_too_long_is_refused(orders: World) -> None:
     assert await orders.cat("orders/0") == b"ok\n"
 
 
+@pytest.mark.expect_log("orders --config max.message.bytes=300' or more lets it in")
+async def test_a_long_unfinished_line_is_refused_with_a_limit_that_lets_it_in(
+    orders: World,
+) -> None:
+    topic = (await orders.find("orders")).st_ino
+    await orders.operations.setxattr(topic, b"user.logfs.max.message.bytes", b"250", orders.user)
+    handle = await orders.open("orders/0", APPEND)
+    with pytest.raises(FUSEError):
+        await orders.write(handle, b"x" * 200)
+    await orders.close(handle)
+
+
 @pytest.mark.expect_log("write: ")
 @pytest.mark.parametrize("line", [b"not json\n", b'{"colour":1}\n', b"[]\n"])
 async def test_a_line_that_does_not_parse_is_refused(orders: World, line: bytes) -> None:

@@ -37,8 +37,9 @@ def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None")
     command reads the files, takes no lock and changes nothing. Data that recovery would remove
     after a crash is not printed.
 
-    After an error the command continues with the next PATH, and the exit status is 1. The data
-    before the error is printed.
+    A range that cannot contain a record, such as one that ends before it starts, is no error: a
+    line on stderr says so. After an error the command continues with the next PATH, and the exit
+    status is 1. The data before the error is printed.
 
     \b
     Examples:
@@ -57,7 +58,10 @@ def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None")
     for path in paths:
         try:
             with failures.about(path):
-                copy(locate(path), out, level)
+                note = copy(locate(path), out, level)
+            if note is not None:
+                out.flush()
+                failures.warn(f"{path}: {note}")
         except failures.AboutError as error:
             out.flush()
             status = failures.report(error, debug=is_debug)

@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -117,16 +118,21 @@ def _look(path: str, since: str | None) -> "Status":
 
 def _moment(text: str, place: "Place") -> int:
     from logfs.library.zones import zone_of
-    from logfs.log.reading.address import Ago, Moment, parse_point
+    from logfs.log.reading.address import Ago, Moment, Now, parse_point
     from logfs.machine.host import system_clock
 
-    match parse_point(text.removeprefix("@"), zone_of(place)):
-        case Moment(timestamp_ms):
-            return timestamp_ms
-        case Ago(duration_ms):
-            return system_clock().now_ms() - duration_ms
-        case _:
-            raise BadSelectorError(f"{text!r}: expected a time, as 2026-11-20T10:00 or -1d")
+    with suppress(BadSelectorError):
+        match parse_point(text.removeprefix("@"), zone_of(place)):
+            case Moment(timestamp_ms):
+                return timestamp_ms
+            case Ago(duration_ms):
+                return system_clock().now_ms() - duration_ms
+            case Now():
+                return system_clock().now_ms()
+    raise BadSelectorError(
+        f"--since {text!r}: expected a time: a date (2026-11-20, 2026-11-20T10:00), a duration "
+        "back from now (-1d, -1h30m) or epoch milliseconds"
+    )
 
 
 def _verdict(found: "Status") -> int:

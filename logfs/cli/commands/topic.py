@@ -12,6 +12,7 @@ from logfs.cli import failures
 from logfs.cli.escapes import printable
 from logfs.cli.parameters import settings_option
 from logfs.cli.terminal import tables
+from logfs.cli.terminal.quantities import format_duration
 from logfs.errors import (
     NoSuchTopicError,
     TopicExistsError,
@@ -141,7 +142,9 @@ def list_topics(path: str, *, as_json: bool) -> None:
     "--json", "as_json", is_flag=True, help="Print a JSON object, including all of .meta."
 )
 def describe(path: str, *, with_all: bool, as_json: bool) -> None:
-    """Show the topic PATH: its id, its settings, its partitions.
+    """Show the topic PATH: its id, its settings, its retention, its partitions.
+
+    The retention is the one in effect, set or by default: how long and how much is kept.
 
     Each partition has the first offset that is kept, the offset of the next record, the number of
     segments and their size, the newest timestamp, and its state.
@@ -305,6 +308,7 @@ def _show(facts: "TopicFacts", *, with_all: bool) -> None:
         click.echo(printable(f"{'' if number else 'config':<12}{key}={value}"))
     if not facts.config:
         click.echo("config      nothing set, the defaults apply")
+    click.echo(f"retention   {_retention(facts.effective)}")
     click.echo()
     tables.show_table(
         [
@@ -322,6 +326,21 @@ def _show(facts: "TopicFacts", *, with_all: bool) -> None:
         click.echo()
         for key, value in facts.effective.items():
             click.echo(f"{key}={value}" + ("" if key in facts.config else "  (default)"))
+
+
+def _retention(effective: Mapping[str, str]) -> str:
+    """Return which records are removed with the settings in effect."""
+    policies = [policy for policy in effective.get("cleanup.policy", "").split(",") if policy]
+    limits = []
+    if "delete" in policies:
+        if (most_ms := int(effective.get("retention.ms", -1))) >= 0:
+            limits.append(f"{format_duration(most_ms / 1000)} (retention.ms)")
+        if (most_bytes := int(effective.get("retention.bytes", -1))) >= 0:
+            size = tables.format_bytes(most_bytes)
+            limits.append(f"{size} for each partition (retention.bytes)")
+    if "compact" in policies:
+        limits.append("the last record of each key (cleanup.policy)")
+    return ", ".join(limits) or "unlimited: records are never removed"
 
 
 def _partition_row(meta: Mapping[str, Any]) -> list[str]:

@@ -48,7 +48,7 @@ def format_bytes(size: int) -> str:
     """Write a number of bytes for people, as ``1.5 MiB``; exact below 1 KiB."""
     value, unit = float(size), _UNITS[0]
     for unit in _UNITS:
-        if value < 1024 or unit == _UNITS[-1]:
+        if round(value, 1) < 1024 or unit == _UNITS[-1]:
             break
         value /= 1024
     return f"{size}B" if unit == _UNITS[0] else f"{value:.1f}{unit}"

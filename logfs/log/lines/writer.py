@@ -22,6 +22,8 @@ from logfs.types import View
 logger = logging.getLogger(__name__)
 
 _NEWLINE = b"\n"
+_HEADERS_BYTES = 100
+"""More than the headers of a batch and of the only record in it take."""
 
 
 class LineWriter:
@@ -230,7 +232,7 @@ class LineWriter:
             raise RecordTooLargeError(
                 f"{log.topic_partition}: a line of {length} bytes and more does not fit "
                 f"max.message.bytes={options.max_batch_bytes}",
-                length,
+                length + _HEADERS_BYTES,
                 options.max_batch_bytes,
             )
         if file is None:
