@@ -24,7 +24,7 @@ MINUTES :=
 SEED := $(shell date +%Y%m%d)0000
 
 .PHONY: help demo test test-fast test-long check format fuzz bench bench-peers bench-record plot install uninstall clean
-.PHONY: system-packages kafka spark connector
+.PHONY: system-packages kafka spark connector remote
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -32,7 +32,7 @@ help: ## list the targets
 demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 	@$(WITH_VENV) bash examples/demo.sh
 
-test: connector ## all tests, those with a Kafka broker and with Spark too
+test: connector remote ## all tests, those with a Kafka broker and with Spark too
 	@.ci/system-packages programs
 	@.ci/system-packages systemd
 	@$(WITH_VENV) python -m pytest $(RERUNS) $(ARGS)
@@ -58,7 +58,7 @@ format: $(VENV)/.installed ## format, and mend what lint can mend
 fuzz: $(VENV)/.installed ## random input for what reads files, names and requests: make fuzz SECONDS=600
 	@$(WITH_VENV) python -m tests.fuzz --seconds $(or $(SECONDS),300) $(ARGS)
 
-bench: system-packages spark $(VENV)/.installed-bench ## the budgets, measured
+bench: system-packages spark remote $(VENV)/.installed-bench ## the budgets, measured
 	@$(WITH_VENV) python -m benchmarks $(ARGS)
 
 bench-peers: connector $(VENV)/.installed-bench ## the same beside a Kafka broker, its tools and kcat
@@ -96,6 +96,11 @@ kafka: $(VENV)/.installed
 # Java, and PySpark, which is half a gigabyte; matplotlib, with which one of the examples draws.
 spark: $(VENV)/.installed-spark
 	@.ci/system-packages spark
+
+# Go, and the servers of objects that it builds, in the same cache.
+remote: $(VENV)/.installed
+	@.ci/system-packages remote
+	@$(PYTHON) -m tests.remote.programs
 
 # Spark's own Kafka source and sink, and a broker for them.
 connector: kafka spark

@@ -17,6 +17,7 @@
 import functools
 import gc
 import inspect
+import itertools
 import logging
 import os
 import re
@@ -32,8 +33,10 @@ import pytest
 import trio
 
 from tests.long import Limits
+from tests.remote.servers import Bucket, FaultProxy, FaultServer, ObjectServer
 
 FUSE_DEVICE = Path("/dev/fuse")
+_NUMBERS = itertools.count(1)
 
 # How long an example takes depends on what else runs; the blob repeats a failure elsewhere.
 # New examples at a desk; the same ones in CI, where a verdict must not depend on chance.
@@ -142,6 +145,34 @@ def counts(request: pytest.FixtureRequest) -> Counter[str]:
 def limits() -> Limits:
     """How long long tests go on."""
     return Limits.from_environment()
+
+
+@pytest.fixture(scope="session")
+def object_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectServer]:
+    """An S3 server for tests that have buckets of their own and do not stop it."""
+    with ObjectServer(tmp_path_factory.mktemp("object-server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fault_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FaultServer]:
+    """Makes proxies that disturb connections."""
+    with FaultServer(tmp_path_factory.mktemp("fault-server")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(object_server: ObjectServer) -> Bucket:
+    """A prefix in a bucket for this test alone."""
+    return object_server.bucket(f"bucket-{next(_NUMBERS)}")
+
+
+@pytest.fixture
+def faults(object_server: ObjectServer, fault_server: FaultServer) -> Iterator[FaultProxy]:
+    """A way to the server that this test may disturb; see ``Bucket.through``."""
+    proxy = fault_server.proxy(object_server.endpoint)
+    yield proxy
+    proxy.heal()
 
 
 def pytest_collection_finish() -> None:

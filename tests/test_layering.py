@@ -50,6 +50,8 @@ ONLY_IN: dict[str, frozenset[str]] = {
     **dict.fromkeys(["pyfuse3", "trio", "prometheus_client"], frozenset({"fs"})),
     **dict.fromkeys(["pyspark", "pyarrow", "numpy", "pyiceberg"], frozenset({"spark"})),
     **dict.fromkeys(["crc32c", "cramjam"], frozenset({"records"})),
+    # Extras, imported when a store is opened.
+    **dict.fromkeys(["obstore", "boto3", "botocore"], DISK),
     **dict.fromkeys(["click", "rich"], frozenset({"cli"})),
     # Of the standard library.
     **dict.fromkeys(["asyncio", "unittest"], NOWHERE),

@@ -1,0 +1,108 @@
+"""The errors of the library obstore as those of the protocol: by its types and its texts.
+
+Only some errors of obstore have a type of their own. Its texts have the HTTP status, the code and
+the message of the store, and what happened to the connection.
+"""
+
+import errno
+import re
+from typing import NamedTuple
+
+from logfs.disk.remote.objects import ChangedError
+
+NO_BUCKET = "there is no such bucket"
+_NO_OBJECT = "there is no such object"
+_NO_CREDENTIALS = (
+    "no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "
+    "or run on a machine that has a role"
+)
+_REFUSED = "the store refused the credentials"
+_MISSING_STATUS = 404
+_REFUSED_STATUSES = frozenset({401, 403})
+_PASSING_STATUSES = frozenset({408, 409, 429})
+_SERVER_ERROR = 500
+
+_STATUS = re.compile(r"status code: (\d{3})([^:\n]*)")
+_CODE = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
+_KIND = re.compile(r"\bkind: (\w+)")
+_SERVER = re.compile(r"(https?://[^/\s]+)")
+_METADATA = re.compile(r"169\.254\.169\.254|fd00:ec2::254|metadata\.google\.internal")
+"""Where machines of the clouds get their credentials."""
+
+
+class Failure(NamedTuple):
+    """Why a request failed.
+
+    Attributes:
+        error: The error of the protocol.
+        passes: Whether the same request may succeed later.
+    """
+
+    error: OSError
+    passes: bool
+
+
+def failure_of(error: Exception, address: str) -> Failure:
+    """Return the error of the protocol for one that a request has raised.
+
+    Args:
+        error: Of obstore; or of the protocol already, which is returned as it is.
+        address: The object, for the error.
+    """
+    if isinstance(error, OSError) and error.filename == address:
+        return Failure(error, passes=False)
+    text = str(error)
+    found = _STATUS.search(text)
+    status = 0 if found is None else int(found[1])
+    final = _final(error, text, status, address)
+    if final is not None:
+        return Failure(final, passes=_METADATA.search(text) is not None and _may_pass(status))
+    if "kind: Timeout" in text and not status:
+        return Failure(TimeoutError(errno.ETIMEDOUT, reason_of(text), address), passes=True)
+    passes = _may_pass(status) or (not status and "HTTP error" in text)
+    return Failure(OSError(errno.EIO, reason_of(text), address), passes)
+
+
+def _may_pass(status: int) -> bool:
+    return status >= _SERVER_ERROR or status in _PASSING_STATUSES
+
+
+def _final(error: Exception, text: str, status: int, address: str) -> OSError | None:
+    """Return the error that says what is the case; None if the request has simply failed."""
+    kind = type(error).__name__
+    if kind == "AlreadyExistsError":
+        return FileExistsError(errno.EEXIST, "there is such an object already", address)
+    if kind == "PreconditionError":
+        return ChangedError(address)
+    if _METADATA.search(text):
+        return PermissionError(errno.EACCES, _NO_CREDENTIALS, address)
+    if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
+        missing = NO_BUCKET if "NoSuchBucket" in text else _NO_OBJECT
+        return FileNotFoundError(errno.ENOENT, missing, address)
+    if status in _REFUSED_STATUSES or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
+        return PermissionError(errno.EACCES, f"{_REFUSED}: {reason_of(text)}", address)
+    return None
+
+
+def reason_of(text: str) -> str:
+    """Return what a text of the library says, on one line."""
+    status = _STATUS.search(text)
+    if status is not None:
+        words = f"{status[1]}{status[2]}".strip()
+        code = _CODE.search(text)
+        if code is None:
+            return words
+        return words + (f" ({code[1]}: {code[2]})" if code[2] else f" ({code[1]})")
+    line = text.partition("\n")[0]
+    kind = _KIND.search(text)
+    if kind is None:
+        return line
+    server = _SERVER.search(line)
+    where = f" {server[1]}" if server is not None else ""
+    match kind[1]:
+        case "Connect":
+            return f"no connection to the store{where}"
+        case "Timeout":
+            return f"no answer from the store{where}"
+        case _:
+            return f"the connection to the store{where} was lost ({kind[1]})"

@@ -1,0 +1,437 @@
+"""Object stores through the library obstore: S3 and what speaks its protocol, GCS, Azure.
+
+    store = open_store("s3://bucket/prefix", StoreSettings(os.environ, time.monotonic))
+
+No other module imports obstore. It is part of the extra ``remote``, and it is imported only when a
+store is opened.
+
+A request that failed in a way that can pass is sent again, with a growing pause, until
+``timeout_s`` is over: no connection, no progress for 10 s, a body that ends too early, the statuses
+408, 409, 429 and 5xx. Uploads in several parts are repeated by obstore, part by part.
+
+After a fork a call of obstore in the child would wait for ever: its threads are in the parent. The
+process id is compared before each call.
+
+Credentials for ``s3://``: the environment (``AWS_ACCESS_KEY_ID``, web identity, containers), then a
+profile of ``~/.aws`` through boto3, then the metadata service of the machine. For ``gs://`` and
+``az://`` they are obstore's. Where AWS is meant, and wherever the connection is encrypted, bodies
+are not signed: TLS protects them already, and it halves the CPU time of an upload.
+"""
+
+import errno
+import os
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from logfs.disk.remote.failures import NO_BUCKET, failure_of, reason_of
+from logfs.disk.remote.objects import Listing, ObjectStat, ObjectStore
+from logfs.disk.vfs import ReadableBuffer, check_size
+from logfs.errors import InvalidConfigError
+
+ONE_PUT_BYTES = 64 << 20
+"""Objects up to this size are stored with one request; larger ones in parts."""
+_PART_BYTES = 16 << 20
+_PARTS_AT_ONCE = 2
+_STALLED_S = 10
+"""Without progress for so long, a request has failed."""
+_SLOW_UPLOAD_S = 300
+"""How long one request may take to upload its body: 220 KiB/s with the sizes above. The library
+cannot tell whether a body makes progress."""
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+_IDLE_CONNECTIONS = "64"
+
+_URL = re.compile(r"(s3|gs|az)://([^/?#]+)(?:/([^?#]*))?")
+_PAGE = 1000
+"""Objects of one answer to a list."""
+_NEEDS_EXTRA = "the library obstore is not installed: pip install 'logfs[remote]'"
+
+_T = TypeVar("_T")
+
+
+class StoreSettings(NamedTuple):
+    """How to reach a store.
+
+    Attributes:
+        environment: The environment: credentials, and what AWS's tools read of it.
+        clock: Seconds, monotonic: ``time.monotonic``.
+        endpoint: Address of the server, ``http://`` or ``https://``; None: the cloud's own.
+        region: Region of the bucket; None: as in the environment, or ``us-east-1``.
+        timeout_s: How long a request is repeated: ``read.timeout.ms``.
+    """
+
+    environment: Mapping[str, str]
+    clock: Callable[[], float]
+    endpoint: str | None = None
+    region: str | None = None
+    timeout_s: float = 60.0
+
+
+class StoreUrl(NamedTuple):
+    """The parts of an address of a store.
+
+    Attributes:
+        scheme: "s3", "gs" or "az".
+        bucket: Bucket, or container.
+        prefix: Without "/" at either end; "" for the whole bucket.
+    """
+
+    scheme: str
+    bucket: str
+    prefix: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.bucket}" + (f"/{self.prefix}" if self.prefix else "")
+
+
+def parse_store_url(url: str) -> StoreUrl:
+    """Return the parts of an address such as ``s3://bucket/prefix``.
+
+    Raises:
+        InvalidConfigError: It is no address of a store.
+    """
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise InvalidConfigError(
+            f"{url}: it is no address of an object store (s3://BUCKET/PREFIX, gs://… or az://…)"
+        )
+    prefix = (found[3] or "").strip("/")
+    if "//" in prefix or {".", ".."} & set(prefix.split("/")):
+        raise InvalidConfigError(f"{url}: a prefix has no empty parts, and none named . or ..")
+    return StoreUrl(found[1], found[2], prefix)
+
+
+def is_store_url(text: str) -> bool:
+    """Return whether a text is meant as the address of a store, not as a path."""
+    return text.startswith(("s3://", "gs://", "az://"))
+
+
+def open_store(url: str, settings: StoreSettings) -> ObjectStore:
+    """Return the store at an address. Sends no request.
+
+    Raises:
+        InvalidConfigError: The address is none, obstore or boto3 is missing, a setting is wrong.
+    """
+    place = parse_store_url(url)
+    try:
+        import obstore
+    except ImportError as error:
+        raise InvalidConfigError(f"{url}: {_NEEDS_EXTRA} ({error})") from None
+    reading = {"read_timeout": timedelta(seconds=_STALLED_S), "timeout": timedelta(hours=1)}
+    uploading = {"timeout": timedelta(seconds=_SLOW_UPLOAD_S)}
+    repeat = {
+        "max_retries": 1000,
+        "retry_timeout": timedelta(seconds=settings.timeout_s),
+        "backoff": {"max_backoff": timedelta(seconds=_LONGEST_PAUSE_S)},
+    }
+    try:
+        quick = _make(place, settings, reading, {"max_retries": 0})
+        bulk = _make(place, settings, uploading, repeat)
+    except (ValueError, obstore.exceptions.BaseError) as error:
+        raise InvalidConfigError(f"{url}: {reason_of(str(error))}") from None
+    return _Store(obstore, place, settings, quick, bulk)
+
+
+def _make(
+    place: StoreUrl,
+    settings: StoreSettings,
+    timeouts: Mapping[str, object],
+    repeat: Mapping[str, object],
+) -> Any:  # noqa: ANN401
+    """Return a store of the library."""
+    from obstore import store
+
+    environment = settings.environment
+    options: dict[str, object] = {
+        "connect_timeout": timedelta(seconds=5),
+        "pool_max_idle_per_host": _IDLE_CONNECTIONS,
+        **timeouts,
+    }
+    certificates = environment.get("AWS_CA_BUNDLE")
+    if certificates:
+        try:
+            options["root_certificate"] = Path(certificates).read_bytes()
+        except OSError as error:
+            raise InvalidConfigError(f"AWS_CA_BUNDLE={certificates}: {error.strerror}") from None
+    endpoint = settings.endpoint or (_endpoint_of(environment) if place.scheme == "s3" else None)
+    if endpoint is not None and not endpoint.startswith(("http://", "https://")):
+        raise InvalidConfigError(f"endpoint={endpoint}: it has to begin with http:// or https://")
+    is_plain = endpoint is not None and endpoint.startswith("http://")
+    if is_plain:
+        options["allow_http"] = True
+    keywords: dict[str, Any] = {
+        "prefix": place.prefix or None,
+        "client_options": options,
+        "retry_config": repeat,
+    }
+    if place.scheme == "gs":
+        if endpoint is not None:
+            keywords["url"] = endpoint
+        return store.GCSStore(place.bucket, **keywords)
+    if endpoint is not None:
+        keywords["endpoint"] = endpoint
+    if place.scheme == "az":
+        return store.AzureStore(place.bucket, **keywords)
+    keywords |= _s3_keywords(settings, is_plain)
+    return store.S3Store(place.bucket, **keywords)
+
+
+def _endpoint_of(environment: Mapping[str, str]) -> str | None:
+    return environment.get("AWS_ENDPOINT_URL_S3") or environment.get("AWS_ENDPOINT_URL") or None
+
+
+def _s3_keywords(settings: StoreSettings, is_plain: bool) -> dict[str, Any]:
+    environment = settings.environment
+    region = settings.region or environment.get("AWS_REGION")
+    region = region or environment.get("AWS_DEFAULT_REGION") or "us-east-1"
+    keywords: dict[str, Any] = {"region": region, "disable_bulk_delete": True}
+    if not is_plain:
+        keywords["unsigned_payload"] = True
+    if "AWS_ACCESS_KEY_ID" in environment:
+        keywords["access_key_id"] = environment["AWS_ACCESS_KEY_ID"]
+        keywords["secret_access_key"] = environment.get("AWS_SECRET_ACCESS_KEY", "")
+        if environment.get("AWS_SESSION_TOKEN"):
+            keywords["session_token"] = environment["AWS_SESSION_TOKEN"]
+    elif not any(
+        name in environment
+        for name in (
+            "AWS_WEB_IDENTITY_TOKEN_FILE",
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            "AWS_SKIP_SIGNATURE",
+        )
+    ):
+        provider = _profile(environment)
+        if provider is not None:
+            keywords["credential_provider"] = provider
+    return keywords
+
+
+def _profile(environment: Mapping[str, str]) -> Callable[[], Any] | None:
+    """Return what gets the credentials of a profile; None if the user has none.
+
+    Raises:
+        InvalidConfigError: There is a profile, and it cannot be used.
+    """
+    profile = environment.get("AWS_PROFILE") or None
+    file = environment.get("AWS_SHARED_CREDENTIALS_FILE")
+    if file is None and "HOME" in environment:
+        file = str(Path(environment["HOME"]) / ".aws" / "credentials")
+    if profile is None and (file is None or not Path(file).exists()):
+        return None
+    what = f"the profile {profile}" if profile else str(file)
+    try:
+        import boto3
+        from botocore.exceptions import BotoCoreError
+        from obstore.auth.boto3 import Boto3CredentialProvider
+    except ImportError:
+        raise InvalidConfigError(
+            f"{what}: only boto3 can read the profiles of AWS, and it is not installed. "
+            "Run pip install boto3, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+        ) from None
+    try:
+        provider: Callable[[], Any] = Boto3CredentialProvider(boto3.Session(profile_name=profile))
+    except (BotoCoreError, ValueError) as error:
+        raise InvalidConfigError(f"{what}: {error}") from None
+    return provider
+
+
+class _Store:
+    """An ``ObjectStore``; see there.
+
+    Attributes:
+        retries: Requests that were sent again.
+    """
+
+    def __init__(
+        self,
+        library: Any,  # noqa: ANN401
+        place: StoreUrl,
+        settings: StoreSettings,
+        quick: Any,  # noqa: ANN401
+        bulk: Any,  # noqa: ANN401
+    ) -> None:
+        self.retries = 0
+        self._library = library
+        self._place = place
+        self._clock = settings.clock
+        self._timeout_s = settings.timeout_s
+        self._quick = quick
+        self._bulk = bulk
+        self._process = os.getpid()
+        # GCS compares generations, the others ETags.
+        self._version_name = "version" if place.scheme == "gs" else "e_tag"
+
+    def __repr__(self) -> str:
+        return f"open_store({self.url!r})"
+
+    @property
+    def url(self) -> str:
+        """See ``ObjectStore``."""
+        return str(self._place)
+
+    def get(self, key: str, most: int) -> tuple[bytes, ObjectStat]:
+        """See ``ObjectStore``."""
+
+        def get() -> tuple[bytes, ObjectStat]:
+            found = self._library.get(self._quick, key)
+            stat = self._stat(found.meta)
+            check_size(stat.size, most, self._address(key))
+            return bytes(found.bytes()), stat
+
+        return self._repeat(key, get)
+
+    def get_range(self, key: str, start: int, length: int) -> memoryview:
+        """See ``ObjectStore``."""
+        address = self._address(key)
+
+        def get() -> memoryview:
+            end = start + length
+            data = memoryview(self._library.get_range(self._quick, key, start=start, end=end))
+            if len(data) != length:
+                text = f"{len(data)} bytes from byte {start} on, {length} expected"
+                raise OSError(errno.EIO, text, address)
+            return data
+
+        return self._repeat(key, get)
+
+    def stat(self, key: str) -> ObjectStat:
+        """See ``ObjectStore``."""
+        return self._repeat(key, lambda: self._stat(self._library.head(self._quick, key)))
+
+    def put(self, key: str, parts: Iterable[ReadableBuffer]) -> None:
+        """See ``ObjectStore``. An object of up to 64 MiB is in memory as a whole."""
+        source = _Source(parts)
+        start = source.take(ONE_PUT_BYTES)
+
+        def put() -> None:
+            if source.is_at_end:
+                self._library.put(self._bulk, key, start, use_multipart=False)
+            else:
+                self._library.put(
+                    self._bulk,
+                    key,
+                    source.continued(start),
+                    chunk_size=_PART_BYTES,
+                    max_concurrency=_PARTS_AT_ONCE,
+                )
+
+        try:
+            self._once(key, put)
+        except OSError:
+            if source.error is not None:
+                raise source.error from None
+            raise
+
+    def create(self, key: str, data: ReadableBuffer) -> str:
+        """See ``ObjectStore``."""
+        return self._put(key, data, "create")
+
+    def swap(self, key: str, data: ReadableBuffer, etag: str) -> str:
+        """See ``ObjectStore``."""
+        return self._put(key, data, {self._version_name: etag})
+
+    def delete(self, key: str) -> None:
+        """See ``ObjectStore``."""
+        try:
+            self._repeat(key, lambda: self._library.delete(self._quick, key))
+        except FileNotFoundError as error:
+            if error.strerror == NO_BUCKET:
+                raise
+            # S3 does not tell, the others do.
+
+    def list_level(self, prefix: str) -> Listing:
+        """See ``ObjectStore``."""
+        found = self._repeat(
+            prefix, lambda: self._library.list_with_delimiter(self._quick, prefix or None)
+        )
+        directories = [path.strip("/").rpartition("/")[2] for path in found["common_prefixes"]]
+        return Listing(sorted(directories), sorted(map(self._stat, found["objects"])))
+
+    def list_all(self, prefix: str) -> Iterator[ObjectStat]:
+        """See ``ObjectStore``."""
+        directory = prefix.rpartition("/")[0] or None
+        last: str | None = None
+
+        def next_page() -> Any:  # noqa: ANN401
+            page = self._library.list(self._quick, directory, offset=last, chunk_size=_PAGE)
+            return next(page, None)
+
+        while rows := self._repeat(prefix, next_page):
+            for row in rows:
+                if row["path"].startswith(prefix):
+                    yield self._stat(row)
+            last = rows[-1]["path"]
+
+    def _put(self, key: str, data: ReadableBuffer, mode: object) -> str:
+        found = self._repeat(
+            key,
+            lambda: self._library.put(self._quick, key, data, mode=mode, use_multipart=False),
+        )
+        return str(found[self._version_name])
+
+    def _address(self, key: str) -> str:
+        return f"{self.url}/{key}"
+
+    def _stat(self, row: Mapping[str, Any]) -> ObjectStat:
+        modified_ms = int(row["last_modified"].timestamp() * 1000)
+        return ObjectStat(row["path"], row["size"], str(row[self._version_name]), modified_ms)
+
+    def _once(self, key: str, request: Callable[[], _T]) -> _T:
+        """Return what a request returns that the library repeats by itself."""
+        return self._repeat(key, request, 0)
+
+    def _repeat(self, key: str, request: Callable[[], _T], timeout_s: float | None = None) -> _T:
+        """Return what a request returns that may be sent again, for this time."""
+        if os.getpid() != self._process:
+            text = "a forked process cannot use the store that its parent has opened"
+            raise OSError(errno.EIO, text, self._address(key))
+        deadline = self._clock() + (self._timeout_s if timeout_s is None else timeout_s)
+        pause_s = _FIRST_PAUSE_S
+        while True:
+            try:
+                return request()
+            except Exception as error:  # noqa: BLE001  the library has no common base
+                failure = failure_of(error, self._address(key))
+            if not failure.passes or self._clock() + pause_s >= deadline:
+                raise failure.error
+            self.retries += 1
+            threading.Event().wait(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+
+class _Source:
+    """The parts of an upload.
+
+    Attributes:
+        error: What the parts have raised.
+        is_at_end: Whether there are no more.
+    """
+
+    def __init__(self, parts: Iterable[ReadableBuffer]) -> None:
+        self.error: BaseException | None = None
+        self.is_at_end = False
+        self._parts = iter(parts)
+
+    def take(self, most: int) -> bytearray:
+        """Return the first parts together: all there are, or more bytes than ``most``."""
+        start = bytearray()
+        for part in self._parts:
+            start += part
+            if len(start) > most:
+                return start
+        self.is_at_end = True
+        return start
+
+    def continued(self, start: bytearray) -> Iterator[ReadableBuffer]:
+        """Return what was taken and the rest; keeps what the parts raise."""
+        yield start
+        try:
+            yield from self._parts
+        except BaseException as error:
+            self.error = error
+            raise
