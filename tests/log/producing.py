@@ -165,6 +165,22 @@ def check_against_replay(disk: FakeDisk, log: PartitionLog) -> History:
     return history
 
 
+def check_aborted_after_trim(log: PartitionLog, history: History) -> None:
+    """Compare the aborted transactions of a trimmed log with a replay of what is left of it.
+
+    A transaction that began in a removed segment keeps its first offset while a snapshot has
+    it. The replay knows only its first batch that is left, or none.
+    """
+    kept = log.snapshot.segments[0].base_offset
+    known = {(a.producer_id, a.last_offset): a.first_offset for a in log.snapshot.aborted}
+    replayed = {(a.producer_id, a.last_offset): a.first_offset for a in history.aborted}
+    for key, first in replayed.items():
+        if first >= log.log_start_offset:
+            assert key in known
+    for key, first in known.items():
+        assert first < kept or first == replayed.get(key)
+
+
 def records(*values: bytes) -> list[Record]:
     return [Record(0, START_MS, None, value, ()) for value in values]
 

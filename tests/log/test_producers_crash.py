@@ -5,10 +5,19 @@ from collections.abc import Callable
 import pytest
 
 from logfs.log.partition import PartitionLog
+from logfs.log.reading.files import GrowingFile
 from logfs.log.reading.lookup import positions_of_offset
+from logfs.types import IsolationLevel, View
 from tests.fakes import FakeDisk
-from tests.log.producing import batches_of, check_against_replay, end, write
-from tests.log.support import TP, Bench
+from tests.log.producing import (
+    History,
+    batches_of,
+    check_aborted_after_trim,
+    check_against_replay,
+    end,
+    write,
+)
+from tests.log.support import TP, Bench, read_all
 
 pytestmark = pytest.mark.allow_log("")
 PROPERTIES = {"internal.segment.bytes": "500", "index.interval.bytes": "100"}
@@ -165,3 +174,26 @@ def test_a_power_cut_after_a_truncation_shows_no_aborted_records() -> None:
     assert bench.crash().log_end_offset == 2
     assert bench.log.snapshot.aborted == before != ()
     check_against_replay(bench.disk, bench.log)
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_an_abort_after_a_trim_and_a_crash_covers_all_that_is_left(seed: int | None) -> None:
+    bench = Bench({"internal.segment.bytes": "250"})
+    write(bench, 0, b"removed", transactional=True)
+    bench.log.roll(bench.now_ms)
+    write(bench, 1, b"kept", transactional=True)
+    bench.log.flush()
+    bench.log.advance_log_start_offset(1, bench.now_ms)
+    bench.crash(seed)
+    bench.reload()
+    marker = end(bench, commit=False)
+    bench.write(b"after")
+    for _ in range(2):
+        # The snapshot says where the transaction began, though that segment is gone.
+        (aborted,) = bench.log.snapshot.aborted
+        assert aborted[:3] == (7, 0, marker)
+        committed = GrowingFile(bench.log, View.TEXT, 0, level=IsolationLevel.READ_COMMITTED)
+        assert read_all(committed) == b"after\n"
+        check_aborted_after_trim(bench.log, History(batches_of(bench.disk, bench.log)))
+        bench.log.flush()
+        bench.crash(seed)

@@ -27,6 +27,7 @@ from tests.log.producing import (
     History,
     Known,
     batches_of,
+    check_aborted_after_trim,
     known_in,
     rows_in,
     snapshots_in,
@@ -252,9 +253,7 @@ class ProducerMachine(RuleBasedStateMachine):
             # A producer that wrote all its batches after the log start is known completely.
             if all(first >= start for *_, first, _ in one.batches) and len(one.batches) > 5:
                 assert found[producer_id] == one.row
-        ours = {entry[:3] for entry in log.snapshot.aborted}
-        theirs = {entry[:3] for entry in history.aborted if entry.first_offset >= start}
-        assert ours >= theirs
+        check_aborted_after_trim(log, history)
 
     @invariant()
     def the_first_unstable_record_stands_where_a_look_up_finds_it(self) -> None:

@@ -101,9 +101,10 @@ class ProducerLoader:
         is_flushed = loader.context.is_clean and loader.unflushed_entry is None
         self._is_first_time = not kept and is_flushed
         last_offset = min(loader.recovered & bases, default=self._end_offset)
-        # Unlike a broker, logfs keeps a snapshot at the start of an empty log: nothing else has the
-        # sequence numbers of records that retention removed, and a job may be inside its batch.
-        first_offset = self._start_offset + (self._start_offset < self._end_offset)
+        # Unlike a broker, logfs keeps the snapshot at the start of the first segment: nothing else
+        # has the sequence numbers of records that retention removed, and a job may be inside its
+        # batch. It also says where an open transaction began.
+        first_offset = self._segments[0].base_offset
         kept = {at for at in kept if first_offset <= at <= last_offset}
         if found != kept and not loader.context.read_only:
             for offset in found - kept:

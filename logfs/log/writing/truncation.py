@@ -56,8 +56,16 @@ def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) 
     end = LogEnd(offset, segment.bases, 0, -1)
     start = old.start if kept else LogPoint(offset, segment.bases)
     rows = [(part, part.size_bytes) for part in (*kept, segment)]
-    log_start, expiration_ms = state.snapshot.start.offset, state.producer_expiration_ms
-    replay = Replay(state.disk, state.directory, rows, log_start, now_ms, expiration_ms)
+    replay = Replay(
+        state.disk,
+        state.directory,
+        rows,
+        state.snapshot.start.offset,
+        now_ms,
+        state.producer_expiration_ms,
+        # A job may be inside a batch; what has expired is forgotten at the next check.
+        retained=frozenset(state.producers.entries),
+    )
     state.producers, state.snapshot_offset = rewind_producers(replay, offset, state.producers)
     snapshot = old.changed((*kept, segment), start, end, old.truncations + 1)
     locate_transactions(state.producers, snapshot)
