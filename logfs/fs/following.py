@@ -24,8 +24,8 @@ from logfs.disk.vfs import Disk, Lock
 from logfs.errors import LockedError, LogfsError
 from logfs.fs.tree import Tree
 from logfs.log import names
-from logfs.log.following.followed import STEP_BYTES
 from logfs.log.following.store import AnyStore
+from logfs.log.following.watched import STEP_BYTES
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import Clock
 

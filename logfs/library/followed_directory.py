@@ -15,8 +15,9 @@ from logfs.errors import LogOfflineError, NoSuchPartitionError
 from logfs.library.directory import check_exists
 from logfs.library.mounted_disk import MountedDisk
 from logfs.library.points import offset_of, reached
-from logfs.log.following.followed import STEP_BYTES, AnyLog
+from logfs.log.following.followed import AnyLog
 from logfs.log.following.store import FollowedStore
+from logfs.log.following.watched import STEP_BYTES
 from logfs.log.reading.address import AtByte, Earliest, PartitionAddress, Point
 from logfs.log.reading.readable import ReadableLog
 from logfs.machine.host import current_host, system_clock

@@ -10,7 +10,7 @@ from logfs.disk.vfs import Disk
 from logfs.errors import NoSuchPartitionError, NoSuchTopicError
 from logfs.log import names
 from logfs.log.attributes import Attributes
-from logfs.log.checkpointing import read_checkpoint
+from logfs.log.checkpointing import read_checkpoint, read_start_offsets
 from logfs.log.counters import LogCounters
 from logfs.log.host import Host
 from logfs.log.loading.context import LoadContext
@@ -136,7 +136,7 @@ class Catalog(Generic[LogT]):
 
     def _load_context(self, now_ms: int, *, is_clean: bool) -> LoadContext:
         recovery_points = read_checkpoint(self.disk, names.RECOVERY_POINT_CHECKPOINT)
-        start_offsets = read_checkpoint(self.disk, names.LOG_START_OFFSET_CHECKPOINT)
+        start_offsets = read_start_offsets(self.disk)
         compacted = read_checkpoint(self.disk, names.CLEANER_OFFSET_CHECKPOINT)
         return LoadContext(
             disk=self.disk,

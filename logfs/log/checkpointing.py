@@ -4,12 +4,13 @@ Source: Kafka LogManager.checkpointLogRecoveryOffsets, checkpointLogStartOffsets
 """
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError
 from logfs.log import checkpoints, names
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.remote.bucket import bucket_of
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,14 @@ def read_checkpoint(disk: Disk, name: str) -> dict[TopicPartition, int]:
     except (LogfsError, OSError) as error:
         logger.warning("%s: %s; every partition is taken to begin at 0 there", name, error)
         return {}
+
+
+def read_start_offsets(disk: Disk) -> Mapping[TopicPartition, int]:
+    """Return where logs start, if that is not at their first segment; of a bucket by its heads."""
+    bucket = bucket_of(disk)
+    if bucket is not None:
+        return bucket.start_offsets()
+    return read_checkpoint(disk, names.LOG_START_OFFSET_CHECKPOINT)
 
 
 class WatchedCheckpoints:

@@ -38,6 +38,7 @@ from logfs.log.manifest import check_may_write, check_whole
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, pending_producers, tidy
 from logfs.log.reading.address import parse_topic_name
+from logfs.log.remote.bucket import bucket_of
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.topiccreation import create_partitions, new_topic_id
 from logfs.log.topicdeletion import (
@@ -293,7 +294,8 @@ class LogStore(Catalog[PartitionLog]):
             context = replace(self._loading(now_ms, is_clean=False), has_failed=True)
             if not old.is_unreadable:
                 context.recovery_points[topic_partition] = old.recovery_point
-                context.start_offsets[topic_partition] = old.log_start_offset
+                starts = {**context.start_offsets, topic_partition: old.log_start_offset}
+                context = replace(context, start_offsets=starts)
             log = load_or_take_offline(context, topic_partition)
             log.counters.add(old.counters)
             self._topics[topic_partition.topic][topic_partition.partition] = log
@@ -386,7 +388,7 @@ class LogStore(Catalog[PartitionLog]):
     # Inside
 
     def _load(self, now_ms: int, say: Progress, only: Collection[TopicPartition] | None) -> None:
-        found = list_partitions(self.disk)
+        found = list_partitions(self.disk) if only is None else _present(self.disk, only)
         if not self.read_only:
             self._deleted.find(now_ms, self.config.log_segment_delete_delay_ms)
             found = sorted([*found, *self._deleted.undo_interrupted(found)])
@@ -396,7 +398,6 @@ class LogStore(Catalog[PartitionLog]):
             remove_note(self.disk)
             self._deleted.remove_due(now_ms)
         context = replace(self._loading(now_ms, is_clean=is_clean), unflushed=note)
-        found = found if only is None else [tp for tp in found if tp in only]
         self.was_clean = is_clean or not found
         if not self.was_clean:
             say(f"no clean shutdown: recovering {len(found)} partitions")
@@ -435,7 +436,8 @@ class LogStore(Catalog[PartitionLog]):
     def _loading(self, now_ms: int, *, is_clean: bool) -> LoadContext:
         """Return what has to be known before partitions with records are loaded."""
         context = self._load_context(now_ms, is_clean=is_clean)
-        return replace(context, publishing=pending_producers(self.disk), resumed=self._resumed)
+        publishing = frozenset[int]() if self.read_only else pending_producers(self.disk)
+        return replace(context, publishing=publishing, resumed=self._resumed)
 
     def _unify_configs(self) -> None:
         """Complete a change of a topic's configuration that a stop has interrupted.
@@ -492,3 +494,10 @@ class LogStore(Catalog[PartitionLog]):
             raise ReadOnlyError("the data directory is open read-only")
         if topic is not None and (log := self._representative(topic)).is_unreadable:
             log.check_writable()
+
+
+def _present(disk: Disk, wanted: Collection[TopicPartition]) -> list[TopicPartition]:
+    """Return those of some partitions that are there; a bucket is not listed for that."""
+    if bucket_of(disk) is None:
+        return [one for one in list_partitions(disk) if one in wanted]
+    return sorted(one for one in set(wanted) if disk.exists(one.directory))

@@ -52,8 +52,12 @@ def read_properties(disk: Disk, directory: str) -> dict[str, str] | None:
 
 def write_properties(disk: Disk, directory: str, properties: Mapping[str, str]) -> None:
     """Store the configuration of a topic in a partition directory, durable when this returns."""
-    text = f"{_TITLE}{VERSION}\n{format_properties(properties)}"
-    disk.replace(f"{directory}/{names.TOPIC_CONFIG}", text.encode())
+    disk.replace(f"{directory}/{names.TOPIC_CONFIG}", format_topic_config(properties))
+
+
+def format_topic_config(properties: Mapping[str, str]) -> bytes:
+    """Return the bytes of the file with the configuration of a topic."""
+    return f"{_TITLE}{VERSION}\n{format_properties(properties)}".encode()
 
 
 def change_properties(

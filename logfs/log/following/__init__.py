@@ -2,6 +2,7 @@
 
     store           the data directory: topics that appear and disappear, checkpoints, owners
     loading         the first listing of a partition, and where to resume
+    watched         what all logs have that another process writes
     followed        one partition: each listing of its directory, and what readers see after it
     listing         one listing of a directory, and what happened between two
     rebuilding      the view of readers, rebuilt after a truncation, a removal or a compaction,
@@ -11,6 +12,7 @@
     positions       the positions of segments: in the cache directory, or in memory only
     partial         a log from the middle on, while earlier positions are not known
     transactions    aborted and open transactions
+    bucketlog       one partition of an object store
     files, entries  the files of a segment: read, never mapped, and always the file described
 
 The follower writes nothing into the directory and opens no file of it for writing, not even its

@@ -5,27 +5,25 @@ and of the newest ``.log``. Records that were appended are published at once. An
 that are missing or were replaced, is acted on when two looks agree on it.
 """
 
-import contextlib
 import logging
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TypeAlias
 
-from logfs.errors import CorruptRecordError, DeletedError, LogfsError, ReadOnlyError
+from logfs.errors import CorruptRecordError
 from logfs.log.following.files import FollowContext
 from logfs.log.following.listing import RACY_MS, Changes, Listing, Look, compare, list_logs
 from logfs.log.following.positions import FollowedPositions
 from logfs.log.following.rebuilding import ViewRebuild
 from logfs.log.following.tail import Tail
 from logfs.log.following.transactions import Transactions
+from logfs.log.following.watched import WatchedLog
 from logfs.log.losses import Loss, log_loss
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.reading.readable import ReadableLog, ReadableState
+from logfs.log.reading.readable import ReadableState
 from logfs.log.segments.scan import Scan, fill_segment, pass_over
-from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.types import Positions
 
@@ -35,19 +33,14 @@ _REPEATS = 2
 """A problem is logged once so many looks in a row have met it."""
 SETTLED_MS = 40
 """Two looks agree if they are so far apart: names change one after the other."""
-STEP_BYTES = 16 * 1024 * 1024
-"""What one call of ``refresh`` reads at most, so that others have their turn."""
 
 
-class FollowedLog(ReadableLog):
+class FollowedLog(WatchedLog):
     """A partition that is followed. ``refresh`` in one thread at a time, readers anywhere.
 
     Attributes:
-        is_caught_up: Everything that was there has been read once.
         transactions: What the log said of its producers at the last look.
     """
-
-    is_followed = True
 
     def __init__(
         self,
@@ -59,7 +52,6 @@ class FollowedLog(ReadableLog):
         part_base: int | None = None,
     ) -> None:
         super().__init__(state)
-        self._lock = threading.Lock()
         self.is_part = part_base is not None
         self._first_base = -1 if part_base is None else part_base
         self._positions = positions
@@ -71,10 +63,8 @@ class FollowedLog(ReadableLog):
         self._named: tuple[int, int | None] = (0, None)
         self._points: tuple[int, int | None] | None = None
         self._warning = RepeatedWarning()
-        self._held: list[Segment] = []
         self._now_ms = 0
         self.transactions = transactions
-        self.is_caught_up = False
         self._total_bytes = 0
         self._segments = following.opened.of(positions)
 
@@ -90,11 +80,6 @@ class FollowedLog(ReadableLog):
     def note_checkpoints(self, start_offset: int, high_watermark: int | None) -> None:
         """Take over what the checkpoint files of the directory say of this partition."""
         self._named = start_offset, high_watermark if self._positions.is_replicated else None
-
-    @property
-    def writable(self) -> PartitionLog:
-        """The log to write to; there is none: always raise ReadOnlyError."""
-        raise ReadOnlyError(f"{self.topic_partition}: the data directory is open read-only")
 
     @property
     def producers(self) -> ProducerState:
@@ -113,38 +98,14 @@ class FollowedLog(ReadableLog):
         """Whether files have been seen to change, and a second look has to agree."""
         return self._candidate is not None
 
-    @property
-    def done_bytes(self) -> int:
-        """Bytes of the log whose positions are known."""
-        return self.snapshot.size_bytes
-
-    def refresh(self, now_ms: int, limit_bytes: int = STEP_BYTES) -> bool:
-        """Look at the directory and show what has changed; return whether there is more to do.
-
-        Raises:
-            OSError: The disk failed; readers go on with what they had.
-            LogfsError: Something in the directory cannot be used.
-        """
-        with self._lock:
-            if self.is_deleted:
-                return False
-            self._now_ms = now_ms
-            try:
-                return self._look(now_ms, limit_bytes)
-            except FileNotFoundError:
-                # Names are just changing, or the topic is being deleted: the next look tells.
-                self._listing = self._seen = None
-                return False
-
-    def forsake(self, directory: str) -> None:
-        """The topic was deleted; readers go on while the files last, under another name."""
-        with self._lock:
-            self.state.is_deleted = True
-            self.state.directory = directory
-            for segment in (*self.snapshot.segments, *self._held):
-                segment.directory = directory
-                if segment.pins:
-                    self._hold(segment)
+    def _refresh(self, now_ms: int, limit_bytes: int) -> bool:
+        self._now_ms = now_ms
+        try:
+            return self._look(now_ms, limit_bytes)
+        except FileNotFoundError:
+            # Names are just changing, or the topic is being deleted: the next look tells.
+            self._listing = self._seen = None
+            return False
 
     def close_files(self) -> None:
         """Note where everything is and let go of every file."""
@@ -155,28 +116,6 @@ class FollowedLog(ReadableLog):
             for segment in self.snapshot.segments:
                 segment.close_files()
             self.state.table.close()
-
-    def pin(self, segments: Sequence[Segment]) -> None:
-        """Keep the files of segments until ``unpin``: once they are deleted they are held open.
-
-        Raises:
-            DeletedError: The files of one are gone already.
-        """
-        for segment in segments:
-            if segment.is_gone:
-                raise DeletedError(f"{segment.name}: the segment has been deleted")
-        for segment in segments:
-            segment.pins += 1
-            if segment.is_deleted or self.is_deleted:
-                self._hold(segment)
-
-    def unpin(self, segments: Sequence[Segment]) -> None:
-        """Undo ``pin``."""
-        for segment in segments:
-            segment.pins -= 1
-            if not segment.pins and segment in self._held:
-                self._held.remove(segment)
-                segment.close_files()
 
     # A look
 
@@ -346,12 +285,7 @@ class FollowedLog(ReadableLog):
         for damage in rebuild.damage:
             self._lose(Loss(self._now_ms, *damage))
         old, self._tail, self._seen = self.snapshot, rebuild.tail, None
-        for segment in rebuild.gone:
-            if segment.pins:
-                self._hold(segment)
-            else:
-                segment.close_files()
-            segment.is_deleted = True
+        self._let_go(rebuild.gone)
         active = rebuild.tail.segment
         segments = (*rebuild.sealed, active)
         if listing is not None:
@@ -380,15 +314,6 @@ class FollowedLog(ReadableLog):
         else:
             self._warning.settle()
 
-    def _hold(self, segment: Segment) -> None:
-        """Keep the files of a deleted segment open for the files that read it."""
-        files = segment.files()
-        with contextlib.suppress(OSError, LogfsError):
-            files.text_entries()
-            _ = files.log
-            segment.pinned_files = files
-            self._held.append(segment)
-
     def _lose_here(self, kind: str, position: int, size: int, detail: str) -> None:
         segment, offset = self._tail.segment, self._tail.builder.next_offset
         self._lose(Loss(self._now_ms, kind, segment.name, position, size, offset, detail))
@@ -398,7 +323,7 @@ class FollowedLog(ReadableLog):
         self.state.losses.add(loss)
 
 
-AnyLog: TypeAlias = PartitionLog | FollowedLog
+AnyLog: TypeAlias = PartitionLog | WatchedLog
 """A log of a mount: written by its daemon, or followed."""
 
 

@@ -17,10 +17,12 @@ from logfs.log import names
 from logfs.log.catalog import Catalog
 from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.closing import last_stop
+from logfs.log.following.bucketlog import BucketSegments, follow_bucket
 from logfs.log.following.files import FollowContext, FollowedSegments
-from logfs.log.following.followed import AnyLog, FollowedLog
+from logfs.log.following.followed import AnyLog
 from logfs.log.following.loading import follow_partition
 from logfs.log.following.partial import PartialLogs
+from logfs.log.following.watched import WatchedLog
 from logfs.log.host import Host
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import list_partitions, load_partition, offline_partition
@@ -28,6 +30,7 @@ from logfs.log.manifest import check_whole
 from logfs.log.names import DirectoryState
 from logfs.log.reading.address import PartitionAddress
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.remote.bucket import bucket_of
 from logfs.log.store import LogStore
 from logfs.types import TopicPartition
 
@@ -57,11 +60,14 @@ class FollowedStore(Catalog[AnyLog]):
     ) -> None:
         opened = FollowedSegments(disk, host.open_segments)
         super().__init__(disk, config, host, opened, read_only=True)
+        self._bucket = bucket_of(disk)
+        if self._bucket is not None:
+            self._opened = BucketSegments(disk, host.open_segments)
         self._following = FollowContext(disk, host, opened, cache)
         self.parts = PartialLogs(self._following)
         self._is_wanted = only or (lambda _: True)
         self._directories: dict[TopicPartition, int] = {}
-        self._followed: dict[TopicPartition, FollowedLog] = {}
+        self._followed: dict[TopicPartition, WatchedLog] = {}
         self._root_mtime_ms = -1
         self._unfollowed: dict[TopicPartition, int] = {}
         self._checkpoints = WatchedCheckpoints(disk)
@@ -109,7 +115,7 @@ class FollowedStore(Catalog[AnyLog]):
         """The store to write to; there is none: always raise ReadOnlyError."""
         raise ReadOnlyError("the data directory is open read-only")
 
-    def followed(self) -> list[FollowedLog]:
+    def followed(self) -> list[WatchedLog]:
         """Return what has to be looked at: the partitions, and those begun in the middle."""
         return [*self.parts.all(), *self._followed.values()]
 
@@ -126,6 +132,8 @@ class FollowedStore(Catalog[AnyLog]):
             self._find_partitions(now_ms)
             self._root_mtime_ms = mtime_ms if mtime_ms < now_ms - 100 else -1
         self._try_again(now_ms)
+        if self._bucket is not None:
+            return  # heads say it
         starts = self._checkpoints.read(names.LOG_START_OFFSET_CHECKPOINT)
         watermarks = self._checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT)
         for log in self.followed():
@@ -170,15 +178,20 @@ class FollowedStore(Catalog[AnyLog]):
                 if present.get(topic_partition) != inode:
                     self._forget(topic_partition)
             loading = self._first_look(now_ms)
-            for topic_partition, inode in sorted(present.items()):
-                if topic_partition not in self._directories:
-                    self._begin(loading, topic_partition, inode)
+            new = sorted(one for one in present if one not in self._directories)
+            if self._bucket is not None:
+                self._bucket.fetch(one.directory for one in new)
+            for topic_partition in new:
+                self._begin(loading, topic_partition, present[topic_partition])
 
     def _begin(self, loading: LoadContext, topic_partition: TopicPartition, inode: int) -> None:
-        followed: FollowedLog | None = None
+        followed: WatchedLog | None = None
         log: AnyLog
         try:
-            followed = follow_partition(self._following, loading, topic_partition)
+            if self._bucket is not None:
+                followed = follow_bucket(self._bucket, self.disk, loading, topic_partition)
+            else:
+                followed = follow_partition(self._following, loading, topic_partition)
             log = followed or load_partition(loading, topic_partition)
         except (NotThereYetError, FileNotFoundError):
             return

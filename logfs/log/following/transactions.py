@@ -42,16 +42,28 @@ class Transactions:
         locate_transactions(self.state, snapshot)
         return snapshot.with_transactions((*snapshot.aborted, *ended), self.state.unstable)
 
-    def look_up(self, snapshot: Snapshot, directory: str, now_ms: int) -> Snapshot:
-        """Return a snapshot with the transactions that the files of the broker name."""
-        names, end = list_names(self.disk, directory), snapshot.end.offset
+    def look_up(
+        self,
+        snapshot: Snapshot,
+        directory: str,
+        now_ms: int,
+        names: SegmentNames | None = None,
+        known: tuple[AbortedTransaction, ...] = (),
+    ) -> Snapshot:
+        """Return a snapshot with the transactions that the files of the broker name.
+
+        Args:
+            names: The files to read; None: all that are there now.
+            known: What files that are not read again say, before what the others say.
+        """
+        names, end = names or list_names(self.disk, directory), snapshot.end.offset
         start = snapshot.segments[0].base_offset
         aborted = read_aborted(self.disk, directory, names, start, end, ignore_missing=True)
         self.state = _producers_at_end(
             self.disk, directory, snapshot, names, now_ms, self.expiration_ms
         )
-        known = tuple(entry for entry in aborted if entry.last_offset < end)
-        return self.follow(snapshot._replace(aborted=known), ())
+        found = tuple(entry for entry in aborted if entry.last_offset < end)
+        return self.follow(snapshot._replace(aborted=(*known, *found)), ())
 
 
 class OffsetTransactions:

@@ -52,7 +52,7 @@ class LoadContext:
     defaults: TopicConfig
     is_clean: bool
     recovery_points: dict[TopicPartition, int]
-    start_offsets: dict[TopicPartition, int]
+    start_offsets: Mapping[TopicPartition, int]
     now_ms: int
     read_only: bool
     has_failed: bool = False

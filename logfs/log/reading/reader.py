@@ -461,10 +461,10 @@ class TextReader:
         if self._window.file_end < file_end:
             try:
                 log = self._log or segment.files().log
+                return self._load(log, self._window.file_end, file_end, SEQUENTIAL_BYTES)
             except FileNotFoundError:
                 self._leave_segment()
                 return self._locate()  # it has just been compacted or deleted
-            return self._load(log, self._window.file_end, file_end, SEQUENTIAL_BYTES)
         self._leave_segment()
         if self.position != ends[self._view]:
             raise CorruptRecordError(

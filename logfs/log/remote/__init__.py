@@ -16,6 +16,9 @@ The modules, each imports only those above it::
     head       the head of a partition; pure
     rows       ``logfs.tiered``: the tiered segments of a partition directory
     catalog    the files that a partition directory has in the store alone
+    parallel   several requests at once
+    headfiles  the files of a partition directory, made from its head; pure
+    bucket     all partitions of a store as a read-only data directory
 
 Source of the layout: the keys of Aiven's tiered storage plugin for Kafka.
 """

@@ -86,11 +86,15 @@ class SegmentFiles:
         except FileNotFoundError:
             raise
         except (CorruptIndexError, OSError) as error:
-            if kind is FileKind.TEXT_INDEX and self._segment.has_gaps:
-                raise CorruptRecordError(f"{error}: the positions in it are lost") from None
-            logger.warning("%s; the segment is scanned instead", error)
-            self._unusable.add(kind)
-            return b""
+            return self._without(kind, error)
+
+    def _without(self, kind: FileKind, error: CorruptIndexError | OSError) -> Entries:
+        """Go on without an index, if what it says can be found by a scan."""
+        if kind is FileKind.TEXT_INDEX and self._segment.has_gaps:
+            raise CorruptRecordError(f"{error}: the positions in it are lost") from None
+        logger.warning("%s; the segment is scanned instead", error)
+        self._unusable.add(kind)
+        return b""
 
     def _entries_in_file(self, index: IndexFile, kind: FileKind) -> Entries:
         try:

@@ -159,6 +159,11 @@ class TableState:
             self.boots.clear()
 
 
+def encode_table(generation: bytes, entries: Iterable[TableEntry]) -> bytes:
+    """Return the bytes of a table with these entries; the generation has 16 bytes."""
+    return _HEADER.pack(_MAGIC, VERSION, generation) + b"".join(map(encode_entry, entries))
+
+
 def decode_table(data: bytes) -> tuple[TableState, int, bool]:
     """Decode a whole table file.
 
@@ -324,7 +329,7 @@ class SegmentTable:
     def rewrite(self, entries: Iterable[TableEntry]) -> None:
         """Replace the file by one with only these entries, durable when this returns."""
         kept = list(entries)
-        data = _HEADER.pack(_MAGIC, VERSION, self.generation) + b"".join(map(encode_entry, kept))
+        data = encode_table(self.generation, kept)
         self.close()
         self._disk.replace(self._name, data)
         self._end, self._unsynced = len(data), None
