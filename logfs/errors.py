@@ -197,6 +197,18 @@ class BackupError(LogfsError):
     """A backup cannot be made or restored as was asked, or is not whole."""
 
 
+class RemoteStorageError(LogfsError):
+    """Tiered storage is not set up as it must be, or the store is not what it should be."""
+
+
+class FencedError(RemoteStorageError):
+    """Another process writes this partition to the object store: it has the larger epoch."""
+
+
+class DivergedError(RemoteStorageError):
+    """The store has other records than the data directory: nothing is copied or dropped."""
+
+
 class SparkJobError(LogfsError):
     """Spark does not start, or a task of a job failed."""
 

@@ -29,8 +29,10 @@ SHORTEST_ROLL_MS = 60_000
 Retention does not look more often than that, and every segment has files of its own.
 """
 
+AS_RETENTION = -2
+"""Of local retention: the same as the retention of the whole log."""
+
 _NOT_REPLICATED = "logfs does not replicate"
-_NOT_TIERED = "logfs has no tiered storage"
 
 REMOVED_TOPIC_KEYS: Mapping[str, str] = {
     "message.format.version": "Kafka 4.0 removed it, records are always written in format v2",
@@ -249,30 +251,27 @@ class TopicConfig(Settings):
         Replicas(), (), "replicas throttled on the follower's side", unused=_NOT_REPLICATED
     )
     remote_storage_enable: bool = setting(
-        Boolean(), False, "whether segments are copied to remote storage", unused=_NOT_TIERED
+        Boolean(), False, "whether sealed segments are copied to the object store"
     )
     remote_log_copy_disable: bool = setting(
-        Boolean(), False, "whether copying to remote storage is suspended", unused=_NOT_TIERED
+        Boolean(), False, "whether copying is suspended; copied segments stay readable"
     )
     remote_log_delete_on_disable: bool = setting(
         Boolean(),
         False,
-        "whether remote segments go when remote storage is switched off",
-        unused=_NOT_TIERED,
+        "whether copied segments are deleted when remote.storage.enable is switched off",
     )
     local_retention_ms: int = setting(
         long_kind(-2),
         -2,
         "age at which the local copy of a remote segment goes; -2: retention.ms",
         broker=("log.local.retention.ms",),
-        unused=_NOT_TIERED,
     )
     local_retention_bytes: int = setting(
         long_kind(-2),
         -2,
         "size above which local copies of remote segments go; -2: retention.bytes",
         broker=("log.local.retention.bytes",),
-        unused=_NOT_TIERED,
     )
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)
@@ -338,6 +337,18 @@ class TopicConfig(Settings):
         return min(limits)
 
     @property
+    def effective_local_retention_bytes(self) -> int:
+        """Size above which local files of tiered segments go; negative: no limit."""
+        local = self.local_retention_bytes
+        return self.retention_bytes if local == AS_RETENTION else local
+
+    @property
+    def effective_local_retention_ms(self) -> int:
+        """Age at which local files of tiered segments go; negative: no limit."""
+        local = self.local_retention_ms
+        return self.retention_ms if local == AS_RETENTION else local
+
+    @property
     def is_expiring(self) -> bool:
         """Whether records go because of their age."""
         return CleanupPolicy.DELETE in self.cleanup_policy and self.retention_ms >= 0
@@ -368,6 +379,38 @@ class TopicConfig(Settings):
                 f"max.compaction.lag.ms={self.max_compaction_lag_ms}: expected at least "
                 f"min.compaction.lag.ms, which is {self.min_compaction_lag_ms}"
             )
+        if self.remote_storage_enable:
+            self._check_tiered()
+
+    def _check_tiered(self) -> None:
+        # Source: Kafka LogConfig.validateNoRemoteStorageForCompactedTopic,
+        # validateRemoteStorageRetentionSize, validateRemoteStorageRetentionTime,
+        # validateRetentionConfigsWhenRemoteCopyDisabled.
+        if self.is_compacted:
+            raise InvalidConfigError(
+                "remote.storage.enable=true: Remote log storage is unsupported for the compacted "
+                "topics; leave compact out of cleanup.policy"
+            )
+        for unit in ("bytes", "ms"):
+            whole = int(self.get(f"retention.{unit}"))
+            local = int(self.get(f"local.retention.{unit}"))
+            if local == AS_RETENTION:
+                continue
+            what = f"local.retention.{unit}={local}: "
+            if whole > -1 and local == -1:
+                raise InvalidConfigError(
+                    f"{what}Value must not be -1 as retention.{unit} value is set as {whole}."
+                )
+            if -1 < whole < local:
+                raise InvalidConfigError(
+                    f"{what}Value must not be more than retention.{unit} property value: {whole}"
+                )
+            if self.remote_log_copy_disable and local != whole:
+                raise InvalidConfigError(
+                    f"{what}When `remote.log.copy.disable` is set to true, the `local.retention."
+                    f"{unit}` and `retention.{unit}` must be set to the identical value because "
+                    "there will be no more logs copied to the remote storage."
+                )
 
     @classmethod
     def _rows(cls) -> Mapping[str, ConfigKey]:

@@ -16,6 +16,7 @@ from logfs.log import names
 from logfs.log.losses import Loss, log_loss
 from logfs.log.producers.state import LastRecord, ProducerState
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.remote.catalog import TieredPartition, catalog_of
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import trim_padding
@@ -35,7 +36,7 @@ class PartitionLog(ReadableLog):
         append, append_records, append_encoded, append_produced, end_transaction, roll: See
             ``Appender``.
         begin_flush, end_flush: See ``Flusher.begin`` and ``Flusher.end``.
-        advance_log_start_offset, expedite_removal, remove_due_files: See
+        advance_log_start_offset, drop_local, expedite_removal, remove_due_files: See
             ``SegmentRemoval``.
         replace_segments: See ``SegmentReplacement.replace``.
         check_writable, take_offline, offline_on_failure, adopt_waiting: See ``PartitionState``.
@@ -59,6 +60,7 @@ class PartitionLog(ReadableLog):
         self.begin_flush = flusher.begin
         self.end_flush = flusher.end
         self.advance_log_start_offset = removal.advance_log_start_offset
+        self.drop_local = removal.drop_local
         self.expedite_removal = removal.expedite_removal
         self.remove_due_files = removal.remove_due_files
         self.replace_segments = SegmentReplacement(state, removal).replace
@@ -106,6 +108,11 @@ class PartitionLog(ReadableLog):
     @config.setter
     def config(self, config: TopicConfig) -> None:
         self.state.set_config(config)
+
+    @property
+    def tier(self) -> TieredPartition | None:
+        """The segments that the object store has; None: it never had one."""
+        return self.state.tier
 
     @property
     def producers(self) -> ProducerState:
@@ -294,6 +301,9 @@ class PartitionLog(ReadableLog):
     def move(self, directory: str) -> None:
         """Follow the partition's directory, which was renamed."""
         with self.state.lock:
+            catalog = catalog_of(self.disk)
+            if catalog is not None:
+                catalog.move(self.state.directory, directory)
             self.state.directory = directory
             self.state.table.moved_to(directory)
             for segment in (*self.snapshot.segments, *self._removal.deleted.segments):

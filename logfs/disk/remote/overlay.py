@@ -80,6 +80,11 @@ class OverlayDisk:
         """The local files alone."""
         return self._local
 
+    @property
+    def catalog(self) -> RemoteCatalog:
+        """What is in the store."""
+        return self._catalog
+
     def open(
         self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False
     ) -> File:
@@ -214,6 +219,11 @@ class OverlayDisk:
         """Return where a file is that is in the store alone."""
         part = self._catalog.find(name)
         return None if part is None or self._local.exists(name) else part
+
+
+def local_part(disk: Disk) -> Disk:
+    """Return the local files of a disk: what a removal or a rename of a file can concern."""
+    return disk.local if isinstance(disk, OverlayDisk) else disk
 
 
 def _read_only(name: str) -> OSError:

@@ -13,6 +13,7 @@ from logfs.log.lines.notes import Resumption
 from logfs.log.lines.writer import LineWriter
 from logfs.log.losses import Loss, LossFile, log_loss
 from logfs.log.names import FileKind
+from logfs.log.remote.catalog import TieredPartition
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentTable, TableEntry
 from logfs.log.topics import effective_config
@@ -93,6 +94,7 @@ class Loader:
         deferred: What must be done before the first append, because the disk is full now. None:
             nothing.
         scans_all: No segment is trusted: the leader epochs are known from the batches alone.
+        tier: The tiered segments, which are neither scanned nor changed; None: there are none.
     """
 
     context: LoadContext
@@ -112,6 +114,7 @@ class Loader:
     counters: LogCounters = field(default_factory=LogCounters)
     deferred: list[Callable[[], None]] | None = None
     scans_all: bool = False
+    tier: TieredPartition | None = None
 
     @contextlib.contextmanager
     def deferring(self, later: Callable[[], None] | None = None) -> Iterator[None]:
@@ -141,10 +144,22 @@ class Loader:
 
     @property
     def entries(self) -> dict[int, TableEntry]:
-        """The entries of the segment table, by base offset; of the last one, the unflushed one."""
+        """The entries of the segment table, by base offset; of the last one, the unflushed one.
+
+        Those of tiered segments are the ones that the store has.
+        """
         entries = {} if self.table is None else self.table.entries
         last = self.unflushed_entry
-        return entries if last is None else {**entries, last.base_offset: last}
+        if last is not None:
+            entries = {**entries, last.base_offset: last}
+        if self.tier is not None and self.tier.entries:
+            tiered = {base: row.entry for base, row in self.tier.entries.items()}
+            entries = {**entries, **tiered}
+        return entries
+
+    def is_tiered(self, base_offset: int) -> bool:
+        """Whether the store has a segment."""
+        return self.tier is not None and base_offset in self.tier.entries
 
     @property
     def unflushed_entry(self) -> TableEntry | None:

@@ -26,6 +26,7 @@ from logfs.log.loading.logend import place_log_end, sync_unflushed
 from logfs.log.loading.producers import ProducerLoader
 from logfs.log.loading.recovery import load_segments
 from logfs.log.loading.swaps import resolve_swaps, take_pending
+from logfs.log.loading.tiered import find_tiered, rebuild_lost, remove_partial
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind, SegmentFileName
 from logfs.log.partition import PartitionLog
@@ -85,9 +86,11 @@ def load_state(context: LoadContext, topic_partition: TopicPartition) -> Partiti
     topic_id = _read_topic_id(context, directory)
     epoch_entries = _read_epochs(disk, directory)
     losses = LossFile(disk, directory, read_only=context.read_only)
+    tier = find_tiered(context, directory)
     kinds, swapped = _list_segments(context, topic_partition)
-    loader = Loader(context, topic_partition, config, losses, kinds, swapped)
+    loader = Loader(context, topic_partition, config, losses, kinds, swapped, tier=tier)
     loader.scans_all = epoch_entries is None
+    remove_partial(loader)
     return _load(loader, topic_id, epoch_entries)
 
 
@@ -96,6 +99,8 @@ def _load(
 ) -> PartitionState:
     context, disk = loader.context, loader.context.disk
     loader.table = _load_table(loader)
+    if rebuild_lost(loader, topic_id):
+        loader.kinds, loader.swapped = _list_segments(context, loader.topic_partition)
     take_pending(loader)
     load_segments(loader)
     sync_unflushed(loader)
@@ -129,6 +134,7 @@ def _load(
         counters=loader.counters,
         has_new_epochs=_save_epochs(loader, epochs, epoch_entries),
         deferred=loader.deferred,
+        tier=loader.tier,
     )
 
 
@@ -312,7 +318,10 @@ def _store_table(loader: Loader, reserved: Positions) -> SegmentTable:
         boot=loader.cache_mark,
     )
     if table is None:
-        table = SegmentTable(context.disk, loader.directory, context.host.new_id())
+        generation = context.host.new_id()
+        if loader.tier is not None and loader.tier.entries:
+            generation = loader.tier.rows.generation  # their positions are in the store for ever
+        table = SegmentTable(context.disk, loader.directory, generation)
         loader.has_changed = True
     if min(table.entries, default=last.base_offset) < loader.segments[0].base_offset:
         loader.has_changed = True  # removed without an entry, because the disk was full
@@ -336,8 +345,9 @@ def _snapshot(loader: Loader) -> Snapshot:
     if offset <= start.offset:
         return snapshot
     offset = min(offset, end.offset)
+    noted = None if loader.tier is None else loader.tier.positions_of_start(offset)
     try:
-        positions = positions_of_offset(snapshot, offset)
+        positions = noted or positions_of_offset(snapshot, offset)
     except CorruptRecordError as error:
         logger.warning("%s: no log start at %d: %s", loader.topic_partition, offset, error)
         return snapshot

@@ -38,7 +38,7 @@ def place_log_end(loader: Loader) -> Positions:
             loader.topic_partition, last.ends.text, after_shown.text,
         )  # fmt: skip
         _add_empty_segment(loader, last.next_offset, after_shown)
-    elif loader.has_junk:
+    elif loader.has_junk or loader.is_tiered(last.base_offset):
         _add_empty_segment(loader, last.next_offset, last.ends)
     is_flushed = context.is_clean and loader.unflushed_entry is None
     if is_flushed or not loader.boots or may_have_lost:
@@ -105,7 +105,9 @@ def sync_unflushed(loader: Loader) -> None:
     recovery_point = loader.recovery_point(last.next_offset)
     first = min(s.base_offset for s in loader.segments if s.next_offset >= recovery_point)
     for base_offset, kinds in loader.kinds.items():
-        for kind in sorted(kinds) if base_offset >= first else ():
+        if base_offset < first or loader.is_tiered(base_offset):
+            continue
+        for kind in sorted(kinds):
             if base_offset == last.base_offset and kind is FileKind.LOG:
                 continue
             name = format_segment_file(base_offset, kind)

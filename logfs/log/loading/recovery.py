@@ -83,7 +83,10 @@ def _load_segment(
     """Describe a segment from its table entry, or scan it; positions continue at ``ends``."""
     after = _after(bases, number)
     must_recover = loader.must_recover(after)
-    if entry is not None and _is_trusted(loader, entry, must_recover, after is None):
+    if entry is not None and (
+        loader.is_tiered(entry.base_offset)
+        or _is_trusted(loader, entry, must_recover, after is None)
+    ):
         return loader.known_segment(entry)
     following = bases[number + 1 :]
     segment = loader.segment(bases[number], ends if entry is None else entry.bases)
@@ -104,7 +107,10 @@ def _without_deleted(loader: Loader) -> list[int]:
     """Return the base offsets of all segments but deleted ones, whose files are removed."""
     bases = loader.bases
     dropped = set() if loader.table is None else loader.table.state.dropped
-    first = max(min(loader.entries, default=0), max(dropped, default=-1) + 1)
+    known = loader.entries if loader.table is None else loader.table.entries
+    first = max(min(known, default=0), max(dropped, default=-1) + 1)
+    if loader.tier is not None:
+        loader.tier.rows.forget_below(first)
     for base_offset in bases:
         if base_offset < first and not loader.context.read_only:
             remove_segment_files(loader.context.disk, loader.segment(base_offset, Positions()))

@@ -14,6 +14,7 @@ The modules, each imports only those above it::
     keys       the names of the objects; pure
     entries    what is known of one tiered segment: 200 bytes; pure
     head       the head of a partition; pure
+    reading    a head and its tables, from the store
     rows       ``logfs.tiered``: the tiered segments of a partition directory
     catalog    the files that a partition directory has in the store alone
     parallel   several requests at once

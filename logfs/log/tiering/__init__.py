@@ -1,10 +1,11 @@
 """Tiered storage: the work. For the objects and files see ``logfs.log.remote``.
 
-    heads      reading and changing heads: fencing, lost replies, spilled tables
+    heads      changing heads: fencing, lost replies, spilled tables
     copying    a sealed segment becomes a tiered one
     dropping   its local files go (``local.retention.*``)
     removing   it goes altogether (``retention.*``, trim, deletion of the topic)
     orphans    objects that no head names
+    owning     all of this for one partition, by the process that writes it
 
 A crash at any step leaves objects that no head names, never a head that names what is not there.
 

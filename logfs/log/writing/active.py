@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
+from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import Disk, File
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.indexes.indexfile import IndexFile
@@ -345,8 +346,9 @@ def trim_padding(disk: Disk, segment: Segment, size: int) -> None:
 
 
 def remove_segment_files(disk: Disk, segment: Segment) -> None:
-    """Remove all files of a segment."""
+    """Remove all local files of a segment."""
     segment.close_files()
+    local = local_part(disk)
     for kind in SEGMENT_FILE_KINDS:
-        if disk.exists(segment.file_name(kind)):
-            disk.remove(segment.file_name(kind))
+        if local.exists(segment.file_name(kind)):
+            local.remove(segment.file_name(kind))

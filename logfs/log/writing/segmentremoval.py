@@ -7,21 +7,26 @@ import contextlib
 import logging
 from collections.abc import Sequence
 
+from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import DISK_FULL, Disk
 from logfs.errors import DeletedError, OffsetOutOfRangeError
 from logfs.log.checkpoints import checkpoint_start_offset
 from logfs.log.names import FileKind
 from logfs.log.reading import lookup
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment, SegmentFiles
-from logfs.log.segments.snapshot import LogPoint
+from logfs.log.segments.snapshot import LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.state import PartitionState
-from logfs.types import IsolationLevel
+from logfs.types import IsolationLevel, Positions
 
 logger = logging.getLogger(__name__)
 
 _REMOVED_KINDS = (*SEGMENT_FILE_KINDS, FileKind.SNAPSHOT)
 """The files that are removed with a segment: its own, and the producer snapshot at its start."""
+
+
+_LOCAL_KINDS = tuple(kind for kind in _REMOVED_KINDS if kind is not FileKind.TXN_INDEX)
+"""The files that are given up when the store has a segment."""
 
 
 class SegmentRemoval:
@@ -48,6 +53,8 @@ class SegmentRemoval:
         Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, deleteLogStartOffsetBreachedSegments.
         """
         state = self._state
+        # Before the lock is taken: the store may have to be asked.
+        positions = _positions_at(state.snapshot, offset)
         with state.lock:
             state.check_writable()
             snapshot = state.snapshot
@@ -55,7 +62,9 @@ class SegmentRemoval:
             if offset > snapshot.visible_end(IsolationLevel.HIGH_WATERMARK).offset:
                 raise OffsetOutOfRangeError(offset, start.offset, snapshot.end.offset)
             if offset > start.offset:
-                start = LogPoint(offset, lookup.positions_of_offset(snapshot, offset))
+                start = LogPoint(offset, positions.at_least(start.positions))
+                if state.tier is not None:
+                    state.tier.note_start(start)
             # A directory that a broker left may hold segments below its log start offset.
             first = max(snapshot.index_of_offset(offset), 0)
             gone, kept = snapshot.segments[:first], snapshot.segments[first:]
@@ -71,6 +80,8 @@ class SegmentRemoval:
             state.has_new_epochs |= state.epochs.truncate_from_start(start.offset)
             due_ms = now_ms + state.config.file_delete_delay_ms
             for segment in gone:
+                if state.tier is not None:
+                    state.tier.retire(segment.base_offset, segment.rewrites)
                 self.deleted.add(segment, due_ms)
             if not is_noted:
                 # Without the note, the names that are gone say where the log starts.
@@ -93,7 +104,7 @@ class SegmentRemoval:
         """
         state = self._state
         with contextlib.suppress(FileNotFoundError):
-            snapshot = state.disk.open(first.file_name(FileKind.SNAPSHOT))
+            snapshot = local_part(state.disk).open(first.file_name(FileKind.SNAPSHOT))
             with state.offline_on_failure("fsync"):
                 snapshot.sync()
                 state.disk.sync_directory(state.directory)
@@ -135,6 +146,27 @@ class SegmentRemoval:
             with state.offline_on_failure("fsync"):
                 state.table.sync()
 
+    def drop_local(self, segments: Sequence[Segment], now_ms: int) -> None:
+        """Give up the local files of tiered segments; readers go on with those of the store.
+
+        Files are renamed, and removed like those of deleted segments. A transaction index stays:
+        without it, a start would have to ask the store.
+
+        Raises:
+            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
+            OSError: Some files may have been renamed. The next start removes them.
+        """
+        state = self._state
+        with state.lock:
+            state.check_writable()
+            tier, due_ms = state.tier, now_ms + state.config.file_delete_delay_ms
+            for segment in segments:
+                if tier is not None and segment.base_offset in tier.local:
+                    entry = segment.entry(SegmentState.SEALED)
+                    copy = Segment.from_entry(state.opened, state.directory, entry)
+                    self.deleted.add_local(segment, copy, due_ms)
+                    tier.local.discard(segment.base_offset)
+
     def expedite_removal(self, now_ms: int) -> tuple[int, int]:
         """Make all deleted segments due; return their bytes, and those of open fixed names."""
         with self._state.lock:
@@ -146,6 +178,8 @@ class SegmentRemoval:
             due = self.deleted.take_due(now_ms)
         for segment in due:
             remove_files(self._state.disk, segment)
+            if self._state.tier is not None:
+                self._state.tier.forget_retired(segment.base_offset, segment.deleted_copy)
 
     def pin(self, segments: Sequence[Segment]) -> None:
         """Keep the files of segments until ``unpin``; raise DeletedError if one is gone."""
@@ -158,11 +192,19 @@ class SegmentRemoval:
         return any(s.pins for s in (*self._state.snapshot.segments, *self.deleted.segments))
 
 
+def _positions_at(snapshot: Snapshot, offset: int) -> Positions:
+    """Return the positions of an offset; at the start of a segment without reading it."""
+    segment = snapshot.segments[max(snapshot.index_of_offset(offset), 0)]
+    if segment.base_offset == offset:
+        return segment.bases
+    return lookup.positions_of_offset(snapshot, offset)
+
+
 class DeletedSegments:
     """The deleted segments of one partition that still have files. Under its lock."""
 
     def __init__(self, disk: Disk) -> None:
-        self._disk = disk
+        self._disk = local_part(disk)
         self._waiting: list[tuple[int, Segment]] = []
 
     @property
@@ -194,6 +236,35 @@ class DeletedSegments:
         segment.is_deleted = True
         segment.close_files()
         self._waiting.append((due_ms, segment))
+
+    def add_local(self, segment: Segment, copy: Segment, due_ms: int) -> None:
+        """Rename the local files of a tiered segment; they may be removed from ``due_ms`` on.
+
+        On a disk that has no room for the new names the files are removed at once.
+
+        Args:
+            segment: Goes on, with the files of the store.
+            copy: Gets the local files.
+            due_ms: The clock.
+
+        Raises:
+            OSError: Some of the files are renamed.
+        """
+        copy.deleted_copy = segment.rewrites + 1  # other than the one of the segment's own deletion
+        try:
+            for kind in _LOCAL_KINDS:
+                old = segment.file_name(kind)
+                if self._disk.exists(old):
+                    self._disk.rename(old, copy.file_name(kind, is_deleted=True))
+        except OSError as error:
+            if error.errno not in DISK_FULL:
+                raise
+            segment.close_files()
+            self._remove_at_once(copy, _LOCAL_KINDS, has_own_names=True)
+            return
+        copy.is_deleted = True
+        segment.close_files()
+        self._waiting.append((due_ms, copy))
 
     def remove_at_once(self, segments: Sequence[Segment]) -> None:
         """Remove the files of added segments at once, to free the room that their names take."""
@@ -242,9 +313,9 @@ class DeletedSegments:
 
 
 def remove_files(disk: Disk, segment: Segment) -> None:
-    """Remove the files of a deleted segment. This may take long: call it without the lock."""
+    """Remove the local files of a deleted segment. It may take long: call it without the lock."""
     for kind in _REMOVED_KINDS:
-        _remove_if_there(disk, segment.file_name(kind))
+        _remove_if_there(local_part(disk), segment.file_name(kind))
 
 
 def _opened(segment: Segment) -> SegmentFiles:

@@ -19,6 +19,7 @@ from logfs.log.host import Host, cache_mark
 from logfs.log.options import encode_options
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.readable import ReadableState
+from logfs.log.remote.catalog import TieredPartition
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import create_files
@@ -43,6 +44,7 @@ class PartitionState(ReadableState):
         deferred: What loading could not do since the disk was full; see ``finish_loading``. None:
             it has done everything.
         adopt_lines: Makes records of them; set before a name is added.
+        tier: The segments that the object store has; None: it never had one.
         lock: Every change takes it.
         options: How records for this topic become batches.
     """
@@ -58,6 +60,7 @@ class PartitionState(ReadableState):
     deferred: list[Callable[[], None]] | None = None
     waiting_lines: list[str] = field(default_factory=list)
     adopt_lines: Callable[[list[str]], None] | None = None
+    tier: TieredPartition | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, init=False)
     options: EncodeOptions = field(init=False)
     reservation: PositionReservation = field(init=False)

@@ -1,0 +1,212 @@
+"""What one process does with one partition of the store: copies, drops, removes.
+
+    tiering = PartitionTiering(log, store, writer, new_id)
+    tiering.begin()                 # once: fences other writers, compares the head with the log
+    tiering.copy(throttle)          # all segments that can be copied
+    tiering.drop(now_ms)
+    tiering.remove(now_ms)
+
+Once it is fenced, or the store has other records than the log, it does nothing any more: every
+local byte stays.
+"""
+
+import logging
+from collections.abc import Callable
+
+from logfs.disk.remote.objects import ObjectStore
+from logfs.errors import DivergedError, FencedError, RemoteStorageError
+from logfs.log.names import parse_topic_id
+from logfs.log.partition import PartitionLog
+from logfs.log.remote.catalog import TieredPartition, catalog_of
+from logfs.log.remote.entries import TieredEntry
+from logfs.log.remote.head import Head, Writer
+from logfs.log.remote.keys import PartitionPlace
+from logfs.log.remote.reading import read_entries
+from logfs.log.tiering.copying import (
+    SegmentToCopy,
+    Throttle,
+    check_same,
+    commit,
+    describe_local,
+    put_segment,
+    segments_to_copy,
+    start_of,
+)
+from logfs.log.tiering.dropping import Dropped, drop_local
+from logfs.log.tiering.heads import FirstFacts, HeadWriter
+from logfs.log.tiering.removing import (
+    DroppedSegments,
+    Removed,
+    delete_doomed,
+    doom_dropped,
+)
+from logfs.log.topics import read_properties
+
+logger = logging.getLogger(__name__)
+
+COPIED_AT_ONCE = 8
+"""Segments after which the head is changed, so that an interruption repeats no more."""
+
+
+class PartitionTiering:
+    """The objects of one partition, as the process sees them that writes it. One thread at a time.
+
+    Attributes:
+        log: The partition.
+        problem: Why nothing is done any more; None while all is well.
+    """
+
+    def __init__(
+        self, log: PartitionLog, store: ObjectStore, writer: Writer, new_id: Callable[[], bytes]
+    ) -> None:
+        if log.topic_id is None:
+            raise RemoteStorageError(
+                f"{log.topic_partition}: its topic has no id, so that its objects cannot be named"
+            )
+        self.log = log
+        self.store = store
+        self.problem: RemoteStorageError | None = None
+        self._new_id = new_id
+        self._place = PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
+        self._writer = HeadWriter(store, self._place, writer, new_id)
+        self._dropped = DroppedSegments(store)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch in which it writes; 0 before ``begin``."""
+        return self._writer.epoch
+
+    @property
+    def tier(self) -> TieredPartition:
+        """The tiered segments of the partition."""
+        log = self.log
+        if log.state.tier is None:
+            catalog = catalog_of(log.disk)
+            if catalog is None:
+                raise RemoteStorageError(f"{log.topic_partition}: its data directory has no store")
+            log.state.tier = catalog.begin(log.directory, self._place.topic_id, log.generation)
+        return log.state.tier
+
+    def begin(self, *, takes_over: bool = False) -> None:
+        """Own the partition of the store; nothing happens if that was done.
+
+        Raises:
+            RemoteStorageError: Another data directory writes it, or the store has other records.
+            OSError: The store or the disk failed.
+        """
+        if self.problem is not None:
+            raise self.problem
+        if self._writer.epoch:
+            return
+        log = self.log
+        config = read_properties(log.disk, log.directory)
+        first = FirstFacts(self._place.topic_id, log.generation, start_of(log), config)
+        head = self._writer.fence(first, takes_over=takes_over)
+        with self._noting_problems():
+            self._compare(head)
+
+    def copy(self, throttle: Throttle) -> int:
+        """Copy the segments that can be copied, oldest first; returns how many.
+
+        Raises:
+            RemoteStorageError: See ``begin``; FencedError: another process has taken over.
+            OSError: The store or the disk failed; what is complete is copied.
+        """
+        self.begin()
+        count = 0
+        with self._noting_problems():
+            while wanted := segments_to_copy(self.log)[:COPIED_AT_ONCE]:
+                copied: list[TieredEntry] = []
+                try:
+                    copied.extend(self._put(segment, throttle) for segment in wanted)
+                finally:
+                    if copied:
+                        count += len(commit(self._writer, self.log, self.tier, copied))
+        return count
+
+    def drop(self, now_ms: int) -> Dropped:
+        """Drop local files that local retention does not keep; see ``drop_local``."""
+        self.begin()
+        return drop_local(self.log, now_ms)
+
+    def remove(self, now_ms: int) -> Removed:
+        """Remove from the store what the log has dropped.
+
+        Raises:
+            FencedError: Another process has taken over.
+            OSError: The store failed; the rest is done later.
+        """
+        self.begin()
+        log = self.log
+        with self._noting_problems():
+            segments = doom_dropped(self._writer, self._dropped, start_of(log), now_ms)
+            self.tier.rows.shrink(start_of(log))
+            objects, waiting = delete_doomed(
+                self._writer, log.config.file_delete_delay_ms, now_ms, self.tier.is_used
+            )
+        return Removed(segments, objects, waiting)
+
+    def _put(self, wanted: SegmentToCopy, throttle: Throttle) -> TieredEntry:
+        segment_id = self._new_id()
+        return put_segment(self.log, wanted, self.store, self._place, segment_id, throttle)
+
+    def _compare(self, head: Head) -> None:
+        """See that the store and the log agree; note segments that only the head names."""
+        log, tier = self.log, self.tier
+        source = f"{self.store.url}/{self._place.head}"
+        if head.generation != log.generation:
+            raise DivergedError(
+                f"{source}: its positions are of another generation than those of the data "
+                "directory, whose segment table was lost. Nothing is copied or dropped any more"
+            )
+        named = {entry.base_offset: entry for entry in self._named(head)}
+        for base_offset, row in tier.entries.items():
+            stored = named.get(base_offset)
+            if stored != row and row.next_offset > head.start.offset:
+                raise DivergedError(
+                    f"{source}: it does not name the segment at offset {base_offset} that was "
+                    "copied. Nothing is copied or dropped any more"
+                )
+        segments = {segment.base_offset: segment for segment in log.snapshot.segments[:-1]}
+        added = []
+        for base_offset, entry in named.items():
+            if base_offset in tier.entries or entry.next_offset <= log.log_start_offset:
+                continue
+            if base_offset not in segments:
+                raise DivergedError(
+                    f"{source}: it names a segment at offset {base_offset} that the data "
+                    f"directory does not have; its log ends at offset {log.log_end_offset}. "
+                    "Nothing is copied or dropped any more"
+                )
+            check_same(describe_local(log, segments[base_offset], entry), entry, source)
+            added.append(entry)
+        with log.exclusive():
+            tier.rows.add(added)
+            tier.local.update(entry.base_offset for entry in added)
+
+    def _named(self, head: Head) -> list[TieredEntry]:
+        """Return the entries of a head; those of tables only if some are not noted."""
+        ends = {row.next_offset for row in self.tier.entries.values()}
+        if all(table.next_offset in ends for table in head.tables):
+            first = head.tables[-1].next_offset if head.tables else 0
+            noted = [row for row in self.tier.entries.values() if row.next_offset <= first]
+            return [*noted, *head.entries]
+        return read_entries(self.store, head)
+
+    def _noting_problems(self) -> "_NotingProblems":
+        return _NotingProblems(self)
+
+
+class _NotingProblems:
+    """Notes that a partition is fenced or has diverged, once and loudly."""
+
+    def __init__(self, tiering: PartitionTiering) -> None:
+        self._tiering = tiering
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if isinstance(error, FencedError | DivergedError):
+            self._tiering.problem = error
+            logger.error("%s: %s", self._tiering.log.topic_partition, error)

@@ -1,0 +1,92 @@
+"""Sealed segments go to the store, local files go, and readers see the same log."""
+
+import pytest
+
+from logfs.errors import DivergedError, FencedError, RemoteStorageError
+from logfs.types import View
+from tests.log.support import text_of
+from tests.remote.fakestore import FakeStore
+from tests.remote.tiering import Stop, TieredBench, no_throttle
+
+
+def test_a_log_whose_sealed_segments_are_in_the_store_alone_reads_the_same() -> None:
+    bench = TieredBench()
+    text = bench.fill(40)
+    tsv = text_of(bench.log, View.TSV)
+    bench.tier_all()
+    sealed = len(bench.log.snapshot.segments) - 1
+    assert sealed > 5
+    assert len(bench.local_names(".log")) == 1
+    assert len(bench.head.entries) == sealed
+    assert text_of(bench.log) == text
+    assert text_of(bench.log, View.TSV) == tsv
+
+
+@pytest.mark.parametrize("stop", [TieredBench.restart, TieredBench.kill, TieredBench.crash])
+def test_a_start_sends_no_request_and_shows_the_same_log(stop: Stop) -> None:
+    bench = TieredBench()
+    text = bench.fill(40)
+    bench.tier_all()
+    bench.objects.counts.clear()
+    log = stop(bench)
+    assert not bench.objects.counts
+    assert log.offline is None
+    assert text_of(log) == text
+    more = bench.fill(40, first=40)
+    bench.tier_all()
+    assert text_of(bench.log) == text + more
+    assert bench.head.epoch == 2
+
+
+@pytest.mark.expect_log("logfs.tiered was lost")
+def test_a_lost_list_of_tiered_segments_is_rebuilt_from_the_head() -> None:
+    bench = TieredBench()
+    text = bench.fill(40)
+    bench.tier_all()
+    bench.store.close(bench.now_ms)
+    bench.disk.remove("t-0/logfs.tiered")
+    bench.store = bench.open()
+    assert text_of(bench.log) == text
+
+
+@pytest.mark.expect_log("fenced")
+def test_a_second_writer_fences_the_first_which_keeps_every_local_byte() -> None:
+    bench = TieredBench()
+    bench.fill(40)
+    bench.tiering.copy(no_throttle)
+    other = TieredBench(disk=bench.disk.after_kill(), objects=bench.objects)
+    other.tiering.begin()
+    more = bench.fill(40, first=40)
+    with pytest.raises(FencedError, match="fenced by epoch 2"):
+        bench.tiering.copy(no_throttle)
+    with pytest.raises(FencedError):
+        bench.tiering.drop(bench.now_ms)
+    assert text_of(bench.log).endswith(more)
+
+
+def test_the_head_of_another_directory_is_refused() -> None:
+    bench = TieredBench()
+    bench.fill(40)
+    bench.tiering.copy(no_throttle)
+    other = TieredBench(disk=bench.disk.after_kill(), objects=bench.objects)
+    other.directory_id = b"e" * 16
+    with pytest.raises(RemoteStorageError, match="another data directory writes"):
+        other.tiering.begin()
+
+
+@pytest.mark.expect_log("another one than in the data directory")
+def test_a_head_that_names_another_segment_stops_everything() -> None:
+    bench = TieredBench(disk=None, objects=FakeStore())
+    bench.fill(8)
+    before = bench.disk.after_kill()
+    bench.fill(40, first=8)
+    bench.tiering.copy(no_throttle)
+    other = TieredBench(disk=before, objects=bench.objects)
+    other.write(*(b"other %d xxxxxxxxxxxxxxxxxxxxxxx" % n for n in range(60)))
+    other.log.flush()
+    other.log.maintain()
+    with pytest.raises(DivergedError):
+        other.tiering.copy(no_throttle)
+    with pytest.raises(DivergedError):
+        other.tiering.drop(other.now_ms)
+    assert not [name for name in other.names() if "deleted" in name]

@@ -1,0 +1,107 @@
+"""A data directory in memory, with a store in memory for its sealed segments."""
+
+from collections.abc import Callable, Mapping
+
+from logfs.disk.remote.overlay import OverlayDisk
+from logfs.log.names import parse_topic_id
+from logfs.log.partition import PartitionLog
+from logfs.log.remote.catalog import DirectoryCatalog, TieredPartition
+from logfs.log.remote.head import Head, Writer
+from logfs.log.remote.keys import PartitionPlace
+from logfs.log.remote.reading import read_head
+from logfs.log.store import LogStore
+from logfs.log.tiering.owning import PartitionTiering
+from tests.fakes import FakeDisk
+from tests.log.support import Bench
+from tests.remote.fakestore import FakeStore
+from tests.remote.partfiles import parts_of
+
+TIERED: Mapping[str, str] = {
+    "remote.storage.enable": "true",
+    "retention.ms": "-1",
+    "local.retention.bytes": "0",
+    "internal.segment.bytes": "200",
+    "file.delete.delay.ms": "0",
+    "index.interval.bytes": "0",
+}
+"""Settings of a topic whose sealed segments are in the store alone."""
+
+
+def no_throttle(_: int) -> None:
+    """Send at once."""
+
+
+class TieredBench(Bench):
+    """One store with the tiered topic ``t`` of one partition.
+
+    Attributes:
+        objects: The object store.
+        directory_id: Of the data directory.
+        tiering: The work on ``t/0`` of this process; made when it is first asked for.
+    """
+
+    def __init__(
+        self,
+        properties: Mapping[str, str] = TIERED,
+        *,
+        disk: FakeDisk | None = None,
+        objects: FakeStore | None = None,
+    ) -> None:
+        self.objects = objects or FakeStore()
+        self.directory_id = b"d" * 16
+        self._tiering: PartitionTiering | None = None
+        super().__init__(properties, disk=disk)
+
+    def open(self, disk: FakeDisk | None = None, *, read_only: bool = False) -> LogStore:
+        self._tiering = None
+        return super().open(self.overlay(disk or self.disk), read_only=read_only)  # type: ignore[arg-type]
+
+    def overlay(self, disk: FakeDisk) -> OverlayDisk:
+        """Return a disk with the files of the store."""
+        catalog = DirectoryCatalog(disk, lambda: self.objects)
+        return OverlayDisk(disk, catalog, parts_of(self.objects))
+
+    @property
+    def tiering(self) -> PartitionTiering:
+        if self._tiering is None:
+            writer = Writer(self.directory_id, "here", self.now_ms)
+            self._tiering = PartitionTiering(self.log, self.objects, writer, self._new_id)
+        return self._tiering
+
+    def fill(self, lines: int = 20, first: int = 0) -> bytes:
+        """Append lines, each in a batch of its own; returns their text."""
+        rows = [f"line {n} {'x' * 20}".encode() for n in range(first, first + lines)]
+        self.write(*rows)
+        self.log.flush()
+        self.log.maintain()
+        return b"".join(row + b"\n" for row in rows)
+
+    def tier_all(self) -> None:
+        """Copy every sealed segment, and remove the local files."""
+        self.tiering.copy(no_throttle)
+        self.tiering.drop(self.now_ms)
+        self.log.remove_due_files(self.now_ms)
+
+    @property
+    def place(self) -> PartitionPlace:
+        log = self.log
+        assert log.topic_id is not None
+        return PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
+
+    @property
+    def head(self) -> Head:
+        found = read_head(self.objects, self.place)
+        assert found is not None
+        return found[0]
+
+    @property
+    def tier(self) -> TieredPartition:
+        assert self.log.tier is not None
+        return self.log.tier
+
+    def local_names(self, suffix: str = "") -> list[str]:
+        """The local files of the partition directory."""
+        return self.names(suffix)
+
+
+Stop = Callable[[TieredBench], PartitionLog]
