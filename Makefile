@@ -15,7 +15,7 @@ ARGS :=
 # of stops and kills are not run again: a line that is lost once in a while is lost.
 RERUNS := --reruns 1 --max-suite-reruns 5 --rerun-show-tracebacks --rerun-except Timeout \
 	--rerun-exclude-path tests/model --rerun-exclude-path tests/fs/test_kills.py \
-	--rerun-exclude-path tests/semantics/test_promise_2.py
+	--rerun-exclude-path tests/semantics/test_promise_2.py --rerun-exclude-path tests/restarts
 # How long test-long goes on: stops of the model, kills of daemons, minutes for all of it (no limit if
 # empty), and the first seed of the model's schedules; each day has others.
 STOPS := 10000

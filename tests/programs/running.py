@@ -14,7 +14,9 @@ SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 """Where daemons are; a user's PATH does not have them on Debian."""
 
 
-def shell(script: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+def shell(
+    script: str, cwd: Path, *, timeout_s: float | None = PATIENCE_S
+) -> "subprocess.CompletedProcess[str]":
     """Run a script, which may fail; home is its directory, so that it leaves nothing elsewhere."""
     return subprocess.run(
         ["bash", "-o", "pipefail", "-c", script],
@@ -23,14 +25,14 @@ def shell(script: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=PATIENCE_S,
+        timeout=timeout_s,
         env=environment(PATH=SYSTEM_PATH, HOME=str(cwd)),
     )
 
 
-def printed(script: str, cwd: Path) -> str:
+def printed(script: str, cwd: Path, *, timeout_s: float | None = PATIENCE_S) -> str:
     """Run a script that has to succeed, and return what it prints."""
-    result = shell(script, cwd)
+    result = shell(script, cwd, timeout_s=timeout_s)
     assert result.returncode == 0, result
     return result.stdout
 

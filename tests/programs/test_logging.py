@@ -61,7 +61,7 @@ def test_a_file_handler_does_not_notice_restarts(tmp_path: Path) -> None:
         with Application(line_for("Python logging", held.point), tmp_path) as application:
             application.log("one")
             for message, number in (("two", signal.SIGKILL), ("three", signal.SIGUSR2)):
-                held.end_daemon(number)
+                held.signal_daemon(number)
                 application.log(message)
         lines = (held.point / "app" / "0").read_text().splitlines()
     assert lines == ["one", "two", "three"]

@@ -1,9 +1,7 @@
 """nginx writes its access log: when logfs restarts, when it reopens, as which user."""
 
-import http.client
 import os
 import signal
-import socket
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,46 +11,10 @@ import pytest
 from tests.mounting import wait_until
 from tests.programs.conftest import Logs, mounted_logs
 from tests.programs.documents import line_for
-from tests.programs.running import Child, printed
+from tests.programs.nginx import Nginx, requests_in
 from tests.restarts.held import HeldMount
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
-
-
-class Nginx:
-    """A web server on a Unix socket that writes what the README says.
-
-    Attributes:
-        child: Its master process.
-    """
-
-    def __init__(self, log: str, directory: Path) -> None:
-        self._directory = directory
-        self._conf = directory / "nginx.conf"
-        paths = "".join(
-            f"{kind}_temp_path {directory}/{kind};"
-            for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-        )
-        self._conf.write_text(f"""\
-daemon off; pid {directory}/pid; error_log stderr; events {{ }}
-http {{ {log} {paths}
-  server {{ listen unix:{directory}/socket; location / {{ return 200; }} }} }}
-""")
-        self.child = Child(["nginx", "-c", str(self._conf)], directory)
-        self.child.wait_until((directory / "socket").exists, "nginx listens")
-
-    def get(self, path: str) -> None:
-        """Make a request, which is answered."""
-        connection = http.client.HTTPConnection("localhost")
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.connect(str(self._directory / "socket"))
-        connection.request("GET", path)
-        assert connection.getresponse().status == 200
-        connection.close()
-
-    def reopen(self) -> None:
-        """Do what ``nginx -s reopen`` does, and wait until it is done."""
-        printed(f"nginx -c {self._conf} -s reopen", self._directory)
 
 
 @pytest.fixture
@@ -71,12 +33,6 @@ def nginx(own: Logs, tmp_path: Path) -> Iterator[Nginx]:
     server = Nginx(line_for("nginx", own.point), tmp_path)
     with server.child:
         yield server
-
-
-def requests_in(log: Path) -> list[str]:
-    """Return the paths of the requests in an access log that the server wrote."""
-    lines = log.read_text().splitlines()
-    return [line.split()[6] for line in lines if line.startswith("unix:")]
 
 
 def test_every_request_is_in_the_log_once(own: Logs, nginx: Nginx) -> None:
@@ -111,7 +67,7 @@ def test_it_does_not_notice_restarts(tmp_path: Path) -> None:
         with nginx.child:
             nginx.get("/one")
             for number in (signal.SIGKILL, signal.SIGUSR2, signal.SIGKILL):
-                held.end_daemon(number)
+                held.signal_daemon(number)
                 asked += [f"/{number}", f"/again{number}"]
                 for path in asked[-2:]:
                     nginx.get(path)

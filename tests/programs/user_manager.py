@@ -8,6 +8,7 @@ import os
 import shlex
 from pathlib import Path
 
+from tests.processes import PATIENCE_S
 from tests.programs.running import printed
 
 UNITS = "/run/user/0/systemd/user"
@@ -45,10 +46,12 @@ export XDG_RUNTIME_DIR=/run/user/0
 """
 
 
-def printed_beside_systemd(script: str, cwd: Path) -> str:
+def printed_beside_systemd(script: str, cwd: Path, *, timeout_s: float | None = PATIENCE_S) -> str:
     """Run a script there, and return what it prints; what it started ends with it."""
     assert os.geteuid() == 0, "a systemd of a test's own needs root"
-    return printed(shlex.join(["bash", "-c", _OUTSIDE, "bash", _INSIDE + script]), cwd)
+    return printed(
+        shlex.join(["bash", "-c", _OUTSIDE, "bash", _INSIDE + script]), cwd, timeout_s=timeout_s
+    )
 
 
 def unit(name: str, text: str) -> str:

@@ -1,1 +1,1 @@
-"""A mount that a holder keeps, and programs that write while its daemon ends again and again."""
+"""A mount that a holder keeps, and programs that use it while its daemons end."""

@@ -15,53 +15,12 @@ from pathlib import Path
 import pytest
 
 from tests.mounting import COMMAND, is_mounted, logfs, run
-from tests.processes import wait_until
-from tests.restarts import writer
+from tests.processes import PATIENCE_S, wait_until
 from tests.restarts.held import HeldMount
+from tests.restarts.programs import check_lines, start_writers
 
 pytestmark = pytest.mark.fuse
-
-WRITERS = (
-    # partition and view, largest padding, sync
-    ("0", 10, "none"),
-    ("0", 3000, "fsync"),
-    ("0.tsv", 200, "none"),
-    ("0.jsonl", 200, "dsync"),
-    ("1", 200_000, "none"),
-    ("1", 100, "fsync"),
-    ("1.tsv", 50_000, "none"),
-    ("2", 300, "dsync"),
-)
-
-
-def start_writers(point: Path, stop: Path) -> "list[subprocess.Popen[str]]":
-    """Start a writer for each row of the table."""
-    return [
-        subprocess.Popen(
-            [
-                *(sys.executable, writer.__file__, point / "t" / name, f"w{number}"),
-                *(str(number), str(largest), sync, stop),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number, (name, largest, sync) in enumerate(WRITERS)
-    ]
-
-
-def check_lines(point: Path, counts: list[int]) -> None:
-    """Every line of every writer is there once, and in its order."""
-    for partition in ("0", "1", "2"):
-        found: dict[str, list[int]] = {}
-        for text in (point / "t" / partition).read_text().splitlines():
-            name, number, _ = text.split(" ")
-            found.setdefault(name, []).append(int(number))
-        for index, (path, _, _) in enumerate(WRITERS):
-            if path.partition(".")[0] == partition:
-                got = found.pop(f"w{index}", [])
-                assert got == list(range(1, counts[index] + 1)), f"w{index} in {partition}"
-        assert not found
+DIRECTORY_KILLS = 12
 
 
 @pytest.fixture
@@ -78,10 +37,10 @@ def end_daemons(mount: HeldMount, times: int, chance: random.Random) -> None:
     """Kill and restart at random moments, sometimes while the successor still starts."""
     for _ in range(times):
         time.sleep(chance.random() * 0.5)
-        mount.end_daemon(chance.choice((signal.SIGKILL, signal.SIGUSR2)))
+        mount.signal_daemon(chance.choice((signal.SIGKILL, signal.SIGUSR2)))
         if chance.random() < 0.3:
             time.sleep(chance.random() * 0.5)
-            mount.end_daemon(signal.SIGKILL)
+            mount.signal_daemon(signal.SIGKILL)
         mount.wait_for_next()
 
 
@@ -128,7 +87,7 @@ def test_readers_go_on(held: HeldMount, tmp_path: Path) -> None:
         poller.register(followed, select.POLLIN)
 
         for number in (signal.SIGKILL, signal.SIGUSR2, signal.SIGKILL):
-            held.end_daemon(number)
+            held.signal_daemon(number)
             file.write(f"after {number}\n".encode())
             assert poller.poll(30_000)
             assert followed.read(100) == f"after {number}\n".encode()
@@ -144,9 +103,9 @@ def test_half_a_line_goes_on_after_a_crash(held: HeldMount) -> None:
     path = held.point / "t" / "0"
     with path.open("ab", buffering=0) as file:
         file.write(b"one\ntw")
-        held.end_daemon(signal.SIGKILL)
+        held.signal_daemon(signal.SIGKILL)
         file.write(b"o\nth")
-        held.end_daemon(signal.SIGUSR2)
+        held.signal_daemon(signal.SIGUSR2)
         file.write(b"ree\n")
 
         assert path.read_bytes() == b"one\ntwo\nthree\n"
@@ -161,10 +120,11 @@ def test_directories_are_made_and_removed_once(held: HeldMount) -> None:
     )
     with subprocess.Popen([sys.executable, "-c", program, str(held.point)]) as process:
         chance = random.Random(3)
-        while process.poll() is None:
-            held.end_daemon(signal.SIGKILL)
-            held.wait_for_next()
-            time.sleep(chance.random() * 0.1)
+        for _ in range(DIRECTORY_KILLS):
+            if process.poll() is None:
+                held.end_daemon(signal.SIGKILL)
+                time.sleep(chance.random() * 0.1)
+        process.wait(PATIENCE_S)
     assert process.returncode == 0
     assert sorted(os.listdir(held.point)) == sorted(["t", *(f"n{n}" for n in range(1, 60, 2))])
 
@@ -175,7 +135,6 @@ def test_the_mount_ends_with_a_stop(tmp_path: Path, how: str) -> None:
     with HeldMount(tmp_path) as held:
         (held.point / "t").mkdir()
         held.end_daemon(signal.SIGKILL)
-        held.wait_for_next()
         path = held.point / "t" / "0"
         with path.open("ab", buffering=0) as file:
             file.write(b"line\n")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fs.handover.holding import HeldMount
 from tests.mounting import COMMAND, PATIENCE_S, environment
+from tests.restarts.held import HeldMount
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 

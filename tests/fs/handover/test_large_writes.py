@@ -45,7 +45,6 @@ def test_a_daemon_that_is_killed_while_it_reads_a_write_fails_no_write(tmp_path:
         ]
         for _ in range(KILLS):
             held.end_daemon(signal.SIGKILL)
-            held.wait_for_next()
         stop.touch()
         said = [writer.communicate(timeout=60) for writer in writers]
         sizes = [len((topic / number).read_bytes()) for number in PARTITIONS]

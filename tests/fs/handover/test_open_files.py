@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fs.handover.holding import HeldMount
 from tests.mounting import PATIENCE_S, wait_until
+from tests.restarts.held import HeldMount
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 

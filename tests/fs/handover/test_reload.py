@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fs.handover.holding import HeldMount
 from tests.mounting import COMMAND, Mount, is_mounted, opened_store, run, wait_until
+from tests.restarts.held import HeldMount
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
@@ -79,7 +79,7 @@ def test_the_daemon_goes_on_if_its_successor_cannot_start(tmp_path: Path) -> Non
     with HeldMount(tmp_path) as mount:
         (mount.point / "orders").mkdir()
         before = mount.pid
-        mount.break_program("raise SystemExit('logfs: this version is broken')")
+        mount.install("raise SystemExit('logfs: this version is broken')")
         result = run(*COMMAND, "reload", mount.point)
         assert result.returncode == 1
         assert b"the daemon goes on" in result.stderr
@@ -121,7 +121,7 @@ def test_no_command_waits_for_ever_for_a_daemon_that_does_not_come(tmp_path: Pat
 
 def test_a_mount_without_a_daemon_can_be_taken_away(tmp_path: Path) -> None:
     with HeldMount(tmp_path) as mount:
-        os.kill(mount.holder_pid, signal.SIGSTOP)
+        os.kill(mount.holder.pid, signal.SIGSTOP)
         os.kill(mount.pid, signal.SIGKILL)
         result = run(*COMMAND, "umount", "--lazy", mount.point)
         assert not result.returncode, result

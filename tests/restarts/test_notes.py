@@ -1,0 +1,76 @@
+"""Daemons that die at each step of a request; and that the notes are why no program notices it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.processes import PATIENCE_S, wait_until
+from tests.restarts.dying import STEPS, dies_in_changes, dies_in_writes
+from tests.restarts.held import HeldMount
+from tests.restarts.programs import check_lines, start_writers
+
+pytestmark = [pytest.mark.fuse, pytest.mark.slow]
+
+DEATHS = 2 * STEPS
+_MAKES = (
+    "import os, sys\nfor n in range(%d):\n    os.mkdir(f'{sys.argv[1]}/n{n}')\n"
+    "    n %% 3 or os.rmdir(f'{sys.argv[1]}/n{n}')\n"
+)
+MADE = 100
+"""More than are made until the last daemon has died."""
+
+
+def defects_of_writes(
+    directory: Path, *, notes: bool, resends: bool = True, deaths: int = DEATHS
+) -> list[str]:
+    """Write while daemons die; return the errors of programs, and what is wrong in the logs."""
+    died, stop = directory / "deaths", directory / "stop"
+    changes = dies_in_writes(died, deaths, notes=notes)
+    with HeldMount(directory, resends=resends, changes=changes) as held:
+        (held.point / "t").mkdir()
+        (held.point / "t" / "2").touch()
+        writers = start_writers(held.point, stop)
+        wait_until(lambda: died.stat().st_size == deaths, "all daemons have died")
+        stop.touch()
+        said = [process.communicate(timeout=PATIENCE_S) for process in writers]
+        defects = [errors for _, errors in said if errors]
+        try:
+            check_lines(held.point, [int(output or 0) for output, _ in said])
+        except AssertionError as difference:
+            defects.append(str(difference))
+    return defects
+
+
+def defects_of_changes(directory: Path, *, notes: bool) -> list[str]:
+    """Make and remove topics while daemons die; return the errors, and the topics if wrong."""
+    died = directory / "deaths"
+    changes = dies_in_changes(died, DEATHS, notes=notes)
+    with HeldMount(directory, changes=changes) as held:
+        command = [sys.executable, "-c", _MAKES % MADE, str(held.point)]
+        result = subprocess.run(command, check=False, capture_output=True, timeout=5 * PATIENCE_S)
+        if result.returncode:
+            return [result.stderr.decode()]
+        assert died.stat().st_size == DEATHS
+        found = sorted(os.listdir(held.point))
+    return [] if found == sorted(f"n{n}" for n in range(MADE) if n % 3) else found
+
+
+@pytest.mark.parametrize("resends", [True, False], ids=["resend", "no-resend"])
+def test_daemons_that_die_at_each_step_of_a_write(tmp_path: Path, resends: bool) -> None:
+    assert defects_of_writes(tmp_path, notes=True, resends=resends) == []
+
+
+def test_without_notes_lines_are_written_twice(tmp_path: Path) -> None:
+    assert defects_of_writes(tmp_path, notes=False, deaths=STEPS) != []
+
+
+def test_daemons_that_die_at_each_step_of_mkdir(tmp_path: Path) -> None:
+    assert defects_of_changes(tmp_path, notes=True) == []
+
+
+def test_without_notes_mkdir_finds_what_it_has_made(tmp_path: Path) -> None:
+    (defect,) = defects_of_changes(tmp_path, notes=False)
+    assert "FileExistsError" in defect or "FileNotFoundError" in defect
