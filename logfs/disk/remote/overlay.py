@@ -24,6 +24,22 @@ from logfs.disk.vfs import (
 )
 
 
+class Checks(NamedTuple):
+    """How the bytes of an object are checked.
+
+    Attributes:
+        whole: CRC-32C of the object, which is fetched as a whole; None: not checked so.
+        blocks: Where the CRC-32C of each MiB of the object is (4 bytes, big endian): another
+            object, its size, its own CRC-32C or None, first byte of the list; None: not checked so.
+    """
+
+    whole: int | None = None
+    blocks: tuple[str, int, int | None, int] | None = None
+
+
+UNCHECKED = Checks()
+
+
 class RemotePart(NamedTuple):
     """Where the contents of one file are.
 
@@ -35,6 +51,7 @@ class RemotePart(NamedTuple):
         mtime_ms: Modification time of the file, epoch milliseconds.
         inode: Which file it is; never 0.
         following: Object that a sequential reader needs next: its key and size; None if not known.
+        checks: How the object is checked.
     """
 
     key: str
@@ -44,6 +61,7 @@ class RemotePart(NamedTuple):
     mtime_ms: int
     inode: int
     following: tuple[str, int] | None = None
+    checks: Checks = UNCHECKED
 
 
 class RemoteCatalog(Protocol):

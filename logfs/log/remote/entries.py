@@ -18,6 +18,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from logfs.disk.remote.overlay import Checks
 from logfs.errors import CorruptIndexError
 from logfs.log.segments.table import ENTRY_BYTES, TableEntry, decode_entry, encode_entry
 from logfs.records.checksum import crc32c
@@ -27,6 +28,8 @@ BLOCK_BYTES = 1 << 20
 """Bytes of a .log that one CRC covers."""
 _REST = struct.Struct(">16sq7iII")
 _CRC = struct.Struct(">I")
+_BLOCK_CRCS = 6
+"""Number of the part with the CRCs of the blocks."""
 
 
 class PartLengths(NamedTuple):
@@ -54,6 +57,17 @@ class TieredEntry(NamedTuple):
     lengths: PartLengths
     log_crc: int
     indexes_crc: int
+
+    @property
+    def indexes_checks(self) -> Checks:
+        """How its ``.indexes`` object is checked, whichever part of it is read."""
+        return Checks(whole=self.indexes_crc)
+
+    def log_checks(self, indexes_key: str) -> Checks:
+        """Return how its ``.log`` object is checked; takes the key of its ``.indexes``."""
+        lengths = self.lengths
+        start = lengths.start_of(_BLOCK_CRCS)
+        return Checks(blocks=(indexes_key, sum(lengths), self.indexes_crc, start))
 
     @property
     def base_offset(self) -> int:

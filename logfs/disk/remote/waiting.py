@@ -1,0 +1,90 @@
+"""Waiting for a store, where a thread may wait, and until a signal ends it.
+
+    forbid_waiting()                        # in a thread that must never wait: the event loop
+    interruption = Interruption()
+    CURRENT.set(interruption)               # in the context of a request
+    interruption.interrupt()                # any thread: the request fails with EINTR
+
+A request runs in one context: ``trio.to_thread`` hands the context of a task to its thread. What
+the thread waits for goes on without it: a request to the store ends, and its bytes stay in memory.
+"""
+
+import errno
+import threading
+from contextvars import ContextVar
+
+_forbidden = threading.local()
+
+
+class WouldWaitError(OSError):
+    """A thread that must not wait would have to; what it would wait for has been asked for."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(errno.EAGAIN, "it is not in memory yet", address)
+
+
+class Interruption:
+    """Ends the waits of one request. Any thread may interrupt; one thread at a time waits.
+
+    Attributes:
+        is_set: Whether it was interrupted; later waits end at once.
+    """
+
+    __slots__ = ("_waiter", "is_set")
+
+    def __init__(self) -> None:
+        self.is_set = False
+        self._waiter: threading.Event | None = None
+
+    def interrupt(self) -> None:
+        """End the wait, if there is one, and all later ones."""
+        self.is_set = True
+        waiter = self._waiter
+        if waiter is not None:
+            waiter.set()
+
+    def wait(self, waiter: threading.Event) -> None:
+        """Wait until the event is set, or ``interrupt`` is called."""
+        self._waiter = waiter
+        try:
+            # From here on an interruption sets the event.
+            if not self.is_set:
+                waiter.wait()
+        finally:
+            self._waiter = None
+
+
+CURRENT: ContextVar[Interruption | None] = ContextVar("interruption", default=None)
+"""What interrupts the request that runs in this context; None: nothing does."""
+
+
+def forbid_waiting(*, is_forbidden: bool = True) -> None:
+    """Have ``wait`` raise in the calling thread."""
+    _forbidden.value = is_forbidden
+
+
+def may_wait() -> bool:
+    """Return whether the calling thread may wait."""
+    return not getattr(_forbidden, "value", False)
+
+
+def wait(done: threading.Event, address: str) -> None:
+    """Wait for a request to the store.
+
+    Args:
+        done: Set when it has ended; and when the wait is interrupted, so it belongs to one waiter.
+        address: The object, for the errors.
+
+    Raises:
+        WouldWaitError: This thread must not wait.
+        InterruptedError: The request of this context was interrupted.
+    """
+    if not may_wait():
+        raise WouldWaitError(address)
+    interruption = CURRENT.get()
+    if interruption is None:
+        done.wait()
+        return
+    interruption.wait(done)
+    if interruption.is_set:
+        raise InterruptedError(errno.EINTR, "interrupted while it waited for the store", address)
