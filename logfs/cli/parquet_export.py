@@ -9,6 +9,7 @@ from logfs.cli.sharing import Progress, share_out
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.library.directory import all_partitions
+from logfs.library.mounted_disk import disk_at
 from logfs.machine.packages import how_to_add
 from logfs.types import TopicPartition
 
@@ -41,6 +42,7 @@ def export_to(
     """Export partitions, and add the files to a table.
 
     Args:
+        data: A ``reading_root``.
         only: The partitions; None for all but those of topics that begin with ``__``.
         worker: A Spark session; else how many files at the same time, None for one a core.
 
@@ -70,7 +72,7 @@ def export_to(
     exporter = Exporter(data, target, run)
     with exporter.owned():
         if only is None:
-            found = all_partitions(PosixDisk(data))
+            found = all_partitions(disk_at(data))
             only = [one for one in found if not one.topic.startswith("__")]
         written = exporter.export(only)
         added = 0 if table is None else table.add(target)

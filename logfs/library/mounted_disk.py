@@ -19,6 +19,7 @@ from logfs.library.places import ROOT_FILES, Place
 from logfs.log import names
 from logfs.log.checkpoints import format_offsets
 from logfs.log.reading.address import SEGMENTS_NAME
+from logfs.machine import mountpoints
 from logfs.machine.host import system_clock
 from logfs.types import TopicPartition
 
@@ -49,6 +50,29 @@ def reading_disk(place: Place, topics: Collection[str] | None = None) -> PosixDi
         return PosixDisk(place.root)
     data = data_directory(place)
     return PosixDisk(data) if _is_readable(data) else MountedDisk(place.root, topics)
+
+
+def reading_root(place: Place) -> str:
+    """Return the directory that a process opens with ``disk_at`` to read a data directory.
+
+    The data directory; the mount point for a user of the mount that may not read the directory.
+
+    Raises:
+        OSError: The mount does not answer.
+    """
+    data = data_directory(place)
+    return place.root if place.is_mount and not _is_readable(data) else data
+
+
+def disk_at(root: str) -> PosixDisk:
+    """Return the disk from which this machine reads the files of a ``reading_root``."""
+    return MountedDisk(root) if is_mount_point(root) else PosixDisk(root)
+
+
+def is_mount_point(path: str) -> bool:
+    """Return whether logfs is mounted at a path on this machine."""
+    found = mountpoints.mount_at(path)
+    return found is not None and found.kind == mountpoints.KIND
 
 
 class _MountedFile(PosixFile):

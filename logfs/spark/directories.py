@@ -7,8 +7,8 @@ directory, of each newest segment.
 import os
 from collections.abc import Collection, Iterable
 
-from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoDataDirectoryError, NoSuchPartitionError
+from logfs.library.mounted_disk import disk_at, is_mount_point
 from logfs.library.places import DirectoryKind, kind_of
 from logfs.log import names
 from logfs.log.checkpointing import WatchedCheckpoints
@@ -33,13 +33,15 @@ def check_root(path: str) -> None:
     Raises:
         NoDataDirectoryError: There is no such directory, or one without logs.
     """
+    if is_mount_point(path):
+        return
     kind = kind_of(path)
     if kind is not DirectoryKind.DATA:
         found = "does not exist" if kind is DirectoryKind.MISSING else "holds no logs"
         raise NoDataDirectoryError(
             f"{path} {found} on this machine ({os.uname().nodename}): every machine that runs the "
-            "query needs the data directory at this path. No records are lost; failOnDataLoss does "
-            "not apply"
+            "query needs the data directory or the mount at this path. No records are lost; "
+            "failOnDataLoss does not apply"
         )
 
 
@@ -85,7 +87,7 @@ class Root:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.disk = PosixDisk(path)
+        self.disk = disk_at(path)
         self.opened = FollowedSegments(self.disk, _OPEN_SEGMENTS)
         self._mtime_ms: int | None = None
         self._partitions: list[TopicPartition] = []

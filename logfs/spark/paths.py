@@ -12,6 +12,7 @@ from datetime import tzinfo
 from pathlib import Path
 
 from logfs.errors import BadSelectorError, InvalidConfigError, UnknownNameError
+from logfs.library.mounted_disk import reading_root
 from logfs.library.owner import data_directory
 from logfs.library.places import Place, locate
 from logfs.log.reading.address import (
@@ -33,9 +34,16 @@ class LogsPath:
 
 
 def parse_path(
-    text: str | None, zone: tzinfo, example: str = '.load("/var/lib/logfs")'
+    text: str | None,
+    zone: tzinfo,
+    example: str = '.load("/var/lib/logfs")',
+    *,
+    is_written: bool = False,
 ) -> LogsPath:
     """Parse the path of a table.
+
+    Args:
+        is_written: The table is written, which needs access to the data directory itself.
 
     Raises:
         InvalidConfigError: There is no path.
@@ -48,13 +56,15 @@ def parse_path(
     paths = [_local(path) for path in paths]
     places = [locate(path) for path in paths]
     if len(places) == 1 and places[0].address:
-        return _addressed(_root(paths[0], places[0]), places[0].address, zone)
+        root = _root(paths[0], places[0], is_written=is_written)
+        return _addressed(root, places[0].address, zone)
     for path, place in zip(paths, places, strict=True):
         if place.address:
             raise InvalidConfigError(
                 f"{path} is no data directory: of several paths each has to be one"
             )
-    return LogsPath(tuple(dict.fromkeys(map(_root, paths, places))))
+    roots = [_root(*pair, is_written=is_written) for pair in zip(paths, places, strict=True)]
+    return LogsPath(tuple(dict.fromkeys(roots)))
 
 
 def _local(path: str) -> str:
@@ -70,14 +80,14 @@ def _local(path: str) -> str:
     return path
 
 
-def _root(path: str, place: Place) -> str:
+def _root(path: str, place: Place, *, is_written: bool) -> str:
     """Return the data directory as the workers are to open it.
 
     A symbolic link stays one: on another machine it may lead to another place. A mount means
-    its data directory.
+    its data directory, unless it is read by a user that may only use the mount.
     """
     if place.is_mount:
-        return data_directory(place)
+        return data_directory(place) if is_written else reading_root(place)
     given = Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed
     root = given.parents[len(place.address) - 1] if place.address else given
     return str(root) if os.path.realpath(root) == place.root else place.root

@@ -60,7 +60,8 @@ def parse_target(
         raise InvalidConfigError('a log is only appended to: use .mode("append")')
     given = named(options, _KNOWN, _REFUSED)
     check_written(fields)
-    source = parse_path(given.get("path"), zone, example='.save("/var/lib/logfs")')
+    example = '.save("/var/lib/logfs")'
+    source = parse_path(given.get("path"), zone, example, is_written=True)
     if len(source.roots) != 1 or source.address is not None:
         raise InvalidConfigError("a sink has one path: a data directory, or a topic in it")
     (root,) = source.roots

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from logfs.disk.posix import PosixDisk
 from logfs.errors import DataLossError
+from logfs.library.mounted_disk import disk_at
 from logfs.log.scanning.ranges import OffsetRange, RangeReader
 from logfs.spark.arrow import BatchMaker
 from logfs.spark.directories import SeenLog, check_root
@@ -68,7 +68,7 @@ class Work(NamedTuple):
                 self.lose(f"{one}: offsets {first} to {behind - 1} are gone")
 
             reader = RangeReader(
-                PosixDisk(root),
+                disk_at(root),
                 OffsetRange(one, start, end),
                 wanted,
                 hides_aborted=self.level is IsolationLevel.READ_COMMITTED,

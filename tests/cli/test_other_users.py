@@ -258,3 +258,61 @@ with logfs.open(sys.argv[1]) as log:
 """
     done = python_as_nobody(program, shared.point / "open" / "0")
     assert done == (0, b"1 2 3\n", [])
+
+
+ROWS = """
+import glob, sys
+import pyarrow.parquet as pq
+for file in sorted(glob.glob(sys.argv[1] + "/**/*.parquet", recursive=True)):
+    table = pq.read_table(file, partitioning=None)
+    for row in zip(*(table.column(name).to_pylist() for name in ("partition", "offset", "value"))):
+        print(*row)
+"""
+
+
+@pytest.mark.spark
+def test_records_are_exported_as_the_modes_allow(shared: Mounted) -> None:
+    topic, lake = shared.point / "open", shared.data.parent / "lake"
+    lake.mkdir()
+    lake.chmod(0o777)
+    write(topic / "0", b"".join(b"%d\n" % n for n in range(5000)))
+    write(topic / "1", b"other\n")
+    status, out, errors = logfs_as_nobody("export", topic, lake)
+    assert (status, errors) == (0, [])
+    assert out.decode().startswith(f"{lake}: 5001 records in 2 files")
+    write(topic / "1", b"new\n")
+    status, out, errors = logfs_as_nobody("export", shared.point, lake)  # and the private topic
+    assert (status, errors) == (1, ["logfs: private: this user may not read it"])
+    assert out.decode().startswith(f"{lake}: 1 record in 1 file")
+    rows = python_as_nobody(ROWS, lake).out.decode().splitlines()
+    due = [f"0 {n} b'{n}'" for n in range(5000)] + ["1 0 b'other'", "1 1 b'new'"]
+    assert sorted(rows) == sorted(due)
+    done = logfs_as_nobody("export", shared.point / "private", lake / "more")
+    assert (done.status, done.errors) == (1, ["logfs: private: this user may not read it"])
+    assert b"nothing new" in done.out
+
+
+READER = """
+import pickle, sys
+from datetime import UTC
+from logfs.spark.batch import LogfsReader
+from logfs.spark.options import parse_options
+from logfs.spark.schema import PLAIN
+given = {"path": sys.argv[1], "subscribe": sys.argv[2], "startingOffsets": "earliest"}
+reader = LogfsReader(parse_options(given, UTC, is_stream=False), PLAIN)
+tasks = reader.partitions()
+worker = pickle.loads(pickle.dumps((reader, tasks)))
+values = [v for task in worker[1] for batch in worker[0].read(task) for v in batch[1].to_pylist()]
+print(len(values), values[0], values[-1])
+"""
+
+
+@pytest.mark.spark
+def test_a_table_of_spark_is_read_as_the_modes_allow(shared: Mounted) -> None:
+    topic = shared.point / "open"
+    write(topic / "0", b"".join(b"%d\n" % n for n in range(5000)))
+    done = python_as_nobody(READER, shared.point, "open")
+    assert done == (0, b"5000 b'0' b'4999'\n", []), "\n".join(done.errors)
+    done = python_as_nobody(READER, shared.point, "private")
+    assert (done.status, done.out) == (1, b"")
+    assert done.errors[-1].startswith("PermissionError"), "\n".join(done.errors)

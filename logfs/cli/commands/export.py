@@ -75,10 +75,13 @@ def export(
     """  # noqa: D301 - click's mark for text it does not fill
     refuse_jobs(jobs, spark)
     from logfs.cli.parquet_export import export_to
-    from logfs.library.directory import data_and_partitions
+    from logfs.library.directory import partitions_named
+    from logfs.library.mounted_disk import disk_at, reading_root
 
     with failures.about(path):
-        data, only = data_and_partitions(locate(path))
+        place = locate(path)
+        data = reading_root(place)
+        only = partitions_named(disk_at(data), place.address)
     with (
         chosen_session(spark, "logfs export") as session,
         ProgressLine("exported") as shown,

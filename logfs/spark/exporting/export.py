@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
+from logfs.library.mounted_disk import disk_at
 from logfs.log.checkpoints import read_partition_metadata
 from logfs.spark.directories import Directories, SeenLog
 from logfs.spark.exporting.manifest import (
@@ -46,7 +47,7 @@ class Exporter:
         self._root = root
         self._destination = destination
         self._run = run
-        self._source = PosixDisk(root)
+        self._source = disk_at(root)
         self._disk = PosixDisk(destination)
         self.lost: list[tuple[TopicPartition, int, int]] = []
         self.refused: list[str] = []
@@ -67,8 +68,8 @@ class Exporter:
     def export(self, wanted: Collection[TopicPartition]) -> list[Written]:
         """Write what is new in partitions, and what an interrupted run was to write.
 
-        A topic of which the destination holds another one, or more than there is, is left out; see
-        ``refused``.
+        A topic that this user may not read is left out, as is one of which the destination holds
+        another one, or more than there is; see ``refused``.
 
         Raises:
             ExportError: The manifest cannot be read.
@@ -77,6 +78,7 @@ class Exporter:
         manifest = read_manifest(self._disk)
         self._remove_unfinished()
         done = self._write(manifest) if manifest.ranges else []
+        wanted = self._readable(wanted)
         logs = Directories([self._root], IsolationLevel.READ_COMMITTED).look(wanted)
         logs = self._without_refused(manifest, logs)
         sized = [piece for one, log in logs.items() for piece in self._new(manifest, one, log)]
@@ -124,6 +126,20 @@ class Exporter:
         log = seen.look([one.topic_partition]).get(one.topic_partition)
         return 0 if log is None else log.size_of(one.start, one.end)
 
+    def _readable(self, wanted: Collection[TopicPartition]) -> list[TopicPartition]:
+        """Return the partitions that this user may read; the others are refused."""
+        readable, denied = [], set[str]()
+        for one in wanted:
+            try:
+                self._source.list(one.directory)
+                readable.append(one)
+            except PermissionError:
+                denied.add(one.topic)
+            except FileNotFoundError:  # it was deleted just now
+                continue
+        self.refused = [f"{topic}: this user may not read it" for topic in sorted(denied)]
+        return [one for one in readable if one.topic not in denied]
+
     def _without_refused(
         self, manifest: ExportManifest, logs: Mapping[TopicPartition, SeenLog]
     ) -> dict[TopicPartition, SeenLog]:
@@ -133,7 +149,7 @@ class Exporter:
                 self._check(manifest, one, log)
             except ExportError as error:
                 refused.setdefault(one.topic, str(error))
-        self.refused = [refused[topic] for topic in sorted(refused)]
+        self.refused += [refused[topic] for topic in sorted(refused)]
         return {one: log for one, log in logs.items() if one.topic not in refused}
 
     def _check(self, manifest: ExportManifest, one: TopicPartition, log: SeenLog) -> None:

@@ -5,6 +5,7 @@ import os
 
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
+from logfs.library.mounted_disk import disk_at
 from logfs.log.scanning.ranges import OffsetRange, RangeReader
 from logfs.spark.arrow import BatchMaker
 from logfs.spark.exporting.dayfiles import DayFiles
@@ -22,7 +23,7 @@ def export_range(root: str, destination: str, one: ExportRange) -> Written:
         ExportError: This machine has no such partition.
         CorruptRecordError: A batch in it is damaged.
     """
-    source, disk, lost = PosixDisk(root), PosixDisk(destination), list[tuple[int, int]]()
+    source, disk, lost = disk_at(root), PosixDisk(destination), list[tuple[int, int]]()
     if not source.exists(one.topic_partition.directory):
         raise ExportError(
             f"{root}/{one.topic_partition.directory} is not there: every machine needs the data "
