@@ -10,6 +10,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -23,30 +24,45 @@ from logfs.cli.main import main
 from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
+from logfs.log.following.files import FollowedSegments
 from logfs.log.following.store import AnyStore, FollowedStore
 from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
 from logfs.log.reading.files import GrowingFile
+from logfs.log.scanning.ranges import OffsetRange, RangeReader
+from logfs.log.scanning.stored import StoredLog
 from logfs.log.store import LogStore
 from logfs.records._native import encode_records
+from logfs.records.columns import Columns
 from logfs.records.compression import limit_decompressed
 from logfs.records.record import Record
-from logfs.types import View
+from logfs.types import IsolationLevel, TopicPartition, View
 from tests.fuzz.mutation import change_batch, change_bytes, messages
-from tests.mounting import Mount, take_away
+from tests.mounting import Mount, is_mounted, take_away
 
 _NOW_MS = 1_700_000_000_000
-_SEEDS = ("logfs", "kafka", "compacted", "legacy", "killed")
+SEEDS = ("logfs", "kafka", "compacted", "legacy", "killed")
 _MOUNTED_SHARE = 0.05
 _LIMIT_BYTES = 16 << 20
 _BUG = ("a bug in logfs", "Traceback", "runtime error", "AddressSanitizer")
-_COMMANDS = (
-    *(("verify",), ("status",), ("du",), ("topic", "list"), ("offsets",)),
-    *(("cat", "orders/0"), ("cat", "orders/0.jsonl"), ("cat", "orders/0@offset=7..offset=90.tsv")),
-    *(("cat", "orders/0@byte=265"), ("cat", "orders/0@2023-11-14..latest"), ("cat", "orders/1")),
-    *(("tail", "-n", "3", "orders/0"), ("topic", "describe", "orders"), ("trim", "--dry-run")),
-    *(("reindex", "orders"), ("compact", "orders"), ("verify",)),
+COMMANDS = (
+    *(("verify", "DATA"), ("status", "DATA"), ("status", "-p", "--json", "DATA"), ("du", "DATA")),
+    *(("topic", "list", "DATA"), ("offsets", "DATA"), ("offsets", "--as-kafka", "DATA")),
+    *(("cat", "DATA/orders/0"), ("cat", "DATA/orders/0.jsonl"), ("cat", "DATA/orders/1")),
+    *(("cat", "DATA/orders/0@offset=7..offset=90.tsv"), ("cat", "DATA/orders/0@byte=265")),
+    *(("cat", "DATA/orders/0@2023-11-14..latest"), ("cat", "DATA/orders/0.meta")),
+    ("cat", "--isolation-level", "read_committed", "DATA/orders/0@offset=3"),
+    *(("tail", "-n", "3", "DATA/orders"), ("tail", "--from", "-9999d", "DATA")),
+    *(("topic", "describe", "--all", "DATA/orders"), ("plan", "DATA")),
+    *(("dump", "--print-data-log", "DATA/orders-0"), ("dump", "--index-sanity-check", "DATA")),
+    *(("backup", "DATA", "FOLDER/backups/one"), ("backup", "DATA", "FOLDER/backups/two")),
+    *(("verify", "FOLDER/backups/two"), ("restore", "FOLDER/backups/two", "FOLDER/restored")),
+    *(("reindex", "DATA"), ("append", "DATA/orders/0.tsv", "FOLDER/lines")),
+    ("topic", "alter", "DATA/orders", "--config", "retention.ms=-1", "--partitions", "3"),
+    *(("compact", "DATA/orders"), ("trim", "--now", "DATA/orders/0@offset=11"), ("verify", "DATA")),
 )
+"""Each with the words DATA, the directory of the case, and FOLDER, another one for its results."""
+LAST_COMMAND = ("topic", "delete", "DATA/orders")
 _READ_OF_A_MOUNT = (
     "orders/0@byte=265",
     "orders/0",
@@ -58,7 +74,7 @@ _READ_OF_A_MOUNT = (
 
 def make(chance: Random, corpus: list[bytes]) -> bytes:
     """Return a case."""
-    seed = chance.choice(_SEEDS)
+    seed = chance.choice(SEEDS)
     files = {str(p.relative_to(_seed(seed))): p for p in sorted(_seed(seed).rglob("*"))}
     edits = []
     for _ in range(chance.choice((1, 1, 2, 3, 6))):
@@ -83,11 +99,14 @@ def check(case: bytes) -> None:
         if wanted["mount"]:
             _mount(data, Path(folder) / "mnt", wanted["mount"])
         os.environ["CACHE_DIRECTORY"] = folder
+        make_room(data)
         _follow(data)
-        for command in _COMMANDS:
-            _call(data, command)
+        _scan(data)
+        for command in COMMANDS:
+            call(data, command)
         _recover(data)
-        _call(data, ("cat", "orders/0"))
+        for command in (("cat", "DATA/orders/0"), LAST_COMMAND):
+            call(data, command)
 
 
 def _edit(chance: Random, name: str, data: bytes) -> str | None:
@@ -145,7 +164,7 @@ def _seed(name: str) -> Path:
         shutil.rmtree(data)
         data = copy
     if name == "compacted":
-        _call(data, ("compact", "orders"))
+        call(data, ("compact", "DATA/orders"))
     if name in ("kafka", "legacy"):
         for path in [*data.rglob("logfs.*"), *data.rglob("*.textindex")]:
             path.unlink()
@@ -166,11 +185,20 @@ def _new_ids() -> Callable[[], bytes]:
     return lambda: next(numbers).to_bytes(16, "big")
 
 
-def _call(data: Path, command: tuple[str, ...]) -> None:
-    """Call a command in this process; it must not end with what it calls a bug."""
-    arguments = [f"{data}/{word}" if word.startswith("orders") else word for word in command]
-    if not any(word.startswith("orders") for word in command):
-        arguments.append(str(data))
+def make_room(data: Path) -> None:
+    """Make what the commands need beside a directory."""
+    (data.parent / "backups").mkdir()
+    (data.parent / "lines").write_bytes(b"k\tone\nk\ttwo\n")
+
+
+def call(data: Path, command: tuple[str, ...]) -> int:
+    """Call a command in this process; return its status. It must not end with what it calls a bug.
+
+    Args:
+        command: Its words, see ``COMMANDS``; FOLDER is the directory that contains ``data``.
+    """
+    places = {"DATA": str(data), "FOLDER": str(data.parent)}
+    arguments = [re.sub("DATA|FOLDER", lambda word: places[word[0]], word) for word in command]
     output = io.TextIOWrapper(io.BytesIO(), errors="replace")
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         status = main(arguments)
@@ -178,6 +206,12 @@ def _call(data: Path, command: tuple[str, ...]) -> None:
     text = output.buffer.getvalue().decode(errors="replace")
     assert status in (0, 1, 2), f"{command}: status {status}\n{text[-2000:]}"
     assert not any(word in text for word in _BUG), f"{command}:\n{text[-2000:]}"
+    return status
+
+
+def seed(name: str) -> Path:
+    """Return an undamaged directory of one of ``SEEDS``; only copies of it may be changed."""
+    return _seed(name)
 
 
 def _follow(data: Path) -> None:
@@ -191,6 +225,32 @@ def _follow(data: Path) -> None:
         for view in View:
             _read_all(store, view)
     store.close(_NOW_MS)
+
+
+def _scan(data: Path) -> None:
+    """Read everything as Spark and the export do: columns of ranges of offsets."""
+    disk, one = PosixDisk(data), TopicPartition("orders", 0)
+    log = StoredLog(disk, FollowedSegments(disk, 4), one)
+    with contextlib.suppress(LogfsError, OSError):
+        log.refresh(_NOW_MS)
+        for level in IsolationLevel:
+            log.offset_for_time(_NOW_MS + 40, level, _NOW_MS)
+            end = log.latest(level, _NOW_MS)
+            for piece in log.cut(log.earliest(), end, 1500, _NOW_MS):
+                _read_range(disk, OffsetRange(one, piece.start, piece.end), level)
+
+
+def _read_range(disk: PosixDisk, wanted: OffsetRange, level: IsolationLevel) -> None:
+    reader = RangeReader(
+        disk,
+        wanted,
+        ~Columns(0),
+        hides_aborted=level is IsolationLevel.READ_COMMITTED,
+        on_loss=lambda _first, _behind: None,
+    )
+    with contextlib.suppress(LogfsError, OSError):
+        for columns in reader.columns():
+            assert columns.rows >= 0
 
 
 def _read_all(store: AnyStore, view: View) -> None:
@@ -225,12 +285,43 @@ def _mount(data: Path, point: Path, mode: str) -> None:
             with contextlib.suppress(OSError):
                 path = point / name
                 _ = list(path.iterdir()) if path.is_dir() else path.read_bytes()
-        for path in (point / ".segments/orders-0").glob("*.txt"):
-            with contextlib.suppress(OSError):
-                path.read_bytes()
+        raw = point / ".segments/orders-0"
+        with contextlib.suppress(OSError):
+            for name in os.listdir(raw):
+                for read in (name, name.replace(".log", ".txt")):
+                    with contextlib.suppress(OSError):
+                        (raw / read).read_bytes()
+        _write_into(point)
         assert not any(word in mount.log for word in _BUG), mount.log[-4000:]
+        if is_mounted(point):
+            _check_alive(mount)
     finally:
         _end(mount, point)
+
+
+def _check_alive(mount: Mount) -> None:
+    """See that the daemon answers, so that a case cannot end it unnoticed."""
+    try:
+        os.listdir(mount.point)
+    except OSError as error:
+        raise AssertionError(f"the daemon has ended: {error}\n{mount.log[-4000:]}") from error
+
+
+def _write_into(point: Path) -> None:
+    """Change the mounted directory; a read-only mount refuses all of it."""
+    for name, data in (("orders/0", b"a line\n"), ("orders/0.tsv", b"k\tv\n"), ("new/0", b"x\n")):
+        with contextlib.suppress(OSError), (point / name).open("ab", buffering=0) as file:
+            file.write(data)
+            os.fsync(file.fileno())
+    with contextlib.suppress(OSError):
+        os.setxattr(point / "orders", "user.logfs.segment.ms", b"1")
+    for act in ((point / "new").mkdir, (point / "orders/2").touch):
+        with contextlib.suppress(OSError):
+            act()
+    with contextlib.suppress(OSError), (point / "orders/0").open("ab", buffering=0) as file:
+        file.write(b"a line of the next segment\nunfinished")
+    with contextlib.suppress(OSError):
+        (point / "orders/0@earliest..latest").read_bytes()
 
 
 def _end(mount: Mount, point: Path) -> None:

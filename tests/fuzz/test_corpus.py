@@ -1,11 +1,16 @@
 """Every case that is kept, with the native code under sanitizers; these see defects."""
 
+import json
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.fuzz import runner, sanitizing, targets
+from logfs.cli.command_index import COMMANDS
+from tests.fuzz import directories, runner, sanitizing, targets
+from tests.mounting import Mount
 
 NEED_FUSE = ("control", "directories")
 
@@ -64,6 +69,54 @@ def test_the_ends_of_buffers_in_the_headers(tmp_path_factory: pytest.TempPathFac
     subprocess.run(["cc", *flags, *warnings, include, str(source), "-o", str(program)], check=True)
     done = subprocess.run([program], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+FAILS_UNDAMAGED = {
+    ("logfs", "compact"): "the topic is not compacted",
+    ("kafka", "compact"): "the topic is not compacted",
+    ("killed", "compact"): "the topic is not compacted",
+    ("legacy", "compact"): "the topic is not compacted",
+    ("compacted", "trim"): "the topic is compacted",
+    ("legacy", "verify"): "the log ends in garbage",
+    ("legacy", "dump"): "the log ends in garbage",
+}
+
+
+@pytest.mark.allow_log("orders")
+@pytest.mark.parametrize("name", directories.SEEDS)
+def test_the_commands_of_the_target_do_their_work_on_an_undamaged_directory(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A wrong command line would end before it reads a byte, for every case."""
+    monkeypatch.setenv("CACHE_DIRECTORY", str(tmp_path))
+    data = tmp_path / "data"
+    shutil.copytree(directories.seed(name), data)
+    directories.make_room(data)
+    for command in (*directories.COMMANDS, directories.LAST_COMMAND):
+        status = directories.call(data, command)
+        assert status == 0 or (status == 1 and (name, command[0]) in FAILS_UNDAMAGED), command
+
+
+def test_the_target_has_every_command_that_reads_a_directory() -> None:
+    """The others need a daemon, a cluster or pyarrow, or are the mount."""
+    used = {command[0] for command in directories.COMMANDS}
+    others = {"mount", "umount", "reload", "metrics", "export", "spark-job"}
+    assert used | others == set(COMMANDS)
+    assert not used & others
+
+
+@pytest.mark.fuse
+def test_a_daemon_that_ends_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = json.dumps({"seed": "logfs", "edits": [], "mount": "rw"}).encode()
+    starting = Mount.start
+
+    def start_and_kill(mount: Mount) -> None:
+        starting(mount)
+        mount.kill()
+
+    monkeypatch.setattr(Mount, "start", start_and_kill)
+    with pytest.raises(AssertionError, match="the daemon has ended"):
+        directories.check(case)
 
 
 def replay(name: str) -> None:
