@@ -30,7 +30,9 @@ from logfs.types import MAX_OFFSET, Positions
 Progress = Callable[[int], object]
 """Called with a number of bytes that have been checked."""
 
-STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
+_RESTORE = "restore the segment from a backup"
+STAYS = f"a read gives what is before it, then EIO; {_RESTORE}"
+_REPAIRED = f"'logfs reindex' repairs it if the batches around it prove it; else {_RESTORE}"
 READ_ON = STAYS.replace("; ", "; read on with @offset={}; ", 1)
 CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
 
@@ -250,7 +252,8 @@ class _Segment:
             next_offset = self._task.entry.next_offset  # the bytes are the end of the segment
         if self._task.will_recover:
             return CUT
-        return STAYS if next_offset is None else READ_ON.format(next_offset)
+        remedy = STAYS if next_offset is None else READ_ON.format(next_offset)
+        return remedy.replace(_RESTORE, _REPAIRED) if "offset" in bad.why else remedy
 
     def _report_step_back(self, bad: BadBytes) -> None:
         """Report a batch with too large an offset, seen from the one after it."""
@@ -258,7 +261,7 @@ class _Segment:
             return  # reported already
         what = f"the batch has offsets that the next one, at byte {bad.position}, has too"
         self._findings.append(
-            Finding(self._log_name, self._last_at, what, "smaller ones", STAYS)
+            Finding(self._log_name, self._last_at, what, "smaller ones", _REPAIRED)
         )  # fmt: skip
 
     def _check_offsets(self, chunk: IndexedBatches) -> None:
@@ -268,7 +271,7 @@ class _Segment:
         if not is_whole and not self._task.may_have_holes:
             right = (begin, *(end + 1 for end in chunk.ends[:-1]))
             base = self._task.base_offset
-            remedy = "records are missing, or its offset is wrong: restore the segment"
+            remedy = f"records are missing, or its offset is wrong: {_REPAIRED}"
             for wanted, begin, position in zip(right, chunk.begins, chunk.places, strict=True):
                 if begin != wanted:
                     what, expected = f"the batch has base offset {base + begin}", f"{base + wanted}"
