@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from logfs.log.backup.point import Point
     from logfs.log.compaction.manual import Compacted
     from logfs.log.overview import TopicOverview
+    from logfs.log.packing.packer import Packed
     from logfs.log.trimming import Trimmed
 
 _CONNECT_TIMEOUT_S = 10.0
@@ -277,6 +278,15 @@ class Daemon:
 
         fields = {"topic": topic, "partition": partition, "roll": roll}
         return [Compacted(**row) for row in self.ask("compact", fields, progress=progress)]
+
+    def pack(
+        self, topic: str, partition: int | None, *, roll: bool, progress: Callable[[str], None]
+    ) -> "list[Packed]":
+        """Pack a partition, or all of a topic; see ``logfs.log.packing``."""
+        from logfs.log.packing.packer import Packed
+
+        fields = {"topic": topic, "partition": partition, "roll": roll}
+        return [Packed(**row) for row in self.ask("pack", fields, progress=progress)]
 
     def overview(self, topic: str, first: int, since_ms: int) -> "TopicOverview":
         """Return the overview of a topic and of some of its partitions, starting with ``first``.

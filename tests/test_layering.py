@@ -85,6 +85,7 @@ LOG_FLOORS = (
     {"loading"},
     {"catalog"},
     {"compaction", "retention", "trimming", "publishing", "closing"},
+    {"packing"},
     {"topiccreation", "topicdeletion", "store"},
     {"tiering"},
     {"backup", "verifying", "following", "dumping", "planning", "overview", "administration"},

@@ -23,6 +23,7 @@ COMMANDS = {
     "tail": Entry("tail", "Print the last records of partitions, and with -f also new ones."),
     "trim": Entry("trim", "Delete the records before a point; Kafka calls this DeleteRecords."),
     "compact": Entry("compact", "Keep only the last record of each key."),
+    "pack": Entry("pack", "Write sealed segments once more, with larger and compressed batches."),
     "metrics": Entry(
         "metrics",
         "Print the metrics of the daemon that serves PATH, a data directory or a mount point.",

@@ -61,6 +61,16 @@ class CompressionType(StrEnum):
     PRODUCER = "producer"
 
 
+class SealedCompression(StrEnum):
+    """How the segments that are no longer written are stored."""
+
+    UNCOMPRESSED = "uncompressed"
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+
+
 class TimestampType(StrEnum):
     """Whose clock gives records their timestamps."""
 
@@ -273,6 +283,13 @@ class TopicConfig(Settings):
         "size above which local copies of remote segments go; -2: retention.bytes",
         broker=("log.local.retention.bytes",),
     )
+    logfs_sealed_compression_type: SealedCompression = setting(  # noqa: RUF009 - as above
+        Choice(SealedCompression),
+        SealedCompression.UNCOMPRESSED,
+        "codec of sealed segments, which are written once more with larger batches; "
+        "uncompressed: they stay as they are",
+        broker=("logfs.sealed.compression.type",),
+    )
 
     explicit: frozenset[str] = field(default=frozenset(), compare=False)
     base: "TopicConfig | None" = field(default=None, compare=False, repr=False)
@@ -360,14 +377,21 @@ class TopicConfig(Settings):
     @property
     def compression_level(self) -> int | None:
         """Level for the codec of ``compression_type``; None for the codec's own default."""
+        return self._level_of(self.compression_type)
+
+    @property
+    def sealed_compression_level(self) -> int | None:
+        """Level for the codec of ``logfs_sealed_compression_type``; None for its own default."""
+        return self._level_of(self.logfs_sealed_compression_type)
+
+    def _level_of(self, codec: str) -> int | None:
         levels = {
-            CompressionType.GZIP: self.compression_gzip_level,
-            CompressionType.LZ4: self.compression_lz4_level,
-            CompressionType.ZSTD: self.compression_zstd_level,
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
         }
-        level = levels.get(self.compression_type)
-        is_default = self.compression_type is CompressionType.GZIP and level == -1
-        return None if is_default else level
+        level = levels.get(codec)
+        return None if codec == "gzip" and level == -1 else level
 
     def _fallback(self, row: ConfigKey) -> object:
         return row.default if self.base is None else getattr(self.base, row.field)

@@ -244,6 +244,9 @@ REQUESTS: Mapping[str, RequestType] = {
     "compact": RequestType(
         {"topic": _TEXT, "partition": _NUMBER_OR_NULL, "roll": _FLAG}, "Compacted of each partition"
     ),
+    "pack": RequestType(
+        {"topic": _TEXT, "partition": _NUMBER_OR_NULL, "roll": _FLAG}, "Packed of each partition"
+    ),
     "roll": RequestType(_PARTITION, "the base offset of the active segment"),
     "overview": RequestType(
         {"topic": _TEXT, "first": _NUMBER, "since_ms": _NUMBER},
@@ -287,7 +290,7 @@ REQUESTS: Mapping[str, RequestType] = {
 
 REPEATED = frozenset(
     {
-        *("create", "alter", "delete", "undelete", "trim", "retention", "compact", "roll"),
+        *("create", "alter", "delete", "undelete", "trim", "retention", "compact", "pack", "roll"),
         *("append", "lines", "file", "publish", "forget", "end", "flush"),
     }
 )

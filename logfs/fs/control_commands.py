@@ -1,7 +1,8 @@
 """Dispatch of control requests, and the requests that change topics or delete records."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 import trio
 
@@ -16,7 +17,9 @@ from logfs.fs.partitions import MountedPartition
 from logfs.fs.query_commands import QueryCommands, find_partition
 from logfs.log import administration
 from logfs.log.compaction.manual import compact_now, logs_of, watched
+from logfs.log.compaction.tools import CleaningTools
 from logfs.log.following.store import AnyStore
+from logfs.log.packing.packer import pack_now, packable_logs
 from logfs.log.partition import PartitionLog
 from logfs.log.trimming import (
     Trimmed,
@@ -26,6 +29,8 @@ from logfs.log.trimming import (
     trim,
 )
 from logfs.machine.host import Clock
+
+Done = TypeVar("Done")
 
 
 class ControlCommands:
@@ -82,6 +87,7 @@ class ControlCommands:
             "trim": self._trim,
             "retention": self._retention,
             "compact": self._compact,
+            "pack": self._pack,
             "roll": self._roll,
             "append": appends.append,
             "lines": appends.lines,
@@ -188,17 +194,29 @@ class ControlCommands:
         return [[*topic_partition, deletion._asdict()] for topic_partition, deletion in done]
 
     async def _compact(self, request: Request) -> object:
-        topic, number = request["topic"], request["partition"]
-        roll = request["roll"]
+        logs = logs_of(self._store.writable, request["topic"], request["partition"])
+        return [done._asdict() for done in await self._rewrite(request, logs, compact_now)]
+
+    async def _pack(self, request: Request) -> object:
+        logs = packable_logs(self._store.writable, request["topic"], request["partition"])
+        return [done._asdict() for done in await self._rewrite(request, logs, pack_now)]
+
+    async def _rewrite(
+        self,
+        request: Request,
+        logs: Sequence[PartitionLog],
+        rewrite: Callable[[PartitionLog, int, CleaningTools], Done],
+    ) -> list[Done]:
+        """Rewrite segments of logs one after the other, and report the progress."""
         tools, now_ms = self._operations.tasks.compaction.tools, self._clock.now_ms()
         done = []
-        for log in logs_of(self._store.writable, topic, number):
+        for log in logs:
             executor = self._tree.partition(*log.topic_partition).executor
-            if roll:
+            if request["roll"]:
                 await executor.sync(log.roll, now_ms)
             told = watched(tools, log, _from_thread(request.report))
-            done.append(await executor.sync(compact_now, log, now_ms, told))
-        return [compacted._asdict() for compacted in done]
+            done.append(await executor.sync(rewrite, log, now_ms, told))
+        return done
 
     async def _roll(self, request: Request) -> object:
         partition = await find_partition(self._operations, request)

@@ -1,4 +1,4 @@
-"""Background tasks: maintenance, flushes, checkpoints, removals, retention, compaction.
+"""Background tasks: maintenance, flushes, checkpoints, removals, retention, compaction, packing.
 
     maintain      soon after an append made it due, within a second after any other cause: sync
                   sealed segments, reserve positions
@@ -8,6 +8,7 @@
                   what is known of producers that have been idle for producer.id.expiration.ms
     retention     every log.retention.check.interval.ms; see ``retention``
     compaction    as soon as a log is due; see ``compaction``
+    packing       as soon as a segment is due; see ``packing``
 
 Tasks run at the same time, and so do those of different partitions. So a slow disk delays only its
 own partitions.
@@ -20,14 +21,17 @@ import trio
 
 from logfs.errors import LogfsError
 from logfs.fs.compaction import Compaction
+from logfs.fs.executor import PartitionExecutor
 from logfs.fs.following import Follower
 from logfs.fs.followreads import FollowReads
+from logfs.fs.packing import Packing
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.retention import Retention
 from logfs.fs.tree import Tree
 from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
 from logfs.machine.host import Clock
+from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +74,11 @@ class BackgroundTasks:
         self._busy: set[MountedPartition] = set()
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
-        self.compaction = Compaction(store, clock, lambda tp: tree.partition(*tp).executor)
+        self.compaction = Compaction(store, clock, self._executor_of)
+        self._packing = Packing(store, clock, self.compaction.tools, self._executor_of)
+
+    def _executor_of(self, topic_partition: TopicPartition) -> PartitionExecutor:
+        return self._tree.partition(*topic_partition).executor
 
     def want_maintenance(self, partition: MountedPartition) -> None:
         """Have ``maintain`` called for a partition, soon and in a thread."""
@@ -93,6 +101,7 @@ class BackgroundTasks:
             nursery.start_soon(self._every, REMOVE_TICK_S, self._remove_what_is_due)
             nursery.start_soon(self.retention.run)
             nursery.start_soon(self.compaction.run)
+            nursery.start_soon(self._packing.run)
 
     async def _maintain_what_is_due(self, nursery: trio.Nursery) -> None:
         while True:

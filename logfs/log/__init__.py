@@ -22,6 +22,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     loading/       from the files of a partition directory to its log; recovery
     catalog        the topics of a data directory, for reading
     retention, trimming, compaction/   deleting old records, by limits, by request, by key
+    packing/       sealed segments are written once more, smaller
     publishing/    staged records get their offsets, exactly once
     closing        a close without a flush, and how the last owner stopped
     topiccreation, topicdeletion   the directories of topics that come and go

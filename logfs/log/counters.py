@@ -96,6 +96,8 @@ class LogCounters:
         expired, expired_bytes: How often readers found that what they were about to read had been
             deleted, and how much that was, as text.
         compacted_bytes_in, compacted_bytes_out: What they read, and what they left of it.
+        packed_segments: Segments that became smaller by packing.
+        packed_bytes_in, packed_bytes_out: What packing read, and what it made of that.
     """
 
     appends: int = 0
@@ -118,6 +120,10 @@ class LogCounters:
     compacted_bytes_in: int = 0
     compacted_bytes_out: int = 0
     compaction_s: float = 0.0
+    packed_segments: int = 0
+    packed_bytes_in: int = 0
+    packed_bytes_out: int = 0
+    packing_s: float = 0.0
 
     def count_deleted(self, reason: str, segments: int, size_bytes: int) -> None:
         """Count segments that were given up."""
@@ -177,7 +183,36 @@ _SUMS = (
     "compacted_bytes_in",
     "compacted_bytes_out",
     "compaction_s",
+    "packed_segments",
+    "packed_bytes_in",
+    "packed_bytes_out",
+    "packing_s",
 )
+
+
+@dataclass(slots=True)
+class PackingStatus:
+    """The packing of one partition, as far as this process has seen it.
+
+    Attributes:
+        failed: Base offset of a segment that could not be packed -> the reason.
+        pause_ms: How long it was left alone the last time, since the disk was full; 0 if it is not.
+        paused_until_ms: Clock until which it is left alone.
+    """
+
+    failed: dict[int, str] = field(default_factory=dict)
+    pause_ms: int = 0
+    paused_until_ms: int = 0
+
+    def pause(self, now_ms: int) -> None:
+        """Leave it alone for a while, each time for longer."""
+        self.pause_ms = longer_pause(self.pause_ms)
+        self.paused_until_ms = now_ms + self.pause_ms
+
+
+def longer_pause(pause_ms: int) -> int:
+    """Return how long a log is left alone after another failure, from a minute to an hour."""
+    return min(max(2 * pause_ms, _SHORTEST_PAUSE_MS), _LONGEST_PAUSE_MS)
 
 
 @dataclass(slots=True)
@@ -207,7 +242,7 @@ class CompactionStatus:
 
     def pause(self, now_ms: int) -> None:
         """Leave it alone for a while, each time for longer."""
-        self.pause_ms = min(max(2 * self.pause_ms, _SHORTEST_PAUSE_MS), _LONGEST_PAUSE_MS)
+        self.pause_ms = longer_pause(self.pause_ms)
         self.paused_until_ms = now_ms + self.pause_ms
 
     def as_json(self) -> dict[str, object]:

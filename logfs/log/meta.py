@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from logfs.config import SealedCompression
 from logfs.log.reading.readable import ReadableLog
 from logfs.types import IsolationLevel, View
 
@@ -49,11 +50,18 @@ def partition_meta(
         "since_start": log.counters.activity_as_json(),
         "page_cache": None if log.residency is None else log.residency.as_json(),
         "retention": log.counters.retention_as_json(),
+        **_packing(log),
         "cleaner": log.cleaning.as_json() if log.config.is_compacted else None,
         **({} if indexing is None else {"indexing": _progress(*indexing)}),
         "offline": log.offline,
         "losses": [loss._asdict() for loss in log.losses],
     }
+
+
+def _packing(log: ReadableLog) -> dict[str, int]:
+    if log.config.logfs_sealed_compression_type is SealedCompression.UNCOMPRESSED:
+        return {}
+    return {"packed_segments": sum(segment.is_packed for segment in log.snapshot.segments)}
 
 
 def format_meta(facts: Mapping[str, object]) -> bytes:

@@ -13,6 +13,12 @@ _CODECS = {
 """``producer`` keeps what the producer chose; logfs itself chooses none."""
 
 
+def sealed_codec(config: TopicConfig) -> tuple[Compression, int | None]:
+    """Return codec and level for the sealed segments of a topic."""
+    kind = CompressionType(config.logfs_sealed_compression_type)
+    return _CODECS.get(kind, Compression.NONE), config.sealed_compression_level
+
+
 def encode_options(config: TopicConfig, leader_epoch: int) -> EncodeOptions:
     """Return how records for a topic become batches.
 

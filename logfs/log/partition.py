@@ -38,7 +38,7 @@ class PartitionLog(ReadableLog):
         begin_flush, end_flush: See ``Flusher.begin`` and ``Flusher.end``.
         advance_log_start_offset, drop_local, expedite_removal, remove_due_files: See
             ``SegmentRemoval``.
-        replace_segments: See ``SegmentReplacement.replace``.
+        replace_segments, note_packed: See ``SegmentReplacement``.
         check_writable, take_offline, offline_on_failure, adopt_waiting: See ``PartitionState``.
     """
 
@@ -63,7 +63,9 @@ class PartitionLog(ReadableLog):
         self.drop_local = removal.drop_local
         self.expedite_removal = removal.expedite_removal
         self.remove_due_files = removal.remove_due_files
-        self.replace_segments = SegmentReplacement(state, removal).replace
+        replacement = SegmentReplacement(state, removal)
+        self.replace_segments = replacement.replace
+        self.note_packed = replacement.note_packed
         self.check_writable = state.check_writable
         self.take_offline = state.take_offline
         self.offline_on_failure = state.offline_on_failure

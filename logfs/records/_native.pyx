@@ -21,6 +21,7 @@ each uses only parts above it in this table:
     _keytable, _offsetmap          OffsetMap              key -> last offset
     _key_filter, _rewrite, _filter BatchFilter            what is left of a batch, and of a segment
     _kept_records     KeptRecords                         positions after a broker's compaction
+    _pack             BatchPacker                         merged and compressed batches
 
     other forms
     _dump             Dumper                              batches as kafka-dump-log prints them
@@ -666,5 +667,6 @@ include "_rewrite.pxi"
 include "_filter.pxi"
 include "_dump.pxi"
 include "_kept_records.pxi"
+include "_pack.pxi"
 include "_columns.pxi"
 include "_rows.pxi"

@@ -1,8 +1,8 @@
 """A second writer, a reader and a follower beside everything that changes a partition.
 
-They run between any two disk operations of retention, trim, compaction, roll, flush, the move of
-the reservation, and a close without a flush. Every line they write is kept, once and in order;
-every line they read was written; nothing is taken for damage.
+They run between any two disk operations of retention, trim, compaction, packing, roll, flush, the
+move of the reservation, and a close without a flush. Every line they write is kept, once and in
+order; every line they read was written; nothing is taken for damage.
 """
 
 import errno
@@ -12,6 +12,7 @@ from functools import partial
 import pytest
 
 from logfs.log.compaction.manual import compact_now
+from logfs.log.packing.packer import pack_now
 from logfs.log.reading.files import GrowingFile
 from logfs.log.retention import apply_retention
 from logfs.log.trimming import trim
@@ -108,6 +109,11 @@ def compaction(bench: Bench) -> None:
     compact_now(bench.log, bench.now_ms, tools(), roll=True)
 
 
+def packing(bench: Bench) -> None:
+    bench.store.alter_topic("t", {"logfs.sealed.compression.type": "zstd"})
+    assert pack_now(bench.log, bench.now_ms, tools(), roll=True).packed > 1
+
+
 def roll(bench: Bench) -> None:
     bench.log.roll(bench.now_ms)
 
@@ -129,7 +135,9 @@ def extend_reservation(bench: Bench) -> None:
 
 CHANGES: dict[str, Callable[[Bench], None]] = {
     f.__name__: f
-    for f in (retention, trim_now, compaction, roll, flush, maintain, extend_reservation)
+    for f in (
+        *(retention, trim_now, compaction, packing, roll, flush, maintain, extend_reservation),
+    )
 }
 REMOVING = {"retention", "trim_now", "compaction"}
 

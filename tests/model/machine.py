@@ -106,7 +106,11 @@ class Machine:
             "preallocate": random.choice(["false", "false", "true"]),
         }
         self.store = self.open(self.disk)
-        forever = {"retention.bytes": "-1", "retention.ms": "-1"}
+        forever = {
+            "retention.bytes": "-1",
+            "retention.ms": "-1",
+            "logfs.sealed.compression.type": random.choice(["zstd", "zstd", "lz4"]),
+        }
         compact = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
         self.store.create_topic("t", 2, self.properties | forever, self.now_ms)
         self.store.create_topic("c", 1, self.properties | compact, self.now_ms)

@@ -13,6 +13,7 @@ from logfs.errors import DeletedError, LogfsError
 from logfs.log.compaction.manual import compact_now
 from logfs.log.lines.append import append_lines
 from logfs.log.lines.form import LineForm
+from logfs.log.packing.packer import pack_now
 from logfs.log.publishing.publish import publish
 from logfs.log.publishing.staging import StagedFile, StagingWriter
 from logfs.log.reading.lookup import positions_of_offset
@@ -25,7 +26,7 @@ from logfs.types import TopicPartition
 from tests.log.compaction import tools
 from tests.model.account import UID_BYTES, Account, Defect, Line, StopKind
 from tests.model.backups import back_up_and_restore
-from tests.model.machine import ALL, T0, TRIMMED, Batch, C, D, Machine, Writer
+from tests.model.machine import ALL, T0, T1, TRIMMED, Batch, C, D, Machine, Writer
 
 MAX_WRITERS = 5
 FILES = ("*.log", "*.unfinished", "*/logfs.segments", "*index", "*-checkpoint*", "*")
@@ -197,6 +198,12 @@ def compact(m: Machine, random: Random) -> None:
     compact_now(m.log(C), m.now_ms, tools(), roll=random.random() < 0.6)
 
 
+def pack(m: Machine, random: Random) -> None:
+    """Write sealed segments once more, smaller; nothing may be different after it."""
+    m.learn()
+    pack_now(m.log(random.choice([T0, T1])), m.now_ms, tools(), roll=random.random() < 0.5)
+
+
 def delete(m: Machine, random: Random) -> None:
     """Delete a topic, with files of it open, and perhaps make it again."""
     if D in m.accounts:
@@ -288,6 +295,7 @@ def fill(m: Machine, random: Random) -> None:
         bulk,
         roll,
         compact,
+        pack,
         checkpoint,
         close,
         maintain,
@@ -309,7 +317,9 @@ def lack_room(m: Machine, random: Random) -> None:
     for _ in range(random.randint(1, 3)):
         after = random.randint(0, 200)
         m.disk.fail_next_write(random.choice(FILES), errno.ENOSPC, after_bytes=after)
-    for step in random.choices((write, write, bulk, roll, compact, checkpoint, publish_some), k=3):
+    for step in random.choices(
+        (write, write, bulk, roll, compact, pack, checkpoint, publish_some), k=3
+    ):
         _without_room(m, random, step)
     m.disk.heal()
 
@@ -338,7 +348,7 @@ def fail(m: Machine, random: Random) -> None:
             # Not sync_directory: a journal that cannot be written ends the file system.
             m.disk.fail_next(random.choice(["rename", "remove", "open"]))
     steps = (
-        *(write, write, bulk, sync, sync, flush, maintain, roll, compact, close, checkpoint),
+        *(write, write, bulk, sync, sync, flush, maintain, roll, compact, pack, close, checkpoint),
         *(trim_some, retain, publish_some),
     )
     for step in random.choices(steps, k=3):
@@ -393,6 +403,7 @@ WEIGHTS: dict[Step, int] = {
     trim_some: 2,
     retain: 2,
     compact: 5,
+    pack: 4,
     delete: 2,
     make: 1,
     publish_some: 4,

@@ -61,7 +61,7 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
 
     with failures.about(path):
         place = locate(path)
-        topic, number = _parse(place.address)
+        topic, number = parse_topic_or_partition(place.address)
 
         def do(store: LogStore) -> list[Compacted]:
             clock = system_clock()
@@ -69,7 +69,7 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
             with _finding(spark, place.root) as find:
                 return [
                     compact_now(
-                        log, clock.now_ms(), watched(tools, log, _show_progress), find, roll=roll
+                        log, clock.now_ms(), watched(tools, log, show_progress), find, roll=roll
                     )
                     for log in logs_of(store, topic, number)
                 ]
@@ -80,7 +80,7 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
                     "a daemon owns the directory, and --spark needs to: unmount it meanwhile, or "
                     "leave --spark out, so that the daemon compacts it in several rounds"
                 )
-            return daemon.compact(topic, number, roll=roll, progress=_show_progress)
+            return daemon.compact(topic, number, roll=roll, progress=show_progress)
 
         done = owner.act(place, ask, do, failures.progress())
     if as_json:
@@ -90,12 +90,13 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
             click.echo(_sentence(topic, row))
 
 
-def _show_progress(text: str) -> None:
+def show_progress(text: str) -> None:
+    """Print a line about the progress, on a terminal only."""
     if sys.stderr.isatty():
         failures.warn(text)
 
 
-def _parse(names: Sequence[str]) -> tuple[str, int | None]:
+def parse_topic_or_partition(names: Sequence[str]) -> tuple[str, int | None]:
     """Return the topic, and the partition; None: all partitions."""
     from logfs.errors import UnknownNameError
     from logfs.log.reading.address import parse_topic_name

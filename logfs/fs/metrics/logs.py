@@ -142,6 +142,22 @@ _OF_ALL: tuple[tuple[str, str, PerCounters], ...] = (
         "Time that compaction took.",
         lambda c: c.compaction_s,
     ),
+    (
+        "logfs_packed_segments_total",
+        "Segments that became smaller by packing.",
+        lambda c: c.packed_segments,
+    ),
+    (
+        "logfs_packing_bytes_read_total",
+        "Bytes that packing went through.",
+        lambda c: c.packed_bytes_in,
+    ),
+    (
+        "logfs_packing_bytes_written_total",
+        "Bytes that packing left of them.",
+        lambda c: c.packed_bytes_out,
+    ),
+    ("logfs_packing_seconds_total", "Time that packing took.", lambda c: c.packing_s),
 )
 
 

@@ -115,13 +115,24 @@ def logs_of(store: Catalog[PartitionLog], topic: str, number: int | None) -> lis
         NoSuchTopicError, NoSuchPartitionError: The topic or partition does not exist.
         LogfsError: See ``check_compactable``.
     """
-    if topic not in store.topics():
-        raise NoSuchTopicError(f"no topic {topic}")
-    numbers = store.partitions(topic) if number is None else [number]
-    logs = [store.partition(topic, n) for n in numbers]
+    logs = partitions_of(store, topic, number)
     for log in logs:
         check_compactable(log)
     return logs
+
+
+def partitions_of(
+    store: Catalog[PartitionLog], topic: str, number: int | None
+) -> list[PartitionLog]:
+    """Return one partition of a topic, or all of them.
+
+    Raises:
+        NoSuchTopicError, NoSuchPartitionError: The topic or partition does not exist.
+    """
+    if topic not in store.topics():
+        raise NoSuchTopicError(f"no topic {topic}")
+    numbers = store.partitions(topic) if number is None else [number]
+    return [store.partition(topic, n) for n in numbers]
 
 
 def watched(tools: CleaningTools, log: PartitionLog, say: Callable[[str], None]) -> CleaningTools:

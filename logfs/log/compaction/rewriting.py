@@ -3,21 +3,19 @@
 Source: Kafka Cleaner.cleanSegments and cleanInto.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from logfs.config import TopicConfig
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import Disk
+from logfs.log.compaction.cleanedfiles import CleanedFiles
 from logfs.log.compaction.offsetmap import Keys
 from logfs.log.compaction.tools import CleanerStats, CleaningTools
 from logfs.log.compaction.transactions import CleanedTransactions
-from logfs.log.indexes.index import MARK_BYTES
 from logfs.log.indexes.textindex import TEXT_INDEX
-from logfs.log.indexes.txnindex import AbortedTransaction, encode_aborted
-from logfs.log.names import FileKind, FileSuffix, format_segment_file
+from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.segments.batches import read_pieces
-from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
+from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.records._native import BatchFilter, IndexBuilder, next_batch
@@ -72,7 +70,6 @@ class CleanedSegment:
         self._tools = tools
         self._transactions = transactions
         self._aborted_before = len(transactions.kept)
-        self._mark = tools.new_id()[:MARK_BYTES]
         interval = round_.config.index_interval_bytes
         self._builder = IndexBuilder(first.base_offset, interval, decompress)
         self._filter = BatchFilter(
@@ -84,10 +81,8 @@ class CleanedSegment:
             retained=dict(round_.retained),
             decompress=decompress,
         )
-        self._indexes = (bytearray(), bytearray(), bytearray(TEXT_INDEX.header_of(self._mark)))
-        self._log = self._create(FileKind.LOG)
+        self._files = CleanedFiles(round_.disk, first, tools.new_id(), tools.spend)
         self._size = 0
-        self._written = 0
 
     @property
     def has_changed(self) -> bool:
@@ -132,31 +127,14 @@ class CleanedSegment:
         Returns:
             The table entry, with the mark of the text index.
         """
-        self._indexes[1].extend(self._builder.final_time_entry())
-        files = [self._log]
-        aborted = b"".join(map(encode_aborted, self.aborted))
-        rows = [*zip(SEGMENT_FILE_KINDS[1:3], self._indexes[:2], strict=True)]
-        rows.append((FileKind.TEXT_INDEX, self._indexes[2]))
-        if aborted:
-            rows.append((FileKind.TXN_INDEX, bytearray(aborted)))
-        for kind, data in rows:
-            file = self._create(kind)
-            file.pwrite(data, 0)
-            self._tools.spend(len(data))
-            files.append(file)
-        self._round.disk.touch_times(self._name(FileKind.LOG), self._modified_ms(last))
-        for file in files:
-            file.sync()
-            file.close()
+        self._files.indexes[1].extend(self._builder.final_time_entry())
+        self._files.finish(self.aborted, self._modified_ms(last))
         self._count(stats)
         return self._entry()
 
     def discard(self, stats: CleanerStats | None = None) -> None:
         """Remove the files; bytes and records are added to ``stats``."""
-        self._log.close()
-        for kind in SEGMENT_FILE_KINDS:
-            with contextlib.suppress(OSError):
-                self._round.disk.remove(self._name(kind))
+        self._files.discard()
         if stats is not None:
             self._count(stats)
 
@@ -186,25 +164,20 @@ class CleanedSegment:
 
     def _write(self) -> None:
         data, *entries = self._filter.take()
-        for index, more in zip(self._indexes, entries, strict=True):
+        for index, more in zip(self._files.indexes, entries, strict=True):
             index.extend(more)
         if self.has_changed:
             self._write_unchanged_start()
-            self._append(data)
+            self._files.append(data)
         self._size += len(data)
 
     def _write_unchanged_start(self) -> None:
         """Copy the bytes before the first change from the old segment."""
-        log, piece_bytes = self._first.files().log, self._tools.piece_bytes
-        while self._written < self._size:
-            size = min(piece_bytes, self._size - self._written)
+        log, files = self._first.files().log, self._files
+        while files.size_bytes < self._size:
+            size = min(self._tools.piece_bytes, self._size - files.size_bytes)
             self._tools.spend(size)
-            self._append(log.pread(size, self._written))
-
-    def _append(self, data: bytes) -> None:
-        self._log.pwrite(data, self._written)
-        self._written += len(data)
-        self._tools.spend(len(data))
+            files.append(log.pread(size, files.size_bytes))
 
     def _entry(self) -> TableEntry:
         first, builder, has_gaps = self._first, self._builder, self._filter.has_gaps
@@ -219,8 +192,8 @@ class CleanedSegment:
             builder.first_timestamp,
             Positions(*self._filter.kept_lengths),
             has_gaps,
-            self._mark,
-            crc32c(self._indexes[2][TEXT_INDEX.header_bytes :]) if has_gaps else 0,
+            self._files.mark,
+            crc32c(self._files.indexes[2][TEXT_INDEX.header_bytes :]) if has_gaps else 0,
         )
 
     def _count(self, stats: CleanerStats) -> None:
@@ -230,15 +203,6 @@ class CleanedSegment:
         stats.bytes_written += batch_filter.bytes_written
         stats.messages_written += batch_filter.messages_written
         stats.invalid_messages += batch_filter.invalid
-
-    def _create(self, kind: FileKind) -> File:
-        file = self._round.disk.open(self._name(kind), write=True, create=True)
-        file.truncate(0)
-        return file
-
-    def _name(self, kind: FileKind) -> str:
-        name = format_segment_file(self._first.base_offset, kind, FileSuffix.CLEANED)
-        return f"{self._first.directory}/{name}"
 
     def _modified_ms(self, segment: Segment) -> int:
         return self._round.disk.stat(segment.name).mtime_ms

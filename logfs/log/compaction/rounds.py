@@ -64,7 +64,7 @@ def clean(
         dirty.clean_bytes + dirty.cleanable_bytes,
     )  # fmt: skip
     segments = [s for s in snapshot.segments[:-1] if s.base_offset < dirty.first_uncleanable]
-    with _pinned(log, segments):
+    with pinned(log, segments):
         keys = find(snapshot, dirty, tools, stats)
         stats.index_s = tools.clock_s() - begin_s
         end_offset = keys.offsets.latest_offset + 1
@@ -79,7 +79,7 @@ def clean(
 
 
 @contextlib.contextmanager
-def _pinned(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
+def pinned(log: PartitionLog, segments: Sequence[Segment]) -> Iterator[None]:
     """Keep the files of segments that are deleted meanwhile; a truncation removes them anyway."""
     log.pin(segments)
     try:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
-from logfs.log.counters import CompactionStatus, LogCounters
+from logfs.log.counters import CompactionStatus, LogCounters, PackingStatus
 from logfs.log.losses import CORRUPT, EXPIRED, Loss, LossFile, log_loss
 from logfs.log.reading import lookup
 from logfs.log.segments.segment import Segment
@@ -76,6 +76,7 @@ class ReadableState:
     read_only: bool = True
     counters: LogCounters = field(default_factory=LogCounters)
     cleaning: CompactionStatus = field(default_factory=CompactionStatus)
+    packing: PackingStatus = field(default_factory=PackingStatus)
     offline: str | None = None
     is_deleted: bool = False
     is_unreadable: bool = False
@@ -111,6 +112,7 @@ class ReadableLog(abc.ABC):
         self.topic_id = state.topic_id
         self.counters = state.counters
         self.cleaning = state.cleaning
+        self.packing = state.packing
 
     # What changes: see ``ReadableState``
 

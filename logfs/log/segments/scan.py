@@ -278,6 +278,7 @@ def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
     segment.ends = segment.bases.plus(lengths)
     segment.lengths = lengths
     segment.text_crc = 0
+    segment.is_packed = False
 
 
 class MemoryFiles(SegmentFiles):

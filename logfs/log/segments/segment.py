@@ -244,6 +244,7 @@ class Segment:
         ends: Positions at which it ends (sealed; the end of an active one is in the snapshot).
         next_offset, size_bytes, max_timestamp, first_timestamp: See the segment table (sealed).
         lengths: Lengths of its records without gaps (sealed).
+        is_packed: It was packed, or would not become smaller by that.
         text_crc: CRC-32C of the entries of its text index, if it has gaps; 0 if not known.
         pinned_files: Set while the segment is active, its indexes are only in memory, or its files
             have no names any more.
@@ -271,6 +272,7 @@ class Segment:
         "inode",
         "is_deleted",
         "is_gone",
+        "is_packed",
         "is_padded",
         "is_writable",
         "lengths",
@@ -299,6 +301,7 @@ class Segment:
         self.first_timestamp = -1
         self.lengths = Positions()
         self.has_gaps = False
+        self.is_packed = False
         self.text_crc = 0
         self.inode = 0
         self.is_deleted = False
@@ -324,6 +327,7 @@ class Segment:
         segment.lengths = entry.lengths
         segment.has_gaps = entry.has_gaps
         segment.text_crc = entry.text_crc
+        segment.is_packed = entry.is_packed
         return segment
 
     def entry(self, state: SegmentState) -> TableEntry:
@@ -340,6 +344,7 @@ class Segment:
             self.lengths,
             self.has_gaps,
             text_crc=self.text_crc,
+            is_packed=self.is_packed,
         )
 
     @property

@@ -18,7 +18,8 @@ ignored (a torn write). The file is rewritten, by rename, when much of it is out
     0-7     base offset        int64
     8-11    state              int32     0 open, 1 sealed, 2 closed (at a clean stop), 3 dropped,
                                          4 pending, 5 merged
-    12-15   flags              int32     bit 0: the text index has gaps (compaction)
+    12-15   flags              int32     bit 0: the text index has gaps (compaction); bit 1: it
+                                         was packed, or would not become smaller by that
     16-23   next offset        int64     after its last record; open: -1
     24-31   size               int64     of the .log in bytes; open: -1
     32-39   max timestamp      int64     -1 none
@@ -63,6 +64,7 @@ _BODY = struct.Struct(">qiiqqqq3q3q3q8sI")
 _CRC = struct.Struct(">I")
 ENTRY_BYTES = _BODY.size + _CRC.size
 _HAS_GAPS = 1
+_IS_PACKED = 2
 
 
 class SegmentState(IntEnum):
@@ -94,6 +96,7 @@ class TableEntry(NamedTuple):
     has_gaps: bool = False
     boot: bytes = bytes(8)
     text_crc: int = 0
+    is_packed: bool = False
 
 
 def encode_entry(entry: TableEntry) -> bytes:
@@ -101,7 +104,7 @@ def encode_entry(entry: TableEntry) -> bytes:
     body = _BODY.pack(
         entry.base_offset,
         entry.state,
-        _HAS_GAPS if entry.has_gaps else 0,
+        (_HAS_GAPS if entry.has_gaps else 0) | (_IS_PACKED if entry.is_packed else 0),
         -1 if entry.next_offset is None else entry.next_offset,
         -1 if entry.size_bytes is None else entry.size_bytes,
         entry.max_timestamp,
@@ -224,6 +227,7 @@ def _decode_body(body: bytes) -> TableEntry:
         base_offset, state, Positions(a, b, c), Positions(d, e, f),
         None if is_open else next_offset, None if is_open else size_bytes,
         max_timestamp, first_timestamp, Positions(g, h, i), bool(flags & _HAS_GAPS), boot, text_crc,
+        bool(flags & _IS_PACKED),
     )  # fmt: skip
 
 

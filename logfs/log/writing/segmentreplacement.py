@@ -1,4 +1,4 @@
-"""Putting a compacted segment in the place of those it was made from, safe at every step.
+"""Putting a compacted or packed segment in the place of those it was made from, safe at every step.
 
     1  the new files are whole and durable, called ``.cleaned``; a pending entry is in the table
     2  ``.cleaned`` becomes ``.swap``                     a stop before that is over undoes it,
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class SegmentReplacement:
-    """Replaces segments of a partition by what compaction leaves of them."""
+    """Replaces segments of a partition by what compaction or packing makes of them."""
 
     def __init__(self, state: PartitionState, removal: SegmentRemoval) -> None:
         self._state = state
@@ -84,6 +84,24 @@ class SegmentReplacement:
             new = old[0].successor(entry)
             self._show(first, len(old), new, aborted)
             return new
+
+    def note_packed(self, segment: Segment) -> None:
+        """Note in the segment table that packing would not make a sealed segment smaller.
+
+        Raises:
+            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
+            OSError: The table has no note; with another error than ENOSPC the log is offline.
+        """
+        state = self._state
+        with state.lock:
+            state.check_writable()
+            state.finish_loading()
+            if not any(segment is other for other in state.snapshot.segments[:-1]):
+                return  # removed or replaced meanwhile
+            entry = segment.entry(SegmentState.SEALED)._replace(is_packed=True)
+            with state.offline_on_failure("write", but_not_full=True):
+                state.table.put(entry)
+            segment.is_packed = True
 
     def _place_of(self, snapshot: Snapshot, old: Sequence[Segment]) -> int:
         """Return the index of the first segment, if all of them are as they were."""
