@@ -160,6 +160,14 @@ TOPIC_ROWS = [
     boolean("remote.log.delete.on.disable", "false"),
     whole("local.retention.ms", "long", -2, -2, "log.local.retention.ms"),
     whole("local.retention.bytes", "long", -2, -2, "log.local.retention.bytes"),
+    Row(
+        "logfs.sealed.compression.type",
+        "string",
+        "uncompressed",
+        ("uncompressed", "zstd", "lz4", "snappy", "gzip"),
+        ("producer", "ZSTD", ""),
+        ("logfs.sealed.compression.type",),
+    ),
 ]
 
 STORE_ROWS = [

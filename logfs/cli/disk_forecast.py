@@ -35,6 +35,7 @@ class Records:
     key_bytes: int | None
     batch_records: int
     compression_ratio: float
+    packed_ratio: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +197,7 @@ def needs(
         records.compression_ratio,
         partitions,
         keys,
+        records.packed_ratio,
     )
     plan = plan_topic(workload, config, store, current_host().open_segments)
     return Needs(workload, config, store, plan, _scan_rate(plan.batch.data))

@@ -6,13 +6,17 @@ is the one it gave, so either logfs writes into the broker's own data directory,
 ``partition.metadata`` and leader epochs stay and the segments are put beside them.
 """
 
+import os
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from logfs.log.compaction.tools import CleaningTools
+from logfs.log.packing.packer import is_packing, pack_now
 from logfs.log.reading.kafkaoffsets import offset_by_timestamp
 from logfs.log.store import LogStore
 from logfs.records.record import Record
@@ -21,6 +25,7 @@ from tests.kafka import ours, tools
 from tests.kafka.broker import Broker, copy_directory
 from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
 from tests.kafka.scenarios import SCENARIOS, TIME_MS, Expected, keyed, numbered
+from tests.mounting import now_ms
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -89,12 +94,28 @@ def in_place_left(data: Path, own: Path) -> dict[str, Expected]:
     return expected
 
 
+def packed(data: Path, own: Path) -> dict[str, Expected]:
+    """As ``in_place``, and sealed segments were packed."""
+    expected = write_in_place(data, clean=True)
+    codec = {"logfs.sealed.compression.type": "zstd"}
+    work = CleaningTools(new_id=lambda: os.urandom(16), clock_s=time.monotonic)
+    with ours.opened(data) as store:
+        done = []
+        for name in SCENARIOS:
+            store.alter_topic(name, codec)
+            if is_packing(store.topic_config(name)):
+                done.append(pack_now(store.partition(name, 0), now_ms(), work))
+    assert sum(one.packed for one in done) > 10
+    return expected
+
+
 WAYS: list[Callable[[Path, Path], dict[str, Expected]]] = [
     trusted,
     recovered,
     in_place,
     in_place_killed,
     in_place_left,
+    packed,
 ]
 
 

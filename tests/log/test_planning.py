@@ -188,3 +188,16 @@ def test_a_segment_of_one_batch_has_no_index_entries() -> None:
     batch = batch_shape(Workload(1, 10), config)
     empty = filled_segment(batch, 1, 1, config)
     assert (empty.offset_index_bytes, empty.text_index_bytes) == (0, 16)
+
+
+def test_packing_makes_all_but_the_active_segment_smaller() -> None:
+    workload = Workload(50, 100, packed_ratio=0.1)
+    plain = plan_topic(workload, config_of(SMALL), STORE, 10)
+    packed = {**SMALL, "logfs.sealed.compression.type": "zstd"}
+    plan = plan_topic(workload, config_of(packed), STORE, 10)
+    active = plain.segment.size_bytes
+    assert plan.kept == pytest.approx(active + (plain.kept - active) / 10, abs=1)
+    limited = plan_topic(workload, config_of({**packed, "retention.bytes": "500000"}), STORE, 10)
+    assert limited.kept == 500_000, "retention.bytes is of the packed segments"
+    endless = plan_topic(workload, config_of({**packed, "retention.ms": "-1"}), STORE, 10)
+    assert (endless.is_endless, endless.waiting > 0) == (True, True)

@@ -47,6 +47,14 @@ _ZERO_TO_ONE = click.FloatRange(0, 1, min_open=True)
     help="Compressed size divided by plain size; default: 1.",
 )
 @click.option(
+    "--packed",
+    type=_ZERO_TO_ONE,
+    metavar="SHARE",
+    default=0.15,
+    help="Size of a packed segment divided by its size before, with "
+    "logfs.sealed.compression.type; default: 0.15, as for single lines of a web log.",
+)
+@click.option(
     "--partitions",
     type=click.IntRange(1),
     metavar="N",
@@ -77,6 +85,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     key: float | None,
     batch: float,
     compression: float,
+    packed: float,
     partitions: int,
     keys: float | None,
     disk: float | None,
@@ -119,7 +128,7 @@ def plan(  # noqa: PLR0913, PLR0917 - one for each option
     needs = disk_forecast.needs(
         rate,
         disk_forecast.Records(
-            int(record), None if key is None else int(key), int(batch), compression
+            int(record), None if key is None else int(key), int(batch), compression, packed
         ),
         partitions,
         None if keys is None else int(keys),

@@ -29,6 +29,7 @@ class Workload:
         batch_records: Records in one batch: the lines of one write(2).
         partitions: Number of partitions; each gets the same share.
         compression_ratio: Compressed by uncompressed size of a batch's records; 1: uncompressed.
+        packed_ratio: Size of a packed segment by its size before, if the topic is packed.
     """
 
     records_per_s: float
@@ -38,6 +39,7 @@ class Workload:
     compression_ratio: float = 1.0
     partitions: int = 1
     keys: int | None = None
+    packed_ratio: float = 1.0
 
     @property
     def partition_records_per_s(self) -> float:

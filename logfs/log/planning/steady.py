@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from logfs.config import CleanupPolicy, StoreConfig, TopicConfig
 from logfs.log.indexes.textindex import TEXT_INDEX
+from logfs.log.packing.packer import is_packing
 from logfs.log.planning.footprint import (
     BatchShape,
     SegmentShape,
@@ -146,12 +147,19 @@ class _Partition:
         if config.is_compacted:
             limits.append(self._of_keys())
         if config.is_expiring:
-            limits.append(math.ceil(self.bytes_per_s * config.retention_ms / _MS_PER_S))
+            limits.append(self._packed(self.bytes_per_s * config.retention_ms / _MS_PER_S))
         if CleanupPolicy.DELETE in config.cleanup_policy and config.retention_bytes >= 0:
             limits.append(config.retention_bytes)
         if not limits:
-            return math.ceil(self.bytes_per_s * 86_400), True
+            return self._packed(self.bytes_per_s * 86_400), True
         return min(limits), False
+
+    def _packed(self, size_bytes: float) -> int:
+        """Return what packing leaves of a log; the active segment is not packed."""
+        if not is_packing(self.config):
+            return math.ceil(size_bytes)
+        active = min(size_bytes, self.segment.size_bytes)
+        return math.ceil(active + (size_bytes - active) * self.workload.packed_ratio)
 
     def _of_keys(self) -> int:
         """Return the size of the last record of each key, each in a batch of its own at worst."""
@@ -170,8 +178,11 @@ class _Partition:
         return new + active + copy
 
     def waiting(self, *, is_endless: bool) -> int:
-        """Return the size of the segments that are deleted within ``file.delete.delay.ms``."""
-        if is_endless:
+        """Return the size of the segments that are deleted within ``file.delete.delay.ms``.
+
+        Those that were packed are among them, so there are some even if the log has no limit.
+        """
+        if is_endless and not is_packing(self.config):
             return 0
         gone = self.bytes_per_s * self.config.file_delete_delay_ms / _MS_PER_S
         return (1 + int(gone / self.segment.size_bytes)) * self.segment.size_bytes
