@@ -13,6 +13,7 @@ from logfs.log.compaction.rounds import Cleaned, clean
 from logfs.log.compaction.tools import CleaningTools
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
+from logfs.log.reading.readable import ReadableLog
 from logfs.records.batch import decode_header
 from logfs.records.record import Record
 from logfs.types import View
@@ -129,7 +130,7 @@ def _end(row: tuple[int, list[bytes]]) -> int:
     return decode_header(row[1][-1]).last_offset + 1
 
 
-def placed_lines(log: PartitionLog, view: View) -> list[tuple[int, bytes]]:
+def placed_lines(log: ReadableLog, view: View) -> list[tuple[int, bytes]]:
     """Every kept line of a view with the position at which it is."""
     lines = []
     for begin, data in kept_runs_of(log, view):

@@ -1,6 +1,7 @@
 """The native half of packing: fewer, compressed batches with the same records."""
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -58,12 +59,12 @@ def records_of(log: bytes) -> list[Record]:
     return [record for _, batch in batches_of(log) for record in decode_records(batch, 0)]
 
 
-def lines(count: int, first: int = 0, **fields: int) -> bytes:
+def lines(count: int, first: int = 0, fields: BatchFields | None = None) -> bytes:
     """Batches of one record each, as a program makes them that writes line by line."""
     return b"".join(
         encode_batch(
             [Record(n, 1000 + n, None, b"GET /index.html HTTP/1.1 200 %d" % n, ())],
-            BatchFields(base_offset=n, **fields),
+            replace(fields or BatchFields(), base_offset=n),
         )
         for n in range(first, first + count)
     )
@@ -105,7 +106,7 @@ def test_a_merged_batch_has_no_more_bytes_than_allowed() -> None:
 
 
 def test_leader_epochs_stay_with_their_records() -> None:
-    log = lines(10, leader_epoch=1) + lines(10, 10, leader_epoch=2)
+    log = lines(10, 0, BatchFields(leader_epoch=1)) + lines(10, 10, BatchFields(leader_epoch=2))
     packed, _ = pack(log)
     assert [(h.partition_leader_epoch, h.record_count) for h, _ in batches_of(packed)] == [
         (1, 10),
@@ -114,7 +115,8 @@ def test_leader_epochs_stay_with_their_records() -> None:
 
 
 def test_batches_of_producers_and_transactions_are_copied() -> None:
-    theirs = lines(3, 10, producer_id=7, producer_epoch=0, base_sequence=0)
+    producer = BatchFields(producer_id=7, producer_epoch=0, base_sequence=0)
+    theirs = lines(3, 10, producer)
     log = lines(10) + theirs + lines(10, 13)
     packed, _ = pack(log)
     found = [batch for _, batch in batches_of(packed)]
