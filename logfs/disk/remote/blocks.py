@@ -54,8 +54,12 @@ class BlockCache(Protocol):
         """
         ...
 
-    def whole(self, key: str, size: int) -> File | None:
-        """Return an object as a file of the local disk, if all of it is there and was checked."""
+    def whole(self, key: str, size: int, inode: int) -> File | None:
+        """Return an object as a local file with an inode, if all of it is there and was checked."""
+        ...
+
+    def note_checked(self, key: str, size: int, first: int, count: int) -> None:
+        """Note that blocks that were loaded are what they should be."""
         ...
 
     def keep(self, key: str, size: int, first: int, data: ReadableBuffer) -> None:
@@ -226,7 +230,8 @@ class Blocks:
                     if span.is_done:
                         span.is_done = False
                         self._start(self._wanted, span)
-            found.is_whole = checks.whole is not None and size <= WHOLE_BYTES
+            if checks.whole is not None and size <= WHOLE_BYTES:
+                found.is_whole = found.keeps = True
             return found
 
     def find(self, source: ObjectBlocks, block: int) -> Span | None:
@@ -402,7 +407,10 @@ class Blocks:
         source = span.source
         start = span.first * BLOCK_BYTES
         try:
-            data = span.data or self._load(span) or self._get(source.key, start, span.size)
+            loaded = None if span.data else self._load(span)
+            if loaded is not None:
+                return loaded
+            data = span.data or self._get(source.key, start, span.size)
             if self._bad_block(span, data) is not None:
                 self.counters.corrupt += 1
                 data = self._get(source.key, start, span.size)
@@ -428,6 +436,7 @@ class Blocks:
         if bad is not None:
             self._cache.forget(source.key, source.size, bad)
             return None
+        self._cache.note_checked(source.key, source.size, span.first, span.stop - span.first)
         self.counters.loaded_bytes += len(data)
         return data
 

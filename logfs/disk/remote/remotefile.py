@@ -74,7 +74,7 @@ class RemoteFiles:
     def open(self, name: str, part: RemotePart) -> File:
         """Return the file of a part of an object. Sends no request; see ``overlay.OpenPart``."""
         if self._cache is not None and not part.start and part.size == part.object_size:
-            local = self._cache.whole(part.key, part.size)
+            local = self._cache.whole(part.key, part.size, part.inode)
             if local is not None:
                 return local
         return RemoteFile(self, name, part)
@@ -124,7 +124,6 @@ class RemoteFile:
         self._name = name
         self._part = part
         self._source = files.blocks.object(part.key, part.object_size, part.checks)
-        self._source.keeps = self._source.keeps or self._source.is_whole
         self._readers: list[_Reader] = []
         self._guard = threading.Lock()
 
@@ -157,7 +156,8 @@ class RemoteFile:
             block = start // BLOCK_BYTES
             span = self._source.spans.get(block)
             if span is None or not span.is_done:
-                self._source.keeps = not reader.ahead_bytes or reader.is_repeated
+                if not self._source.is_whole:
+                    self._source.keeps = not reader.ahead_bytes or reader.is_repeated
                 missing = -(-(start + size - done) // BLOCK_BYTES) - block
                 span = self._blocks.read(self._source, block, missing)
             done += self._copy(reader, span, start, buffer[done:size])

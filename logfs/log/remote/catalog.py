@@ -145,6 +145,7 @@ class TieredPartition:
 
     def _part(self, entry: TieredEntry, kind: FileKind) -> RemotePart | None:
         place, inode = self.place, inode_of(entry)
+        indexes = place.indexes(entry.base_offset, entry.segment_id)
         if kind is FileKind.LOG:
             key = place.log(entry.base_offset, entry.segment_id)
             size = entry.size_bytes
@@ -152,15 +153,22 @@ class TieredPartition:
             following = None
             if after is not None:
                 following = place.log(after.base_offset, after.segment_id), after.size_bytes
-            return RemotePart(key, 0, size, size, entry.mtime_ms, inode, following)
+            checks = entry.log_checks(indexes)
+            return RemotePart(key, 0, size, size, entry.mtime_ms, inode, following, checks)
         number = PART_KINDS[kind]
         size = entry.lengths[number]
         if not size and kind is FileKind.TXN_INDEX:
             return None
-        key = place.indexes(entry.base_offset, entry.segment_id)
         start = entry.lengths.start_of(number)
-        total = sum(entry.lengths)
-        return RemotePart(key, start, size, total, entry.mtime_ms, inode + number + 1)
+        return RemotePart(
+            indexes,
+            start,
+            size,
+            sum(entry.lengths),
+            entry.mtime_ms,
+            inode + number + 1,
+            checks=entry.indexes_checks,
+        )
 
 
 def inode_of(entry: TieredEntry) -> int:

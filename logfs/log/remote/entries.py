@@ -66,6 +66,8 @@ class TieredEntry(NamedTuple):
     def log_checks(self, indexes_key: str) -> Checks:
         """Return how its ``.log`` object is checked; takes the key of its ``.indexes``."""
         lengths = self.lengths
+        if not lengths.block_crcs:
+            return Checks()
         start = lengths.start_of(_BLOCK_CRCS)
         return Checks(blocks=(indexes_key, sum(lengths), self.indexes_crc, start))
 

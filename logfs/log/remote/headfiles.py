@@ -99,7 +99,9 @@ class HeadFiles:
         inode = segment_inode(entry, kind)
         if kind is FileKind.LOG:
             key, size = place.log(base, entry.segment_id), entry.size_bytes
-            return RemotePart(key, 0, size, size, mtime_ms, inode, self._following(number))
+            checks = entry.log_checks(place.indexes(base, entry.segment_id))
+            after = self._following(number)
+            return RemotePart(key, 0, size, size, mtime_ms, inode, after, checks)
         part = _PARTS.get(kind)
         if part is None or (kind is FileKind.TXN_INDEX and not entry.lengths.txn):
             return None
@@ -114,6 +116,7 @@ class HeadFiles:
             sum(lengths),
             entry.mtime_ms,
             inode,
+            checks=entry.indexes_checks,
         )
 
     def _following(self, number: int) -> tuple[str, int] | None:

@@ -1,0 +1,89 @@
+"""An HTTP proxy on loopback that answers some requests itself, with a status of its own.
+
+with Answers(bucket.endpoint) as answers:
+    store = replace(bucket, endpoint=answers.endpoint).open()
+    answers.next = [503, 503]        # the next two requests; then they are passed on
+    answers.always = 403             # all requests, until it is None
+"""
+
+import http.client
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+_CODES = {403: "AccessDenied", 429: "TooManyRequests", 500: "InternalError", 503: "SlowDown"}
+
+
+class Answers:
+    """See above.
+
+    Args:
+        endpoint: The server that requests are passed on to.
+
+    Attributes:
+        endpoint: Where clients connect.
+        next: Statuses of the next requests.
+        always: Status of all other requests; None: they are passed on.
+        count: The requests so far.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self.next: list[int] = []
+        self.always: int | None = None
+        self.count = 0
+        self._guard = threading.Lock()
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(endpoint))
+        self._server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    def __enter__(self) -> "Answers":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def take(self) -> int | None:
+        """Return the status of one request; None: it is passed on."""
+        with self._guard:
+            self.count += 1
+            return self.next.pop(0) if self.next else self.always
+
+    def _handler(self, endpoint: str) -> type[BaseHTTPRequestHandler]:
+        answers, address = self, endpoint.removeprefix("http://")
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def answer(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                status = answers.take()
+                if status is not None:
+                    code = _CODES.get(status, "Other")
+                    self._reply(status, {}, f"<Error><Code>{code}</Code></Error>".encode())
+                    return
+                connection = http.client.HTTPConnection(address)
+                connection.request(self.command, self.path, body, dict(self.headers.items()))
+                reply = connection.getresponse()
+                self._reply(reply.status, dict(reply.headers.items()), reply.read())
+                connection.close()
+
+            do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815
+
+            def _reply(self, status: int, headers: dict[str, str], body: bytes) -> None:
+                self.send_response_only(status)
+                for name, value in headers.items():
+                    if name.lower() not in {"transfer-encoding", "connection", "content-length"}:
+                        self.send_header(name, value)
+                length = headers.get("Content-Length") if self.command == "HEAD" else None
+                self.send_header("Content-Length", length or str(len(body)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+                pass
+
+        return Handler
