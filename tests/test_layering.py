@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "log": {"errors", "types", "config", "records", "disk"},
     "control": {"errors", "types", "records", "log"},
     "client": {"errors", "types", "config", "records", "disk", "log", "control"},
-    "machine": {"errors", "types", "log"},
+    "machine": {"errors", "types", "config", "records", "disk", "log"},
     "library": {"errors", "types", "config", "records", "disk", "log", "client", "machine"},
     "fs": {"__init__", "errors", "types", "config", "records", "disk", "log", "control", "machine"},
     "spark": {

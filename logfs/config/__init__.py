@@ -4,6 +4,7 @@
     settings     the machinery: rows, tables, errors
     topic        TopicConfig, every topic key of Kafka 4.1; what is valid and probably not meant
     store        StoreConfig, the broker's keys that matter without a network
+    remote       RemoteConfig, the object store of a data directory
     properties   key=value files
 
 A table is one dataclass and nothing else lists its keys: to add a key, add a row.

@@ -325,7 +325,24 @@ class TopicConfig(Settings):
                 properties.pop(key, None)
             else:
                 properties[key] = text
-        return TopicConfig.from_properties(properties, self.base)
+        changed = TopicConfig.from_properties(properties, self.base)
+        self._check_switching_off(changed)
+        return changed
+
+    def _check_switching_off(self, changed: "TopicConfig") -> None:
+        # Source: Kafka LogConfig.validateTurningOffRemoteStorageWithDelete.
+        if (
+            self.remote_storage_enable
+            and not changed.remote_storage_enable
+            and not changed.remote_log_delete_on_disable
+        ):
+            raise InvalidConfigError(
+                "It is invalid to disable remote storage without deleting remote data. If you want "
+                "to keep the remote data and turn to read only, please set "
+                "`remote.storage.enable=true,remote.log.copy.disable=true`. If you want to disable "
+                "remote storage and delete all remote data, please set "
+                "`remote.storage.enable=false,remote.log.delete.on.disable=true`."
+            )
 
     @property
     def is_compacted(self) -> bool:

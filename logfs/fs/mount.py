@@ -27,7 +27,6 @@ import pyfuse3
 import trio
 
 from logfs import __version__
-from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.errors import LockedError, MountError
 from logfs.fs import hooks
@@ -58,6 +57,7 @@ from logfs.machine.host import (
     raise_descriptor_limit,
     system_clock,
 )
+from logfs.machine.stores import data_disk
 from logfs.machine.terminal import ControllingTerminal
 from logfs.records.compression import limit_decompressed
 
@@ -196,7 +196,7 @@ def _open(
     progress: Callable[[str], None],
     resumed: Settling | None,
 ) -> AnyStore:
-    disk, host = PosixDisk(data), current_host()
+    disk, host = data_disk(data), current_host()
     if _DECOMPRESSED_MAX in options.store.explicit:
         limit_decompressed(options.store.logfs_decompressed_max_bytes)
     if options.read_only:

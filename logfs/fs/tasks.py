@@ -9,12 +9,14 @@
     retention     every log.retention.check.interval.ms; see ``retention``
     compaction    as soon as a log is due; see ``compaction``
     packing       as soon as a segment is due; see ``packing``
+    tiering       every remote.log.manager.task.interval.ms; see ``tiering``
 
 Tasks run at the same time, and so do those of different partitions. So a slow disk delays only its
 own partitions.
 """
 
 import logging
+import socket
 from collections.abc import Awaitable, Callable, Iterator
 
 import trio
@@ -27,6 +29,7 @@ from logfs.fs.followreads import FollowReads
 from logfs.fs.packing import Packing
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.retention import Retention
+from logfs.fs.tiering import Tiering
 from logfs.fs.tree import Tree
 from logfs.log.following.store import AnyStore
 from logfs.log.partition import PartitionLog
@@ -55,6 +58,7 @@ class BackgroundTasks:
         followers: The reads that wait for records.
         retention: Deletes records that topics no longer keep.
         compaction: Compacts logs.
+        tiering: Copies sealed segments to an object store.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class BackgroundTasks:
         self._busy: set[MountedPartition] = set()
         self._something_due = trio.Event()
         self.retention = Retention(store, tree, clock)
+        self.tiering = Tiering(store, clock, socket.gethostname())
         self.compaction = Compaction(store, clock, self._executor_of)
         self._packing = Packing(store, clock, self.compaction.tools, self._executor_of)
 
@@ -102,6 +107,7 @@ class BackgroundTasks:
             nursery.start_soon(self.retention.run)
             nursery.start_soon(self.compaction.run)
             nursery.start_soon(self._packing.run)
+            nursery.start_soon(self.tiering.run)
 
     async def _maintain_what_is_due(self, nursery: trio.Nursery) -> None:
         while True:

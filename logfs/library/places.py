@@ -19,6 +19,7 @@ from logfs.log import names
 from logfs.machine import mountpoints
 
 ROOT_FILES = (
+    names.REMOTE,
     names.CLEAN_SHUTDOWN,
     names.META_PROPERTIES,
     names.RECOVERY_POINT_CHECKPOINT,

@@ -6,6 +6,8 @@ from typing import Any
 
 from logfs.config import SealedCompression
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.remote.status import remote_as_json
+from logfs.log.writing.state import PartitionState
 from logfs.types import IsolationLevel, View
 
 _TO_JSON = json.JSONEncoder(ensure_ascii=False).encode
@@ -52,6 +54,7 @@ def partition_meta(
         "retention": log.counters.retention_as_json(),
         **_packing(log),
         "cleaner": log.cleaning.as_json() if log.config.is_compacted else None,
+        **_remote(log),
         **({} if indexing is None else {"indexing": _progress(*indexing)}),
         "offline": log.offline,
         "losses": [loss._asdict() for loss in log.losses],
@@ -78,6 +81,16 @@ def _json_of(fact: object) -> str:
     if fact is None:
         return "null"
     return str(fact) if type(fact) is int else _TO_JSON(fact)
+
+
+def _remote(log: ReadableLog) -> dict[str, object]:
+    """Return the facts about the object store; nothing if the topic is not in one."""
+    state = log.state
+    if not isinstance(state, PartitionState) or state.remote is None:
+        return {}
+    if state.tier is None and not state.config.remote_storage_enable:
+        return {}
+    return {"remote": remote_as_json(state.remote, state.snapshot, state.tier)}
 
 
 def _progress(done_bytes: int, total_bytes: int) -> dict[str, int]:

@@ -7,11 +7,9 @@ can share a directory.
 
 A scan cannot rebuild the text index of a compacted segment, since positions of its records do not
 follow from those before them; nor the segment table and transaction indexes. These are kept, and a
-start recreates them if they are missing. A corrupt batch is skipped and reported. A damaged base
-offset that the batches around it prove is repaired in the ``.log``.
+start recreates them if they are missing. A corrupt batch is skipped and reported.
 """
 
-from itertools import zip_longest
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
@@ -19,7 +17,6 @@ from logfs.disk.vfs import Disk
 from logfs.log.indexes.index import OFFSET_INDEX, TIME_INDEX
 from logfs.log.indexes.textindex import TEXT_INDEX
 from logfs.log.listing import list_partition
-from logfs.log.loading.offsetrepair import scan_and_repair
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.scan import Scan, scan_segment
 from logfs.log.segments.segment import OpenSegments, Segment
@@ -30,19 +27,13 @@ from logfs.types import Positions, TopicPartition
 
 
 class ReindexTask(NamedTuple):
-    """A segment whose indexes are rebuilt.
-
-    Attributes:
-        entry: Its entry in the segment table; None: it has none.
-        following: Base offset of the next segment; None: it is the last one.
-    """
+    """A segment whose indexes are rebuilt; ``entry`` is None without one in the table."""
 
     directory: str
     base_offset: int
     size_bytes: int
     entry: TableEntry | None
     config: dict[str, str]
-    following: int | None = None
 
 
 class Reindexed(NamedTuple):
@@ -69,13 +60,13 @@ def tasks_of(disk: Disk, one: TopicPartition, defaults: TopicConfig) -> list[Rei
     effective_config(defaults, properties)  # raises here, not in every task
     state = read_table(disk, directory).state or TableState()
     tasks = []
-    bases = sorted({*list_partition(disk, directory).inodes(FileKind.LOG)} - {*state.dropped})
-    for base_offset, following in zip_longest(bases, bases[1:]):
+    for base_offset in list_partition(disk, directory).inodes(FileKind.LOG):
+        if base_offset in state.dropped:
+            continue
         name = format_segment_file(base_offset, FileKind.LOG)
         size_bytes = disk.stat(f"{directory}/{name}").size
         entry = state.entries.get(base_offset)
-        config = dict(properties or {})
-        tasks.append(ReindexTask(directory, base_offset, size_bytes, entry, config, following))
+        tasks.append(ReindexTask(directory, base_offset, size_bytes, entry, dict(properties or {})))
     return tasks
 
 
@@ -112,8 +103,8 @@ def reindex_segment(disk: Disk, task: ReindexTask) -> Reindexed:
 def _scan(disk: Disk, segment: Segment, task: ReindexTask) -> Scan:
     """Scan a segment like a start that finds no index."""
     config = effective_config(TopicConfig(), task.config)
-    log = disk.open(segment.name, write=True)
-    scan = scan_and_repair(log, segment, config, task.following, pass_over_corrupt=True)
+    log = disk.open(segment.name)
+    scan = scan_segment(log, segment, config, pass_over_corrupt=True)
     if task.entry is not None and scan.corrupt and task.entry.size_bytes == scan.file_size:
         lengths = scan.lengths_of_corrupt(task.entry.lengths)
         scan = scan_segment(

@@ -42,6 +42,7 @@ from logfs.log.remote.bucket import bucket_of
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.topiccreation import create_partitions, new_topic_id
 from logfs.log.topicdeletion import (
+    DeletedPartition,
     DeletedPartitions,
     check_empty,
     deleted_name_of,
@@ -327,6 +328,15 @@ class LogStore(Catalog[PartitionLog]):
             log.remove_due_files(now_ms)
         with self._changes:
             self._deleted.remove_due(now_ms)
+
+    def deleted_tiered(self) -> list[DeletedPartition]:
+        """Return the directories of deleted topics that wait for the object store."""
+        return list(self._deleted.tiered)
+
+    def forget_deleted(self, row: DeletedPartition) -> None:
+        """Remove such a directory: the object store has nothing of it any more."""
+        with self._changes:
+            self._deleted.forget(row)
 
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that have been idle for long. May be called often, it runs rarely.

@@ -29,6 +29,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import Disk
 from logfs.errors import LogfsError, NoSuchTopicError, TopicNotEmptyError
 from logfs.log import names
@@ -38,11 +39,13 @@ from logfs.log.host import Host
 from logfs.log.lines.writer import has_unfinished
 from logfs.log.names import DirectoryState
 from logfs.log.partition import PartitionLog
+from logfs.log.remote.catalog import catalog_of
 from logfs.types import TopicPartition
 
 logger = logging.getLogger(__name__)
 
 VERSION = 1
+_KEPT = frozenset({names.TIERED, names.PARTITION_METADATA, names.DELETED})
 _NOT_KNOWN = Ownership(mode=0o700), Ownership(mode=0o600)
 
 
@@ -75,11 +78,16 @@ class DeletedPartition(NamedTuple):
 
 
 class DeletedPartitions:
-    """The partition directories of a store that wait for their removal. One call at a time."""
+    """The partition directories of a store that wait for their removal. One call at a time.
+
+    Attributes:
+        tiered: Those without segments, which wait until the object store has removed its own.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
         self._waiting: list[DeletedPartition] = []
+        self.tiered: list[DeletedPartition] = []
         self._restored: list[PartitionLog] = []
 
     def delete(
@@ -189,7 +197,11 @@ class DeletedPartitions:
             try:
                 # A power cut that undid the new name must not find half of the files removed.
                 self._disk.sync_directory("")
-                self._disk.remove_tree(row.directory)
+                if self._has_objects(row.directory):
+                    self._remove_segments(row.directory)
+                    self.tiered.append(row)
+                else:
+                    self.forget(row)
             except OSError as error:
                 logger.warning(
                     "%s, of a deleted topic, could not be removed: %s", row.directory, error
@@ -197,6 +209,25 @@ class DeletedPartitions:
         for log in [log for log in self._restored if not log.is_pinned]:
             self._restored.remove(log)
             log.close_files()
+
+    def forget(self, row: DeletedPartition) -> None:
+        """Remove a directory, and what is known of its tiered segments."""
+        self._disk.remove_tree(row.directory)
+        self.tiered = [other for other in self.tiered if other is not row]
+        catalog = catalog_of(self._disk)
+        if catalog is not None:
+            catalog.forget(row.directory)
+
+    def _has_objects(self, directory: str) -> bool:
+        catalog = catalog_of(self._disk)
+        return catalog is not None and catalog.local.exists(f"{directory}/{names.TIERED}")
+
+    def _remove_segments(self, directory: str) -> None:
+        """Remove all files but those that name the objects of the partition."""
+        local = local_part(self._disk)
+        for name in local.contents(directory).files:
+            if name not in _KEPT:
+                local.remove(f"{directory}/{name}")
 
     def latest(self, topic: str) -> list[DeletedPartition]:
         """Return the directories of the last deletion of a topic; raise NoSuchTopicError."""

@@ -1,6 +1,7 @@
 """The machine that logfs runs on: clocks, mounts, processes, the terminal, Python packages.
 
     host         clocks, random identifiers, the boot, the time zone, the limit of open files
+    stores       the object store of a data directory
     mountpoints  mounts of logfs, also dead ones, and removing them
     holders      processes that keep a mount in use
     holder       the process that keeps a mount while its daemon restarts

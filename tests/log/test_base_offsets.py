@@ -1,16 +1,10 @@
 """A damaged base offset, which no checksum covers, is repaired where other batches prove it."""
 
-import json
 from collections.abc import Callable
 
 import pytest
 
-from logfs.config import TopicConfig
-from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.reindexing import reindex_segment, tasks_of
-from logfs.types import View
-from tests.log.support import DIRECTORY, TP, Bench, contents, lines_of, log_name, text_of
-from tests.log.verifying import check
+from tests.log.support import DIRECTORY, Bench, lines_of, log_name
 
 LINES = [b"line %02d" % n for n in range(12)]
 BATCH_BYTES = 75
@@ -64,38 +58,6 @@ def test_a_base_offset_that_its_neighbours_prove_is_repaired(
     assert lines_of(bench.log) == LINES
     assert bench.log.losses == []
     assert bench.log.log_end_offset == len(LINES)
-
-
-@pytest.mark.expect_log("is shown repaired")
-@pytest.mark.parametrize("stop", STOPS[:2])
-@pytest.mark.parametrize("how", DAMAGES)
-@pytest.mark.parametrize("offset", [0, 2, 4, 5, 8, 9, 10])
-def test_a_read_only_store_shows_it_repaired_and_leaves_the_file(
-    offset: int, how: str, stop: str
-) -> None:
-    bench = stopped(stop)
-    damage(bench, offset, how)
-    before = contents(bench.disk)
-    log = bench.open(read_only=True).partition(*TP)
-    rows = [json.loads(line) for line in lines_of(log, View.JSONL)]
-    assert [row["offset"] for row in rows] == list(range(len(LINES)))
-    assert lines_of(log) == LINES
-    position = positions_of_offset(log.snapshot, offset).text
-    assert text_of(log)[position:].splitlines() == LINES[offset:]
-    assert (log.losses, contents(bench.disk)) == ([], before)
-
-
-@pytest.mark.expect_log("was repaired")
-@pytest.mark.parametrize("how", DAMAGES)
-@pytest.mark.parametrize("offset", [0, 2, 4, 5, 8, 9, 10])
-def test_verify_finds_it_after_a_clean_stop_and_reindex_repairs_it(offset: int, how: str) -> None:
-    bench = stopped("a clean stop")
-    before = damage(bench, offset, how)
-    assert any("logfs reindex" in found.remedy for found in check(bench.disk).damages)
-    for task in tasks_of(bench.disk, TP, TopicConfig()):
-        reindex_segment(bench.disk, task)
-    assert {name: bench.file(name) for name in before} == before
-    assert check(bench.disk).damages == []
 
 
 @pytest.mark.expect_log("were cut")

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from logfs.disk.remote.overlay import OverlayDisk
 from logfs.log.names import parse_topic_id
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.catalog import DirectoryCatalog, TieredPartition
+from logfs.log.remote.catalog import DirectoryCatalog, TieredPartition, catalog_of
 from logfs.log.remote.head import Head, Writer
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_head
 from logfs.log.store import LogStore
 from logfs.log.tiering.owning import PartitionTiering
+from logfs.log.tiering.topics import DeletedTopics
 from tests.fakes import FakeDisk
 from tests.log.support import Bench
 from tests.remote.fakestore import FakeStore
@@ -58,7 +59,7 @@ class TieredBench(Bench):
 
     def overlay(self, disk: FakeDisk) -> OverlayDisk:
         """Return a disk with the files of the store."""
-        catalog = DirectoryCatalog(disk, lambda: self.objects)
+        catalog = DirectoryCatalog(disk, lambda: self.objects, self.objects.url)
         return OverlayDisk(disk, catalog, parts_of(self.objects))
 
     @property
@@ -67,6 +68,13 @@ class TieredBench(Bench):
             writer = Writer(self.directory_id, "here", self.now_ms)
             self._tiering = PartitionTiering(self.log, self.objects, writer, self._new_id)
         return self._tiering
+
+    def deleted_topics(self) -> DeletedTopics:
+        """What removes the objects of deleted topics."""
+        catalog = catalog_of(self.store.disk)
+        assert catalog is not None
+        writer = Writer(self.directory_id, "here", self.now_ms)
+        return DeletedTopics(self.store, catalog, writer)
 
     def fill(self, lines: int = 20, first: int = 0) -> bytes:
         """Append lines, each in a batch of its own; returns their text."""

@@ -40,8 +40,7 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
     tolerate wrong entries.
 
     The text index of a compacted segment and the segment table are not changed, since the length of
-    removed records is unknown. Corrupt batches are skipped and named; then the exit status is 1. A
-    wrong base offset is repaired in the log if the batches around it prove the right one.
+    removed records is unknown. Corrupt batches are skipped and named; then the exit status is 1.
 
     No daemon may serve the directory. It is recovered first if it was not stopped cleanly. After a
     kill at any moment every index is complete, old or new; the same command again continues.

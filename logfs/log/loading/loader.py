@@ -26,7 +26,7 @@ from logfs.log.loading.logend import place_log_end, sync_unflushed
 from logfs.log.loading.producers import ProducerLoader
 from logfs.log.loading.recovery import load_segments
 from logfs.log.loading.swaps import resolve_swaps, take_pending
-from logfs.log.loading.tiered import find_tiered, rebuild_lost, remove_partial
+from logfs.log.loading.tiered import find_tiered, rebuild_lost, remote_status, remove_partial
 from logfs.log.losses import LossFile
 from logfs.log.names import FileKind, SegmentFileName
 from logfs.log.partition import PartitionLog
@@ -135,6 +135,7 @@ def _load(
         has_new_epochs=_save_epochs(loader, epochs, epoch_entries),
         deferred=loader.deferred,
         tier=loader.tier,
+        remote=remote_status(context.disk),
     )
 
 

@@ -3,18 +3,14 @@
 The other batches can prove the right one. The batch begins where the previous batch ends, and the
 next batch, or the next segment, begins where it ends. A base offset that this contradicts is
 replaced, if the checksum of the batch is right. Without such proof the batch stays as it is.
-
-In a read-only store the file stays as it is, and a ``RepairedFile`` shows it repaired. A segment
-that nothing has to scan is not checked: ``logfs verify`` finds the damage, and ``logfs reindex``
-repairs it.
 """
 
 import logging
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from logfs.config import TopicConfig
-from logfs.disk.vfs import File, ReadableBuffer, Sync, Syncs
-from logfs.log.segments.scan import Scan, scan_segment
+from logfs.disk.vfs import File
+from logfs.log.segments.scan import Scan
 from logfs.log.segments.segment import Segment
 from logfs.records.checksum import crc32c
 from logfs.records.layout import (
@@ -30,9 +26,6 @@ from logfs.records.layout import (
 
 logger = logging.getLogger(__name__)
 
-_MOST_REPAIRS = 16
-"""Base offsets that are repaired in one segment, each with another scan."""
-
 
 class _Head(NamedTuple):
     """What the header of a batch says; ``offsets`` is the number of its offsets."""
@@ -43,111 +36,13 @@ class _Head(NamedTuple):
     offsets: int
 
 
-class RepairedFile(File):
-    """A ``.log`` of a read-only store; what is written to it is seen by its readers only."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self._written: dict[int, bytes] = {}
-
-    @property
-    def is_repaired(self) -> bool:
-        """Whether its readers see other bytes than the file has."""
-        return bool(self._written)
-
-    def size(self) -> int:
-        """Return the length of the file."""
-        return self._file.size()
-
-    def inode(self) -> int:
-        """Return which file it is."""
-        return self._file.inode()
-
-    def fileno(self) -> int:
-        """Return -1: the kernel would read the file as it is."""
-        return -1
-
-    def pread_into(self, buffer: memoryview, position: int) -> int:
-        """Fill a buffer with the repaired bytes."""
-        return self._repair(buffer, position, self._file.pread_into(buffer, position))
-
-    def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
-        """Fill a buffer with the repaired bytes if they are in the page cache."""
-        got = self._file.pread_nowait_into(buffer, position)
-        return None if got is None else self._repair(buffer, position, got)
-
-    def pread(self, size: int, position: int) -> bytes:
-        """Read repaired bytes."""
-        data = bytearray(self._file.pread(size, position))
-        self._repair(memoryview(data), position, len(data))
-        return bytes(data)
-
-    def next_data(self, position: int) -> int:
-        """Return the position of the next byte that may not be zero."""
-        return self._file.next_data(position)
-
-    def pwrite(self, data: ReadableBuffer, position: int) -> None:
-        """Show these bytes to readers; the file stays as it is."""
-        self._written[position] = bytes(data)
-
-    def make_room(self, position: int, length: int) -> bool:
-        """Return False."""
-        return False
-
-    def truncate(self, size: int) -> None:
-        """Refuse: it is read-only."""
-        raise NotImplementedError
-
-    def sync(self) -> None:
-        """Do nothing."""
-
-    def begin_sync(self, syncs: Syncs) -> Sync | None:
-        """Return None."""
-        return None
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-
-    def _repair(self, buffer: memoryview, position: int, got: int) -> int:
-        for at, data in self._written.items():
-            first, stop = max(at, position), min(at + len(data), position + got)
-            if first < stop:
-                buffer[first - position : stop - position] = data[first - at : stop - at]
-        return got
-
-
-def scan_and_repair(
-    log: File,
-    segment: Segment,
-    config: TopicConfig,
-    following: int | None,
-    *,
-    pass_over_corrupt: bool,
-) -> Scan:
-    """Scan a segment, and repair the base offsets in it that are proven.
+def repair_base_offset(log: File, segment: Segment, scan: Scan, following: Sequence[int]) -> bool:
+    """Replace the base offset at which a scan stopped; durable on return. False: it is not proven.
 
     Args:
         log: The segment's file, open for writing.
-        following: Base offset of the next segment; None: there is none.
-        pass_over_corrupt: See ``scan_segment``.
-
-    Raises:
-        OSError: The disk failed.
-    """
-    scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
-    for _ in range(_MOST_REPAIRS):
-        stopped = scan_segment(log, segment, config) if scan.corrupt else scan
-        if not _repair_base_offset(log, segment, stopped, following):
-            break
-        scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
-    return scan
-
-
-def _repair_base_offset(log: File, segment: Segment, scan: Scan, following: int | None) -> bool:
-    """Replace the base offset at which a scan stopped; durable on return. False: it is not proven.
-
-    The scan has skipped no batch.
+        scan: A scan that passed over no batch.
+        following: Base offsets of the later segments.
     """
     found = _proven(log, segment, scan, following)
     if found is None or not _is_sound(log, found[0]):
@@ -155,17 +50,16 @@ def _repair_base_offset(log: File, segment: Segment, scan: Scan, following: int 
     wrong, right = found
     log.pwrite(right.to_bytes(8, "big"), wrong.position)
     log.sync()
-    how = "is shown repaired" if isinstance(log, RepairedFile) else "was repaired"
     logger.warning(
         "%s: the base offset of the batch at byte %d was %d; the batches around it prove that it "
-        "is %d, so it %s",
-        segment.name, wrong.position, wrong.base_offset, right, how,
+        "is %d, so it was repaired",
+        segment.name, wrong.position, wrong.base_offset, right,
     )  # fmt: skip
     return True
 
 
 def _proven(
-    log: File, segment: Segment, scan: Scan, following: int | None
+    log: File, segment: Segment, scan: Scan, following: Sequence[int]
 ) -> tuple[_Head, int] | None:
     """Return a batch with a wrong base offset, and the right one; None if none is proven."""
     here, stop = scan.valid_bytes, scan.file_size
@@ -198,10 +92,10 @@ def _head(log: File, position: int, stop: int) -> _Head | None:
     return _Head(position, size, base_offset_of(data), delta + 1)
 
 
-def _begin_after(log: File, position: int, stop: int, following: int | None) -> int | None:
+def _begin_after(log: File, position: int, stop: int, following: Sequence[int]) -> int | None:
     """Return the base offset of the batch at a position, or of the next segment at the end."""
     if position == stop:
-        return following
+        return following[0] if following else None
     head = _head(log, position, stop)
     return None if head is None else head.base_offset
 

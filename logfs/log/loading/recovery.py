@@ -19,7 +19,7 @@ from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk, File
 from logfs.errors import LogfsError
 from logfs.log import names
 from logfs.log.loading.context import Loader
-from logfs.log.loading.offsetrepair import RepairedFile, scan_and_repair
+from logfs.log.loading.offsetrepair import repair_base_offset
 from logfs.log.loading.split import SpansTooMuchError, check_span, split_segment
 from logfs.log.names import FileKind
 from logfs.log.segments.batches import INCOMPLETE
@@ -41,6 +41,8 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1024 * 1024
+_MOST_REPAIRS = 16
+"""Base offsets that are repaired in one segment, each with another scan."""
 _INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
 
 
@@ -140,7 +142,6 @@ def _scan(
     context, must_recover = loader.context, loader.must_recover(next(iter(following), None))
     may_grow = context.is_live and not following
     log = context.disk.open(segment.name, write=not context.read_only)
-    log = RepairedFile(log) if context.read_only else log
     pass_over = not (must_recover or may_grow)
     scan = _scan_log(loader, segment, log, entry, following, pass_over_corrupt=pass_over)
     scan.describe(segment)
@@ -156,11 +157,7 @@ def _scan(
     if is_gapped and entry is not None:
         segment = loader.known_segment(entry)
     if context.read_only:
-        seen = log if isinstance(log, RepairedFile) and log.is_repaired else None
-        if seen is not None or not is_gapped:
-            segment.pinned_files = MemoryFiles(
-                context.disk, segment, scan, but_text=is_gapped, log=seen
-            )
+        segment.pinned_files = None if is_gapped else MemoryFiles(context.disk, segment, scan)
         return segment
     if must_recover and following:
         log.sync()
@@ -185,8 +182,13 @@ def _scan_log(
     *,
     pass_over_corrupt: bool,
 ) -> Scan:
-    config, after = loader.config, next(iter(following), None)
-    scan = scan_and_repair(log, segment, config, after, pass_over_corrupt=pass_over_corrupt)
+    config = loader.config
+    scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
+    for _ in range(0 if loader.context.read_only else _MOST_REPAIRS):
+        stopped = scan_segment(log, segment, config) if scan.corrupt else scan
+        if not repair_base_offset(log, segment, stopped, following):
+            break
+        scan = scan_segment(log, segment, config, pass_over_corrupt=pass_over_corrupt)
     if entry is None:
         check_span(scan, segment, read_only=loader.context.read_only)
     elif scan.corrupt and entry.size_bytes == scan.file_size:

@@ -8,12 +8,14 @@ import logging
 from uuid import UUID
 
 from logfs.disk.remote.overlay import local_part
+from logfs.disk.vfs import Disk
 from logfs.errors import CorruptIndexError, RemoteStorageError
 from logfs.log.loading.context import LoadContext, Loader
 from logfs.log.names import TIERED, FileKind, group_segment_files
 from logfs.log.remote.catalog import TieredPartition, catalog_of
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_entries, read_head
+from logfs.log.remote.status import RemoteStatus
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS
 from logfs.types import Positions
 
@@ -44,6 +46,12 @@ def find_tiered(context: LoadContext, directory: str) -> TieredPartition | None:
     except CorruptIndexError as error:
         logger.warning("%s; it is rebuilt from the object store", error)
         return None
+
+
+def remote_status(disk: Disk) -> RemoteStatus | None:
+    """Return the status of a partition that was not looked at yet; None without a store."""
+    catalog = catalog_of(disk)
+    return None if catalog is None else RemoteStatus(catalog.url)
 
 
 def rebuild_lost(loader: Loader, topic_id: UUID | None) -> bool:

@@ -17,6 +17,8 @@ The modules, each imports only those above it::
     reading    a head and its tables, from the store
     rows       ``logfs.tiered``: the tiered segments of a partition directory
     catalog    the files that a partition directory has in the store alone
+    directory  ``logfs.remote``: the store of a data directory
+    status     how far a partition is copied
     parallel   several requests at once
     headfiles  the files of a partition directory, made from its head; pure
     bucket     all partitions of a store as a read-only data directory

@@ -87,6 +87,12 @@ class TieredPartition:
         if gone is not None:
             self.retired[base_offset, copy] = gone
 
+    def forget_all(self) -> None:
+        """Forget all segments, durably: those with local files are no tiered ones any more."""
+        self.rows.forget_all()
+        self.local.clear()
+        self.rows.rewrite()
+
     def forget_retired(self, base_offset: int, copy: int) -> None:
         """No open file reads a dropped segment any more."""
         self.retired.pop((base_offset, copy), None)
@@ -181,15 +187,17 @@ class DirectoryCatalog:
 
     Args:
         local: The local disk.
-        store: Returns the store, opened once; raises OSError or RemoteStorageError if it cannot.
+        store: Returns the store, which is opened once; raises OSError if that is not possible.
+        url: Its address.
 
     Attributes:
-        local, store: See above.
+        local, store, url: See above.
     """
 
-    def __init__(self, local: Disk, store: Callable[[], ObjectStore]) -> None:
+    def __init__(self, local: Disk, store: Callable[[], ObjectStore], url: str) -> None:
         self.local = local
         self.store = store
+        self.url = url
         self._partitions: dict[str, TieredPartition | None] = {}
         self._seen: dict[str, tuple[int, int, int]] = {}
         self._owned: set[str] = set()

@@ -289,21 +289,12 @@ class MemoryFiles(SegmentFiles):
     Args:
         scan: Gives the indexes; None: the segment is empty.
         but_text: The text index is on the disk.
-        log: The ``.log``, if its bytes are not those on the disk.
     """
 
     def __init__(
-        self,
-        disk: Disk,
-        segment: Segment,
-        scan: Scan | None,
-        *,
-        but_text: bool = False,
-        log: File | None = None,
+        self, disk: Disk, segment: Segment, scan: Scan | None, *, but_text: bool = False
     ) -> None:
         super().__init__(disk, segment, sealed_indexes(disk, segment))
-        if log is not None:
-            self.__dict__["log"] = log  # the cached property
         self._offset = bytes(scan.offset_entries) if scan else b""
         self._time = bytes(scan.time_entries) if scan else b""
         self._text = None if but_text else bytes(scan.text_entries) if scan else b""

@@ -6,6 +6,7 @@
     removing   it goes altogether (``retention.*``, trim, deletion of the topic)
     orphans    objects that no head names
     owning     all of this for one partition, by the process that writes it
+    topics     the objects of deleted topics
 
 A crash at any step leaves objects that no head names, never a head that names what is not there.
 

@@ -17,7 +17,6 @@ from logfs.errors import DivergedError, RemoteStorageError
 from logfs.log.checkpoints import EpochEntry, format_leader_epochs
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.catalog import TieredPartition
 from logfs.log.remote.entries import BLOCK_BYTES, PartLengths, TieredEntry
 from logfs.log.remote.head import Head
 from logfs.log.remote.keys import PartitionPlace
@@ -105,12 +104,12 @@ def put_segment(
 
 
 def commit(
-    writer: HeadWriter, log: PartitionLog, tier: TieredPartition, copied: Sequence[TieredEntry]
+    writer: HeadWriter, log: PartitionLog, copied: Sequence[TieredEntry]
 ) -> list[TieredEntry]:
-    """Let the head name segments whose objects are stored, and note them in ``logfs.tiered``.
+    """Let the head name segments whose objects are stored.
 
     Returns:
-        The segments that are tiered now; others were dropped from the log meanwhile.
+        The segments that it names; the log has dropped the others meanwhile.
 
     Raises:
         FencedError: Another process writes the partition to the store.
@@ -122,6 +121,8 @@ def commit(
 
     def add(head: Head) -> Head:
         named.clear()
+        if head.next_offset is None:
+            head = replace(head, start=start_of(log))  # tiered storage was off for a while
         named.update((e.base_offset, e) for e in head.entries if e.base_offset in ours)
         done = head.next_offset or -1
         added = [
@@ -138,11 +139,7 @@ def commit(
     writer.change(add)
     for base_offset, entry in named.items():
         check_same(ours[base_offset], entry, f"{writer.store.url}/{writer.place.head}")
-    with log.exclusive():
-        kept = [entry for entry in named.values() if entry.next_offset > log.log_start_offset]
-        tier.rows.add(kept)
-        tier.local.update(entry.base_offset for entry in kept)
-    return kept
+    return list(named.values())
 
 
 def check_same(local: TieredEntry, stored: TieredEntry, source: str) -> None:

@@ -11,7 +11,7 @@ local byte stays.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 from logfs.disk.remote.objects import ObjectStore
 from logfs.errors import DivergedError, FencedError, RemoteStorageError
@@ -22,6 +22,8 @@ from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import Head, Writer
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_entries
+from logfs.log.remote.status import RemoteStatus
+from logfs.log.segments.snapshot import LogPoint
 from logfs.log.tiering.copying import (
     SegmentToCopy,
     Throttle,
@@ -54,6 +56,7 @@ class PartitionTiering:
     Attributes:
         log: The partition.
         problem: Why nothing is done any more; None while all is well.
+        status: The counters and the error, for people.
     """
 
     def __init__(
@@ -66,15 +69,40 @@ class PartitionTiering:
         self.log = log
         self.store = store
         self.problem: RemoteStorageError | None = None
+        self.status = log.state.remote or RemoteStatus(store.url)
+        self._is_over = False
         self._new_id = new_id
         self._place = PartitionPlace(log.topic_partition, parse_topic_id(log.topic_id))
         self._writer = HeadWriter(store, self._place, writer, new_id)
         self._dropped = DroppedSegments(store)
 
+    def stop(self) -> None:
+        """Change nothing in the data directory from now on, even during a request. Any thread."""
+        with self.log.exclusive():
+            self._is_over = True
+
     @property
-    def epoch(self) -> int:
-        """The epoch in which it writes; 0 before ``begin``."""
-        return self._writer.epoch
+    def has_work(self) -> bool:
+        """Whether the partition has, or will have, anything in the store."""
+        return self.log.tier is not None or (
+            self.log.config.remote_storage_enable and bool(segments_to_copy(self.log))
+        )
+
+    def work(self, throttle: Throttle, now_ms: int) -> None:
+        """Do what is due: copy, drop and remove.
+
+        Raises:
+            RemoteStorageError, OSError: See ``copy`` and ``remove``.
+        """
+        config = self.log.config
+        if not config.remote_storage_enable:
+            if config.remote_log_delete_on_disable:
+                self.switch_off(now_ms)
+        else:
+            if not config.remote_log_copy_disable:
+                self.copy(throttle)
+            self.drop(now_ms)
+        self.remove(now_ms)
 
     @property
     def tier(self) -> TieredPartition:
@@ -99,11 +127,13 @@ class PartitionTiering:
         if self._writer.epoch:
             return
         log = self.log
+        self.status.epoch = 0
         config = read_properties(log.disk, log.directory)
         first = FirstFacts(self._place.topic_id, log.generation, start_of(log), config)
         head = self._writer.fence(first, takes_over=takes_over)
         with self._noting_problems():
             self._compare(head)
+        self.status.epoch = head.epoch
 
     def copy(self, throttle: Throttle) -> int:
         """Copy the segments that can be copied, oldest first; returns how many.
@@ -121,13 +151,15 @@ class PartitionTiering:
                     copied.extend(self._put(segment, throttle) for segment in wanted)
                 finally:
                     if copied:
-                        count += len(commit(self._writer, self.log, self.tier, copied))
+                        count += self._commit(copied)
         return count
 
     def drop(self, now_ms: int) -> Dropped:
         """Drop local files that local retention does not keep; see ``drop_local``."""
         self.begin()
-        return drop_local(self.log, now_ms)
+        dropped = drop_local(self.log, now_ms)
+        self.status.dropped_segments += dropped.segments
+        return dropped
 
     def remove(self, now_ms: int) -> Removed:
         """Remove from the store what the log has dropped.
@@ -140,11 +172,65 @@ class PartitionTiering:
         log = self.log
         with self._noting_problems():
             segments = doom_dropped(self._writer, self._dropped, start_of(log), now_ms)
-            self.tier.rows.shrink(start_of(log))
+            with log.exclusive():
+                if not self._is_over:
+                    self.tier.rows.shrink(start_of(log))
             objects, waiting = delete_doomed(
                 self._writer, log.config.file_delete_delay_ms, now_ms, self.tier.is_used
             )
+        self.status.deletions += objects
+        self.status.waiting = waiting
         return Removed(segments, objects, waiting)
+
+    def switch_off(self, now_ms: int) -> None:
+        """Give up what only the store has, and let the store forget the partition.
+
+        The log starts at its first local segment then.
+
+        Raises:
+            RemoteStorageError, OSError: See ``remove``. It can be called again.
+
+        Source: Kafka RemoteLogManager.stopPartitions, ``remote.log.delete.on.disable``.
+        """
+        self.begin()
+        log, tier = self.log, self.tier
+        with log.exclusive():
+            if self._is_over or log.is_deleted:
+                return
+            segments = log.snapshot.segments
+            first = next(
+                s.base_offset
+                for s in segments
+                if s.base_offset not in tier.entries or s.base_offset in tier.local
+            )
+            if first > segments[0].base_offset:
+                log.advance_log_start_offset(first, now_ms)
+            if tier.entries:
+                tier.forget_all()
+        with self._noting_problems():
+            head = self._writer.head
+            if head.next_offset is not None:
+                end = LogPoint(head.next_offset, start_of(log).positions)
+                doom_dropped(self._writer, self._dropped, end, now_ms)
+
+    def _commit(self, copied: Sequence[TieredEntry]) -> int:
+        named = commit(self._writer, self.log, copied)
+        kept = self._note(named)
+        self.status.copies += kept
+        self.status.copied_bytes += sum(entry.size_bytes for entry in named)
+        return kept
+
+    def _note(self, named: Iterable[TieredEntry]) -> int:
+        """Note segments that the head names in ``logfs.tiered``; returns how many."""
+        log, tier = self.log, self.tier
+        with log.exclusive():
+            if self._is_over:
+                raise RemoteStorageError(f"{log.topic_partition}: the daemon is stopping")
+            log.check_writable()
+            kept = [entry for entry in named if entry.next_offset > log.log_start_offset]
+            tier.rows.add(kept)
+            tier.local.update(entry.base_offset for entry in kept)
+        return len(kept)
 
     def _put(self, wanted: SegmentToCopy, throttle: Throttle) -> TieredEntry:
         segment_id = self._new_id()
@@ -180,9 +266,7 @@ class PartitionTiering:
                 )
             check_same(describe_local(log, segments[base_offset], entry), entry, source)
             added.append(entry)
-        with log.exclusive():
-            tier.rows.add(added)
-            tier.local.update(entry.base_offset for entry in added)
+        self._note(added)
 
     def _named(self, head: Head) -> list[TieredEntry]:
         """Return the entries of a head; those of tables only if some are not noted."""

@@ -30,9 +30,7 @@ from logfs.types import MAX_OFFSET, Positions
 Progress = Callable[[int], object]
 """Called with a number of bytes that have been checked."""
 
-_RESTORE = "restore the segment from a backup"
-STAYS = f"a read gives what is before it, then EIO; {_RESTORE}"
-_REPAIRED = f"'logfs reindex' repairs it if the batches around it prove it; else {_RESTORE}"
+STAYS = "a read gives what is before it, then EIO; restore the segment from a backup"
 READ_ON = STAYS.replace("; ", "; read on with @offset={}; ", 1)
 CUT = "the next start cuts the log here, and keeps what it cuts in a .cut file"
 
@@ -252,8 +250,7 @@ class _Segment:
             next_offset = self._task.entry.next_offset  # the bytes are the end of the segment
         if self._task.will_recover:
             return CUT
-        remedy = STAYS if next_offset is None else READ_ON.format(next_offset)
-        return remedy.replace(_RESTORE, _REPAIRED) if "offset" in bad.why else remedy
+        return STAYS if next_offset is None else READ_ON.format(next_offset)
 
     def _report_step_back(self, bad: BadBytes) -> None:
         """Report a batch with too large an offset, seen from the one after it."""
@@ -261,7 +258,7 @@ class _Segment:
             return  # reported already
         what = f"the batch has offsets that the next one, at byte {bad.position}, has too"
         self._findings.append(
-            Finding(self._log_name, self._last_at, what, "smaller ones", _REPAIRED)
+            Finding(self._log_name, self._last_at, what, "smaller ones", STAYS)
         )  # fmt: skip
 
     def _check_offsets(self, chunk: IndexedBatches) -> None:
@@ -271,7 +268,7 @@ class _Segment:
         if not is_whole and not self._task.may_have_holes:
             right = (begin, *(end + 1 for end in chunk.ends[:-1]))
             base = self._task.base_offset
-            remedy = f"records are missing, or its offset is wrong: {_REPAIRED}"
+            remedy = "records are missing, or its offset is wrong: restore the segment"
             for wanted, begin, position in zip(right, chunk.begins, chunk.places, strict=True):
                 if begin != wanted:
                     what, expected = f"the batch has base offset {base + begin}", f"{base + wanted}"

@@ -20,6 +20,7 @@ from logfs.log.options import encode_options
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.readable import ReadableState
 from logfs.log.remote.catalog import TieredPartition
+from logfs.log.remote.status import RemoteStatus
 from logfs.log.segments.segment import OpenSegments, Segment
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import create_files
@@ -45,6 +46,7 @@ class PartitionState(ReadableState):
             it has done everything.
         adopt_lines: Makes records of them; set before a name is added.
         tier: The segments that the object store has; None: it never had one.
+        remote: What was done to copy them; None without an object store.
         lock: Every change takes it.
         options: How records for this topic become batches.
     """
@@ -61,6 +63,7 @@ class PartitionState(ReadableState):
     waiting_lines: list[str] = field(default_factory=list)
     adopt_lines: Callable[[list[str]], None] | None = None
     tier: TieredPartition | None = None
+    remote: RemoteStatus | None = None
     lock: threading.RLock = field(default_factory=threading.RLock, init=False)
     options: EncodeOptions = field(init=False)
     reservation: PositionReservation = field(init=False)

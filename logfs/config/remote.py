@@ -1,0 +1,112 @@
+"""The settings of a data directory's object store, as in the file ``logfs.remote``.
+
+There are no secrets among them: credentials come from the environment, or from the platform.
+Kafka's names where it has one. Source: Kafka RemoteLogManagerConfig (4.1.1).
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Self
+
+from logfs.config.kinds import MAX_LONG, int_kind, long_kind
+from logfs.config.settings import ConfigKey, Settings, config_keys, setting
+from logfs.errors import InvalidConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Text that fits a pattern."""
+
+    pattern: str
+    expected: str
+    type_name: str = "string"
+
+    def parse(self, text: str) -> str:
+        """Return the text; raise ValueError if it does not fit."""
+        if re.fullmatch(self.pattern, text) is None:
+            raise ValueError(text)
+        return text
+
+    def format(self, value: object) -> str:
+        """Return the text."""
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteConfig(Settings):
+    """The settings of the object store of a data directory, a field for each key.
+
+    Attributes:
+        explicit: The keys that were given.
+    """
+
+    noun: ClassVar[str] = "remote"
+
+    url: str = setting(
+        _Text(r"(s3|gs|az)://\S+|file:///\S+", "an address such as s3://BUCKET/PREFIX"),
+        "",
+        "the store, and the prefix of its objects",
+    )
+    directory_id: str = setting(
+        _Text(r"([0-9a-f]{32})?", "32 hexadecimal digits"),
+        "",
+        "which data directory this is, as the first daemon has noted it: another one may not write "
+        "the same partitions",
+    )
+    endpoint: str | None = setting(
+        _Text(r"https?://[^\s/]+/?", "an address such as https://HOST:PORT"),
+        None,
+        "the server; unset: the cloud's own, or that of the environment",
+    )
+    region: str | None = setting(
+        _Text(r"[a-zA-Z0-9-]+", "the name of a region"),
+        None,
+        "the region of the bucket; unset: that of the environment",
+    )
+    cache_bytes: int = setting(
+        long_kind(0), 10 << 30, "room for parts of objects in the cache directory"
+    )
+    memory_bytes: int = setting(
+        long_kind(1 << 20), 256 << 20, "memory for parts of objects that are read"
+    )
+    read_timeout_ms: int = setting(
+        long_kind(1), 60_000, "how long a request that fails is tried again"
+    )
+    remote_log_manager_task_interval_ms: int = setting(
+        long_kind(1), 30_000, "time from one look for segments to copy or delete to the next"
+    )
+    remote_log_manager_copier_thread_pool_size: int = setting(
+        int_kind(1), 2, "partitions that are copied at the same time"
+    )
+    remote_log_manager_copy_max_bytes_per_second: int = setting(
+        long_kind(1), MAX_LONG, "the most that is copied to the store"
+    )
+    remote_log_manager_fetch_max_bytes_per_second: int = setting(
+        long_kind(1), MAX_LONG, "the most that is read from the store"
+    )
+
+    explicit: frozenset[str] = field(default=frozenset(), compare=False)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> Self:
+        """Make the settings from text.
+
+        Raises:
+            InvalidConfigError: A key is unknown or missing, or a value is not valid.
+        """
+        return cls(**cls._parse(properties), explicit=frozenset(properties))
+
+    def _check_together(self) -> None:
+        if not self.url:
+            raise InvalidConfigError(
+                "url is missing; expected an address such as s3://BUCKET/PREFIX"
+            )
+
+    @classmethod
+    def _rows(cls) -> Mapping[str, ConfigKey]:
+        return REMOTE_KEYS
+
+
+REMOTE_KEYS: Mapping[str, ConfigKey] = config_keys(RemoteConfig)
+"""Every key of ``logfs.remote`` and its row, in order of declaration."""

@@ -1,0 +1,122 @@
+"""The data directory that has a store: its file ``logfs.remote``, and the disk with both.
+
+The file is made by ``logfs remote init`` and edited by people; a daemon reads it when it starts. It
+is a plain file of ``key=value`` lines, whose name a broker ignores.
+"""
+
+import errno
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from logfs.config.properties import format_properties, parse_properties
+from logfs.config.remote import RemoteConfig
+from logfs.disk.remote.objects import ObjectStore
+from logfs.disk.remote.overlay import OpenPart, OverlayDisk, RemotePart
+from logfs.disk.vfs import Disk, File
+from logfs.errors import InvalidConfigError, LogfsError
+from logfs.log.names import REMOTE
+from logfs.log.remote.catalog import DirectoryCatalog
+
+
+class OpenedStore(NamedTuple):
+    """A store, and what opens parts of its objects as files."""
+
+    objects: ObjectStore
+    open_part: OpenPart
+
+
+OpenStore = Callable[[RemoteConfig], OpenedStore]
+"""Opens the store of a data directory; sends no request."""
+
+
+def read_remote_config(disk: Disk) -> RemoteConfig | None:
+    """Return the settings of a data directory's store; None if it has none.
+
+    Raises:
+        InvalidConfigError: The file does not parse; the message names it.
+        OSError: The disk failed.
+    """
+    try:
+        data = disk.read(REMOTE)
+    except FileNotFoundError:
+        return None
+    try:
+        text = data.decode()
+        return RemoteConfig.from_properties(parse_properties(text, source=REMOTE))
+    except UnicodeDecodeError:
+        raise InvalidConfigError(f"{REMOTE}: it is not UTF-8") from None
+    except InvalidConfigError as error:
+        text = str(error)
+        raise InvalidConfigError(text if text.startswith(REMOTE) else f"{REMOTE}: {text}") from None
+
+
+def own_directory_id(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
+    """Return the id of the data directory; the first call notes one in ``logfs.remote``.
+
+    Args:
+        disk: The local disk.
+        new_id: Gives 16 random bytes.
+
+    Raises:
+        InvalidConfigError, OSError: See ``read_remote_config``.
+    """
+    config = read_remote_config(disk)
+    if config is not None and config.directory_id:
+        return bytes.fromhex(config.directory_id)
+    made, text = new_id(), disk.read(REMOTE).decode()
+    separator = "" if text.endswith("\n") or not text else "\n"
+    disk.replace(REMOTE, f"{text}{separator}directory.id={made.hex()}\n".encode())
+    return made
+
+
+def write_remote_config(disk: Disk, config: RemoteConfig) -> None:
+    """Write the settings of a data directory's store, durably."""
+    disk.replace(REMOTE, format_properties(config.overrides()).encode())
+
+
+def tiered_disk(local: Disk, open_store: OpenStore) -> Disk:
+    """Return the disk of a data directory with the files that its store has.
+
+    The store is opened at the first request.
+
+    Args:
+        local: The disk of the directory; the answer if it has no ``logfs.remote``.
+        open_store: Opens the store.
+
+    Raises:
+        InvalidConfigError, OSError: See ``read_remote_config``.
+    """
+    config = read_remote_config(local)
+    if config is None:
+        return local
+    opened = _Opened(config, open_store)
+    catalog = DirectoryCatalog(local, opened.objects, config.url)
+    return OverlayDisk(local, catalog, opened.open_part)
+
+
+class _Opened:
+    """A store that is opened when it is first needed. Any thread."""
+
+    def __init__(self, config: RemoteConfig, open_store: OpenStore) -> None:
+        self._config = config
+        self._open_store = open_store
+        self._guard = threading.Lock()
+        self._opened: OpenedStore | None = None
+
+    def objects(self) -> ObjectStore:
+        """Return the store."""
+        return self._get().objects
+
+    def open_part(self, name: str, part: RemotePart) -> File:
+        """Return the file of a part of an object."""
+        return self._get().open_part(name, part)
+
+    def _get(self) -> OpenedStore:
+        with self._guard:
+            if self._opened is None:
+                try:
+                    self._opened = self._open_store(self._config)
+                except LogfsError as error:  # a reader expects what a disk raises
+                    raise OSError(errno.EIO, str(error), self._config.url) from None
+            return self._opened

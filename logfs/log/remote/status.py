@@ -1,0 +1,114 @@
+"""How far a partition is copied to its store, and what was done for that: for people and metrics.
+
+The daemon's task writes the numbers; readers take no lock, so that they may be a moment apart.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from logfs.log.remote.catalog import TieredPartition
+from logfs.log.segments.snapshot import Snapshot
+
+
+@dataclass(slots=True)
+class RemoteStatus:
+    """What the task of this process did for one partition, and why it failed.
+
+    Attributes:
+        url: The store.
+        epoch: The epoch in which this process writes it; 0 before it has asked the store.
+        error: Why the last attempt failed; None after a good one.
+        is_stopped: It is not tried again: another process has taken over, or the store has other
+            records.
+        failures: Attempts that failed one after the other.
+        copies, copied_bytes, copy_errors: Segments that were copied, their bytes, failures.
+        deletions, delete_errors: Objects that were deleted, failures.
+        waiting: Objects that are still to be deleted.
+        dropped_segments: Segments whose local files went.
+    """
+
+    url: str = ""
+    epoch: int = 0
+    error: str | None = None
+    is_stopped: bool = False
+    failures: int = 0
+    copies: int = 0
+    copied_bytes: int = 0
+    copy_errors: int = 0
+    deletions: int = 0
+    delete_errors: int = 0
+    waiting: int = 0
+    dropped_segments: int = 0
+
+
+class CopyLag(NamedTuple):
+    """Sealed segments that are not in the store yet.
+
+    Attributes:
+        segments: How many.
+        size_bytes: Bytes of their ``.log``.
+        latest_ms: The latest timestamp of the oldest one; None if there are none.
+
+    Source: Kafka RemoteLogManager.RLMCopyTask, RemoteCopyLagBytes, RemoteCopyLagSegments.
+    """
+
+    segments: int
+    size_bytes: int
+    latest_ms: int | None
+
+
+class TieredSize(NamedTuple):
+    """What the store has of a partition: segments, and bytes of their ``.log``.
+
+    ``only`` are those without a local ``.log``.
+    """
+
+    segments: int
+    size_bytes: int
+    only_segments: int
+    only_bytes: int
+
+
+def copy_lag(snapshot: Snapshot, tier: TieredPartition | None) -> CopyLag:
+    """Return what is sealed and not in the store."""
+    done = -1 if tier is None else tier.next_offset or -1
+    count, size, oldest = 0, 0, None
+    for segment in reversed(snapshot.segments[:-1]):
+        if segment.base_offset < done:
+            break
+        count, size, oldest = count + 1, size + segment.size_bytes, segment
+    latest = None if oldest is None or oldest.max_timestamp < 0 else oldest.max_timestamp
+    return CopyLag(count, size, latest)
+
+
+def tiered_size(tier: TieredPartition | None) -> TieredSize:
+    """Return what the store has of a partition."""
+    if tier is None:
+        return TieredSize(0, 0, 0, 0)
+    entries = list(tier.entries.values())
+    only = [entry for entry in entries if entry.base_offset not in tier.local]
+    return TieredSize(
+        len(entries),
+        sum(entry.size_bytes for entry in entries),
+        len(only),
+        sum(entry.size_bytes for entry in only),
+    )
+
+
+def remote_as_json(
+    status: RemoteStatus, snapshot: Snapshot, tier: TieredPartition | None
+) -> dict[str, object]:
+    """Return the facts for ``.meta``."""
+    lag, size = copy_lag(snapshot, tier), tiered_size(tier)
+    return {
+        "url": status.url,
+        "epoch": status.epoch,
+        "segments": size.segments,
+        "bytes": size.size_bytes,
+        "remote_only_segments": size.only_segments,
+        "remote_only_bytes": size.only_bytes,
+        "lag": {"segments": lag.segments, "bytes": lag.size_bytes, "oldest": lag.latest_ms},
+        "waiting_deletions": status.waiting,
+        "stopped": status.is_stopped,
+        "error": status.error,
+    }

@@ -1,0 +1,185 @@
+"""A mount whose sealed segments are in an object store, for programs that use it."""
+
+import json
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.mounting import Mount, logfs, wait_until
+from tests.remote.servers import Bucket, FaultProxy
+
+pytestmark = [pytest.mark.fuse, pytest.mark.slow]
+
+START_MS = 1_700_000_000_000
+NAMES = (
+    "",
+    ".tsv",
+    ".jsonl",
+    "@earliest..latest",
+    "@offset=12345..offset=12347",
+    "@offset=-100",
+    "@byte=500000..byte=500200",
+    f"@{START_MS + 9_000_000}..{START_MS + 9_100_000}.jsonl",
+    f"@{START_MS + 20_000_500}.tsv",
+)
+"""What is read of both topics."""
+
+SETTINGS = {
+    "remote.storage.enable": "true",
+    "retention.ms": "-1",
+    "local.retention.bytes": "0",
+    "segment.bytes": "1048576",
+    "max.message.bytes": "100000",
+    "file.delete.delay.ms": "0",
+}
+
+
+def tiered_mount(tmp_path: Path, bucket: Bucket) -> Mount:
+    """Return a mount whose data directory has a store; not started."""
+    data = tmp_path / "data"
+    data.mkdir()
+    settings = "remote.log.manager.task.interval.ms=100\nread.timeout.ms=1000\n"
+    (data / "logfs.remote").write_text(bucket.properties + settings)
+    return Mount(data, tmp_path / "mnt", variables=bucket.environment)
+
+
+def make_topic(mount: Mount, name: str = "orders") -> Path:
+    """Make a tiered topic; returns its file."""
+    settings = [f"--config={key}={value}" for key, value in SETTINGS.items()]
+    logfs("topic", "create", str(mount.point / name), *settings)
+    return mount.point / name / "0"
+
+
+def make_plain_topic(mount: Mount) -> Path:
+    """Make a topic that is not tiered, with segments of the same size; returns its file."""
+    settings = [f"--config={key}={SETTINGS[key]}" for key in ("segment.bytes", "retention.ms")]
+    settings.append(f"--config=max.message.bytes={SETTINGS['max.message.bytes']}")
+    logfs("topic", "create", str(mount.point / "plain"), *settings)
+    return mount.point / "plain" / "0"
+
+
+def text(first: int, count: int) -> bytes:
+    """Return numbered lines of 100 bytes."""
+    return b"".join(b"%08d %s\n" % (n, b"x" * 90) for n in range(first, first + count))
+
+
+def records(first: int, count: int) -> bytes:
+    """Return the same lines as records, one every second."""
+    return b"".join(
+        b'{"timestamp":%d,"key":"k%d","value":"%s"}\n' % (START_MS + n * 1000, n, line)
+        for n, line in enumerate(text(first, count).splitlines(), start=first)
+    )
+
+
+def append(file: Path, data: bytes) -> None:
+    """Append lines in writes of 50 kB."""
+    with file.open("ab") as out:
+        for start in range(0, len(data), 50_000):
+            out.write(data[start : start + 50_000])
+
+
+def raw_logs(mount: Mount, topic: str) -> list[bytes]:
+    """Return the raw .log files of a partition."""
+    directory = mount.point / ".segments" / topic / "0"
+    return [path.read_bytes() for path in sorted(directory.glob("*.log"))]
+
+
+def remote_of(file: Path) -> dict[str, Any]:
+    """Return the facts of ``.meta`` about the store."""
+    found: dict[str, Any] = json.loads(Path(f"{file}.meta").read_text())["remote"]
+    return found
+
+
+def local_logs(mount: Mount, name: str = "orders") -> list[str]:
+    """Return the local .log files of a topic's partition."""
+    return sorted(path.name for path in (mount.data / f"{name}-0").glob("*.log"))
+
+
+def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
+    tmp_path: Path, bucket: Bucket
+) -> None:
+    with tiered_mount(tmp_path, bucket) as mount:
+        file, plain = make_topic(mount), make_plain_topic(mount)
+        rows = records(0, 30_000)
+        for target in (file, plain):
+            with Path(f"{target}.jsonl").open("ab") as out:
+                out.write(rows)
+        wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
+        remote = remote_of(file)
+        assert remote["error"] is None
+        assert remote["remote_only_segments"] == remote["segments"] > 2
+        for _ in range(2):
+            for name in NAMES:
+                assert Path(f"{file}{name}").read_bytes() == Path(f"{plain}{name}").read_bytes()
+            assert subprocess.run(["cmp", file, plain], check=False).returncode == 0
+            command: list[str | Path] = ["grep", "-c", "7 x", file]
+            assert subprocess.run(command, capture_output=True, check=True).stdout == b"3000\n"
+            assert raw_logs(mount, "orders") == raw_logs(mount, "plain")
+            mount.restart()
+        assert subprocess.check_output(["tail", "-n", "3", file]) == text(29_997, 3)
+
+
+def test_readers_go_on_while_segments_leave_the_disk(tmp_path: Path, bucket: Bucket) -> None:
+    with tiered_mount(tmp_path, bucket) as mount:
+        file = make_topic(mount)
+        append(file, text(0, 100))
+        with (
+            subprocess.Popen(["tail", "-n", "+1", "-f", file], stdout=subprocess.PIPE) as tail,
+            subprocess.Popen(["cat", f"{file}.follow"], stdout=subprocess.PIPE) as follow,
+        ):
+            try:
+                for start in range(100, 40_000, 1900):
+                    append(file, text(start, 1900))
+                everything = text(0, 40_000)
+                for reader in (tail, follow):
+                    assert reader.stdout is not None
+                    assert reader.stdout.read(len(everything)) == everything
+            finally:
+                tail.kill()
+                follow.kill()
+        wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
+        assert file.read_bytes() == text(0, 40_000)
+
+
+def test_a_daemon_that_is_killed_again_and_again_copies_everything(
+    tmp_path: Path, bucket: Bucket
+) -> None:
+    with tiered_mount(tmp_path, bucket) as mount:
+        file = make_topic(mount)
+        done = 0
+        for number in range(6):
+            append(file, text(done, 12_000))
+            done += 12_000
+            time.sleep(0.05 * number)
+            mount.crash()
+            assert file.read_bytes() == text(0, done)
+        wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
+        assert file.read_bytes() == text(0, done)
+        assert remote_of(file)["epoch"] > 3
+
+
+def test_a_store_that_is_away_stops_nothing_but_the_copies(
+    tmp_path: Path, bucket: Bucket, faults: FaultProxy
+) -> None:
+    with tiered_mount(tmp_path, bucket.through(faults)) as mount:
+        file = make_topic(mount)
+        append(file, text(0, 30_000))
+        wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
+        with faults.refusing():
+            append(file, text(30_000, 30_000))
+            wait_until(lambda: "error" in mount_error(file), "an error is shown")
+            assert len(local_logs(mount)) > 1
+            tail = Path(f"{file}@offset=-100").read_bytes()
+            assert tail == text(59_900, 100)
+        wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
+        assert file.read_bytes() == text(0, 60_000)
+        assert "takes segments again" in mount.log
+
+
+def mount_error(file: Path) -> str:
+    """Return "error: …" once a copy has failed."""
+    error = remote_of(file)["error"]
+    return "" if error is None else f"error: {error}"
