@@ -84,10 +84,12 @@ def due_segments(log: PartitionLog) -> list[Segment]:
     if not is_packing(log.config):
         return []
     failed = log.packing.failed
+    tiered = () if log.tier is None else log.tier.entries
     return [
         segment
         for segment in log.snapshot.segments[:-1]
         if segment.size_bytes
+        and segment.base_offset not in tiered
         and not (segment.is_packed or segment.has_gaps or segment.base_offset in failed)
         and log.is_durable(segment.next_offset)
     ]

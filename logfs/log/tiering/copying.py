@@ -16,6 +16,7 @@ from logfs.disk.vfs import Disk, ReadableBuffer
 from logfs.errors import DivergedError, RemoteStorageError
 from logfs.log.checkpoints import EpochEntry, format_leader_epochs
 from logfs.log.names import FileKind, format_segment_file
+from logfs.log.packing.packer import is_packing
 from logfs.log.partition import PartitionLog
 from logfs.log.remote.entries import BLOCK_BYTES, PartLengths, TieredEntry
 from logfs.log.remote.head import Head
@@ -58,12 +59,20 @@ def segments_to_copy(log: PartitionLog) -> list[SegmentToCopy]:
     limit = min(log.recovery_point, log.high_watermark, log.last_stable_offset)
     done = -1 if log.tier is None else log.tier.next_offset or -1
     found = []
+    packs = is_packing(log.config)
     for number, segment in enumerate(snapshot.segments[:-1]):
-        if segment.next_offset > limit:
+        if segment.next_offset > limit or (packs and _will_be_packed(log, segment)):
             break
         if segment.base_offset >= done and segment.size_bytes:
             found.append(SegmentToCopy(segment, snapshot.segments[number + 1].base_offset))
     return found
+
+
+def _will_be_packed(log: PartitionLog, segment: Segment) -> bool:
+    """Whether a segment is to be packed first: in the store it is never changed."""
+    if not segment.size_bytes or segment.has_gaps or segment.base_offset in log.packing.failed:
+        return False
+    return not segment.is_packed
 
 
 def put_segment(
@@ -148,7 +157,8 @@ def check_same(local: TieredEntry, stored: TieredEntry, source: str) -> None:
     Raises:
         DivergedError: It has another one; nothing must be dropped.
     """
-    if (local.entry, local.log_crc) != (stored.entry, stored.log_crc):
+    same = stored._replace(entry=stored.entry._replace(is_packed=local.entry.is_packed))
+    if (local.entry, local.log_crc) != (same.entry, same.log_crc):
         raise DivergedError(
             f"{source}: the segment at offset {stored.base_offset} is another one than in the data "
             f"directory ({_described(stored)}; local: {_described(local)}). Nothing is copied or "

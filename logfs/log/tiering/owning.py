@@ -24,6 +24,7 @@ from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_entries
 from logfs.log.remote.status import RemoteStatus
 from logfs.log.segments.snapshot import LogPoint
+from logfs.log.segments.table import SegmentState
 from logfs.log.tiering.copying import (
     SegmentToCopy,
     Throttle,
@@ -228,6 +229,11 @@ class PartitionTiering:
                 raise RemoteStorageError(f"{log.topic_partition}: the daemon is stopping")
             log.check_writable()
             kept = [entry for entry in named if entry.next_offset > log.log_start_offset]
+            segments = {segment.base_offset: segment for segment in log.snapshot.segments[:-1]}
+            for entry in kept:
+                local = segments[entry.base_offset].entry(SegmentState.SEALED)
+                source = f"{self.store.url}/{self._place.head}"
+                check_same(entry._replace(entry=local), entry, source)
             tier.rows.add(kept)
             tier.local.update(entry.base_offset for entry in kept)
         return len(kept)

@@ -111,6 +111,11 @@ class SegmentReplacement:
         is_same = first >= 0 and all(
             a is b for a, b in zip(segments[first : first + len(old)], old, strict=False)
         )
+        if state.tier is not None and any(s.base_offset in state.tier.entries for s in old):
+            raise CleaningAbortedError(
+                f"{state.topic_partition}: a segment from offset {old[0].base_offset} on is in the "
+                "object store, which keeps it as it is"
+            )
         if (
             state.snapshot.truncations != snapshot.truncations
             or not is_same
