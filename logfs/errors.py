@@ -109,6 +109,13 @@ class InvalidProducerEpochError(LogfsError):
     """A batch or marker comes from an older epoch of its producer: a newer instance took over."""
 
 
+class EarlierRecordsError(LogfsError):
+    """Earlier records of the producer, in another segment, are not durable: flush, and try again.
+
+    Otherwise a power cut could keep the later records and lose the earlier ones.
+    """
+
+
 class InvalidTxnStateError(LogfsError):
     """A producer writes outside of the transaction that it has open."""
 

@@ -17,12 +17,15 @@ class ProducerBatch(NamedTuple):
         base_sequence: Number of the first record among those of the producer in the partition, 0 to
             2**31 - 1; then it starts again at 0.
         is_transactional: Whether the records wait for the end of a transaction.
+        keeps_order: Whether the batch may begin a segment only once the producer's earlier records
+            are durable; see ``EarlierRecordsError``.
     """
 
     producer_id: int
     epoch: int
     base_sequence: int
     is_transactional: bool = False
+    keeps_order: bool = False
 
 
 @dataclass(frozen=True, slots=True)

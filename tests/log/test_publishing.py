@@ -1,9 +1,11 @@
 """Staged records are published exactly once, however often it is tried and wherever it stops."""
 
+import contextlib
 import errno
 import json
 import logging
 from collections.abc import Sequence
+from functools import partial
 
 import pytest
 
@@ -16,6 +18,7 @@ from logfs.log.trimming import trim
 from logfs.records.batch import decode_records
 from logfs.records.record import Record
 from tests.fakes import START_MS, FakeDisk
+from tests.fakestate import Stopped
 from tests.log.publishing import (
     QUERY,
     SMALL,
@@ -200,6 +203,43 @@ def fill_after(bench: Bench, staged: Sequence[StagedFile], writes: int) -> None:
     with pytest.raises(OSError, match="No space"):
         publish(bench.store, QUERY, 0, staged, bench.now_ms)
     bench.disk.before = None
+
+
+ROLLS: dict[str, tuple[dict[str, str], bool]] = {
+    "size": (SMALL, False),
+    "segment.ms": ({"segment.ms": "1000"}, False),
+    "a full index": ({"segment.index.bytes": "32", "index.interval.bytes": "0"}, False),
+    "another writer": ({}, True),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.allow_log("")
+@pytest.mark.parametrize("roll", ROLLS)
+def test_a_power_cut_after_any_roll_in_a_batch_loses_none_of_its_records(roll: str) -> None:
+    properties, by_another = ROLLS[roll]
+    values = values_of("v", 18)
+    for changes in range(14, 60):
+        bench = Bench(properties)
+        staged = [
+            stage(bench.disk, values[n : n + 3], timestamp=START_MS + 300 * n)
+            for n in range(0, 18, 3)
+        ]
+        if by_another:
+            bench.disk.before = partial(roll_before_staged, bench, staged[4].path)
+        bench.disk.stop_before(changes)
+        with contextlib.suppress(Stopped):
+            publish(bench.store, QUERY, 0, staged, bench.now_ms)
+        bench.disk.before = None
+        bench.crash(1000 * changes + 2)
+        publish(bench.store, QUERY, 0, staged, bench.now_ms)
+        assert sorted(lines_in(bench.store)) == sorted(values), changes
+
+
+def roll_before_staged(bench: Bench, path: str, operation: str, name: str, _size: int) -> None:
+    """Have another writer roll the log when a staged file is opened to be published."""
+    if operation == "open" and name == path and bench.log.log_end_offset:
+        bench.log.roll(bench.now_ms)
 
 
 def test_a_started_batch_is_completed_although_the_producer_expired() -> None:

@@ -7,11 +7,12 @@ directory: a daemon's store, or one that was opened for this.
 import contextlib
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
 from logfs.errors import (
+    EarlierRecordsError,
     NoSuchPartitionError,
     NoSuchTopicError,
     PolicyViolationError,
@@ -197,24 +198,12 @@ def _append_share(log: PartitionLog, share: Share, producer_id: int, now_ms: int
         for data, count in staged_batches(log.disk, file):
             skipped = min(max(there - seen, 0), count)
             sequence = add_to_sequence(share.base_sequence, seen + skipped)
-            producer = ProducerBatch(producer_id, _EPOCH, sequence)
+            # The last record that a power cut keeps says how many of them are in the log.
+            producer = ProducerBatch(producer_id, _EPOCH, sequence, keeps_order=True)
             if skipped < count:
-                _flush_before_roll(log, len(data))
                 _append_batch(log, data, skipped, producer, now_ms)
             seen += count
     log.flush()
-
-
-def _flush_before_roll(log: PartitionLog, size: int) -> None:
-    """Make a segment durable that a batch of a size will not fit into.
-
-    A power cut must not keep records of a batch after others that it loses: the last one that is
-    kept says how many are in the log.
-    """
-    snapshot = log.snapshot
-    is_full = snapshot.end.file_size + size > log.config.effective_segment_bytes
-    if is_full or log.recovery_point < snapshot.active.base_offset:
-        log.flush()
 
 
 def _append_batch(
@@ -223,7 +212,7 @@ def _append_batch(
     """Append a batch; without its first records if an earlier attempt has appended them."""
     if not skipped:
         try:
-            log.append_encoded(data, now_ms, producer)
+            _in_order(log, lambda: log.append_encoded(data, now_ms, producer))
         except RecordTooLargeError:
             pass  # max.message.bytes was made smaller meanwhile
         else:
@@ -236,7 +225,7 @@ def _append_records(
 ) -> None:
     """Append records in as many batches as ``max.message.bytes`` requires."""
     try:
-        log.append_records(records, now_ms, producer)
+        _in_order(log, lambda: log.append_records(records, now_ms, producer))
     except RecordTooLargeError:
         half = len(records) // 2
         if not half:
@@ -244,6 +233,15 @@ def _append_records(
         _append_records(log, records[:half], producer, now_ms)
         sequence = add_to_sequence(producer.base_sequence, half)
         _append_records(log, records[half:], producer._replace(base_sequence=sequence), now_ms)
+
+
+def _in_order(log: PartitionLog, append: Callable[[], object]) -> None:
+    """Append a batch, after a flush if it begins a segment and earlier records are not durable."""
+    try:
+        append()
+    except EarlierRecordsError:
+        log.flush()  # outside of the lock, so that other writers do not wait for it
+        append()
 
 
 def _records_there(log: PartitionLog, share: Share, producer_id: int) -> int:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Sequence
 
 from logfs.disk.vfs import DISK_FULL, File
+from logfs.errors import EarlierRecordsError
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
@@ -98,6 +99,7 @@ class Appender:
             ValueError: There are no records, or the producer's numbers are out of range.
             RecordTooLargeError, UnparsableLineError: A record, or the batch of a producer, is
                 refused; nothing was appended.
+            EarlierRecordsError: The producer ``keeps_order``: call ``flush`` and try again.
             OutOfOrderSequenceError, InvalidProducerEpochError, InvalidTxnStateError: The producer's
                 batch is refused; see ``logfs.log.producers.state``.
             LogOfflineError, DeletedError, ReadOnlyError, OSError: See ``append``.
@@ -110,7 +112,7 @@ class Appender:
             base_offset = state.snapshot.end.offset
             if producer is not None:
                 encoded = encode_produced(records, base_offset, now_ms, state.options, producer)
-                return self.append_produced(*encoded, now_ms)
+                return self.append_produced(*encoded, now_ms, keeps_order=producer.keeps_order)
             whole = encode_records(records, base_offset, now_ms, state.options)
             if whole.refusal is not None:
                 raise whole.refusal
@@ -139,8 +141,10 @@ class Appender:
             batches, produced = rebase_encoded(
                 payload, base_offset, now_ms, state.options, producer
             )
-            if produced is not None:
-                return self.append_produced(batches[0], produced, now_ms)
+            if producer is not None and produced is not None:
+                return self.append_produced(
+                    batches[0], produced, now_ms, keeps_order=producer.keeps_order
+                )
             done = self.append(batches, now_ms)
             return Appended(base_offset, batches[done - 1].last_offset)
 
@@ -186,13 +190,20 @@ class Appender:
             return self.append_produced(*encoded, now_ms).base_offset
 
     def append_produced(
-        self, batch: EncodedBatch, produced: ProducedBatch, now_ms: int
+        self,
+        batch: EncodedBatch,
+        produced: ProducedBatch,
+        now_ms: int,
+        *,
+        keeps_order: bool = False,
     ) -> Appended:
         """Append a batch that has a producer id and begins at the log end offset.
 
         Args:
             batch: The batch, or a marker.
             produced: What it says; see ``find_produced``.
+            now_ms: The clock.
+            keeps_order: See ``ProducerBatch``.
 
         Returns:
             Where it is, or was already.
@@ -205,7 +216,10 @@ class Appender:
             started_s = self._clock_s()
             active = self._writable_active(now_ms)
             self._reserve(active, [batch])
-            if active.should_roll(batch, state.config, self._jitter_ms, now_ms):
+            rolls = active.should_roll(batch, state.config, self._jitter_ms, now_ms)
+            if keeps_order:
+                self._check_order(batch, produced, rolls=rolls)
+            if rolls:
                 active = self._roll(batch.base_offset, active.ends, now_ms)
             if produced.control == DATA:
                 written = state.producers.find_duplicate(produced)
@@ -227,6 +241,19 @@ class Appender:
             self._count((batch,), 1, started_s)
             self._flush_if_due()
             return Appended(batch.base_offset, batch.last_offset)
+
+    def _check_order(self, batch: EncodedBatch, produced: ProducedBatch, *, rolls: bool) -> None:
+        """Raise EarlierRecordsError if earlier records in another segment may be lost alone."""
+        state = self._state
+        entry = state.producers.entries.get(produced.producer_id)
+        if entry is None or not entry.batches:
+            return
+        last, begin = entry.batches[-1].last_offset, state.snapshot.active.base_offset
+        if last >= state.recovery_point and (rolls or last < begin):
+            raise EarlierRecordsError(
+                f"{state.topic_partition}: the records up to offset {last} are not durable, and a "
+                f"segment begins at offset {batch.base_offset if rolls else begin}"
+            )
 
     def last_records_of_producers(self) -> dict[int, LastRecord]:
         """Return what each producer that is not forgotten wrote last, by producer id.
