@@ -31,19 +31,22 @@ class Exported(NamedTuple):
     refused: list[str]
 
 
-def export_to(
+def export_to(  # noqa: PLR0913 - an argument for each option of the command
     data: str,
     only: Collection[TopicPartition] | None,
     destination: str,
     worker: Any,  # noqa: ANN401 - a Spark session is not typed here
     progress: Progress,
     iceberg: str | None = None,
+    *,
+    with_recreated: bool = False,
 ) -> Exported:
     """Export partitions, and add the files to a table.
 
     Args:
         data: A ``reading_root``.
         only: The partitions; None for all but those of topics that begin with ``__``.
+        with_recreated: Continue with topics that were deleted and created again.
         worker: A Spark session; else how many files at the same time, None for one a core.
 
     Raises:
@@ -69,7 +72,7 @@ def export_to(
     Path(target).mkdir(parents=True, exist_ok=True)
     name, write = f"logfs export {data} {target}", partial(export_range, data, target)
     run = partial(share_out, worker, name, progress, write)
-    exporter = Exporter(data, target, run)
+    exporter = Exporter(data, target, run, with_recreated=with_recreated)
     with exporter.owned():
         if only is None:
             found = all_partitions(disk_at(data))

@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -229,9 +230,9 @@ def test_another_topic_of_that_name_is_refused(logfs: Call, logs: Logs, tmp_path
     assert status == 1
     assert "clicks is another topic (id " in errors[0]
     assert "export it to another directory" in errors[0]
-    (out / "_logfs" / "manifest.json").write_text('{"version": 2}')
+    (out / "_logfs" / "manifest.json").write_text('{"version": 3}')
     status, _, errors = logfs("export", logs.path, out)
-    assert (status, "version 2, expected 1" in errors[0]) == (1, True)
+    assert (status, "version 3, expected 2" in errors[0]) == (1, True)
     (out / "_logfs" / "manifest.json").write_text("{")
     status, _, errors = logfs("export", logs.path, out)
     assert (status, "it does not parse" in errors[0]) == (1, True)
@@ -275,3 +276,56 @@ def test_a_damaged_batch_is_a_line_and_the_rest_is_written(
     log.write_bytes(content)
     assert logfs("export", logs.path, tmp_path / "out").status == 0
     assert rows_in(tmp_path / "out") == written(logs)
+
+
+def recreate(logs: Logs, topic: str, count: int) -> None:
+    """Delete a topic and create another one of that name."""
+    logs.store.delete_topic(topic, NOW_MS)
+    logs.topic(topic)
+    logs.written.pop(TopicPartition(topic, 0))
+    logs.append(topic, 0, three_days(0, count))
+
+
+def test_an_export_continues_with_a_topic_made_again(
+    logfs: Call, logs: Logs, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    assert logfs("export", logs.path, out).status == 0
+    due = written(logs)
+    for turn, count in ((2, 25), (3, 4)):
+        recreate(logs, "clicks", count)
+        assert "--recreated" in logfs("export", logs.path, out).errors[0]
+        assert logfs("export", logs.path, out, "--recreated").errors == []
+        due = sorted(due + written(logs, ("clicks", 0)))
+        assert rows_in(out) == due
+        assert len(list(out.glob(f"topic=clicks/*/clicks-0-*~{turn}.parquet"))) == 3
+        assert logfs("export", logs.path, out).out == f"{out}: nothing new\n".encode()
+    logs.append("clicks", 0, three_days(4, 10))
+    assert json.loads(logfs("export", logs.path, out, "--json").out)["records"] == 10
+    first = [row for row in due if row[0] == "clicks" and row[2] < 4]
+    assert len(first) == 12
+    rest = [row for row in written(logs, ("clicks", 0)) if row[2] >= 4]
+    assert rows_in(out) == sorted(due + rest)
+
+
+def test_an_interrupted_run_does_not_take_records_of_a_topic_made_again(
+    logfs: Call, logs: Logs, tmp_path: Path
+) -> None:
+    """Its offsets are the same, its records are others."""
+    from logfs.spark.exporting.export import Exporter
+
+    out = tmp_path / "out"
+    out.mkdir()
+
+    def killed(_ranges: object, _sizes: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    exporter = Exporter(str(logs.path), str(out), killed)
+    with exporter.owned(), pytest.raises(KeyboardInterrupt):
+        exporter.export([TopicPartition("clicks", 0)])
+    recreate(logs, "clicks", 10)
+    status, _, errors = logfs("export", logs.path / "clicks", out)
+    assert status == 1
+    assert "clicks/0: offsets 0 to 9 were gone" in errors[0]
+    assert "clicks is another topic" in errors[1]
+    assert rows_in(out) == []

@@ -139,3 +139,24 @@ def test_a_column_that_is_renamed_or_dropped_is_named(
             update.add_column("timestampType", IntegerType())
     assert logfs(*command).status == 0
     assert rows_in(catalog) == written(logs, ORDERS)
+
+
+def test_a_table_continues_with_a_topic_made_again(
+    logfs: Call, logs: Logs, catalog: Catalog, tmp_path: Path
+) -> None:
+    command = ("export", logs.path, tmp_path / "out", "--iceberg", "lake.logs.orders")
+    assert logfs(*command).status == 0
+    due = written(logs, ORDERS)
+    logs.append("orders", 0, three_days(50, 20))
+    assert logfs(*command[:3]).status == 0  # without the table, before the topic is deleted
+    due = written(logs, ORDERS)
+    logs.store.delete_topic("orders", NOW_MS)
+    logs.topic("orders")
+    logs.written.clear()
+    logs.append("orders", 0, three_days(0, 90))
+    assert logfs(*command).status == 1
+    assert logfs(*command, "--recreated").errors == []
+    assert rows_in(catalog) == sorted(due + written(logs, ORDERS))
+    table = catalog.load_table("logs.orders")
+    assert json.loads(table.properties["logfs.offsets"]) == {"orders-0": 70, "orders-0~2": 90}
+    assert logfs(*command).out.decode().endswith("nothing new; 0 files added to lake.logs.orders\n")

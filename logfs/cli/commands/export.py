@@ -36,14 +36,20 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     help="Write N files at the same time; default: one for each core.",
 )
+@click.option(
+    "--recreated",
+    is_flag=True,
+    help="Continue with topics that were deleted and created again; default: leave them out.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @spark_options
-def export(
+def export(  # noqa: PLR0913 - an argument for each option
     path: str,
     destination: str,
     iceberg: str | None,
     jobs: int | None,
     *,
+    recreated: bool,
     spark: SparkRequest,
     as_json: bool,
 ) -> None:
@@ -58,8 +64,13 @@ def export(
     The first run exports all records, later runs new ones. After a kill at any moment the next run
     continues, and no record is missing or exported twice; DESTINATION/_logfs has the state. Records
     of open and aborted transactions are not exported. Nothing is locked or changed in the data
-    directory: a daemon or a broker may write to it. Needs pyarrow and numpy: 'sudo make install
-    EXTRAS=export', or pip in the environment of logfs.
+    directory: a daemon or a broker may write to it.
+
+    A topic that was deleted and created again has offsets that are exported already. It is left
+    out, and the exit status is 1. With --recreated the run continues with its first record, in
+    files whose names end in ~2 (the second topic of that name).
+
+    Needs pyarrow and numpy: 'sudo make install EXTRAS=export', or pip in the environment of logfs.
 
     With --iceberg the files are added to a table, each once. pyiceberg's configuration has the
     catalog: ~/.pyiceberg.yaml, or PYICEBERG_CATALOG__PROD__URI in the environment. Needs pyiceberg:
@@ -87,7 +98,15 @@ def export(
         ProgressLine("exported") as shown,
         failures.about(data),
     ):
-        done = export_to(data, only, destination, session or jobs, shown.show, iceberg)
+        done = export_to(
+            data,
+            only,
+            destination,
+            session or jobs,
+            shown.show,
+            iceberg,
+            with_recreated=recreated,
+        )
     for one, first, behind in done.lost:
         failures.warn(f"{one}: offsets {first} to {behind - 1} were gone before they were exported")
     _show(destination, done, iceberg, as_json=as_json)

@@ -39,14 +39,21 @@ Run = Callable[[Sequence[ExportRange], Sequence[int]], Iterable[Written]]
 class Exporter:
     """Exports partitions of a data directory.
 
+    Args:
+        with_recreated: Continue with topics that were deleted and created again.
+
     Attributes:
         lost: What was gone before a run came to it: partition, first offset, offset after.
+        refused: Why topics were left out.
     """
 
-    def __init__(self, root: str, destination: str, run: Run) -> None:
+    def __init__(
+        self, root: str, destination: str, run: Run, *, with_recreated: bool = False
+    ) -> None:
         self._root = root
         self._destination = destination
         self._run = run
+        self._with_recreated = with_recreated
         self._source = disk_at(root)
         self._disk = PosixDisk(destination)
         self.lost: list[tuple[TopicPartition, int, int]] = []
@@ -83,7 +90,7 @@ class Exporter:
         logs = self._without_refused(manifest, logs)
         sized = [piece for one, log in logs.items() for piece in self._new(manifest, one, log)]
         if sized:
-            sizes = {_range(piece): piece.size_bytes for piece in sized}
+            sizes = {_range(manifest, piece): piece.size_bytes for piece in sized}
             manifest.ranges = list(sizes)
             write_manifest(self._disk, manifest)
             done += self._write(manifest, sizes)
@@ -95,8 +102,8 @@ class Exporter:
         """Write the ranges of a manifest that are not written yet."""
         written = read_written(self._disk)
         for one in manifest.ranges:
-            if one not in written and not self._source.exists(one.topic_partition.directory):
-                written[one] = Written(one, 0, 0, (), ((one.start, one.end),))  # deleted since
+            if one not in written and self._is_deleted(manifest, one):
+                written[one] = Written(one, 0, 0, (), ((one.start, one.end),))
         left = [one for one in manifest.ranges if one not in written]
         sizes = sizes or {one: self._size_of(one) for one in left}
         for found in self._run(left, [sizes[one] for one in left]):
@@ -112,6 +119,16 @@ class Exporter:
             for first, behind in one.lost
         ]
         return [written[one] for one in ranges]
+
+    def _is_deleted(self, manifest: ExportManifest, one: ExportRange) -> bool:
+        """Tell whether the topic of a range was deleted since, and maybe created again."""
+        if not self._source.exists(one.topic_partition.directory):
+            return True
+        return self._topic_id(one.topic_partition) != manifest.topics.get(one.topic)
+
+    def _topic_id(self, one: TopicPartition) -> str | None:
+        found = read_partition_metadata(self._source, one.directory)
+        return None if found is None else str(found)
 
     def _check_seen(self, found: Written) -> None:
         for name in found.files:
@@ -154,13 +171,15 @@ class Exporter:
 
     def _check(self, manifest: ExportManifest, one: TopicPartition, log: SeenLog) -> None:
         """Refuse to go on where another log was exported."""
-        found = read_partition_metadata(self._source, one.directory)
-        topic_id = None if found is None else str(found)
+        topic_id = self._topic_id(one)
         known = manifest.topics.setdefault(one.topic, topic_id)
-        if known != topic_id:
+        if known != topic_id and self._with_recreated:
+            manifest.restart(one.topic, topic_id)
+        elif known != topic_id:
             raise ExportError(
                 f"{one.topic} is another topic (id {topic_id}) than the one exported to "
-                f"{self._destination} before (id {known}): export it to another directory"
+                f"{self._destination} before (id {known}): export it to another directory, or "
+                "continue with its records in this one: --recreated"
             )
         end = manifest.ends.get(one, 0)
         if end > log.latest():
@@ -180,5 +199,6 @@ class Exporter:
             self._disk.remove_tree(f"{WRITING}/{name}")
 
 
-def _range(piece: SizedRange) -> ExportRange:
-    return ExportRange(*piece.topic_partition, piece.start, piece.end)
+def _range(manifest: ExportManifest, piece: SizedRange) -> ExportRange:
+    one = piece.topic_partition
+    return ExportRange(*one, piece.start, piece.end, manifest.generation(one.topic))

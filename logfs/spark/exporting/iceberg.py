@@ -15,11 +15,20 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.machine.packages import how_to_add
 from logfs.spark.arrow import schema_of
-from logfs.spark.exporting.manifest import ExportManifest, ExportRange, parse_file, read_manifest
+from logfs.spark.exporting.manifest import (
+    ExportManifest,
+    ExportRange,
+    numbered,
+    parse_file,
+    read_manifest,
+)
 from logfs.spark.exporting.ranges import COLUMNS
 
 OFFSETS = "logfs.offsets"
-"""Property of the table and of its snapshots: up to which offset each partition is in it."""
+"""Property of the table and of its snapshots: up to which offset each partition is in it.
+
+The keys are those of ``ExportRange.log_name``.
+"""
 TOPICS = "logfs.topics"
 """Property of the table: the id of each topic in it."""
 
@@ -60,17 +69,23 @@ class IcebergTable:
         ends = self._property(OFFSETS)
         topics = self._property(TOPICS)
         for topic, known in manifest.topics.items():
-            if topics.setdefault(topic, known) != known:
+            if topics.get(topic, known) not in (known, *manifest.earlier.get(topic, ())):
                 raise ExportError(
                     f"{self._name} has another topic {topic} (id {topics[topic]}) than "
                     f"{destination} (id {known}): give another table"
                 )
-        files = [
-            f"{destination}/{name}"
+            topics[topic] = known
+        new = [
+            (one, name)
             for one, name in sorted(written_files(disk, manifest))
-            if one.start >= ends.get(one.topic_partition.directory, 0)
+            if one.start >= ends.get(one.log_name, 0)
         ]
-        offsets = ends | {one.directory: end for one, end in manifest.ends.items()}
+        files = [f"{destination}/{name}" for _, name in new]
+        offsets = dict(ends)
+        for one, _ in new:
+            offsets[one.log_name] = max(offsets.get(one.log_name, 0), one.end)
+        for present, end in manifest.ends.items():
+            offsets[f"{present.directory}{numbered(manifest.generation(present.topic))}"] = end
         if not files and offsets == ends:
             return 0
         self._check_columns()
@@ -110,9 +125,16 @@ def written_files(disk: PosixDisk, manifest: ExportManifest) -> list[tuple[Expor
         for day, _ in disk.list(topic):
             for name, _ in disk.list(f"{topic}/{day}"):
                 one = parse_file(name)
-                if one is not None and one.end <= manifest.ends.get(one.topic_partition, 0):
+                if one is not None and _is_whole(manifest, one):
                     found.append((one, f"{topic}/{day}/{name}"))
     return found
+
+
+def _is_whole(manifest: ExportManifest, one: ExportRange) -> bool:
+    """Tell whether nothing more is written of a range."""
+    if one.generation < manifest.generation(one.topic):
+        return True
+    return one.end <= manifest.ends.get(one.topic_partition, 0)
 
 
 @contextmanager

@@ -2,13 +2,16 @@
 
 ``manifest.json``, replaced as a whole:
 
-    {"version": 1,
+    {"version": 2,
      "topics": {"orders": "the topic id, or null"},
+     "earlier": {"orders": ["the ids of deleted topics of this name"]},
      "ends": {"orders-0": 1500},
-     "ranges": [["orders", 0, 1500, 2300]]}
+     "ranges": [["orders", 0, 1500, 2300, 1]]}
 
 ``ends`` is the offset up to which everything is written; ``ranges`` are about to be, by a run that
-is under way or was killed.
+is under way or was killed. A topic that is created again starts at offset 0 again, so its ranges
+have a *generation*: the number of exported topics of that name before it. Version 1 has no
+generations.
 """
 
 import json
@@ -25,18 +28,24 @@ MANIFEST = f"{FOLDER}/manifest.json"
 DONE = f"{FOLDER}/done"
 WRITING = f"{FOLDER}/writing"
 LOCK = f"{FOLDER}/.lock"
-_VERSION = 1
+_VERSION = 2
+_FIRST_VERSION = 1
 _SUFFIX = ".parquet"
 _DIGITS = 20
 
 
 class ExportRange(NamedTuple):
-    """Offsets ``[start, end)`` of a partition, which become a file for each day."""
+    """Offsets ``[start, end)`` of a partition, which become a file for each day.
+
+    Attributes:
+        generation: The number of topics of that name that were exported before this one.
+    """
 
     topic: str
     partition: int
     start: int
     end: int
+    generation: int = 0
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -46,7 +55,13 @@ class ExportRange(NamedTuple):
     @property
     def name(self) -> str:
         """What its files are called, without suffix; the same whenever it is written."""
-        return f"{self.topic}-{self.partition}-{self.start:0{_DIGITS}}-{self.end:0{_DIGITS}}"
+        offsets = f"{self.start:0{_DIGITS}}-{self.end:0{_DIGITS}}"
+        return f"{self.topic}-{self.partition}-{offsets}{numbered(self.generation)}"
+
+    @property
+    def log_name(self) -> str:
+        """The partition and its generation: ``orders-0``, ``orders-0~2`` of the second topic."""
+        return f"{self.topic_partition.directory}{numbered(self.generation)}"
 
 
 class Written(NamedTuple):
@@ -66,11 +81,27 @@ class Written(NamedTuple):
 
 @dataclass(slots=True)
 class ExportManifest:
-    """Where an export is: ids of topics, the ends that are written, the ranges that are next."""
+    """Where an export is: ids of topics, the ends that are written, the ranges that are next.
+
+    Attributes:
+        topics: The id of each topic.
+        earlier: The ids of deleted topics of the same names, in order.
+    """
 
     topics: dict[str, str | None] = field(default_factory=dict)
+    earlier: dict[str, list[str | None]] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
     ranges: list[ExportRange] = field(default_factory=list)
+
+    def generation(self, topic: str) -> int:
+        """Return the number of topics of that name that were exported before the present one."""
+        return len(self.earlier.get(topic, ()))
+
+    def restart(self, topic: str, topic_id: str | None) -> None:
+        """Continue with another topic of that name, from its first record."""
+        self.earlier.setdefault(topic, []).append(self.topics[topic])
+        self.topics[topic] = topic_id
+        self.ends = {one: end for one, end in self.ends.items() if one.topic != topic}
 
     def finish(self) -> None:
         """Take it that all ranges are written."""
@@ -89,10 +120,11 @@ def read_manifest(disk: PosixDisk) -> ExportManifest:
     try:
         found = json.loads(text)
         version = found["version"]
-        if version == _VERSION:
+        if version in (_FIRST_VERSION, _VERSION):
             ends = {_partition(name): int(end) for name, end in found["ends"].items()}
             ranges = [ExportRange(*row) for row in found["ranges"]]
-            return ExportManifest(dict(found["topics"]), ends, ranges)
+            earlier = {topic: list(ids) for topic, ids in found.get("earlier", {}).items()}
+            return ExportManifest(dict(found["topics"]), earlier, ends, ranges)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ExportError(
             f"{MANIFEST}: it does not parse ({error}); restore it, or export to another directory"
@@ -107,6 +139,7 @@ def write_manifest(disk: PosixDisk, manifest: ExportManifest) -> None:
     found = {
         "version": _VERSION,
         "topics": manifest.topics,
+        "earlier": manifest.earlier,
         "ends": {one.directory: end for one, end in sorted(manifest.ends.items())},
         "ranges": manifest.ranges,
     }
@@ -140,12 +173,20 @@ def forget_written(disk: PosixDisk) -> None:
 def parse_file(name: str) -> ExportRange | None:
     """Return the range that a file of Parquet is of; None if it is not one of an export."""
     stem = name.removesuffix(_SUFFIX)
-    directory, _, end = stem.partition("+")[0].rpartition("-")
+    offsets, _, number = stem.partition("+")[0].partition("~")
+    directory, _, end = offsets.rpartition("-")
     directory, _, start = directory.rpartition("-")
     parsed = parse_partition_directory(directory)
-    if stem == name or parsed is None or not (start.isdecimal() and end.isdecimal()):
+    if stem == name or parsed is None:
         return None
-    return ExportRange(parsed.topic, parsed.partition, int(start), int(end))
+    if not all(text.isdecimal() for text in (start, end, number or "1")):
+        return None
+    return ExportRange(parsed.topic, parsed.partition, int(start), int(end), int(number or "1") - 1)
+
+
+def numbered(generation: int) -> str:
+    """Return what distinguishes names of generations: nothing, ``~2``, ``~3``."""
+    return f"~{generation + 1}" if generation else ""
 
 
 def file_name(one: ExportRange, day: str, number: int) -> str:
