@@ -2,14 +2,19 @@
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from logfs.cli.command_index import COMMANDS
-from tests.fuzz import directories, runner, sanitizing, targets
+from logfs.control import frames, requests
+from logfs.errors import LogfsError
+from tests.fuzz import control, directories, runner, sanitizing, targets
 from tests.mounting import Mount
 
 NEED_FUSE = ("control", "directories")
@@ -103,6 +108,21 @@ def test_the_target_has_every_command_that_reads_a_directory() -> None:
     others = {"mount", "umount", "reload", "metrics", "export", "spark-job"}
     assert used | others == set(COMMANDS)
     assert not used & others
+
+
+def test_most_requests_of_the_target_reach_a_handler() -> None:
+    """Requests with a missing or a wrong field are refused before."""
+    chance, reached = Random(1), set[str]()
+    count = 2000
+    for _ in range(count):
+        case = control.make(chance, [])
+        with suppress(LogfsError, struct.error):
+            head = frames.decode_head(case[: frames.HEAD_BYTES])
+            header = frames.decode_header(case[frames.HEAD_BYTES :][: head.header_bytes])
+            reached.add(requests.parse_request(header, b"", print).name)
+            count -= 1
+    assert count < 1000
+    assert reached == set(control.NAMES)
 
 
 @pytest.mark.fuse
