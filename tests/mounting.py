@@ -128,6 +128,7 @@ class Mount:
         options: Mount options, each as after ``-o``.
         variables: Changes of the daemon's environment.
         log_directory: Where its log goes; beside the data directory by default.
+        url: Mount this store instead; nothing is put into the data directory.
 
     Attributes:
         data: The data directory.
@@ -142,12 +143,14 @@ class Mount:
         *options: str,
         variables: Mapping[str, str] | None = None,
         log_directory: Path | None = None,
+        url: str | None = None,
     ) -> None:
         for directory in (data, point):
             directory.mkdir(parents=True, exist_ok=True)
         self.data = data.resolve()
         self.point = point.resolve()
         self.options = options
+        self._source = url or str(self.data)
         # What a read-only mount keeps must not get into the cache of the user that runs the tests.
         cache = self.data.with_name(f"{self.data.name}.cache")
         self._variables = {"CACHE_DIRECTORY": str(cache), **(variables or {})}
@@ -167,7 +170,7 @@ class Mount:
     def start(self) -> None:
         """Mount, and return when the mount answers; it also takes the place of a dead one."""
         flags = [part for option in self.options for part in ("-o", option)]
-        command = [*COMMAND, "mount", *flags, str(self.data), str(self.point)]
+        command = [*COMMAND, "mount", *flags, self._source, str(self.point)]
         self._daemon.start(command, env=environment(**self._variables))
         wait_until(self._answers, f"{self.point} was mounted")
 

@@ -15,7 +15,6 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO, NamedTuple, Protocol
 
-from logfs.disk.posix import PosixDisk
 from logfs.errors import (
     CorruptRecordError,
     LogfsError,
@@ -33,6 +32,7 @@ from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, Suffix, p
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved, fixed_now, resolve, resolve_segment
+from logfs.machine.disks import disk_of
 from logfs.machine.host import system_clock
 from logfs.types import IsolationLevel, TopicPartition, View
 
@@ -244,7 +244,7 @@ def _why_empty(address: PartitionAddress, log_end_offset: int) -> str | None:
 
 def _copy_partition(place: Place, out: BinaryIO, level: IsolationLevel, zone: tzinfo) -> str | None:
     topic, name, *more = *place.address, "", ""
-    if topic and topic != SEGMENTS_NAME and topic not in partitions_of(PosixDisk(place.root)):
+    if topic and topic != SEGMENTS_NAME and topic not in partitions_of(disk_of(place.root)):
         raise no_topic(topic)
     if len(place.address) < 2 or topic == SEGMENTS_NAME:
         raise _no_file(place)
@@ -292,7 +292,7 @@ def _copy_raw(place: Place, out: BinaryIO, level: IsolationLevel) -> None:
 
 
 def _load(data: str, topic_partition: TopicPartition) -> ReadableLog:
-    disk = PosixDisk(data)
+    disk = disk_of(data)
     store = open_for_reading(disk, chosen(partitions_of(disk), *topic_partition))
     log = store.partition(*topic_partition)
     if log.is_unreadable:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from logfs.client import Daemon
-from logfs.disk.posix import PosixDisk
+from logfs.disk.vfs import Disk
 from logfs.errors import NoSuchTopicError
 from logfs.library.directory import all_partitions, open_for_reading, partitions_named
 from logfs.library.mounted_disk import reading_disk
@@ -90,11 +90,13 @@ def look(place: Place, since_ms: int) -> Status:
 def _room(found: os.statvfs_result) -> tuple[int, bool]:
     """Return the free bytes of a file system, and whether it is full."""
     free_bytes = found.f_bavail * found.f_frsize
+    if found.f_flag & os.ST_RDONLY:
+        return free_bytes, False
     has_no_inodes = found.f_files > 0 and found.f_favail == 0
     return free_bytes, free_bytes < LARGEST_APPEND_BYTES or has_no_inodes
 
 
-def _was_clean(disk: PosixDisk) -> bool:
+def _was_clean(disk: Disk) -> bool:
     found = list_partitions(disk)
     return last_stop(disk, current_host().boot_id, found).is_clean
 
@@ -176,7 +178,7 @@ def _from_meta(point: str, topic_partition: TopicPartition, since_ms: int) -> Pa
 
 
 def _from_files(
-    disk: PosixDisk, wanted: Sequence[TopicPartition], since_ms: int
+    disk: Disk, wanted: Sequence[TopicPartition], since_ms: int
 ) -> Iterator[TopicOverview]:
     """Load the partitions that have a segment table; others would have to be scanned."""
     ours = [tp for tp in wanted if disk.exists(f"{tp.directory}/{names.SEGMENT_TABLE}")]
@@ -191,7 +193,7 @@ def _from_files(
         yield told._replace(partition_count=len(numbers), partitions=rows)
 
 
-def _from_names(disk: PosixDisk, topic_partition: TopicPartition) -> PartitionOverview:
+def _from_names(disk: Disk, topic_partition: TopicPartition) -> PartitionOverview:
     """Return what the names and sizes of the files of a partition show."""
     directory, size, bases = topic_partition.directory, 0, list[int]()
     try:

@@ -9,12 +9,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
 from logfs.library.directory import open_for_reading
 from logfs.library.places import served_at
+from logfs.log.loading.loader import list_partitions
 from logfs.log.names import FileKind, FileSuffix, parse_partition_directory, parse_segment_file
 from logfs.log.segments.table import SegmentState, SegmentTable
+from logfs.machine.disks import disk_of, is_url
 from logfs.types import TopicPartition
 
 _BLOCK_BYTES = 512
@@ -63,7 +64,9 @@ class DiskUse:
 
 
 def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
-    """Add up a data directory, or some of its partitions; takes no lock."""
+    """Add up a data directory or a store, or some of its partitions; takes no lock."""
+    if is_url(data):
+        return _store_use(data, only)
     found, seen = DiskUse(), set[tuple[int, int]]()
     point = served_at(data)
     for entry in sorted(_entries(data), key=lambda entry: entry.name):
@@ -77,6 +80,26 @@ def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
             found.deleted.add(_directory(entry.path, seen))
         elif only is None:
             found.root.other += _blocks(entry, seen)
+    return found
+
+
+def _store_use(url: str, only: Collection[TopicPartition] | None) -> DiskUse:
+    """Add up the objects that the heads of a store name."""
+    found, disk = DiskUse(), disk_of(url)
+    for topic_partition in list_partitions(disk):
+        if only is None or topic_partition in only:
+            use = found.partitions[topic_partition] = Use()
+            directory = topic_partition.directory
+            for name in disk.contents(directory).files:
+                size = disk.stat(f"{directory}/{name}").size
+                parsed = parse_segment_file(name)
+                if parsed is not None and parsed.kind is FileKind.LOG:
+                    use.log += size
+                elif parsed is not None and parsed.kind in _INDEXES:
+                    use.index += size
+                else:
+                    use.other += size
+            use.kept, use.shown = _lengths(url, topic_partition, None)
     return found
 
 
@@ -121,7 +144,7 @@ def _lengths(
 ) -> tuple[int | None, int | None]:
     """Return how long what is kept of a partition is, and its size in a mount."""
     try:
-        entries = SegmentTable.load(PosixDisk(data), topic_partition.directory).entries
+        entries = SegmentTable.load(disk_of(data), topic_partition.directory).entries
     except (LogfsError, OSError):
         return None, None if point is None else _size_in(point, topic_partition)
     if not entries:
@@ -148,7 +171,7 @@ def _size_in(point: str, topic_partition: TopicPartition) -> int | None:
 def _size_stored(data: str, topic_partition: TopicPartition) -> int | None:
     """Return the size, for which the last segment may have to be read."""
     try:
-        log = open_for_reading(PosixDisk(data), [topic_partition]).partition(*topic_partition)
+        log = open_for_reading(disk_of(data), [topic_partition]).partition(*topic_partition)
     except (LogfsError, OSError):
         return None
     return None if log.is_unreadable else log.snapshot.end.positions.text

@@ -10,6 +10,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.library.directory import all_partitions
 from logfs.library.mounted_disk import disk_at
+from logfs.machine.disks import is_url
 from logfs.machine.packages import how_to_add
 from logfs.types import TopicPartition
 
@@ -64,7 +65,7 @@ def export_to(  # noqa: PLR0913 - an argument for each option of the command
         ) from error
     table = None if iceberg is None else IcebergTable(iceberg)  # before anything is written
     target = str(Path(destination).resolve())
-    if Path(target).is_relative_to(Path(data).resolve()):
+    if not is_url(data) and Path(target).is_relative_to(Path(data).resolve()):
         raise ExportError(
             f"{destination} is in the data directory, where no broker starts with a directory that "
             "it does not know: export to another place"

@@ -7,10 +7,11 @@ from multiprocessing import get_context
 
 from logfs.cli.sharing import Progress, cores
 from logfs.config import TopicConfig
-from logfs.disk.posix import PosixDisk
+from logfs.disk.vfs import RootedDisk
 from logfs.log.names import FileKind
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.log.verifying.verify import Run, Verified, verify
+from logfs.machine.disks import disk_of, is_url
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition
 
@@ -23,17 +24,17 @@ def verify_data(
     data: str, only: Collection[TopicPartition] | None, jobs: int, progress: Progress
 ) -> Verified:
     """Check partitions on this machine, in ``jobs`` processes; 0: one for each core."""
-    return verify_with(_Runner(PosixDisk(data), jobs or cores(), progress).run, data, only)
+    return verify_with(_Runner(disk_of(data), jobs or cores(), progress).run, data, only)
 
 
 def verify_with(run: Run, data: str, only: Collection[TopicPartition] | None) -> Verified:
     """Check the partitions of a data directory; ``run`` checks segments."""
     defaults = TopicConfig.from_properties({})
-    return verify(PosixDisk(data), defaults, only, run, _wait, current_host().boot_id)
+    return verify(disk_of(data), defaults, only, run, _wait, current_host().boot_id)
 
 
 class _Runner:
-    def __init__(self, disk: PosixDisk, jobs: int, progress: Progress) -> None:
+    def __init__(self, disk: RootedDisk, jobs: int, progress: Progress) -> None:
         self._disk = disk
         self._jobs = jobs
         self._progress = progress
@@ -48,7 +49,9 @@ class _Runner:
             for task in tasks:
                 yield verify_segment(self._disk, task, lambda size: self._advance(size, total))
             return
-        with ProcessPoolExecutor(jobs, get_context("fork")) as pool:
+        with ProcessPoolExecutor(
+            jobs, get_context("spawn" if is_url(self._disk.root) else "fork")
+        ) as pool:
             roots = [self._disk.root] * len(tasks)
             for report, size in zip(pool.map(_verify_segment, roots, tasks), sizes, strict=True):
                 self._advance(size, total)
@@ -66,7 +69,7 @@ class _Runner:
 
 
 def _verify_segment(root: str, task: SegmentTask) -> SegmentReport:
-    return verify_segment(PosixDisk(root), task)
+    return verify_segment(disk_of(root), task)
 
 
 def _wait(number: int) -> None:

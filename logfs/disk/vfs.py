@@ -373,6 +373,15 @@ class Disk(Protocol):
         ...
 
 
+class RootedDisk(Disk, Protocol):
+    """A disk that knows where it is."""
+
+    @property
+    def root(self) -> str:
+        """The directory, as an absolute path; or the URL of an object store."""
+        ...
+
+
 def check_size(size: int, most: int | None, path: str) -> None:
     """Refuse to read a file whole that is too large for what it should be.
 

@@ -50,6 +50,7 @@ from logfs.log import names
 from logfs.log.following.store import AnyStore, FollowedStore
 from logfs.log.store import LogStore
 from logfs.machine import mountpoints
+from logfs.machine.disks import StorePlace, disk_of, is_url, resolve_root
 from logfs.machine.host import (
     LOCAL_ZONE,
     Clock,
@@ -57,7 +58,6 @@ from logfs.machine.host import (
     raise_descriptor_limit,
     system_clock,
 )
-from logfs.machine.stores import data_disk
 from logfs.machine.terminal import ControllingTerminal
 from logfs.records.compression import limit_decompressed
 
@@ -94,7 +94,7 @@ def run_mount(
     lost the terminal that it was started from stops like after SIGINT.
 
     Args:
-        data: The data directory; it must exist.
+        data: The data directory, which must exist; or the URL of an object store.
         mountpoint: An existing directory, or the dead mount of an earlier daemon.
         options: See ``options``.
         ready: Called on the loop once the mount answers.
@@ -110,11 +110,11 @@ def run_mount(
         LockedError: Another process has the data directory.
         LogfsError, OSError: The data directory cannot be used.
     """
-    data, point = os.path.realpath(data), mountpoints.resolve_point(mountpoint)
+    data, point = resolve_root(data), mountpoints.resolve_point(mountpoint)
     supervisor = supervisor or Supervisor()
     session = Session(data, point, kernel_options(data, options), supervisor, hooks.loaded())
     if not session.may_adopt:
-        _check_before(data, point)
+        _check_before(data, point, options)
     raise_descriptor_limit()
     terminal = supervisor.terminal
     signal.signal(signal.SIGHUP, lambda *_: _stop_without(terminal))
@@ -159,7 +159,9 @@ def _open_and_mount(
     metrics: socket.socket | None,
 ) -> int:
     data, clock = session.data, system_clock()
-    cache = open_cache(data, options.cache_dir) if options.read_only else None
+    # In a store the heads say where everything is.
+    needs_cache = options.read_only and not is_url(data)
+    cache = open_cache(data, options.cache_dir) if needs_cache else None
     with supervisor:
         report = _both(progress, supervisor.status)
         store = _open(data, options, clock, cache, report, session.settling)
@@ -196,7 +198,7 @@ def _open(
     progress: Callable[[str], None],
     resumed: Settling | None,
 ) -> AnyStore:
-    disk, host = data_disk(data), current_host()
+    disk, host = disk_of(data, StorePlace(options.endpoint, options.region)), current_host()
     if _DECOMPRESSED_MAX in options.store.explicit:
         limit_decompressed(options.store.logfs_decompressed_max_bytes)
     if options.read_only:
@@ -251,10 +253,13 @@ def kernel_options(data: str, options: MountOptions) -> set[str]:
     return chosen
 
 
-def _check_before(data: str, point: str) -> None:
-    if not Path(data).is_dir():
-        raise MountError(f"{data}: no such data directory")
-    mountpoints.check_paths(data, point)
+def _check_before(data: str, point: str, options: MountOptions) -> None:
+    if not is_url(data):
+        if not Path(data).is_dir():
+            raise MountError(f"{data}: no such data directory")
+        mountpoints.check_paths(data, point)
+    elif not options.read_only:
+        raise MountError(f"{data}: an object store can only be mounted read-only: add -o ro")
     if not mountpoints.has_dead_mount(point):
         _check_directory(point)
 

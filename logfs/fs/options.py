@@ -21,6 +21,9 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
                        port; the daemon logs which
     no_topic_metrics   metrics of all topics together instead of each: no topic names appear, and
                        a scrape stays small with thousands of topics
+    endpoint=URL       the server of an object store, https://HOST or http://HOST:PORT; default:
+                       $AWS_ENDPOINT_URL, else the cloud of the address
+    region=NAME        the region of its bucket; default: $AWS_REGION, else us-east-1
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
                        even if the kernel can read them itself (Linux 6.9, CAP_SYS_ADMIN)
     keep_awake         no processor sleeps while programs read growing names in small pieces: twice
@@ -148,6 +151,8 @@ class MountOptions:
         cache_dir: Where a read-only mount keeps its positions; None for the default.
         isolation_level: Which records readers see.
         metrics: Where metrics are served; None: nowhere.
+        endpoint: The server of an object store; None for that of the environment.
+        region: The region of its bucket; None for that of the environment.
         fsname: The device that /proc/mounts shows; None for the data directory.
         config_file: Where more options stand; reading it is the caller's.
         run_as: Name of the user to become; that, too, is the caller's.
@@ -173,6 +178,8 @@ class MountOptions:
     cache_dir: str | None = None
     isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     metrics: MetricsAddress | None = None
+    endpoint: str | None = None
+    region: str | None = None
     fsname: str | None = None
     config_file: str | None = None
     run_as: str | None = None
@@ -285,6 +292,12 @@ def _parse_path(text: str) -> str:
     return text
 
 
+def _parse_endpoint(text: str) -> str:
+    if not re.fullmatch(r"https?://[^\s/]+/?", text):
+        raise ValueError("expected an address, as http://127.0.0.1:9000")
+    return text.rstrip("/")
+
+
 def _parse_limit(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise ValueError("expected a number, as 1000")
@@ -297,6 +310,8 @@ _VALUES: dict[str, Callable[[str], object]] = {
     "umask": _parse_octal,
     "fsname": _parse_text,
     "cache_dir": _parse_path,
+    "endpoint": _parse_endpoint,
+    "region": _parse_text,
     "config": _parse_path,
     "setuid": _parse_text,
     "rmdir": _parse_rmdir,

@@ -24,6 +24,7 @@ from logfs.fs.handover.successor import Successor
 from logfs.fs.hooks import Hooks
 from logfs.fs.supervision import Supervisor
 from logfs.machine import mountpoints
+from logfs.machine.disks import is_url
 
 logger = logging.getLogger(__name__)
 
@@ -106,8 +107,10 @@ class Session:
         self.settling = Settling(state.words, journal)
 
     def _identity(self) -> str:
-        found = Path(self.data).stat()
-        directory = [found.st_dev, found.st_ino]
+        directory: list[int] = []
+        if not is_url(self.data):
+            found = Path(self.data).stat()
+            directory = [found.st_dev, found.st_ino]
         return json.dumps([self.data, directory, self.point, sorted(self._options)])
 
     def _refuse(self, reason: str) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC
 
 from logfs.config import StoreConfig
-from logfs.disk.posix import PosixDisk
 from logfs.disk.vfs import Disk
 from logfs.errors import NoSuchPartitionError, NoSuchTopicError, UnknownNameError
 from logfs.library.owner import data_directory
@@ -17,6 +16,7 @@ from logfs.log.loading.loader import list_partitions
 from logfs.log.names import parse_partition_directory
 from logfs.log.reading.address import SEGMENTS_NAME, PartitionAddress, parse_partition_name
 from logfs.log.store import LogStore
+from logfs.machine.disks import disk_of
 from logfs.machine.host import current_host, system_clock
 from logfs.types import TopicPartition
 
@@ -95,7 +95,7 @@ def data_and_partitions(place: Place) -> tuple[str, list[TopicPartition] | None]
         LogfsError: There is no such topic or partition, or PATH is of another form.
     """
     data = data_directory(place)
-    return data, partitions_named(PosixDisk(data), place.address)
+    return data, partitions_named(disk_of(data), place.address)
 
 
 def partitions_named(disk: Disk, address: Sequence[str]) -> list[TopicPartition] | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from operator import attrgetter
 
 from logfs.config import StoreConfig
-from logfs.disk.posix import PosixDisk
+from logfs.disk.vfs import RootedDisk
 from logfs.errors import LogOfflineError, NoSuchPartitionError
 from logfs.library.directory import check_exists
 from logfs.library.mounted_disk import MountedDisk
@@ -38,7 +38,7 @@ class FollowedDirectory:
 
     def __init__(
         self,
-        disk: PosixDisk,
+        disk: RootedDisk,
         only: Callable[[TopicPartition], bool] | None = None,
         *,
         step_bytes: int = STEP_BYTES,

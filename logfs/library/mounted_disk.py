@@ -13,13 +13,14 @@ from zlib import crc32
 
 from logfs.disk.posix import PosixDisk
 from logfs.disk.posixfile import PosixFile
-from logfs.disk.vfs import SMALL_FILE_BYTES, File, FileStat
+from logfs.disk.vfs import SMALL_FILE_BYTES, File, FileStat, RootedDisk
 from logfs.library.owner import data_directory
 from logfs.library.places import ROOT_FILES, Place
 from logfs.log import names
 from logfs.log.checkpoints import format_offsets
 from logfs.log.reading.address import SEGMENTS_NAME
 from logfs.machine import mountpoints
+from logfs.machine.disks import disk_of, is_url
 from logfs.machine.host import system_clock
 from logfs.types import TopicPartition
 
@@ -37,8 +38,8 @@ Names: TypeAlias = list[TopicPartition]
 Entries: TypeAlias = list[tuple[str, bool]]
 
 
-def reading_disk(place: Place, topics: Collection[str] | None = None) -> PosixDisk:
-    """Return the disk from which to read the files of a data directory or a mount.
+def reading_disk(place: Place, topics: Collection[str] | None = None) -> RootedDisk:
+    """Return the disk from which to read the files of a data directory, a mount or a URL.
 
     Args:
         topics: The topics that will be read; None: all. Others may be missing.
@@ -47,7 +48,7 @@ def reading_disk(place: Place, topics: Collection[str] | None = None) -> PosixDi
         OSError: The mount does not answer.
     """
     if not place.is_mount:
-        return PosixDisk(place.root)
+        return disk_of(place.root)
     data = data_directory(place)
     return PosixDisk(data) if _is_readable(data) else MountedDisk(place.root, topics)
 
@@ -64,9 +65,9 @@ def reading_root(place: Place) -> str:
     return place.root if place.is_mount and not _is_readable(data) else data
 
 
-def disk_at(root: str) -> PosixDisk:
-    """Return the disk from which this machine reads the files of a ``reading_root``."""
-    return MountedDisk(root) if is_mount_point(root) else PosixDisk(root)
+def disk_at(root: str) -> RootedDisk:
+    """Return the disk from which this machine reads the files of a ``reading_root`` or a URL."""
+    return MountedDisk(root) if not is_url(root) and is_mount_point(root) else disk_of(root)
 
 
 def is_mount_point(path: str) -> bool:

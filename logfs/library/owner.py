@@ -71,6 +71,8 @@ def act(
         ReadOnlyError: The mount is read-only.
         LogfsError, OSError: Errors of ``ask`` and ``do``.
     """
+    if place.is_remote:
+        raise read_only_store(place.root)
     found = _asked(place, ask, through)
     if found is None and not place.is_mount and is_served(place.root):
         found = _asked(place, ask, through)
@@ -151,6 +153,14 @@ def opened_store(
         yield store
     finally:
         store.close(clock.now_ms(), is_durable=is_durable)
+
+
+def read_only_store(url: str) -> ReadOnlyError:
+    """Return the refusal to change the logs of an object store."""
+    return ReadOnlyError(
+        f"{url}: logs in an object store are read-only: use the data directory that they are "
+        "copied from, or make one of them with 'logfs remote fetch'"
+    )
 
 
 def owned(data: str, error: LockedError) -> LockedError:

@@ -7,16 +7,18 @@ in a mount: ``/var/lib/logfs/orders/0@-1h.jsonl``. ``split_path`` has the rule.
 import errno
 import json
 import os
+import re
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum, auto
 from pathlib import Path
 from typing import NamedTuple
 
 from logfs.disk.posix import PosixDisk
-from logfs.errors import LockedError, MountError, NoDataDirectoryError
+from logfs.errors import LockedError, MountError, NoDataDirectoryError, ReadOnlyError
 from logfs.log import names
 from logfs.machine import mountpoints
+from logfs.machine.disks import has_logs, is_url
 
 ROOT_FILES = (
     names.REMOTE,
@@ -59,7 +61,8 @@ class Place(NamedTuple):
     """A path, split at its data directory or mount point.
 
     Attributes:
-        root: The data directory or mount point; absolute, without symbolic links.
+        root: The data directory or mount point, absolute and without symbolic links; or the URL of
+            an object store.
         address: The names below it.
         is_mount: ``root`` is a mount point of logfs.
     """
@@ -67,6 +70,11 @@ class Place(NamedTuple):
     root: str
     address: tuple[str, ...]
     is_mount: bool
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether the logs are in an object store."""
+        return is_url(self.root)
 
 
 def split_path(
@@ -131,17 +139,69 @@ def kind_of(path: str) -> DirectoryKind:
 
 
 def locate(path: str, *, may_begin: bool = False) -> Place:
-    """Split a path of the command line, which may be relative.
+    """Split a path of the command line, which may be relative, or the URL of an object store.
 
     Raises:
         NoDataDirectoryError: No leading part is a data directory or a mount point.
         MountError: It is in a mount that waits for its next daemon.
         OSError: A directory on the way cannot be read.
     """
+    if is_url(path):
+        return split_url(path.rstrip("/"), has_logs)
     real = mountpoints.ask(path, lambda: os.path.realpath(path))
     if real is None:
         raise MountError(f"{path}: the mount waits for its next daemon, which has not come")
     return split_path(real, _mount_points(), kind_of, may_begin=may_begin)
+
+
+def split_url(url: str, is_store: Callable[[str], bool]) -> Place:
+    """Split a URL into the store of logs, and the address after it.
+
+    Args:
+        url: As ``s3://bucket/prefix/orders/0@-1h``.
+        is_store: Whether logs are directly below a URL. It takes a request, so the likeliest part
+            is asked for first.
+
+    Raises:
+        NoDataDirectoryError: No leading part has logs.
+    """
+    scheme, _, rest = url.partition("://")
+    if scheme == "file":
+        rest = rest.lstrip("/")
+    first, *names_after = [part for part in rest.split("/") if part] or [""]
+    start = f"{scheme}:///{first}" if scheme == "file" else f"{scheme}://{first}"
+    count = len(names_after)
+    for length in _likeliest(names_after):
+        root = "/".join([start, *names_after[: count - length]])
+        if is_store(root):
+            return Place(root, tuple(names_after[count - length :]), is_mount=False)
+    raise NoDataDirectoryError(
+        f"{url}: there are no logs of logfs (no object named logfs-store, no topics), neither "
+        "here nor before TOPIC/PARTITION. Check bucket and prefix"
+    )
+
+
+def _likeliest(after_bucket: Sequence[str]) -> list[int]:
+    """Return how many names at the end of a URL are an address, the likeliest number first."""
+    last = after_bucket[-1] if after_bucket else ""
+    order = [2, 1, 0, 3] if re.match(r"(0|[1-9][0-9]*)([@.]|$)", last) else [0, 1, 2, 3]
+    if len(after_bucket) >= 3 and after_bucket[-3].startswith("."):
+        order.insert(0, 3)  # .segments/TOPIC-PARTITION/FILE
+    return [length for length in dict.fromkeys(order) if length <= len(after_bucket)]
+
+
+def locate_local(path: str, *, may_begin: bool = False) -> Place:
+    """Split a path for what changes or copies a data directory; see ``locate``.
+
+    Raises:
+        ReadOnlyError: It is the URL of an object store.
+    """
+    if is_url(path):
+        raise ReadOnlyError(
+            f"{path}: logs in an object store are read-only: use the data directory that they are "
+            "copied from, or make one of them with 'logfs remote fetch'"
+        )
+    return locate(path, may_begin=may_begin)
 
 
 class DaemonNote(NamedTuple):
@@ -169,7 +229,7 @@ def served_at(data: str) -> str | None:
     mount must answer, and its source must be the data directory. A mount that waits for its next
     daemon is not usable.
     """
-    return mountpoints.ask(data, lambda: _served_at(data))
+    return None if is_url(data) else mountpoints.ask(data, lambda: _served_at(data))
 
 
 def _served_at(data: str) -> str | None:
@@ -193,7 +253,7 @@ def is_served(data: str) -> bool:
     Raises:
         LockedError: No daemon has come back for ``PATIENCE_S``.
     """
-    note = read_daemon_note(data)
+    note = None if is_url(data) else read_daemon_note(data)
     if note is None or mountpoints.mount_at(note.mount_point) is None:
         return False
     points: list[str | None] = []

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from logfs import config as configuration
 from logfs.config import TOPIC_KEYS, TopicConfig
-from logfs.disk.posix import PosixDisk
 from logfs.errors import (
     InvalidConfigError,
     LockedError,
@@ -33,6 +32,7 @@ from logfs.log import administration
 from logfs.log.administration import TopicFacts, check_changes, check_growth
 from logfs.log.names import parse_partition_directory
 from logfs.log.reading.address import SEGMENTS_NAME, parse_topic_name
+from logfs.machine.disks import disk_of
 from logfs.machine.host import system_clock
 from logfs.types import TopicPartition
 
@@ -136,7 +136,7 @@ class StoredTopics:
         numbers = self._partitions().get(topic)
         if numbers is None:
             raise NoSuchTopicError(f"no topic {topic}")
-        store = open_for_reading(PosixDisk(self._data), [TopicPartition(topic, n) for n in numbers])
+        store = open_for_reading(disk_of(self._data), [TopicPartition(topic, n) for n in numbers])
         return administration.describe_topic(store, topic)
 
     def create_topic(
@@ -165,7 +165,7 @@ class StoredTopics:
             store.undelete_topic(topic, self._now_ms())
 
     def _partitions(self) -> dict[str, list[int]]:
-        return partitions_of(PosixDisk(self._data))
+        return partitions_of(disk_of(self._data))
 
     def _opened(self) -> "AbstractContextManager[LogStore]":
         if self._store is not None:

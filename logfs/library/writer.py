@@ -16,12 +16,13 @@ from logfs.config import StoreConfig
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, LockedError, ReadOnlyError
 from logfs.library.mounted_writer import MountedWriter
-from logfs.library.owner import owned
+from logfs.library.owner import owned, read_only_store
 from logfs.library.places import is_served, served_at
 from logfs.library.topics import MountedTopics, StoredTopics, Topics
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.log.writing.producerbatches import Appended
+from logfs.machine.disks import is_url
 from logfs.machine.host import current_host, system_clock
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
@@ -196,6 +197,8 @@ class Writer:
 
     def _begin(self) -> MountedWriter | None:
         """Connect to a daemon or open the store; return the mount's writer if both are refused."""
+        if is_url(self._data):
+            raise read_only_store(self._data)
         try:
             self._daemon = Daemon.connect(self._data)
         except PermissionError as error:

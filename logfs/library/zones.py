@@ -59,6 +59,8 @@ def _ask(place: Place, local: str) -> int | None:
     """Return the daemon's offset from UTC in seconds; None if no daemon serves the directory."""
     if place.is_mount:
         return _ask_mount(place.root, local)
+    if place.is_remote:
+        return None
     try:
         daemon = Daemon.connect(place.root)
     except PermissionError as error:

@@ -2,6 +2,7 @@
 
     host         clocks, random identifiers, the boot, the time zone, the limit of open files
     stores       the object store of a data directory
+    disks        the disk of a data directory, or of the URL of an object store
     mountpoints  mounts of logfs, also dead ones, and removing them
     holders      processes that keep a mount in use
     holder       the process that keeps a mount while its daemon restarts

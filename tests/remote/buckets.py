@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from logfs.disk.constantfile import ConstantFile
+from logfs.disk.remote.directpart import DirectPart
 from logfs.disk.remote.overlay import RemotePart
 from logfs.disk.remote.treedisk import TreeDisk
 from logfs.disk.vfs import Disk, File
@@ -154,33 +154,6 @@ class TieredPartition:
             return b""
 
 
-class PlainPart(ConstantFile):
-    """A part of an object: each read is one request."""
-
-    def __init__(self, store: FakeStore, name: str, part: RemotePart) -> None:
-        super().__init__(name, b"", part.inode)
-        self._store = store
-        self._part = part
-
-    def size(self) -> int:
-        return self._part.size
-
-    def pread_into(self, buffer: memoryview, position: int) -> int:
-        data = self.pread(len(buffer), position)
-        buffer[: len(data)] = data
-        return len(data)
-
-    def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
-        return None
-
-    def pread(self, size: int, position: int) -> bytes:
-        size = min(size, self._part.size - position)
-        if size <= 0:
-            return b""
-        start = self._part.start + position
-        return bytes(self._store.get_range(self._part.key, start, size))
-
-
 class Clock:
     """Seconds that a test lets pass."""
 
@@ -196,6 +169,6 @@ def bucket_disk(store: FakeStore, clock: Clock | None = None) -> TreeDisk:
     bucket = Bucket(store, clock or Clock(), background=lambda function: function())
 
     def open_part(name: str, part: RemotePart) -> File:
-        return PlainPart(store, name, part)
+        return DirectPart(store, name, part)
 
     return TreeDisk(store.url, bucket, open_part)

@@ -13,7 +13,7 @@ from logfs.cli import failures
 from logfs.cli.parameters import VIEWS, header_option
 from logfs.cli.terminal import tables
 from logfs.errors import RecordTooLargeError
-from logfs.library.places import Place, locate
+from logfs.library.places import Place, locate_local
 
 if TYPE_CHECKING:
     from logfs.cli.append_files import LineAppender, Summary
@@ -91,7 +91,7 @@ def append(  # noqa: PLR0913 - options
     from logfs.cli.append_target import parse_target
 
     with failures.about(path):
-        place = locate(path, may_begin=create)
+        place = locate_local(path, may_begin=create)
         target = parse_target(place, form, key_delimiter, headers)
     names = files or (STDIN,)
     total = check_files(names)

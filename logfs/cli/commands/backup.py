@@ -9,7 +9,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError
-from logfs.library.places import locate
+from logfs.library.places import locate_local
 
 _TOPICS = click.option(
     "--topic",
@@ -71,7 +71,7 @@ def backup(  # noqa: PLR0913 - what there is on the command line
     from logfs.library.owner import data_directory
 
     with failures.about(source):
-        place = locate(source)
+        place = locate_local(source)
         if place.address:
             raise UnknownNameError(
                 "expected a data directory or a mount point; single topics with '--topic'"
@@ -122,7 +122,7 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
     from logfs.library.backup import check_backup, restore_backup
 
     with failures.about(source):
-        place = locate(source)
+        place = locate_local(source)
         if place.address or place.is_mount:
             raise UnknownNameError("expected a backup, a directory that 'logfs backup' made")
         check_backup(place.root, data, topics)

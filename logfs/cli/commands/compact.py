@@ -13,7 +13,7 @@ from logfs.cli import failures
 from logfs.cli.spark_options import SparkRequest, chosen_session, spark_options
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
-from logfs.library.places import locate
+from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
     from logfs.log.compaction.manual import Compacted
@@ -60,7 +60,7 @@ def compact(path: str, *, spark: SparkRequest, roll: bool, as_json: bool) -> Non
     from logfs.machine.host import system_clock
 
     with failures.about(path):
-        place = locate(path)
+        place = locate_local(path)
         topic, number = parse_topic_or_partition(place.address)
 
         def do(store: LogStore) -> list[Compacted]:

@@ -11,6 +11,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.escapes import printable
 from logfs.errors import LogfsError
+from logfs.machine.disks import disk_of, is_url
 
 if TYPE_CHECKING:
     from logfs.log.dumping.output import DumpOptions, Parse
@@ -177,6 +178,9 @@ def _sources(path: str) -> "Iterator[DumpFile]":
     from logfs.log.dumping.dump import is_known
     from logfs.log.dumping.source import DumpFile
 
+    if is_url(path):
+        yield from _remote_sources(path.rstrip("/"))
+        return
     shown = re.sub("/+", "/", path)
     shown = shown.rstrip("/") or shown
     if os.path.isdir(shown):  # noqa: PTH112 - a path as it was given
@@ -188,6 +192,23 @@ def _sources(path: str) -> "Iterator[DumpFile]":
     disk = PosixDisk(directory or ("/" if shown.startswith("/") else "."))
     absolute = shown if shown.startswith("/") else f"{os.getcwd()}/{shown}"  # noqa: PTH109
     yield DumpFile(disk, name, printable(shown), printable(absolute))
+
+
+def _remote_sources(url: str) -> "Iterator[DumpFile]":
+    """Yield the file of a URL, or the files of a partition: URL/TOPIC-PARTITION[/FILE]."""
+    from logfs.library.places import locate
+    from logfs.log.dumping.dump import is_known
+    from logfs.log.dumping.source import DumpFile
+
+    place = locate(url)
+    disk, name = disk_of(place.root), "/".join(place.address)
+    if disk.exists(name) and disk.stat(name).is_directory:
+        files = filter(is_known, sorted(disk.contents(name).files))
+        found = [f"{name}/{file}" if name else file for file in files]
+    else:
+        found = [name]
+    for file in found:
+        yield DumpFile(disk, file, f"{place.root}/{file}", f"{place.root}/{file}")
 
 
 def _options(chosen: dict[str, object]) -> "DumpOptions":

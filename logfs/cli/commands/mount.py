@@ -17,6 +17,7 @@ from logfs.cli.parameters import DIRECTORY, config_file_option, settings_option
 from logfs.cli.terminal import logs
 from logfs.cli.terminal.background import is_held, ready_of_held, run_held
 from logfs.errors import BackupError, InvalidConfigError, NoDataDirectoryError
+from logfs.machine.disks import StorePlace, has_logs, is_url, resolve_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +50,7 @@ class MountRequest(NamedTuple):
     """What is to be mounted where.
 
     Attributes:
-        data: The data directory.
+        data: The data directory, or the URL of an object store.
         point: The mount point; both without symbolic links.
         options: Everything else.
     """
@@ -110,6 +111,10 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     existing directory; the mount of a daemon that died there is removed first. The file of
     --config-file may name both.
 
+    DATA can also be the URL of an object store to which logfs copies logs: s3://BUCKET/PREFIX,
+    gs:// or az://, or file:///DIRECTORY for a copy of one. It is mounted with -o ro. Credentials
+    come from the environment, the files of AWS's tools or the machine.
+
     The command stays in the foreground until Ctrl-C, SIGTERM, 'logfs umount' or the end of its
     terminal. Then it ends open files, flushes everything and stops. SIGHUP reopens the file of
     --log-file. Under systemd (Type=notify) it reports when the mount answers and, with WatchdogSec,
@@ -124,6 +129,7 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
         logfs mount /var/lib/logfs /mnt/logs --background --log-file /var/log/logfs.log
         logfs mount /var/lib/logfs /mnt/logs -o allow_other,umask=027 --config num.partitions=3
         logfs mount --config-file /etc/logfs/web.toml
+        logfs mount s3://backups/logs /mnt/logs -o ro
         mount -t logfs -o allow_other /var/lib/logfs /mnt/logs     # where logfs is installed
     """  # noqa: D301 - click's mark for text it does not fill
     texts = (*options, "ro") if read_only else options
@@ -142,7 +148,7 @@ def mount(  # noqa: PLR0913 - one argument for each parameter
     for name, path in files:
         arguments += [name, os.path.realpath(path)] if path is not None else []
     if data is not None:
-        arguments += ["--", os.path.realpath(data)]
+        arguments += ["--", request.data]
         arguments += [request.point] if mountpoint is not None else []
     serve_in_background(request, [*program("logfs"), *arguments], log)
 
@@ -223,7 +229,7 @@ def make_mount_request(
     # -o and --config take precedence over [kafka].
     overrides = {**found.settings, **given.store.overrides(), **dict(settings)}
     options = replace(given, store=StoreConfig.from_properties(overrides))
-    return MountRequest(os.path.realpath(data), mountpoints.resolve_point(mountpoint), options)
+    return MountRequest(resolve_root(data), mountpoints.resolve_point(mountpoint), options)
 
 
 def become(user: str | None) -> None:
@@ -264,7 +270,12 @@ def check(request: MountRequest) -> None:
     from logfs.machine import mountpoints
 
     data, point, _ = request
-    if places.kind_of(data) is places.DirectoryKind.OTHER:
+    if is_url(data):
+        if not has_logs(data, StorePlace(request.options.endpoint, request.options.region)):
+            raise NoDataDirectoryError(
+                f"{data}: there are no logs of logfs in this store. Check bucket and prefix"
+            )
+    elif places.kind_of(data) is places.DirectoryKind.OTHER:
         raise NoDataDirectoryError(
             f"{data}: holds files but no logs; expected a data directory or an empty directory"
         )
@@ -339,7 +350,7 @@ def serve(
 
 def _check_data(request: MountRequest) -> None:
     # A mistyped name must not be mounted as an empty directory.
-    if not Path(request.data).exists():
+    if not is_url(request.data) and not Path(request.data).exists():
         raise NoDataDirectoryError(
             f"{request.data}: no such directory; 'mkdir {shlex.quote(request.data)}' makes an "
             "empty one"

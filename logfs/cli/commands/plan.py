@@ -11,7 +11,7 @@ from logfs.cli.parameters import settings_option
 from logfs.cli.terminal import quantities as of
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.quantities import format_duration, format_number
-from logfs.library.places import locate
+from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
     from logfs.cli.disk_forecast import Forecast, Needs
@@ -145,7 +145,7 @@ def _forecast(path: str, *, as_json: bool) -> None:
     from logfs.cli import disk_forecast
 
     with failures.about(path):
-        forecast = disk_forecast.forecast(locate(path))
+        forecast = disk_forecast.forecast(locate_local(path))
     if as_json:
         click.echo(json.dumps(forecast.as_json(), indent=2))
     else:

@@ -14,7 +14,7 @@ from logfs.cli.spark_options import (
 )
 from logfs.cli.terminal import tables
 from logfs.cli.terminal.progress import ProgressLine
-from logfs.library.places import locate
+from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
     from logfs.log.reindexing import Reindexed
@@ -61,7 +61,7 @@ def reindex(path: str, jobs: int | None, *, spark: SparkRequest, as_json: bool) 
         chosen_session(spark, "logfs reindex") as session,
         ProgressLine("read") as shown,
     ):
-        place = locate(path)
+        place = locate_local(path)
         done = reindex_data(place, session or jobs, shown.show, failures.progress())
     for one in done:
         for position, size, why in one.corrupt:

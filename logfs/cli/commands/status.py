@@ -15,6 +15,7 @@ from logfs.cli.terminal import tables
 from logfs.cli.terminal.tables import TableColumn, counted, format_bytes, format_time
 from logfs.errors import BadSelectorError
 from logfs.library.places import locate
+from logfs.machine.disks import is_url
 
 if TYPE_CHECKING:
     from logfs.cli.directory_status import Status
@@ -156,7 +157,8 @@ def _print_json(found: "Status") -> None:
 
 def _show(found: "Status", *, every: bool) -> None:
     full = ": the disk is full" if found.is_full else ""
-    click.echo(f"data    {found.data} ({format_bytes(found.free_bytes)} free{full})")
+    room = "read-only" if is_url(found.data) else f"{format_bytes(found.free_bytes)} free{full}"
+    click.echo(f"data    {found.data} ({room})")
     click.echo(f"daemon  {_daemon(found)}")
     if found.daemon is not None and "sealed_files" in found.daemon:
         click.echo(f"        sealed files: {found.daemon['sealed_files']}")

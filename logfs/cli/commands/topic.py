@@ -18,7 +18,7 @@ from logfs.errors import (
     TopicExistsError,
     UnknownNameError,
 )
-from logfs.library.places import Place, locate
+from logfs.library.places import Place, locate, locate_local
 from logfs.types import MAX_PARTITIONS
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def create(
     config = dict(settings)
 
     def make(path: str) -> None:
-        place = locate(path, may_begin=True)
+        place = locate_local(path, may_begin=True)
         name = _topic_of(place)
         with suppress(*((TopicExistsError,) if if_not_exists else ())):
             _warn(
@@ -194,7 +194,7 @@ def alter(
     if not changes and partitions is None:
         raise click.UsageError("nothing to change: give --config, --delete or --partitions")
     with failures.about(path):
-        place = locate(path)
+        place = locate_local(path)
         name = _topic_of(place)
         _warn(path, _change(place, lambda topics: topics.alter_topic(name, changes, partitions)))
 
@@ -211,7 +211,7 @@ def delete(paths: Sequence[str], *, if_exists: bool) -> None:
     """
 
     def remove(path: str) -> None:
-        place = locate(path)
+        place = locate_local(path)
         name = _topic_of(place)
         with suppress(*((NoSuchTopicError,) if if_exists else ())):
             _change(place, lambda topics: topics.delete_topic(name))
@@ -232,7 +232,7 @@ def undelete(path: str) -> None:
         logfs topic undelete /var/lib/logfs/orders
     """  # noqa: D301
     with failures.about(path):
-        place = locate(path)
+        place = locate_local(path)
         name = _topic_of(place)
         _change(place, lambda topics: topics.undelete_topic(name))
 

@@ -8,7 +8,7 @@ import click
 
 from logfs.cli import failures
 from logfs.cli.terminal import tables
-from logfs.library.places import locate
+from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
     from logfs.log.trimming import Trimmed
@@ -63,7 +63,7 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
     from logfs.machine.host import system_clock
 
     with failures.about(path):
-        place = locate(path)
+        place = locate_local(path)
         address = parse_trim_address(place.address, zone_of(place))  # before the daemon is asked
 
         def do(store: LogStore) -> list[Trimmed]:

@@ -89,20 +89,20 @@ class TreeDisk:
     """A ``vfs.Disk`` of a ``FileTree``; every change is refused with EROFS.
 
     Args:
-        url: Where it is, for people and in errors.
+        root: Its URL.
         tree: Its directories and files.
         open_part: Makes a file of a part of an object.
     """
 
-    __slots__ = ("_open_part", "tree", "url")
+    __slots__ = ("_open_part", "root", "tree")
 
-    def __init__(self, url: str, tree: FileTree, open_part: OpenPart) -> None:
-        self.url = url
+    def __init__(self, root: str, tree: FileTree, open_part: OpenPart) -> None:
+        self.root = root
         self.tree = tree
         self._open_part = open_part
 
     def __repr__(self) -> str:
-        return f"TreeDisk({self.url!r})"
+        return f"TreeDisk({self.root!r})"
 
     def open(
         self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False
@@ -239,13 +239,13 @@ class TreeDisk:
 
     def _directory_or_none(self, name: str) -> Directory | None:
         if ".." in name.split("/"):
-            raise ValueError(f"{name} leads out of {self.url}")
+            raise ValueError(f"{name} leads out of {self.root}")
         if not name:
             return self.tree.root()
         return None if "/" in name else self.tree.directory(name)
 
     def _address(self, name: str) -> str:
-        return f"{self.url}/{name}" if name else self.url
+        return f"{self.root}/{name}" if name else self.root
 
     def _refuse(self, name: str) -> NoReturn:
         raise OSError(errno.EROFS, "an object store is open read-only", self._address(name))

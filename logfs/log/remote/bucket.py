@@ -109,6 +109,7 @@ class Bucket:
         self._known: dict[str, Version] = {}
         self._tables: dict[str, tuple[TieredEntry, ...]] = {}
         self._root_mtime_ms = 0
+        self._has_marker = False
         self._asked_s = clock_s()
         self._is_asking = False
 
@@ -146,6 +147,10 @@ class Bucket:
         """See ``FileTree``."""
         files = [version.files for version in list(self._known.values())]
         return sum(one.size_bytes() for one in files if isinstance(one, HeadFiles))
+
+    def is_store(self) -> bool:
+        """Ask whether there are logs of logfs here, with one request the first time."""
+        return bool(self._topic_ids()) or self._has_marker
 
     # What followers need
 
@@ -212,8 +217,9 @@ class Bucket:
             parsed = parse_topic_directory(name)
             if parsed is not None:
                 found.setdefault(parsed[0], []).append(parsed[1])
+        made = [stat.modified_ms for stat in listing.objects if stat.key == STORE]
+        self._has_marker = bool(made)
         if not self._root_mtime_ms:
-            made = [stat.modified_ms for stat in listing.objects if stat.key == STORE]
             self._root_mtime_ms = max([1, *made])
         return found
 

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from logfs.disk.posix import PosixDisk
+from logfs.disk.vfs import Disk
 from logfs.errors import SparkJobError
 from logfs.log.names import FileKind
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
+from logfs.machine.disks import disk_of
 from logfs.spark.jobs.running import Progress, SparkJob
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class SparkVerifier:
         Raises:
             SparkJobError: A machine does not have the directory, or a task failed.
         """
-        disk = PosixDisk(self._root)
+        disk = disk_of(self._root)
         sizes = [size_of(disk, task.name(FileKind.LOG)) for task in tasks]
         found = self._job.map(partial(_verify_segment, self._root), tasks, sizes)
         for task, (_, is_there) in zip(tasks, found, strict=True):
@@ -44,7 +45,7 @@ class SparkVerifier:
         return [report for report, _ in found]
 
 
-def size_of(disk: PosixDisk, name: str) -> int:
+def size_of(disk: Disk, name: str) -> int:
     """Return the size of a file; 0 of one that has gone."""
     try:
         return disk.stat(name).size
@@ -54,6 +55,6 @@ def size_of(disk: PosixDisk, name: str) -> int:
 
 def _verify_segment(root: str, task: SegmentTask) -> tuple[SegmentReport, bool]:
     """Check a segment; tells as well whether its partition is on this machine."""
-    disk = PosixDisk(root)
+    disk = disk_of(root)
     report = verify_segment(disk, task)
     return report, not report.is_gone or disk.exists(task.directory)

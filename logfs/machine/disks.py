@@ -1,0 +1,98 @@
+"""The disk of logs: a data directory of this machine, or an object store by its URL.
+
+Credentials, endpoint and region of a store come from the environment and from the files that its
+own tools read. A process has one disk for each URL, so that heads and blocks are read once.
+"""
+
+import os
+import threading
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from logfs.disk.posix import PosixDisk
+from logfs.disk.remote.s3 import is_store_url
+
+if TYPE_CHECKING:  # most commands do not need these
+    from logfs.disk.remote.objects import ObjectStore
+    from logfs.disk.remote.overlay import OpenPart
+    from logfs.disk.remote.treedisk import TreeDisk
+    from logfs.disk.vfs import RootedDisk
+
+_FILE = "file://"
+_VARIABLES = ("AWS_", "AZURE_", "GOOGLE_")
+_lock = threading.Lock()
+_disks: "dict[object, TreeDisk]" = {}
+
+
+class StorePlace(NamedTuple):
+    """Where the server of a store is; None: as the environment says.
+
+    Attributes:
+        endpoint: Its address, ``http://`` or ``https://``.
+        region: Of the bucket.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+
+
+def is_url(root: str) -> bool:
+    """Return whether logs are in an object store, by where they are said to be."""
+    return is_store_url(root) or root.startswith(_FILE)
+
+
+def resolve_root(path: str) -> str:
+    """Return a data directory as an absolute path without links; a URL without "/" at its end."""
+    return path.rstrip("/") if is_url(path) else os.path.realpath(path)
+
+
+def disk_of(root: str, place: "StorePlace | None" = None) -> "RootedDisk":
+    """Return the disk of a data directory, or of the URL of an object store.
+
+    Args:
+        root: See ``resolve_root``.
+        place: Where the store is, if the environment does not say it.
+
+    Raises:
+        InvalidConfigError: The URL is none, or its store cannot be used here.
+    """
+    return bucket_disk(root, place) if is_url(root) else PosixDisk(root)
+
+
+def has_logs(url: str, place: "StorePlace | None" = None) -> bool:
+    """Ask whether logs are directly below a URL."""
+    from logfs.log.remote.bucket import bucket_of
+
+    bucket = bucket_of(bucket_disk(url, place))
+    return bucket is not None and bucket.is_store()
+
+
+def bucket_disk(url: str, place: "StorePlace | None" = None) -> "TreeDisk":
+    """Return the read-only disk of the logs in an object store; sends no request."""
+    from logfs.disk.remote.treedisk import TreeDisk
+    from logfs.log.remote.bucket import Bucket
+
+    place = place or StorePlace()
+    # The client of a store cannot be used after a fork, nor with other credentials.
+    known = [item for item in os.environ.items() if item[0].startswith(_VARIABLES)]
+    key = os.getpid(), url, place, tuple(sorted(known))
+    with _lock:
+        disk = _disks.get(key)
+        if disk is None:
+            store, open_part = _open(url, place)
+            disk = _disks[key] = TreeDisk(url, Bucket(store, time.monotonic), open_part)
+        return disk
+
+
+def _open(url: str, place: StorePlace) -> "tuple[ObjectStore, OpenPart]":
+    from logfs.disk.remote.directpart import DirectPart
+    from logfs.disk.remote.folder import FolderStore
+    from logfs.disk.remote.s3 import StoreSettings, open_store
+
+    store: ObjectStore
+    if url.startswith(_FILE):
+        store = FolderStore(url.removeprefix(_FILE))
+    else:
+        settings = StoreSettings(os.environ, time.monotonic, place.endpoint, place.region)
+        store = open_store(url, settings)
+    return store, lambda name, part: DirectPart(store, name, part)
