@@ -85,9 +85,10 @@ def bucket_disk(url: str, place: "StorePlace | None" = None) -> "TreeDisk":
 
 
 def _open(url: str, place: StorePlace) -> "tuple[ObjectStore, OpenPart]":
-    from logfs.disk.remote.directpart import DirectPart
     from logfs.disk.remote.folder import FolderStore
+    from logfs.disk.remote.remotefile import RemoteFiles
     from logfs.disk.remote.s3 import StoreSettings, open_store
+    from logfs.records.checksum import crc32c
 
     store: ObjectStore
     if url.startswith(_FILE):
@@ -95,4 +96,4 @@ def _open(url: str, place: StorePlace) -> "tuple[ObjectStore, OpenPart]":
     else:
         settings = StoreSettings(os.environ, time.monotonic, place.endpoint, place.region)
         store = open_store(url, settings)
-    return store, lambda name, part: DirectPart(store, name, part)
+    return store, RemoteFiles(store, crc32c, time.monotonic).open

@@ -5,7 +5,7 @@ directory, of each newest segment.
 """
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from logfs.errors import InvalidConfigError, NoDataDirectoryError, NoSuchPartitionError
 from logfs.library.mounted_disk import disk_at, is_mount_point
@@ -15,7 +15,9 @@ from logfs.log.checkpointing import WatchedCheckpoints
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.listing import RACY_MS
 from logfs.log.loading.loader import list_partitions
+from logfs.log.remote.bucket import bucket_of
 from logfs.log.scanning.stored import StoredLog, read_bounds
+from logfs.machine.disks import has_logs, is_url
 from logfs.machine.host import system_clock
 from logfs.spark.planning import SizedRange
 from logfs.types import IsolationLevel, TopicPartition
@@ -33,9 +35,9 @@ def check_root(path: str) -> None:
     Raises:
         NoDataDirectoryError: There is no such directory, or one without logs.
     """
-    if is_mount_point(path):
+    if has_logs(path) if is_url(path) else is_mount_point(path):
         return
-    kind = kind_of(path)
+    kind = DirectoryKind.MISSING if is_url(path) else kind_of(path)
     if kind is not DirectoryKind.DATA:
         found = "does not exist" if kind is DirectoryKind.MISSING else "holds no logs"
         raise NoDataDirectoryError(
@@ -83,7 +85,7 @@ class SeenLog:
 
 
 class Root:
-    """One data directory."""
+    """One data directory, or one store."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -92,6 +94,13 @@ class Root:
         self._mtime_ms: int | None = None
         self._partitions: list[TopicPartition] = []
         self.checkpoints = WatchedCheckpoints(self.disk)
+        self._bucket = bucket_of(self.disk)
+
+    def starts(self) -> Mapping[TopicPartition, int]:
+        """Return the log start offsets; those of a store are asked for one by one."""
+        if self._bucket is not None:
+            return self._bucket.start_offsets()
+        return self.checkpoints.read(names.LOG_START_OFFSET_CHECKPOINT)
 
     def partitions(self) -> list[TopicPartition]:
         """Return the partitions; raise NoDataDirectoryError if it is no data directory any more."""
@@ -139,7 +148,7 @@ class Directories:
                 stored = StoredLog(root.disk, root.opened, one)
                 log = self._logs[one] = SeenLog(stored, root.path, self._level)
             bounds = read_bounds(
-                root.checkpoints.read(names.LOG_START_OFFSET_CHECKPOINT),
+                root.starts(),
                 root.checkpoints.read(names.REPLICATION_OFFSET_CHECKPOINT),
                 one,
             )

@@ -4,6 +4,7 @@
 /disk1/logs,/disk2/logs              the same of several, as Kafka's log.dirs
 /var/lib/logfs/orders                one topic
 /var/lib/logfs/orders/0@-1h          one partition, from an hour ago
+s3://bucket/prefix/orders/0@-1h      the same of the logs in an object store
 """
 
 import os
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from datetime import tzinfo
 from pathlib import Path
 
+from logfs.disk.remote.s3 import is_store_url
 from logfs.errors import BadSelectorError, InvalidConfigError, UnknownNameError
 from logfs.library.mounted_disk import reading_root
 from logfs.library.owner import data_directory
@@ -68,14 +70,16 @@ def parse_path(
 
 
 def _local(path: str) -> str:
-    """Return a path without ``file:``; refuses URLs of other kinds."""
+    """Return a path without ``file:``, or the URL of a store; refuses URLs of other kinds."""
+    if is_store_url(path):
+        return path
     scheme, colon, rest = path.partition(":")
     if scheme == "file":
         return f"/{rest.lstrip('/')}" if rest.startswith("/") else rest
     if colon and rest.startswith("//"):
         raise InvalidConfigError(
             f"{path} is a URL; expected the path of a directory that every machine of the cluster "
-            "has at the same place"
+            "has at the same place, or an object store (s3://, gs://, az://)"
         )
     return path
 
@@ -86,6 +90,8 @@ def _root(path: str, place: Place, *, is_written: bool) -> str:
     A symbolic link stays one: on another machine it may lead to another place. A mount means
     its data directory, unless it is read by a user that may only use the mount.
     """
+    if place.is_remote:
+        return place.root
     if place.is_mount:
         return data_directory(place) if is_written else reading_root(place)
     given = Path(os.path.abspath(path))  # noqa: PTH100 - links are not followed

@@ -12,6 +12,7 @@ from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoSuchTopicError
 from logfs.log.loading.loader import list_partitions
 from logfs.log.manifest import check_may_write
+from logfs.machine.disks import is_url
 from logfs.spark.options import named
 from logfs.spark.paths import parse_path
 from logfs.spark.schema import HEADERS, check_written
@@ -73,6 +74,11 @@ def parse_target(
     if topic is None and "topic" not in columns:
         raise InvalidConfigError(
             "nothing says the topic: expected the option topic, one in the path, or a column topic"
+        )
+    if is_url(root):
+        raise InvalidConfigError(
+            f"{root}: logs in an object store are read-only: write to the data directory that they "
+            "are copied from"
         )
     disk = PosixDisk(root)
     check_may_write(disk)

@@ -30,6 +30,7 @@ class FakeStore:
         objects: Key -> contents.
         before: Called before every operation with its name and its key; may block or raise.
         counts: How often each operation was called.
+        asked: Every call of an operation: its name and its key.
         now_ms: Modification time of what is stored next.
     """
 
@@ -38,6 +39,7 @@ class FakeStore:
         self.objects: dict[str, bytes] = {}
         self.before: Callable[[str, str], object] | None = None
         self.counts: Counter[str] = Counter()
+        self.asked: list[tuple[str, str]] = []
         self.now_ms = 1_700_000_000_000
         self._modified: dict[str, int] = {}
         self._failures: list[tuple[str, str, OSError, bool]] = []
@@ -168,6 +170,7 @@ class FakeStore:
     def _begin(self, operation: str, key: str) -> None:
         with self._guard:
             self.counts[operation] += 1
+            self.asked.append((operation, key))
         if self.before is not None:
             self.before(operation, key)
         with self._guard:

@@ -9,7 +9,7 @@ import click
 from logfs.cli import failures
 from logfs.cli.commands.compact import parse_topic_or_partition, show_progress
 from logfs.cli.terminal import tables
-from logfs.library.places import locate
+from logfs.library.places import locate_local
 
 if TYPE_CHECKING:
     from logfs.log.packing.packer import Packed
@@ -50,7 +50,7 @@ def pack(path: str, *, roll: bool, as_json: bool) -> None:
     from logfs.machine.host import system_clock
 
     with failures.about(path):
-        place = locate(path)
+        place = locate_local(path)
         topic, number = parse_topic_or_partition(place.address)
 
         def do(store: LogStore) -> list[Packed]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
 from logfs.disk.constantfile import ConstantFile
+from logfs.disk.remote.blocks import MissingObjectError
 from logfs.disk.remote.overlay import OpenPart, RemotePart
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
@@ -288,9 +289,9 @@ class PartFile:
         """
         try:
             return self._file.pread_into(buffer, position)
-        except FileNotFoundError:
+        except (FileNotFoundError, MissingObjectError):
             self._check_missing()
-            raise
+            raise FileNotFoundError(errno.ENOENT, "the file was removed", self._name) from None
 
     def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
         """See ``vfs.File``."""
@@ -300,9 +301,9 @@ class PartFile:
         """See ``pread_into``."""
         try:
             return self._file.pread(size, position)
-        except FileNotFoundError:
+        except (FileNotFoundError, MissingObjectError):
             self._check_missing()
-            raise
+            raise FileNotFoundError(errno.ENOENT, "the file was removed", self._name) from None
 
     def next_data(self, position: int) -> int:
         """See ``vfs.File``."""

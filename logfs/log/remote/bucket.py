@@ -299,7 +299,9 @@ class Bucket:
         if head.topic_id != place.topic_id:
             text = f"it is of the topic with the id {head.topic_id}; its key names another one"
             raise OSError(errno.EIO, text, url)
-        return HeadFiles(place, head, [*self._spilled(head.tables), *head.entries], mtime_ms)
+        entries = [*self._spilled(head.tables), *head.entries]
+        kept = [entry for entry in entries if entry.next_offset > head.start.offset]
+        return HeadFiles(place, head, kept, mtime_ms)
 
     def _spilled(self, tables: Sequence[SpilledTable]) -> list[TieredEntry]:
         def read(table: SpilledTable) -> None:

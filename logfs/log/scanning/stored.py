@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from logfs.disk.vfs import Disk
-from logfs.errors import CorruptRecordError, NoSuchPartitionError
+from logfs.errors import CorruptRecordError, LogfsError, NoSuchPartitionError
 from logfs.log.following.entries import read_last
 from logfs.log.following.files import FollowedSegments
 from logfs.log.following.listing import RACY_MS, SegmentNames, list_names
@@ -21,6 +21,7 @@ from logfs.log.reading.lookup import offset_for_time, offset_hint
 from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
+from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.records._native import next_batch, sound_batches
 from logfs.types import IsolationLevel, Positions, TopicPartition
 
@@ -235,6 +236,7 @@ class StoredLog:
             raise FileNotFoundError("there is no segment in it")
         old = {} if self._names is None else {s.base_offset: s for s in self.snapshot.segments}
         bases = list(found.logs)
+        described = self._described()
         segments = []
         for number, base_offset in enumerate(bases):
             segment, inode = old.get(base_offset), found.logs[base_offset]
@@ -245,12 +247,28 @@ class StoredLog:
                 if not segment.size_bytes:
                     segment.close_files()  # with the index that it had when it was the newest
                     segment.size_bytes = self.disk.stat(segment.name).size
+                    entry = described.get(base_offset)
+                    if entry is not None and entry.size_bytes == segment.size_bytes:
+                        segment.max_timestamp = entry.max_timestamp
             segments.append(segment)
         if self._names is None or segments[-1] is not self.snapshot.active:
             self._size, self._end, self._indexed_size = -1, (0, bases[-1]), 0
         self._names = found
         self._mtime_ms = None if mtime_ms > now_ms - RACY_MS else mtime_ms
         self._publish(tuple(segments))
+
+    def _described(self) -> Mapping[int, TableEntry]:
+        """Return what the segment table says of sealed segments; nothing without a table.
+
+        With it, a look-up by time opens the index of one segment, not of all.
+        """
+        try:
+            entries = SegmentTable.load(self.disk, self.topic_partition.directory).entries
+        except (LogfsError, OSError):
+            return {}
+        return {
+            base: entry for base, entry in entries.items() if entry.state is SegmentState.SEALED
+        }
 
     def _describe(self, base_offset: int, found: SegmentNames) -> Segment:
         segment = Segment(self._opened, self.topic_partition.directory, base_offset, _NOWHERE)
