@@ -50,7 +50,7 @@ def reading_disk(place: Place, topics: Collection[str] | None = None) -> RootedD
     if not place.is_mount:
         return disk_of(place.root)
     data = data_directory(place)
-    return PosixDisk(data) if _is_readable(data) else MountedDisk(place.root, topics)
+    return disk_of(data) if _is_readable(data) else MountedDisk(place.root, topics)
 
 
 def reading_root(place: Place) -> str:

@@ -138,12 +138,12 @@ def opened_store(
     """
     # These imports take longer than asking a daemon, which does not need them.
     from logfs.config import StoreConfig
-    from logfs.disk.posix import PosixDisk
     from logfs.log.store import LogStore
+    from logfs.machine.disks import disk_of
 
     clock = system_clock()
     store = LogStore.open(
-        PosixDisk(data),
+        disk_of(data),
         StoreConfig.from_properties({}),
         current_host(),
         now_ms=clock.now_ms(),

@@ -13,7 +13,6 @@ from typing import TypeVar
 
 from logfs.client import Daemon
 from logfs.config import StoreConfig
-from logfs.disk.posix import PosixDisk
 from logfs.errors import ControlError, LockedError, ReadOnlyError
 from logfs.library.mounted_writer import MountedWriter
 from logfs.library.owner import owned, read_only_store
@@ -22,7 +21,7 @@ from logfs.library.topics import MountedTopics, StoredTopics, Topics
 from logfs.log.partition import PartitionLog
 from logfs.log.store import LogStore
 from logfs.log.writing.producerbatches import Appended
-from logfs.machine.disks import is_url
+from logfs.machine.disks import disk_of, is_url
 from logfs.machine.host import current_host, system_clock
 from logfs.records.encoded import ProducerBatch
 from logfs.records.record import Record
@@ -211,7 +210,7 @@ class Writer:
             raise ReadOnlyError("the mount is read-only, its daemon changes nothing")
         try:
             self._store = LogStore.open(
-                PosixDisk(self._data),
+                disk_of(self._data),
                 StoreConfig.from_properties({}),
                 current_host(),
                 now_ms=self._now_ms(),

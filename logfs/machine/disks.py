@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.s3 import is_store_url
+from logfs.log.names import REMOTE
 
 if TYPE_CHECKING:  # most commands do not need these
     from logfs.disk.remote.objects import ObjectStore
@@ -47,16 +48,24 @@ def resolve_root(path: str) -> str:
 
 
 def disk_of(root: str, place: "StorePlace | None" = None) -> "RootedDisk":
-    """Return the disk of a data directory, or of the URL of an object store.
+    """Return the disk of a data directory, with what only its store has, or of the URL of a store.
 
     Args:
         root: See ``resolve_root``.
         place: Where the store is, if the environment does not say it.
 
     Raises:
-        InvalidConfigError: The URL is none, or its store cannot be used here.
+        InvalidConfigError: The URL is none, its store cannot be used here, or ``logfs.remote`` of
+            the directory does not parse.
+        OSError: The disk failed.
     """
-    return bucket_disk(root, place) if is_url(root) else PosixDisk(root)
+    if is_url(root):
+        return bucket_disk(root, place)
+    if not os.path.lexists(f"{root}/{REMOTE}"):
+        return PosixDisk(root)
+    from logfs.machine.stores import data_disk
+
+    return data_disk(root)
 
 
 def has_logs(url: str, place: "StorePlace | None" = None) -> bool:

@@ -11,12 +11,12 @@ from logfs.config.remote import RemoteConfig
 from logfs.disk.posix import PosixDisk
 from logfs.disk.remote.remotefile import RemoteFiles
 from logfs.disk.remote.s3 import StoreSettings, open_store
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import RootedDisk
 from logfs.log.remote.directory import OpenedStore, tiered_disk
 from logfs.records.checksum import crc32c
 
 
-def data_disk(root: str) -> Disk:
+def data_disk(root: str) -> RootedDisk:
     """Return the disk of a data directory, with the files that only its object store has.
 
     Raises:

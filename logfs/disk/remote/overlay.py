@@ -94,6 +94,11 @@ class OverlayDisk:
         return f"OverlayDisk({self._local!r})"
 
     @property
+    def root(self) -> str:
+        """The local directory; "" where the local disk is in none."""
+        return str(getattr(self._local, "root", ""))
+
+    @property
     def local(self) -> Disk:
         """The local files alone."""
         return self._local

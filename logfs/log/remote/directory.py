@@ -13,7 +13,7 @@ from logfs.config.properties import format_properties, parse_properties
 from logfs.config.remote import RemoteConfig
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import OpenPart, OverlayDisk, RemotePart
-from logfs.disk.vfs import Disk, File
+from logfs.disk.vfs import Disk, File, RootedDisk
 from logfs.errors import InvalidConfigError, LogfsError
 from logfs.log.names import REMOTE
 from logfs.log.remote.catalog import DirectoryCatalog
@@ -75,7 +75,7 @@ def write_remote_config(disk: Disk, config: RemoteConfig) -> None:
     disk.replace(REMOTE, format_properties(config.overrides()).encode())
 
 
-def tiered_disk(local: Disk, open_store: OpenStore) -> Disk:
+def tiered_disk(local: RootedDisk, open_store: OpenStore) -> RootedDisk:
     """Return the disk of a data directory with the files that its store has.
 
     The store is opened at the first request.
