@@ -168,6 +168,10 @@ class ReadOnlyError(LogfsError):
     """A change was asked of a store that was opened read-only."""
 
 
+class MirrorError(LogfsError):
+    """A change of a mirror that only its source may make, or that does not fit the source."""
+
+
 class LogOfflineError(LogfsError):
     """An earlier write or fsync failed, or the partition could not be loaded."""
 

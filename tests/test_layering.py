@@ -70,7 +70,7 @@ ONLY_IN: dict[str, frozenset[str]] = {
 LOG_FLOORS = (
     {"names", "counters", "options"},
     # Small files.
-    {"attributes", "checkpoints", "epochs", "listing", "losses", "manifest"},
+    {"attributes", "checkpoints", "epochs", "listing", "losses", "manifest", "mirrorfile"},
     {"topics", "cleanercheckpoint"},
     {"indexes"},
     {"segments", "host"},

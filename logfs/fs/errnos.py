@@ -96,6 +96,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.InvalidConfigError: errno.EINVAL,
     errors.PolicyViolationError: errno.EPERM,
     errors.ReadOnlyError: errno.EROFS,
+    errors.MirrorError: errno.EROFS,
     errors.LogOfflineError: errno.EIO,
     errors.DeletedError: errno.ESTALE,
     errors.DataLossError: errno.ESTALE,

@@ -6,7 +6,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     names          names of files and directories
     counters, options   numbers of a partition; topic configuration -> encoder options
     checkpoints    Kafka's small text files; cleanercheckpoint: where compactions ended
-    attributes, epochs, losses, manifest, topics   the other small files
+    attributes, epochs, losses, manifest, mirrorfile, topics   the other small files
     listing        the segment files of a partition directory
     indexes/       the index files: offsets, times, text positions, aborted transactions
     segments/      a segment and its scan; the table of segments; the snapshot that readers use
@@ -15,7 +15,8 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     reading/       ReadableLog; addresses and look-ups; open files, cursors over text and records
     producers/     idempotent and transactional producers: rules, snapshot files, replay
     writing/       the parts of a log that is written: state, appender, flusher, active segment,
-                   reserved positions, removal, replacement, truncation, unfinished lines
+                   reserved positions, removal, replacement, truncation, unfinished lines,
+                   replication
     partition      PartitionLog: one log that is written here, made of these parts
     lines/         lines that become records: open files that append, whole texts
     checkpointing  the checkpoint files of all logs of a store; meta: the content of ``.meta``

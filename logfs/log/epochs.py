@@ -28,12 +28,15 @@ class LeaderEpochs:
         last = self.entries[-1] if self.entries else None
         if last is not None and last.epoch == epoch and start_offset >= last.start_offset:
             return False
-        while self.entries and (
-            self.entries[-1].epoch >= epoch or self.entries[-1].start_offset >= start_offset
-        ):
+        self.latest = max(self.latest, epoch)
+        # No record has these, and a mirror goes on in the epoch before them.
+        while self.entries and self.entries[-1].start_offset >= start_offset:
+            self.entries.pop()
+        if self.entries and self.entries[-1].epoch == epoch:
+            return True
+        while self.entries and self.entries[-1].epoch >= epoch:
             self.entries.pop()
         self.entries.append(EpochEntry(epoch, start_offset))
-        self.latest = max(self.latest, epoch)
         return True
 
     def truncate_from_end(self, end_offset: int) -> bool:

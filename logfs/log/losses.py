@@ -19,7 +19,11 @@ logger = logging.getLogger(__name__)
 
 VERSION = 1
 CORRUPT = "corrupt"
-KINDS = ("cut", CORRUPT, "line", "positions")
+DIVERGED = "diverged"
+"""The source of a mirror has lost records that the mirror had."""
+MISSED = "missed"
+"""The source of a mirror has deleted records that the mirror had not fetched yet."""
+KINDS = ("cut", CORRUPT, "line", "positions", DIVERGED, MISSED)
 """The kinds of losses: ``Loss.kind``."""
 EXPIRED = "expired"
 """Records were deleted before a reader reached them: logged, but no loss: they had expired."""

@@ -31,6 +31,7 @@ PARTITION_METADATA = "partition.metadata"
 SEGMENT_TABLE = "logfs.segments"
 TOPIC_CONFIG = "logfs.config"
 LOSSES = "logfs.losses"
+MIRROR = "logfs.mirror"
 DELETED = "logfs.deleted"
 TIERED = "logfs.tiered"
 # In the root, Kafka's.

@@ -14,6 +14,7 @@ from logfs.config import TopicConfig
 from logfs.errors import OffsetOutOfRangeError
 from logfs.log import names
 from logfs.log.losses import Loss, log_loss
+from logfs.log.mirrorfile import MirrorSource, remove_mirror, write_mirror
 from logfs.log.producers.state import LastRecord, ProducerState
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.catalog import TieredPartition, catalog_of
@@ -22,6 +23,7 @@ from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing.active import trim_padding
 from logfs.log.writing.appender import Appender
 from logfs.log.writing.flusher import Flusher
+from logfs.log.writing.replication import Replication
 from logfs.log.writing.segmentremoval import SegmentRemoval
 from logfs.log.writing.segmentreplacement import SegmentReplacement
 from logfs.log.writing.state import PartitionState
@@ -39,7 +41,9 @@ class PartitionLog(ReadableLog):
         advance_log_start_offset, drop_local, expedite_removal, remove_due_files: See
             ``SegmentRemoval``.
         replace_segments, note_packed: See ``SegmentReplacement``.
-        check_writable, take_offline, offline_on_failure, adopt_waiting: See ``PartitionState``.
+        append_replica, start_at, continue_at: See ``Replication``.
+        check_writable, check_appendable, take_offline, offline_on_failure, adopt_waiting: See
+            ``PartitionState``.
     """
 
     state: PartitionState  # type: ignore[mutable-override] # never replaced
@@ -57,6 +61,10 @@ class PartitionLog(ReadableLog):
         self.append_produced = appender.append_produced
         self.end_transaction = appender.end_transaction
         self.roll = appender.roll
+        replication = Replication(state, flusher, appender)
+        self.append_replica = replication.append_replica
+        self.start_at = replication.start_at
+        self.continue_at = replication.continue_at
         self.begin_flush = flusher.begin
         self.end_flush = flusher.end
         self.advance_log_start_offset = removal.advance_log_start_offset
@@ -67,6 +75,7 @@ class PartitionLog(ReadableLog):
         self.replace_segments = replacement.replace
         self.note_packed = replacement.note_packed
         self.check_writable = state.check_writable
+        self.check_appendable = state.check_appendable
         self.take_offline = state.take_offline
         self.offline_on_failure = state.offline_on_failure
         self.adopt_waiting = state.adopt_waiting
@@ -115,6 +124,38 @@ class PartitionLog(ReadableLog):
     def tier(self) -> TieredPartition | None:
         """The segments that the object store has; None: it never had one."""
         return self.state.tier
+
+    @property
+    def mirror(self) -> MirrorSource | None:
+        """What it is a mirror of; None: an ordinary partition, which takes appends."""
+        return self.state.mirror
+
+    def set_mirror(self, source: MirrorSource | None) -> None:
+        """Note what it is a mirror of; None makes it an ordinary partition. Durable on return."""
+        with self.state.lock:
+            self.check_writable()
+            if source is None:
+                remove_mirror(self.disk, self.directory)
+            else:
+                write_mirror(self.disk, self.directory, source)
+            self.state.mirror = source
+            self.state.set_config(self.config)  # new records continue in the latest epoch
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of the last record; -1 if the log is empty or that is not known."""
+        if self.log_start_offset == self.log_end_offset:
+            return -1
+        epoch = self.state.epochs.epoch_for_offset(self.log_end_offset - 1)
+        return -1 if epoch is None else epoch
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int] | None:
+        """Return the largest epoch of the log up to one, and where it ends; None if not known.
+
+        Source: Kafka UnifiedLog.endOffsetForEpoch.
+        """
+        with self.state.lock:
+            return self.state.epochs.end_offset_for(epoch, self.log_end_offset)
 
     @property
     def producers(self) -> ProducerState:
@@ -332,9 +373,6 @@ class PartitionLog(ReadableLog):
             was_padded = segment.is_padded
             if self._appender.active is not None:
                 self._appender.active.seal()
-                for index in segment.files().indexes.all():
-                    index.sync()
-                if self._appender.active.txn_index is not None:
-                    self._appender.active.txn_index.sync()
+                self._appender.active.sync_indexes()
             if was_padded:
                 trim_padding(self.disk, segment, self.snapshot.end.file_size)

@@ -100,6 +100,40 @@ def find_offset(buf, Py_ssize_t start, Py_ssize_t stop, int64_t offset):
         start += size
 
 
+def batch_run(buf, Py_ssize_t start, Py_ssize_t stop, int64_t limit):
+    """Measure the batches of a piece that fit a number of bytes. Headers only: no CRC, no records.
+
+    Args:
+        buf: A part of a log; a batch begins at ``start``.
+        start: Where to begin.
+        stop: Where to end; a batch cut there is left out.
+        limit: Bytes that the batches may have; the first one is counted in any case.
+
+    Returns:
+        ``(bytes, last offset, max timestamp)`` of them; ``(0, -1, -1)`` if not one is whole.
+
+    Raises:
+        CorruptRecordError: The header of the first one makes no sense; later ones end the run.
+    """
+    cdef _View view = window(buf, start, stop)
+    cdef Py_ssize_t position = start
+    cdef int64_t size, last = -1, max_timestamp = -1
+    cdef Batch b
+    while True:
+        try:
+            size = whole_batch(view.p + position, stop - position, position, &b)
+        except CorruptRecordError:
+            if position == start:
+                raise
+            break
+        if size == 0 or (position > start and position - start + size > limit):
+            break
+        last = b.last_offset
+        max_timestamp = max(max_timestamp, b.max_timestamp)
+        position += size
+    return position - start, last, max_timestamp
+
+
 def last_offset(buf, Py_ssize_t start, Py_ssize_t stop):
     """Last offset of the last whole batch. Headers only: no CRC, no records.
 

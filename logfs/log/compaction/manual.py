@@ -42,9 +42,10 @@ def check_compactable(log: PartitionLog) -> None:
 
     Raises:
         PolicyViolationError: ``cleanup.policy`` does not contain compact.
+        MirrorError: It is a mirror; its records go as those of its source do.
         LogOfflineError, DeletedError, ReadOnlyError: See ``PartitionLog.check_writable``.
     """
-    log.check_writable()
+    log.check_appendable()
     if not log.config.is_compacted:
         policy = log.config.get("cleanup.policy")
         both = f"{policy},compact" if policy else "compact"

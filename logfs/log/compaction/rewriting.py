@@ -194,6 +194,7 @@ class CleanedSegment:
             has_gaps,
             self._files.mark,
             crc32c(self._files.indexes[2][TEXT_INDEX.header_bytes :]) if has_gaps else 0,
+            is_after_gap=first.is_after_gap,
         )
 
     def _count(self, stats: CleanerStats) -> None:

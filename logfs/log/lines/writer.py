@@ -115,7 +115,7 @@ class LineWriter:
                 if encoded.refusal is None:
                     self._append_encoded(file, encoded, now_ms)
                 else:
-                    self._log.check_writable()
+                    self._log.check_appendable()
                     set_aside(self._log, bytes(line), str(encoded.refusal), now_ms)
             except (OSError, LogfsError) as error:
                 files.release(file)
@@ -207,7 +207,7 @@ class LineWriter:
             return self._log.append(encoded.batches, now_ms)
         first = encoded.batches[0]
         files = self._log.line_files
-        self._log.check_writable()
+        self._log.check_appendable()
         try:
             with self._log.offline_on_failure("write", but_not_full=True):
                 file.announce(first.base_offset, crc_of(first.data))
@@ -225,7 +225,7 @@ class LineWriter:
 
     def _keep(self, data: bytes) -> None:
         log, file = self._log, self._unfinished
-        log.check_writable()
+        log.check_appendable()
         options = log.encode_options()
         length = len(data) + self.unfinished
         if not unfinished_fits(self._view, length, options):

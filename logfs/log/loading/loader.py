@@ -28,6 +28,7 @@ from logfs.log.loading.recovery import load_segments
 from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.loading.tiered import find_tiered, rebuild_lost, remote_status, remove_partial
 from logfs.log.losses import LossFile
+from logfs.log.mirrorfile import read_mirror
 from logfs.log.names import FileKind, SegmentFileName
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.replay import locate_transactions
@@ -78,11 +79,12 @@ def load_state(context: LoadContext, topic_partition: TopicPartition) -> Partiti
     Raises:
         UnsupportedFormatError: A newer logfs wrote one of its files.
         InvalidConfigError: Its configuration does not parse.
-        CorruptCheckpointError: Its ``partition.metadata`` or leader epochs do not parse.
+        CorruptCheckpointError: One of its small files does not parse.
         OSError: The disk failed.
     """
     disk, directory = context.disk, topic_partition.directory
     config = context.config(_read_config(context, directory))
+    mirror = read_mirror(disk, directory)
     topic_id = _read_topic_id(context, directory)
     epoch_entries = _read_epochs(disk, directory)
     losses = LossFile(disk, directory, read_only=context.read_only)
@@ -91,7 +93,9 @@ def load_state(context: LoadContext, topic_partition: TopicPartition) -> Partiti
     loader = Loader(context, topic_partition, config, losses, kinds, swapped, tier=tier)
     loader.scans_all = epoch_entries is None
     remove_partial(loader)
-    return _load(loader, topic_id, epoch_entries)
+    state = _load(loader, topic_id, epoch_entries)
+    state.mirror = mirror
+    return state
 
 
 def _load(
@@ -317,6 +321,7 @@ def _store_table(loader: Loader, reserved: Positions) -> SegmentTable:
         max_timestamp=last.max_timestamp,
         first_timestamp=last.first_timestamp,
         boot=loader.cache_mark,
+        is_after_gap=last.is_after_gap,
     )
     if table is None:
         generation = context.host.new_id()

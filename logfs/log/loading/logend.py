@@ -58,9 +58,12 @@ def _remove_all(loader: Loader) -> None:
 def _add_empty_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
     """Add an empty last segment at the given positions, or move the last one if it is empty."""
     context = loader.context
+    is_after_gap = False
     if loader.segments and loader.segments[-1].size_bytes == 0:
-        base_offset = loader.segments.pop().base_offset
+        empty = loader.segments.pop()
+        base_offset, is_after_gap = empty.base_offset, empty.is_after_gap
     segment = loader.segment(base_offset, bases)
+    segment.is_after_gap = is_after_gap
     # Until the segment has files: creating them may be deferred.
     segment.pinned_files = MemoryFiles(context.disk, segment, None)
     # After a tail that is still to be truncated, new files would make the tail seem durable.

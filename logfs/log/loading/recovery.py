@@ -90,6 +90,7 @@ def _load_segment(
         return loader.known_segment(entry)
     following = bases[number + 1 :]
     segment = loader.segment(bases[number], ends if entry is None else entry.bases)
+    segment.is_after_gap = entry is not None and entry.is_after_gap
     # Before the scan, which puts NO_BOOT into the table before it truncates what was shown.
     is_cache_doubtful = loader.context.has_failed or NO_BOOT in loader.boots
     segment = _scan(loader, segment, entry, following)
@@ -331,6 +332,7 @@ def _mark_positions_used(loader: Loader, segment: Segment, boot: bytes) -> None:
             segment.bases,
             loader.shown,
             has_gaps=segment.has_gaps,
+            is_after_gap=segment.is_after_gap,
             boot=boot,
         )
         loader.table.put(entry)

@@ -128,10 +128,12 @@ def _intend(
         NoSuchTopicError, NoSuchPartitionError: A partition does not exist.
         PolicyViolationError: There are more records than sequence numbers.
         DataLossError: A file is missing.
+        MirrorError: A partition is a mirror.
     """
     shares = []
     for (topic, partition), group in groupby(sorted(staged), key=lambda file: file.topic_partition):
         files, log = tuple(group), store.partition(topic, partition)
+        log.check_appendable()
         records = sum(file.records for file in files)
         if records > MAX_SEQUENCE:
             raise PolicyViolationError(

@@ -246,6 +246,7 @@ class Segment:
         lengths: Lengths of its records without gaps (sealed).
         is_packed: It was packed, or would not become smaller by that.
         text_crc: CRC-32C of the entries of its text index, if it has gaps; 0 if not known.
+        is_after_gap: The source of a mirror has lost the offsets before it.
         pinned_files: Set while the segment is active, its indexes are only in memory, or its files
             have no names any more.
         is_padded: Its ``.log`` was extended to the maximum size (``preallocate``) and is not
@@ -270,6 +271,7 @@ class Segment:
         "first_timestamp",
         "has_gaps",
         "inode",
+        "is_after_gap",
         "is_deleted",
         "is_gone",
         "is_packed",
@@ -303,6 +305,7 @@ class Segment:
         self.has_gaps = False
         self.is_packed = False
         self.text_crc = 0
+        self.is_after_gap = False
         self.inode = 0
         self.is_deleted = False
         self.is_padded = False
@@ -328,6 +331,7 @@ class Segment:
         segment.has_gaps = entry.has_gaps
         segment.text_crc = entry.text_crc
         segment.is_packed = entry.is_packed
+        segment.is_after_gap = entry.is_after_gap
         return segment
 
     def entry(self, state: SegmentState) -> TableEntry:
@@ -345,6 +349,7 @@ class Segment:
             self.has_gaps,
             text_crc=self.text_crc,
             is_packed=self.is_packed,
+            is_after_gap=self.is_after_gap,
         )
 
     @property

@@ -19,7 +19,8 @@ ignored (a torn write). The file is rewritten, by rename, when much of it is out
     8-11    state              int32     0 open, 1 sealed, 2 closed (at a clean stop), 3 dropped,
                                          4 pending, 5 merged
     12-15   flags              int32     bit 0: the text index has gaps (compaction); bit 1: it
-                                         was packed, or would not become smaller by that
+                                         was packed, or would not become smaller by that; bit 2: a
+                                         mirror's source had lost the offsets before it
     16-23   next offset        int64     after its last record; open: -1
     24-31   size               int64     of the .log in bytes; open: -1
     32-39   max timestamp      int64     -1 none
@@ -65,6 +66,7 @@ _CRC = struct.Struct(">I")
 ENTRY_BYTES = _BODY.size + _CRC.size
 _HAS_GAPS = 1
 _IS_PACKED = 2
+_AFTER_GAP = 4
 
 
 class SegmentState(IntEnum):
@@ -97,6 +99,15 @@ class TableEntry(NamedTuple):
     boot: bytes = bytes(8)
     text_crc: int = 0
     is_packed: bool = False
+    is_after_gap: bool = False
+
+
+def _flags_of(entry: TableEntry) -> int:
+    return (
+        (_HAS_GAPS if entry.has_gaps else 0)
+        | (_IS_PACKED if entry.is_packed else 0)
+        | (_AFTER_GAP if entry.is_after_gap else 0)
+    )
 
 
 def encode_entry(entry: TableEntry) -> bytes:
@@ -104,7 +115,7 @@ def encode_entry(entry: TableEntry) -> bytes:
     body = _BODY.pack(
         entry.base_offset,
         entry.state,
-        (_HAS_GAPS if entry.has_gaps else 0) | (_IS_PACKED if entry.is_packed else 0),
+        _flags_of(entry),
         -1 if entry.next_offset is None else entry.next_offset,
         -1 if entry.size_bytes is None else entry.size_bytes,
         entry.max_timestamp,
@@ -227,7 +238,7 @@ def _decode_body(body: bytes) -> TableEntry:
         base_offset, state, Positions(a, b, c), Positions(d, e, f),
         None if is_open else next_offset, None if is_open else size_bytes,
         max_timestamp, first_timestamp, Positions(g, h, i), bool(flags & _HAS_GAPS), boot, text_crc,
-        bool(flags & _IS_PACKED),
+        bool(flags & _IS_PACKED), bool(flags & _AFTER_GAP),
     )  # fmt: skip
 
 

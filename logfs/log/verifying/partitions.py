@@ -217,6 +217,8 @@ class PartitionCheck:
                 problem, right = f"it starts at offset {base}", f"{end}, the end of the one before"
                 remedy = "reads of these offsets are not defined: restore both segments"
                 findings.append(Finding(task.name(FileKind.LOG), 0, problem, right, remedy))
+            elif task.entry is not None and task.entry.is_after_gap:
+                continue  # of a mirror, whose source has lost these offsets; that is a loss
             elif not (task.may_have_holes or before.may_have_holes):
                 problem, right = f"the segment ends with offset {end - 1}", str(base - 1)
                 remedy = "records are missing at its end, or a segment: restore it from a backup"

@@ -36,6 +36,7 @@ _KNOWN = {
     names.SEGMENT_TABLE,
     names.TOPIC_CONFIG,
     names.LOSSES,
+    names.MIRROR,
 }
 _OF_OURS: tuple[tuple[Callable[[str], object], str, str], ...] = (
     (names.parse_unfinished_file, "a line without an end", "the next start makes a record of it"),

@@ -29,6 +29,7 @@ from logfs.log.segments.segment import (
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.records._native import IndexBuilder
+from logfs.records.compression import Buffer
 from logfs.records.encoded import EncodedBatch
 from logfs.records.layout import MAX_RELATIVE_OFFSET
 from logfs.types import Positions
@@ -42,6 +43,12 @@ _MOST_ROOM_BYTES = 16 * 1024 * 1024
 _PART_FOR_ROOM = 4
 """Of a segment of 4 MiB and more: no more room than a quarter of what is in it."""
 _WITHOUT_END = 1 << 62
+_RUNNING_STATE = (
+    *("file_position", "next_offset", "max_timestamp", "offset_of_max_timestamp"),
+    *("first_timestamp", "last_time_entry", "text", "tsv", "jsonl", "bytes_since_entry"),
+    "max_leader_epoch",
+)
+"""The arguments of ``IndexBuilder.restore``."""
 
 
 class SegmentFill(NamedTuple):
@@ -81,6 +88,8 @@ class ActiveSegment:
         self._disk = disk
         self._room_end = 0
         self.txn_index: File | None = None
+        self._before: dict[str, int] = {}
+        self._epochs_before = 0
 
     @classmethod
     def create(
@@ -147,9 +156,13 @@ class ActiveSegment:
         return LogEnd(builder.next_offset, ends, builder.file_position, builder.max_timestamp)
 
     def should_roll(
-        self, batch: EncodedBatch, config: TopicConfig, jitter_ms: int, now_ms: int
+        self, size: tuple[int, int, int], config: TopicConfig, jitter_ms: int, now_ms: int
     ) -> bool:
-        """Decide whether a batch begins a new segment. Source: Kafka LogSegment.shouldRoll."""
+        """Decide whether batches begin a new segment; see the function of that name.
+
+        Args:
+            size: Their bytes, last offset and max timestamp.
+        """
         builder, indexes = self.builder, self._indexes
         fill = (
             builder.base_offset,
@@ -158,14 +171,13 @@ class ActiveSegment:
             self._created_ms,
             indexes.offset.is_full() or indexes.time.is_full(reserve=1),
         )
-        size = (len(batch.data), batch.last_offset, batch.max_timestamp)
         return should_roll(fill, config, jitter_ms, size, now_ms)
 
     def append(self, batch: EncodedBatch, leader_epoch: int) -> None:
         """Write one batch after the last one; after an OSError nothing of it is in the log."""
         builder, size = self.builder, len(batch.data)
         if size >= _LARGE_BYTES and builder.file_position + size > self._room_end:
-            self._make_room()
+            self._make_room(builder.file_position)
         self._log.pwrite(batch.data, builder.file_position)
         if builder.add(
             size,
@@ -178,6 +190,41 @@ class ActiveSegment:
             batch.jsonl_bytes,
         ):
             self._append_entries()
+
+    def take_in(self, data: Buffer) -> int:
+        """Check whole batches, and account for them as if they were written.
+
+        They keep the offsets, leader epochs and producers that they have. ``write_taken`` writes
+        them, ``leave_out`` undoes it.
+
+        Returns:
+            The bytes of those that may follow the last batch of the segment; why the next one may
+            not is in ``builder.problem``.
+        """
+        builder = self.builder
+        self._before = {name: getattr(builder, name) for name in _RUNNING_STATE}
+        self._epochs_before = len(builder.leader_epochs)
+        return builder.feed(data, 0, memoryview(data).nbytes, True)
+
+    def leave_out(self) -> None:
+        """Undo ``take_in``: nothing of it was written."""
+        builder = self.builder
+        builder.restore(**self._before)
+        del builder.leader_epochs[self._epochs_before :]
+        builder.produced.clear()
+        builder.take()
+
+    def write_taken(self, data: Buffer) -> None:
+        """Write what ``take_in`` has used up; after an OSError nothing of it is in the log."""
+        position, size = self._before["file_position"], memoryview(data).nbytes
+        if size >= _LARGE_BYTES and position + size > self._room_end:
+            self._make_room(position)
+        self._log.pwrite(data, position)
+        self._append_entries()
+
+    def epochs_taken(self) -> list[tuple[int, int]]:
+        """Return the leader epochs that begin in what ``take_in`` has used up, and where."""
+        return self.builder.leader_epochs[self._epochs_before :]
 
     def append_aborted(self, entry: AbortedTransaction) -> None:
         """Append to the transaction index; the first time the file is made."""
@@ -228,6 +275,13 @@ class ActiveSegment:
         self.segment.is_writable = False  # from now on it is opened for reading only
         fill_segment(self.segment, self.builder)
 
+    def sync_indexes(self) -> None:
+        """Make the indexes of a sealed segment durable."""
+        for index in self.segment.files().indexes.all():
+            index.sync()
+        if self.txn_index is not None:
+            self.txn_index.sync()
+
     def sealed_entry(self) -> TableEntry:
         """Return the table entry it will have once it is sealed."""
         fill_segment(self.segment, self.builder)
@@ -238,8 +292,7 @@ class ActiveSegment:
         """Whether room was made, in this run or in one before, and may be left over."""
         return self.size_bytes >= _LEAST_ROOM_BYTES * _PART_FOR_ROOM
 
-    def _make_room(self) -> None:
-        position = self.builder.file_position
+    def _make_room(self, position: int) -> None:
         room = min(position // _PART_FOR_ROOM, _MOST_ROOM_BYTES)
         if room >= _LEAST_ROOM_BYTES:
             is_made = self._log.make_room(position, room)

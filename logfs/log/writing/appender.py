@@ -62,22 +62,23 @@ class Appender:
         state = self._state
         with state.lock:
             started_s = self._clock_s()
-            active = self._writable_active(now_ms)
+            active = self._appendable_active(now_ms)
             self._reserve(active, batches)
             done = 0
             try:
                 for batch in batches:
-                    if active.should_roll(batch, state.config, self._jitter_ms, now_ms):
-                        active = self._roll(batch.base_offset, active.ends, now_ms)
+                    size = len(batch.data), batch.last_offset, batch.max_timestamp
+                    if active.should_roll(size, state.config, self._jitter_ms, now_ms):
+                        active = self.roll_at(batch.base_offset, active.ends, now_ms)
                     active.append(batch, state.epochs.latest)
                     done += 1
             except OSError as error:
-                self._write_failed(active, error)
+                self.write_failed(active, error)
                 if not done:
                     raise
-            self._publish(active, now_ms)
+            self.publish(active, now_ms)
             self._count(batches, done, started_s)
-        self._flush_if_due()
+        self.flush_if_due()
         return done
 
     def append_records(
@@ -214,13 +215,14 @@ class Appender:
         state = self._state
         with state.lock:
             started_s = self._clock_s()
-            active = self._writable_active(now_ms)
+            active = self._appendable_active(now_ms)
             self._reserve(active, [batch])
-            rolls = active.should_roll(batch, state.config, self._jitter_ms, now_ms)
+            size = len(batch.data), batch.last_offset, batch.max_timestamp
+            rolls = active.should_roll(size, state.config, self._jitter_ms, now_ms)
             if keeps_order:
                 self._check_order(batch, produced, rolls=rolls)
             if rolls:
-                active = self._roll(batch.base_offset, active.ends, now_ms)
+                active = self.roll_at(batch.base_offset, active.ends, now_ms)
             if produced.control == DATA:
                 written = state.producers.find_duplicate(produced)
                 if written is not None:
@@ -230,16 +232,16 @@ class Appender:
             try:
                 active.append(batch, state.epochs.latest)
             except OSError as error:
-                self._write_failed(active, error)
+                self.write_failed(active, error)
                 raise
             aborted = state.producers.apply(produced, begin)
             if aborted is not None:
                 # The marker is in the log: only recovery can make the index fit again.
                 with state.offline_on_failure("write of the transaction index"):
                     active.append_aborted(aborted)
-            self._publish(active, now_ms, aborted)
+            self.publish(active, now_ms, *(() if aborted is None else (aborted,)))
             self._count((batch,), 1, started_s)
-            self._flush_if_due()
+            self.flush_if_due()
             return Appended(batch.base_offset, batch.last_offset)
 
     def _check_order(self, batch: EncodedBatch, produced: ProducedBatch, *, rolls: bool) -> None:
@@ -277,10 +279,10 @@ class Appender:
         """
         with self._state.lock:
             self._state.adopt_waiting()
-            active = self._writable_active(now_ms)
+            active = self.writable_active(now_ms)
             if active.size_bytes:
-                active = self._roll(self._state.snapshot.end.offset, active.ends, now_ms)
-                self._publish(active, now_ms)
+                active = self.roll_at(self._state.snapshot.end.offset, active.ends, now_ms)
+                self.publish(active, now_ms)
 
     def save_producers(self, *, is_durable: bool = True) -> None:
         """Write a snapshot where the log ends, unless there is one."""
@@ -297,12 +299,25 @@ class Appender:
 
     # Inside
 
-    def _flush_if_due(self) -> None:
+    def flush_if_due(self) -> None:
+        """Flush if ``flush.messages`` says so."""
         state = self._state
         if state.snapshot.end.offset - state.recovery_point >= state.config.flush_messages:
             self._flusher.flush()
 
-    def _writable_active(self, now_ms: int) -> ActiveSegment:
+    def _appendable_active(self, now_ms: int) -> ActiveSegment:
+        """Return the active segment for records of this log's own."""
+        if self._state.mirror is not None:
+            self._state.check_appendable()
+        return self.writable_active(now_ms)
+
+    def writable_active(self, now_ms: int) -> ActiveSegment:
+        """Return the active segment, opened if it is not yet; for any batches.
+
+        Raises:
+            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
+            OSError: It cannot be opened, or something that precedes every append fails.
+        """
         state = self._state
         if state.offline is not None or state.is_deleted or state.read_only:
             state.check_writable()
@@ -327,11 +342,13 @@ class Appender:
             self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
         return self.active
 
-    def leave_active(self) -> None:
-        """Seal the active segment and close its files, because it is about to be cut."""
+    def leave_active(self, *, is_durable: bool = False) -> None:
+        """Seal the active segment and close its files; ``is_durable``: its indexes are synced."""
         active, self.active = self.active, None
         if active is not None:
             active.seal()
+            if is_durable:
+                active.sync_indexes()
             active.segment.close_files()
 
     def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
@@ -347,6 +364,14 @@ class Appender:
                 state.note_reservation(active.segment, Positions(text, tsv, jsonl))
             )
 
+    def should_roll(self, active: ActiveSegment, size: tuple[int, int, int], now_ms: int) -> bool:
+        """Whether batches begin a new segment; see ``ActiveSegment.should_roll``.
+
+        Args:
+            size: Their bytes, last offset and max timestamp.
+        """
+        return active.should_roll(size, self._state.config, self._jitter_ms, now_ms)
+
     @property
     def is_reservation_low(self) -> bool:
         """Whether the reservation is to be extended soon."""
@@ -354,17 +379,16 @@ class Appender:
             self._state.snapshot.end.positions
         )
 
-    def _publish(
-        self, active: ActiveSegment, now_ms: int, aborted: AbortedTransaction | None = None
-    ) -> None:
+    def publish(self, active: ActiveSegment, now_ms: int, *aborted: AbortedTransaction) -> None:
+        """Show readers what was appended; with the transactions that it has aborted."""
         state = self._state
         old = state.snapshot
         end = active.log_end
         unstable = state.producers.unstable
-        if aborted is None and unstable == old.unstable:
+        if not aborted and unstable == old.unstable:
             state.snapshot = old.moved(end)
         else:
-            known = old.aborted if aborted is None else (*old.aborted, aborted)
+            known = (*old.aborted, *aborted)
             state.snapshot = old.moved(end).with_transactions(known, unstable)
         state.last_modified_ms = now_ms
         if state.unflushed_since_ms is None:
@@ -381,7 +405,8 @@ class Appender:
             counters.bytes_in += len(batch.data)
         counters.append_s.observe(self._clock_s() - started_s)
 
-    def _write_failed(self, active: ActiveSegment, error: OSError) -> None:
+    def write_failed(self, active: ActiveSegment, error: OSError) -> None:
+        """Cut what a failed write may have left, or take the log offline."""
         state = self._state
         state.counters.failed_appends += 1
         if error.errno in DISK_FULL:
@@ -392,10 +417,10 @@ class Appender:
             return
         state.take_offline(f"write failed: {error}")
 
-    def _roll(self, base_offset: int, bases: Positions, now_ms: int) -> ActiveSegment:
+    def roll_at(self, base_offset: int, bases: Positions, now_ms: int) -> ActiveSegment:
         """Seal the active segment and begin one at an offset and positions."""
         state = self._state
-        old = self._writable_active(now_ms)
+        old = self.writable_active(now_ms)
         segment = state.new_segment(base_offset, bases)
         try:
             new = ActiveSegment.create(state.disk, segment, state.config, now_ms)

@@ -45,6 +45,7 @@ class PositionReservation:
             self._noted,
             first_timestamp=segment.first_timestamp,
             boot=self._boot,
+            is_after_gap=segment.is_after_gap,
         )
 
     def note(self, segment: Segment, ends: Positions) -> Positions:

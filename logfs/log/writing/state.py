@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL
-from logfs.errors import DeletedError, LogOfflineError, ReadOnlyError
+from logfs.errors import DeletedError, LogOfflineError, MirrorError, ReadOnlyError
 from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.epochs import LeaderEpochs
 from logfs.log.host import Host, cache_mark
+from logfs.log.mirrorfile import MirrorSource
 from logfs.log.options import encode_options
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.readable import ReadableState
@@ -47,6 +48,7 @@ class PartitionState(ReadableState):
         adopt_lines: Makes records of them; set before a name is added.
         tier: The segments that the object store has; None: it never had one.
         remote: What was done to copy them; None without an object store.
+        mirror: The topic of a cluster that it is a mirror of; None if it is none.
         lock: Every change takes it.
         options: How records for this topic become batches.
     """
@@ -59,6 +61,7 @@ class PartitionState(ReadableState):
     producer_expiration_ms: int = 86_400_000
     snapshot_offset: int = 0
     has_new_epochs: bool = False
+    mirror: MirrorSource | None = None
     deferred: list[Callable[[], None]] | None = None
     waiting_lines: list[str] = field(default_factory=list)
     adopt_lines: Callable[[list[str]], None] | None = None
@@ -98,6 +101,21 @@ class PartitionState(ReadableState):
             raise LogOfflineError(
                 f"{self.topic_partition} is offline: {self.offline}; it is reloaded when "
                 "its last open file is closed, or at the next mount"
+            )
+
+    def check_appendable(self) -> None:
+        """Raise the error that an append of records of its own would meet.
+
+        Raises:
+            MirrorError: It is a mirror, which only has what its source has.
+            LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
+        """
+        self.check_writable()
+        if self.mirror is not None:
+            raise MirrorError(
+                f"{self.topic_partition} is a mirror of {self.mirror.describe()} and takes no "
+                "records of its own: write to the cluster, or make it an ordinary topic with "
+                f"logfs mirror --promote"
             )
 
     def finish_loading(self) -> None:
