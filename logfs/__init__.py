@@ -21,9 +21,10 @@ For programs::
 The layers; imports go down only, and ``tests/test_layering.py`` says so::
 
                 cli             the command line: click, exit codes, logging
-            /    |    \
-          fs  library  spark    pyfuse3 and trio; partitions for programs; Spark's data source
-            \    |    /
+            /    |    \  \
+           fs    |  spark  kafka   pyfuse3 and trio; Spark's data source; Kafka clusters
+            \    |    /  /
+             \ library  /        partitions for programs
          machine, client        clocks, mounts; a connection to the daemon
                  |
               control           the requests to the daemon, as bytes

@@ -196,6 +196,28 @@ class ControlError(LogfsError):
     """What comes through a control socket is not its protocol, or the other side has gone."""
 
 
+class ClusterUnreachableError(LogfsError):
+    """No broker of a Kafka cluster answers, or the right one does not."""
+
+
+class ClusterRefusedError(LogfsError):
+    """A Kafka cluster refuses the client or what it asks for; waiting changes nothing."""
+
+
+class BrokerError(LogfsError):
+    """A Kafka broker answers a request with an error.
+
+    Attributes:
+        code: Kafka's number of the error.
+        is_retriable: Whether the same request may succeed later.
+    """
+
+    def __init__(self, message: str, code: int, *, is_retriable: bool) -> None:
+        super().__init__(message)
+        self.code = code
+        self.is_retriable = is_retriable
+
+
 class NoDataDirectoryError(LogfsError):
     """No leading part of a path is a data directory or a mount point."""
 

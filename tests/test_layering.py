@@ -31,16 +31,20 @@ MAY_IMPORT = {
     "spark": {
         *("errors", "types", "config", "records", "disk", "log", "client", "machine", "library"),
     },
+    "kafka": {
+        *("__init__", "errors", "types", "config", "records", "disk", "log", "client", "machine"),
+        "library",
+    },
     "cli": {
         *("__init__", "errors", "types", "config", "records", "disk", "log", "client", "machine"),
-        *("library", "fs", "spark"),
+        *("library", "fs", "spark", "kafka"),
     },
     "__init__": {"errors", "types", "config", "records", "disk", "log", "library"},
     "__main__": {"cli"},
 }
 """Layer -> the others it may import from; ``logfs`` itself is ``__init__``."""
 
-SHELL = frozenset({"client", "machine", "library", "fs", "spark", "cli"})
+SHELL = frozenset({"client", "machine", "library", "fs", "spark", "kafka", "cli"})
 """The layers that may see the clock, chance and the world outside; below they are arguments."""
 DISK = frozenset({"disk"})
 NOWHERE = frozenset[str]()
@@ -53,6 +57,7 @@ ONLY_IN: dict[str, frozenset[str]] = {
     # Extras, imported when a store is opened.
     **dict.fromkeys(["obstore", "boto3", "botocore"], DISK),
     **dict.fromkeys(["click", "rich"], frozenset({"cli"})),
+    **dict.fromkeys(["kafka", "ssl"], frozenset({"kafka"})),
     # Of the standard library.
     **dict.fromkeys(["asyncio", "unittest"], NOWHERE),
     **dict.fromkeys(["random", "secrets", "socket", "subprocess", "time"], SHELL),

@@ -1,0 +1,14 @@
+"""Kafka clusters: logfs as a client of brokers.
+
+Modules, lowest first; blocking sockets and threads, no trio::
+
+    settings    how a cluster is reached: the names of librdkafka, from files and options
+    fetching    Fetch requests and answers, batches as they are; pure
+    wire        one connection to one broker: TLS, SASL, versions, frames
+    cluster     brokers, topics, leaders; requests that go to the right broker
+
+What stays the same over all uses of kafka-python is here: ``kafka.protocol`` for the encoding of
+all messages but Fetch answers, ``kafka.net.sasl`` for what is said at a login, and
+``kafka.errors`` for the names of error codes. Its connections are not used: they copy what they
+receive four times.
+"""
