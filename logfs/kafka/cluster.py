@@ -1,7 +1,7 @@
-"""A cluster: its brokers and topics, who leads what, and requests that go to the right broker.
+"""A cluster: its brokers and topics, the leaders, and requests that go to the right broker.
 
 ``Cluster`` has one connection to each broker for questions, which any thread may ask, in
-turn. Who fetches or produces takes connections of its own with ``connect``.
+turn. Code that fetches or produces takes connections of its own with ``connect``.
 
 A question is asked once. What may pass by itself (a broker that is gone, a leader that moves) is a
 ClusterUnreachableError or a BrokerError that is retriable; the caller waits as ``BackOff`` says and
@@ -238,7 +238,7 @@ class Cluster:
         }
 
     def new_producer_id(self) -> tuple[int, int]:
-        """Ask for a producer id that nobody has, and its epoch.
+        """Ask for a new producer id and its epoch.
 
         Raises:
             ClusterUnreachableError, ClusterRefusedError, BrokerError (14 and others are retriable).

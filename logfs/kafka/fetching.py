@@ -32,7 +32,7 @@ class Wanted(NamedTuple):
     """What is asked of one partition.
 
     Attributes:
-        topic_id: As the cluster has it; all zero if it has none.
+        topic_id: Its id in the cluster; all zero if it has none.
         offset: The first one wanted; the answer begins with the batch that holds it.
         leader_epoch: Of its leader, as far as is known; -1 if not.
         last_epoch: Leader epoch of the last record that the caller has; -1: it has none.

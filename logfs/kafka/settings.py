@@ -92,7 +92,7 @@ class ClientSettings(Settings):
     sasl_mechanism: Mechanism = setting(  # noqa: RUF009 - makes a field
         Choice(Mechanism), Mechanism.PLAIN, "how the login is done"
     )
-    sasl_username: str = setting(_Text(), "", "who logs in")
+    sasl_username: str = setting(_Text(), "", "the user that logs in")
     sasl_password: str = setting(_Text(), "", "the password; in a file only its owner may read")
     sasl_password_file: str = setting(_Text(), "", "a file that holds only the password")
     ssl_ca_location: str = setting(_Text(), "", "certificates that are trusted, a PEM file")

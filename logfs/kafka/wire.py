@@ -248,7 +248,7 @@ def error_name(code: int) -> str:
 
 
 def error_of(code: int, what: str) -> BrokerError:
-    """Return the error that a code stands for; ``what`` begins its message."""
+    """Return the error for a code; ``what`` begins its message."""
     found = kafka.errors.for_code(code)
     text = str(getattr(found, "description", ""))
     message = f"{what}: {error_name(code)} ({code}){': ' if text else ''}{text}"
@@ -256,7 +256,7 @@ def error_of(code: int, what: str) -> BrokerError:
 
 
 def check(code: int, what: str) -> None:
-    """Raise BrokerError if a code stands for an error."""
+    """Raise BrokerError unless a code is 0."""
     if code:
         raise error_of(code, what)
 
