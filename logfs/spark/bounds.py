@@ -15,9 +15,10 @@ Source: Spark KafkaSourceProvider, KafkaOffsetReaderAdmin.
 """
 
 import json
+import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from typing import Protocol
 
 from logfs.errors import BadSelectorError, DataLossError, InvalidConfigError
@@ -34,7 +35,11 @@ from logfs.log.reading.address import (
 )
 from logfs.types import TopicPartition
 
+logger = logging.getLogger(__name__)
+
 _EARLIEST, _LATEST = -2, -1
+_FIRST_SECONDS, _FIRST_MS = 10**9, 4 * 10**9
+"""Seconds since the epoch of the years 2001 to 2096; as milliseconds they are in 1970."""
 
 
 class BoundedLog(Protocol):
@@ -209,13 +214,27 @@ def _parse(
         return None
     name, text = given[0], options[given[0]].strip()
     if name == f"{kind}Timestamp":
+        _warn_of_seconds(name, _parse_ms(name, text))
         return Bound(name, Moment(_parse_ms(name, text)), None, False, misses_are_latest)
     if name == f"{kind}OffsetsByTimestamp":
         times = {one: Moment(n) for one, n in _parse_each(name, text, 0).items()}
+        _warn_of_seconds(name, min((time.timestamp_ms for time in times.values()), default=0))
         return Bound(name, None, times, False, misses_are_latest)
     if text.lower() in _WORDS:
         return Bound(name, _WORDS[text.lower()])
     return Bound(name, None, {o: _kafka_point(n) for o, n in _parse_each(name, text, -2).items()})
+
+
+def _warn_of_seconds(option: str, timestamp_ms: int) -> None:
+    """Warn of a timestamp that is probably one in seconds, the unit of Unix."""
+    if _FIRST_SECONDS <= timestamp_ms < _FIRST_MS:
+        logger.warning(
+            "%s %d is a time in January or February 1970: expected milliseconds since the epoch; "
+            "in seconds it would be %s",
+            option,
+            timestamp_ms,
+            datetime.fromtimestamp(timestamp_ms, UTC).isoformat(),
+        )
 
 
 _WORDS: dict[str, Point] = {"earliest": Earliest(), "latest": Latest()}

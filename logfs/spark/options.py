@@ -66,6 +66,11 @@ _REFUSED = {
     "kafka.value.deserializer": "values are read as bytes: cast them",
     "kafka.enable.auto.commit": "no offsets are committed",
     "kafka.interceptor.classes": "nothing can come between",
+    **dict.fromkeys(
+        ("owner", "location"),
+        "Spark gives a source no options of CREATE TABLE; use CREATE TEMPORARY VIEW … USING logfs "
+        "OPTIONS (path '…')",
+    ),
 }
 _OF_A_BATCH = ("to", "endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 _KAFKAS = "kafka."

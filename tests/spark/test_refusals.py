@@ -38,6 +38,23 @@ def each(**partitions: int) -> str:
     return json.dumps({topic: {"0": number} for topic, number in partitions.items()})
 
 
+@pytest.mark.parametrize("option", ["owner", "location"])
+def test_a_table_of_the_catalog_is_explained(logs: Logs, option: str) -> None:
+    with pytest.raises(InvalidConfigError, match="use CREATE TEMPORARY VIEW"):
+        places(logs.path, **{option: "x"})
+
+
+@pytest.mark.expect_log("startingTimestamp 1700000000 is a time in January or February 1970")
+@pytest.mark.expect_log("in seconds it would be 2023-11-14T22:13:20+00:00")
+def test_a_time_in_seconds_is_warned_of(logs: Logs) -> None:
+    places(logs.path, subscribe="clicks", startingTimestamp="1700000000")
+
+
+@pytest.mark.expect_log("startingOffsetsByTimestamp 1700000000 is a time in")
+def test_a_time_in_seconds_of_a_partition_is_warned_of(logs: Logs) -> None:
+    places(logs.path, subscribe="clicks", startingOffsetsByTimestamp=each(clicks=1_700_000_000))
+
+
 @pytest.mark.parametrize(
     ("address", "options", "error", "text"),
     [
