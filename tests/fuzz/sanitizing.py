@@ -1,18 +1,23 @@
 """The native modules built with sanitizers, beside the ordinary ones, and processes that use them.
 
 Cython's C is compiled again, as the ordinary build has left it, with ``-fno-wrapv``: CPython's own
-flags would hide signed overflow. A process of Python with ``site`` on its path takes these modules.
+flags would hide signed overflow. A process of Python with ``site`` on its path takes these modules,
+and the C library of mounts where the headers of libfuse are installed.
 """
 
 import os
+import shlex
 import subprocess
 import sysconfig
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "sanitized"
 MODULES = ("records/_native", "disk/_syncs")
+HOOKS = BUILT / "fs/_hooks.so"
+"""The C library of ``logfs.fs.hooks``."""
 _FLAGS = (
     *("-shared", "-fPIC", "-pthread", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv"),
     *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
@@ -27,13 +32,23 @@ def build() -> None:
         if not source.exists():
             raise FileNotFoundError(f"{source}: build logfs first: make test-fast")
         sources = [source, *source.parent.glob("_*.h"), Path(__file__)]
-        if target.exists() and target.stat().st_mtime > max(s.stat().st_mtime for s in sources):
-            continue
-        target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_suffix(f".{os.getpid()}")
-        command = ["cc", *_FLAGS, f"-I{include}", f"-I{source.parent}", str(source)]
-        subprocess.run([*command, "-o", str(unfinished)], check=True)
-        unfinished.replace(target)
+        _compile(target, sources, [f"-I{include}", f"-I{source.parent}", str(source)])
+    flags = subprocess.run(
+        ["pkg-config", "--cflags", "fuse3"], check=False, capture_output=True, text=True
+    )
+    if flags.returncode == 0:
+        library = sorted((ROOT / "logfs/fs/native").glob("*.c"))
+        sources = [*library, *library[0].parent.glob("*.h"), Path(__file__)]
+        _compile(HOOKS, sources, [*shlex.split(flags.stdout), *map(str, library), "-ldl"])
+
+
+def _compile(target: Path, sources: Sequence[Path], arguments: Sequence[str]) -> None:
+    if target.exists() and target.stat().st_mtime > max(s.stat().st_mtime for s in sources):
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(f".{os.getpid()}")
+    subprocess.run(["cc", *_FLAGS, *arguments, "-o", str(unfinished)], check=True)
+    unfinished.replace(target)
 
 
 def environment() -> dict[str, str]:

@@ -54,6 +54,24 @@ def test_processes_use_the_modules_with_sanitizers() -> None:
     assert done.stdout == "True\n", done.stderr
 
 
+@pytest.mark.fuse
+def test_daemons_use_the_library_with_sanitizers(tmp_path: Path) -> None:
+    if not sanitizing.HOOKS.exists():
+        pytest.skip("built without the headers of libfuse")
+    mount = Mount(tmp_path / "data", tmp_path / "mnt", variables=sanitizing.environment())
+    with mount:
+        maps = Path(f"/proc/{mount.pid}/maps").read_text()
+        for library in (
+            sanitizing.HOOKS,
+            *(sanitizing.BUILT / f"{m}.so" for m in sanitizing.MODULES),
+        ):
+            assert f" {library}\n" in maps
+        (mount.point / "orders").mkdir()
+        with (mount.point / "orders/0").open("ab") as file:
+            file.write(b"a line\n" * 1000)
+        assert (mount.point / "orders/0").read_bytes() == b"a line\n" * 1000
+
+
 def test_a_byte_after_a_buffer_is_seen() -> None:
     """The function reads what its caller says there is: here one byte more."""
     done = python(

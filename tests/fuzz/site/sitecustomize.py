@@ -1,5 +1,6 @@
 """Has Python take native modules that were built with sanitizers, see ``tests.fuzz.sanitizing``."""
 
+import ctypes
 import os
 import sys
 from collections.abc import Sequence
@@ -24,4 +25,15 @@ class _Finder(MetaPathFinder):
         )
 
 
+class _Library(ctypes.PyDLL):
+    """A library; the one of the mounts is that with sanitizers."""
+
+    def __init__(self, name: str | None, *arguments: object, **more: object) -> None:
+        is_hooks = name is not None and Path(name).name.startswith("_hooks.")
+        if is_hooks and (_BUILT / "fs/_hooks.so").exists():
+            name = str(_BUILT / "fs/_hooks.so")
+        super().__init__(name, *arguments, **more)  # type: ignore[arg-type]
+
+
+ctypes.PyDLL = _Library  # type: ignore[misc]
 sys.meta_path.insert(0, _Finder())
