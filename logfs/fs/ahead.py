@@ -19,6 +19,7 @@ import ctypes
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
+from logfs.disk.remote.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError
 from logfs.log.reading.files import GrowingFile
 
@@ -218,7 +219,7 @@ class ReadAhead:
         self._leave_window()
         try:
             got = self._reader.read_into(out[done:], offset + done)
-        except CorruptRecordError:
+        except (CorruptRecordError, WouldWaitError):
             got = 0  # the next read, which begins there, says so
         self._next = offset + done + got
         return out[: done + got]

@@ -10,6 +10,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from logfs import errors
+from logfs.disk.remote.waiting import InterruptedReadError
 from logfs.errors import LogfsError
 
 if TYPE_CHECKING:
@@ -149,6 +150,8 @@ def errno_of(error: Exception) -> int | None:
         number = ERRNOS.get(kind)
         if number is not None:
             return number
+    if isinstance(error, InterruptedReadError):
+        return errno.EINTR
     if isinstance(error, OSError):
         return error.errno if error.errno in _PASSED_ON else errno.EIO
     return None
@@ -175,7 +178,7 @@ class Translator:
         if number is None:
             logger.error("%s: a bug in logfs, answered with EIO", request, exc_info=error)
             return errno.EIO
-        if isinstance(error, _WORTH_A_LINE):
+        if isinstance(error, _WORTH_A_LINE) and number != errno.EINTR:
             message = f"{request}: {error}"
             if message != self._last_message:
                 self._last_message = message

@@ -3,6 +3,7 @@
 A call on the event loop costs a third of a call in a thread, as long as the disk is quick. A slow
 call there would delay every other partition. So calls run on the loop until one takes longer than
 ``SLOW_S``. A query is slow only if it also waited: on a busy machine it may lose the processor.
+A call that would wait for an object store is made again in a thread.
 After a slow call the calls of this partition run in a thread, until ``CALM_CALLS`` of them were
 quick again. These always run in a thread: fsyncs (see ``fsyncs``), the changes of a topic that
 syncs with its appends (``flush.messages``), and the first call of a partition, which may have to
@@ -22,6 +23,8 @@ from contextlib import contextmanager
 from typing import TypeVar, TypeVarTuple
 
 import trio
+
+from logfs.disk.remote.waiting import WouldWaitError
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -124,10 +127,13 @@ class PartitionExecutor:
         waits, started_s = self._waits(), self._clock()
         try:
             return call(*args)
+        except WouldWaitError:
+            pass  # a slow store does not make the partition slow for appends
         finally:
             if self._clock() - started_s > SLOW_S and self._waits() > waits:
                 self._quick_calls_missing = CALM_CALLS
             self._note_change()
+        return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
 
     @property
     def is_slow(self) -> bool:

@@ -48,7 +48,7 @@ class InterruptWatch:
 
     def __init__(self, hooks: InterruptHooks | None) -> None:
         self._hooks = hooks
-        self._waiting: dict[int, tuple[trio.Event, Callable[[], object]]] = {}
+        self._waiting: dict[int, list[tuple[trio.Event, Callable[[], object]]]] = {}
         if hooks is not None:
             hooks.on_interrupt(self._interrupted)
 
@@ -64,6 +64,8 @@ class InterruptWatch:
     def watched(self, interrupt: Callable[[], object] = _nothing) -> Iterator[trio.Event]:
         """Watch the request whose handler has just begun, before its first await.
 
+        A request may be watched more than once, one inside the other.
+
         Args:
             interrupt: Called when a signal came, for handlers that wait for other events too.
 
@@ -76,15 +78,17 @@ class InterruptWatch:
             return
         number = self._hooks.request()
         self._hooks.drop_buffer()
-        self._waiting[number] = event, interrupt
+        waits = self._waiting.setdefault(number, [])
+        waits.append((event, interrupt))
         try:
             yield event
         finally:
-            del self._waiting[number]
+            waits.pop()
+            if not waits:
+                del self._waiting[number]
 
     def _interrupted(self, number: int) -> None:
         """Called by the hooks while the loop reads requests."""
-        if number in self._waiting:
-            event, interrupt = self._waiting[number]
+        for event, interrupt in self._waiting.get(number, ()):
             event.set()
             interrupt()

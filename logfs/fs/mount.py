@@ -27,6 +27,7 @@ import pyfuse3
 import trio
 
 from logfs import __version__
+from logfs.disk.remote.waiting import forbid_waiting
 from logfs.disk.vfs import Disk
 from logfs.errors import LockedError, MountError
 from logfs.fs import hooks
@@ -359,7 +360,9 @@ async def _serve(
         nursery.start_soon(_keep_daemon_noted, store, point)
         nursery.start_soon(_announce, operations, store, session, supervisor)
         session.wake_polls()
+        forbid_waiting()
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
+        forbid_waiting(is_forbidden=False)
         supervisor.stopping()
         nursery.cancel_scope.cancel()
     if not session.is_handed_over:
@@ -419,6 +422,7 @@ async def _handle_signals(
             supervisor.stopping()
             operations.index_wait.end()
             operations.follow_reads.end()
+            operations.store_waits.end()
             pyfuse3.terminate()
 
 

@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from logfs.disk.remote.waiting import WouldWaitError
 from logfs.errors import CorruptRecordError, LogfsError
 from logfs.fs.ahead import Windows
 from logfs.fs.errnos import RefusedError, StaleError
@@ -226,6 +227,11 @@ class OpenFiles:
                 return data
             await trio.sleep(_NEXT_STEP_S)
 
+    def follows(self, number: int) -> bool:
+        """Return whether reads of a file wait for records."""
+        file = self._files.get(number)
+        return file is not None and isinstance(file.node, FollowNode)
+
     def poll(self, number: int, handle: PollHandle | None) -> int:
         """Return the events a file is ready for; the handle is told when that changes."""
         file = self._files[number]
@@ -262,7 +268,7 @@ class OpenFiles:
             return None
         try:
             got = reader.read_into(self._buffer[:size], offset)
-        except CorruptRecordError:
+        except (CorruptRecordError, WouldWaitError):
             return None  # the handler examines it, where there is time
         return self._buffer[:got] if got else None
 
@@ -289,7 +295,8 @@ class OpenFiles:
             raise RefusedError("the file is open for appending only")
         ahead, found = file.ahead, None
         if ahead is not None:
-            found = ahead.read(offset, size)
+            with contextlib.suppress(WouldWaitError):
+                found = ahead.read(offset, size)
             if found is not None and (len(found) == size or not reader.would_block):
                 return found
         if executor.is_slow or size > MAX_READ_BYTES or found is not None:
@@ -313,6 +320,8 @@ class OpenFiles:
                 return await self._read_in_thread(file, reader, offset, size, begin)
             if got < size and file.is_cached:
                 _check_whole(file, reader, offset + got)
+        except WouldWaitError:
+            return await self._read_in_thread(file, reader, offset, size, None)
         except CorruptRecordError:
             executor.note_duration(self._monotonic_s() - started_s)
             raise

@@ -57,6 +57,7 @@ from logfs.fs.passthrough import Passthrough
 from logfs.fs.quotas import Quotas
 from logfs.fs.replies import RequestCounts, make_entry, make_statvfs, request_handler
 from logfs.fs.rules import check_open, partition_to_make, refusal
+from logfs.fs.storewaits import StoreWaits, interruptible
 from logfs.fs.tasks import BackgroundTasks
 from logfs.fs.topics import Creator, TopicChangeQueue, TopicChanges
 from logfs.fs.tree import Tree
@@ -108,6 +109,7 @@ class Operations(pyfuse3.Operations):
         self.inodes: InodeTable[Node] = InodeTable(tree.root, keeper=self._kept)
         self.directories = HandleTable(self._restore_directory)
         self.interrupts = InterruptWatch(hooks)
+        self.store_waits = StoreWaits(store.disk, self.interrupts)
         self.follow_reads = FollowReads(clock, self.interrupts, EarlyReplies(hooks))
         self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, self.follow_reads)
         self.index_wait = IndexWait()
@@ -168,6 +170,7 @@ class Operations(pyfuse3.Operations):
     # Names and attributes
 
     @request_handler
+    @interruptible
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find a name."""
         node = await self._find_waiting(self.inodes.node(parent_inode), name, ctx.pid)
@@ -180,6 +183,7 @@ class Operations(pyfuse3.Operations):
         self.inodes.forget(inode_list)
 
     @request_handler
+    @interruptible
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         """Answer stat(2)."""
         node = self.inodes.node(inode)
@@ -244,6 +248,7 @@ class Operations(pyfuse3.Operations):
         return number
 
     @request_handler
+    @interruptible
     async def readdir(self, fh: int, start_id: int, token: ReaddirToken) -> None:
         """List a directory from an entry on; from entry 0 with its present names."""
         directory = self.directories[fh]
@@ -306,6 +311,7 @@ class Operations(pyfuse3.Operations):
     # Files
 
     @request_handler
+    @interruptible
     async def open(self, inode: int, flags: int, ctx: RequestContext) -> FileInfo:
         """Open a file."""
         request = self._request()
@@ -341,6 +347,11 @@ class Operations(pyfuse3.Operations):
     @request_handler
     async def read(self, fh: int, off: int, size: int) -> bytes:
         """Read; the result is valid until the next await."""
+        if self.store_waits.has_store:
+            if not self.files.follows(fh):
+                return await self._read_interruptibly(fh, off, size)
+            with self.store_waits.request():
+                return await self.files.read(fh, off, size)  # type: ignore[return-value]
         return await self.files.read(fh, off, size)  # type: ignore[return-value]  # any buffer will do
 
     @request_handler
@@ -379,6 +390,7 @@ class Operations(pyfuse3.Operations):
     # Extended attributes
 
     @request_handler
+    @interruptible
     async def getxattr(self, inode: int, name: bytes, ctx: RequestContext) -> bytes:
         """Return an extended attribute."""
         if not name.startswith(_OWN_ATTRIBUTES):
@@ -386,6 +398,7 @@ class Operations(pyfuse3.Operations):
         return await self._query(inode, get_attribute, self._store, name)
 
     @request_handler
+    @interruptible
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         """List the extended attributes."""
         return await self._query(inode, list_attributes, self._store)
@@ -453,6 +466,10 @@ class Operations(pyfuse3.Operations):
         raise FUSEError(errno.EINVAL)
 
     # Inside
+
+    @interruptible
+    async def _read_interruptibly(self, fh: int, off: int, size: int) -> bytes:
+        return await self.files.read(fh, off, size)  # type: ignore[return-value]  # see ``read``
 
     async def _find_waiting(self, parent: Node, name: bytes, pid: int) -> Node:
         """Find a name; if that needs positions that are not known yet, wait for them."""

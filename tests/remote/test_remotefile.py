@@ -10,7 +10,13 @@ import pytest
 
 from logfs.disk.remote.blocks import BLOCK_BYTES, MissingObjectError
 from logfs.disk.remote.remotefile import RemoteFile
-from logfs.disk.remote.waiting import CURRENT, Interruption, WouldWaitError, forbid_waiting
+from logfs.disk.remote.waiting import (
+    CURRENT,
+    InterruptedReadError,
+    Interruption,
+    WouldWaitError,
+    forbid_waiting,
+)
 from tests.processes import wait_until
 from tests.remote.fakestore import FakeStore
 from tests.remote.files import MIB, StoredLog, files_of, opened, some_bytes
@@ -238,7 +244,7 @@ def test_a_reader_that_is_interrupted_ends_and_the_request_goes_on(
         CURRENT.set(interruption)
         try:
             file.pread(10, 0)
-        except InterruptedError as error:
+        except InterruptedReadError as error:
             ended.append(error)
 
     reader = threading.Thread(target=read)
@@ -261,7 +267,7 @@ def test_an_interruption_before_the_wait_ends_it(store: FakeStore) -> None:
     interruption.interrupt()
     token = CURRENT.set(interruption)
     try:
-        with pytest.raises(InterruptedError):
+        with pytest.raises(InterruptedReadError):
             file.pread(10, 0)
     finally:
         CURRENT.reset(token)

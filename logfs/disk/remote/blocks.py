@@ -25,7 +25,7 @@ from weakref import WeakValueDictionary
 
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import UNCHECKED, Checks
-from logfs.disk.remote.waiting import wait
+from logfs.disk.remote.waiting import StoreReadError, wait
 from logfs.disk.vfs import File, ReadableBuffer
 
 BLOCK_BYTES = 1 << 20
@@ -37,7 +37,7 @@ MOST_THREADS = 32
 _CRC_BYTES = 4
 
 
-class MissingObjectError(OSError):
+class MissingObjectError(StoreReadError):
     """An object that a file consists of is gone; the catalog may know a newer state."""
 
     def __init__(self, address: str) -> None:
@@ -120,19 +120,14 @@ class Span:
         """Return the bytes from a position in the object up to the end of the span.
 
         Raises:
-            OSError: The request failed.
+            StoreReadError: The request failed; MissingObjectError: the object is gone.
         """
-        if self.error is not None:
-            error = self.error
-            # One object must not collect the tracebacks of all readers.
-            raise type(error)(*_arguments(error)) from None
+        error = self.error
+        if isinstance(error, MissingObjectError):
+            raise MissingObjectError(error.filename)
+        if error is not None:
+            raise StoreReadError(error.errno, error.strerror, error.filename)
         return self.data[position - self.first * BLOCK_BYTES :]
-
-
-def _arguments(error: OSError) -> tuple[object, ...]:
-    if isinstance(error, MissingObjectError):
-        return (error.filename,)
-    return error.errno, error.strerror, error.filename
 
 
 class ObjectBlocks:
@@ -248,8 +243,7 @@ class Blocks:
         """Return the span with a block; fetch it, and some blocks after it, if it is not there.
 
         Raises:
-            OSError: See ``waiting.wait`` for where it must not wait; else see ``ObjectStore``, but
-                an object that is gone is a MissingObjectError.
+            StoreReadError: See ``waiting.wait``. ``Span.bytes_from`` raises what the store did.
         """
         with self._guard:
             span = source.spans.get(block)

@@ -146,7 +146,7 @@ class RemoteFile:
         """See ``vfs.File``. Waits for the store, if need be.
 
         Raises:
-            OSError: See ``Blocks.read``.
+            StoreReadError: See ``Blocks.read``; with the errno of the store's error.
         """
         size = self._size_at(position, len(buffer))
         done = 0

@@ -16,11 +16,25 @@ from contextvars import ContextVar
 _forbidden = threading.local()
 
 
-class WouldWaitError(OSError):
+class StoreReadError(OSError):
+    """The store failed, or a thread could not wait for it; the file may be readable the next time.
+
+    Nothing may be concluded about the file.
+    """
+
+
+class WouldWaitError(StoreReadError):
     """A thread that must not wait would have to; what it would wait for has been asked for."""
 
     def __init__(self, address: str) -> None:
         super().__init__(errno.EAGAIN, "it is not in memory yet", address)
+
+
+class InterruptedReadError(StoreReadError):
+    """The request that waited was interrupted."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(errno.EINTR, "interrupted while it waited for the store", address)
 
 
 class Interruption:
@@ -77,7 +91,7 @@ def wait(done: threading.Event, address: str) -> None:
 
     Raises:
         WouldWaitError: This thread must not wait.
-        InterruptedError: The request of this context was interrupted.
+        InterruptedReadError: The request of this context was interrupted.
     """
     if not may_wait():
         raise WouldWaitError(address)
@@ -87,4 +101,4 @@ def wait(done: threading.Event, address: str) -> None:
         return
     interruption.wait(done)
     if interruption.is_set:
-        raise InterruptedError(errno.EINTR, "interrupted while it waited for the store", address)
+        raise InterruptedReadError(address)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from logfs.config import TopicConfig
+from logfs.disk.remote.waiting import StoreReadError
 from logfs.disk.vfs import Disk, File, ReadableBuffer
 from logfs.errors import CorruptIndexError, CorruptRecordError
 from logfs.log.indexes import textindex
@@ -83,7 +84,7 @@ class SegmentFiles:
             return b""
         try:
             return self._entries_in_file(index, kind)
-        except FileNotFoundError:
+        except (FileNotFoundError, StoreReadError):
             raise
         except (CorruptIndexError, OSError) as error:
             return self._without(kind, error)

@@ -1,0 +1,99 @@
+"""Requests that may wait for an object store: in threads, and until a signal ends them.
+
+The event loop must not wait, so its thread forbids it (``forbid_waiting``). A call there that would
+wait raises WouldWaitError, and is made again in a thread. The thread waits until the bytes are
+there, or until the kernel reports a signal for the program. What was asked for still comes.
+"""
+
+import functools
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import trio
+
+from logfs.disk.remote.overlay import OverlayDisk
+from logfs.disk.remote.treedisk import TreeDisk
+from logfs.disk.remote.waiting import CURRENT, Interruption
+from logfs.disk.vfs import Disk
+from logfs.fs.errnos import InterruptedWaitError
+from logfs.fs.interrupts import InterruptWatch
+
+
+class StoreWaits:
+    """The requests of a mount that may wait for a store. Event loop only.
+
+    Args:
+        disk: The files of the mount.
+        interrupts: Reports signals for programs that wait.
+
+    Attributes:
+        has_store: Whether files of the disk may be in an object store alone.
+        interrupts: See above.
+        running: Interrupts each of the requests.
+    """
+
+    def __init__(self, disk: Disk, interrupts: InterruptWatch) -> None:
+        self.has_store = isinstance(disk, OverlayDisk | TreeDisk)
+        self.interrupts = interrupts
+        self.running: set[Callable[[], None]] = set()
+
+    @contextmanager
+    def request(self, cancel: Callable[[], None] | None = None) -> Iterator[None]:
+        """Let a signal end the waits of the request whose handler has just begun.
+
+        Args:
+            cancel: Called when a signal came, for what the request waits for besides the store.
+        """
+        interruption = Interruption()
+
+        def interrupt() -> None:
+            interruption.interrupt()
+            if cancel is not None:
+                cancel()
+
+        token = CURRENT.set(interruption)
+        self.running.add(interrupt)
+        try:
+            with self.interrupts.watched(interrupt):
+                yield
+        finally:
+            self.running.remove(interrupt)
+            CURRENT.reset(token)
+
+    def end(self) -> None:
+        """End all waits: the mount stops."""
+        for interrupt in list(self.running):
+            interrupt()
+
+
+class WaitingHandlers(Protocol):
+    """An object with handlers.
+
+    Attributes:
+        store_waits: What may wait.
+    """
+
+    store_waits: StoreWaits
+
+
+SelfT = TypeVar("SelfT", bound=WaitingHandlers)
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def interruptible(
+    handler: Callable[Concatenate[SelfT, P], Awaitable[T]],
+) -> Callable[Concatenate[SelfT, P], Coroutine[Any, Any, T]]:
+    """Let a signal end what a handler waits for: the store, and its turn."""
+
+    @functools.wraps(handler)
+    async def run(self: SelfT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        waits = self.store_waits
+        if not waits.has_store:
+            return await handler(self, *args, **kwargs)
+        with trio.CancelScope() as scope, waits.request(scope.cancel):
+            return await handler(self, *args, **kwargs)
+        raise InterruptedWaitError("interrupted while it waited for the object store")
+
+    return run
