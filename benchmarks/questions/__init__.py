@@ -20,6 +20,7 @@ from benchmarks.questions import (
     restarting,
     spark,
     sparkpeers,
+    tiered,
     verifying,
     watching,
 )
@@ -36,6 +37,7 @@ QUESTIONS: dict[str, Question] = {
     "cat": growing.rows,
     "fixed": fixed.rows,
     "cold": cold.rows,
+    "tiered": tiered.rows,
     "open": opening.rows,
     "look": looking.rows,
     "recovery": recovery.after_a_crash,

@@ -125,6 +125,8 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.BackupError: errno.EINVAL,
     errors.SparkJobError: errno.EIO,
     errors.ExportError: errno.EINVAL,
+    errors.RemoteStorageError: errno.EIO,
+    errors.EarlierRecordsError: errno.EIO,
 }
 
 _PASSED_ON = frozenset({

@@ -10,7 +10,6 @@ that of the option ``cache_dir``, else ``$CACHE_DIRECTORY``, else ``$XDG_CACHE_H
 
 import json
 import logging
-import os
 from collections import deque
 from collections.abc import Callable
 from hashlib import blake2b
@@ -27,6 +26,7 @@ from logfs.log import names
 from logfs.log.following.store import AnyStore
 from logfs.log.following.watched import STEP_BYTES
 from logfs.log.reading.readable import ReadableLog
+from logfs.machine.caches import cache_directory
 from logfs.machine.host import Clock
 
 logger = logging.getLogger(__name__)
@@ -130,7 +130,7 @@ def open_cache(data: str, chosen: str | None) -> Cache | None:
         data: The data directory, an absolute path without links.
         chosen: What the mount option says.
     """
-    base = Path(chosen) if chosen is not None else _default_directory()
+    base = Path(chosen) if chosen is not None else cache_directory()
     directory = base / _key(data)
     if directory.resolve().is_relative_to(data):
         logger.warning("%s: the cache would be in the data directory, into which nothing is "
@@ -149,14 +149,6 @@ def open_cache(data: str, chosen: str | None) -> Cache | None:
         logger.warning("%s; positions are kept in memory only: they start again at the next mount",
                        error)  # fmt: skip
     return None
-
-
-def _default_directory() -> Path:
-    service = os.environ.get("CACHE_DIRECTORY", "").partition(":")[0]
-    if service:
-        return Path(service)
-    user = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(user) if user else Path.home() / ".cache") / "logfs"
 
 
 def _key(data: str) -> str:

@@ -94,15 +94,17 @@ def bucket_disk(url: str, place: "StorePlace | None" = None) -> "TreeDisk":
 
 
 def _open(url: str, place: StorePlace) -> "tuple[ObjectStore, OpenPart]":
+    from logfs.disk.remote.cache import CACHE_BYTES
     from logfs.disk.remote.folder import FolderStore
-    from logfs.disk.remote.remotefile import RemoteFiles
+    from logfs.disk.remote.remotefile import MEMORY_BYTES, RemoteFiles
     from logfs.disk.remote.s3 import StoreSettings, open_store
+    from logfs.machine.caches import object_cache
     from logfs.records.checksum import crc32c
 
     store: ObjectStore
     if url.startswith(_FILE):
-        store = FolderStore(url.removeprefix(_FILE))
+        store, cache = FolderStore(url.removeprefix(_FILE)), None
     else:
         settings = StoreSettings(os.environ, time.monotonic, place.endpoint, place.region)
-        store = open_store(url, settings)
-    return store, RemoteFiles(store, crc32c, time.monotonic).open
+        store, cache = open_store(url, settings), object_cache(url, CACHE_BYTES)
+    return store, RemoteFiles(store, crc32c, time.monotonic, MEMORY_BYTES, cache).open

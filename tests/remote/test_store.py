@@ -4,11 +4,15 @@ import contextlib
 import errno
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from logfs.disk.remote.objects import ChangedError, ObjectStore
+from logfs.disk.remote.s3 import StoreSettings, open_store, parse_store_url
+from logfs.errors import InvalidConfigError
 from tests.remote.fakestore import FakeStore
 from tests.remote.servers import Bucket, ObjectServer
 
@@ -212,3 +216,42 @@ def test_a_forked_process_gets_an_error(bucket: Bucket) -> None:
         os._exit(9)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     assert store.get("a", 10)[0] == b"1"
+
+
+@pytest.mark.programs
+def test_an_unknown_user_is_refused(bucket: Bucket) -> None:
+    environment = {"AWS_ACCESS_KEY_ID": "stranger", "AWS_SECRET_ACCESS_KEY": "wrong"}
+    settings = StoreSettings(environment, time.monotonic, bucket.endpoint)
+    store = open_store(bucket.url, settings)
+    requests: list[Callable[[], object]] = [
+        lambda: store.put("a", [b"1"]),
+        lambda: store.get("a", 10),
+        lambda: store.list_level(""),
+    ]
+    for request in requests:
+        with pytest.raises(PermissionError, match="refused the credentials"):
+            request()
+
+
+@pytest.mark.parametrize(
+    "url", ["", "data", "s3:/bucket", "s3://", "http://bucket/x", "s3://b/c//x", "s3://b/../x"]
+)
+def test_what_is_no_address_of_a_store_is_refused(url: str) -> None:
+    with pytest.raises(InvalidConfigError, match=r"address of an object store|a prefix has"):
+        open_store(url, StoreSettings({}, time.monotonic))
+
+
+def test_an_address_has_a_bucket_and_a_prefix() -> None:
+    assert parse_store_url("s3://logs/a/b/") == ("s3", "logs", "a/b")
+    assert str(parse_store_url("gs://logs/")) == "gs://logs"
+
+
+def test_settings_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    profile = {"AWS_PROFILE": "none", "HOME": str(tmp_path)}
+    for settings, problem in (
+        (StoreSettings({}, time.monotonic, "localhost:9000"), "begin with http"),
+        (StoreSettings({"AWS_CA_BUNDLE": "/none"}, time.monotonic), "AWS_CA_BUNDLE=/none"),
+        (StoreSettings(profile, time.monotonic), "the profile none"),
+    ):
+        with pytest.raises(InvalidConfigError, match=problem):
+            open_store("s3://logs/a", settings)

@@ -173,6 +173,11 @@ class Blocks:
         clock: Seconds, monotonic.
         memory_bytes: The most that all blocks together take.
         cache: Keeps blocks between runs.
+
+    Attributes:
+        counters: What was read.
+        throttle: Called with the length of each request before it is sent; it may wait.
+        store: See above.
     """
 
     def __init__(
@@ -184,6 +189,7 @@ class Blocks:
         cache: BlockCache | None = None,
     ) -> None:
         self.counters = BlockCounters()
+        self.throttle: Callable[[int], object] | None = None
         self.store = store
         self._checksum = checksum
         self._clock = clock
@@ -435,6 +441,8 @@ class Blocks:
         return data
 
     def _get(self, key: str, start: int, length: int) -> memoryview:
+        if self.throttle is not None:
+            self.throttle(length)
         self.counters.requests += 1
         data = self.store.get_range(key, start, length)
         self.counters.bytes += length

@@ -13,11 +13,13 @@ from logfs.disk.remote.objects import ChangedError
 NO_BUCKET = "there is no such bucket"
 _NO_OBJECT = "there is no such object"
 _NO_CREDENTIALS = (
-    "no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "
-    "or run on a machine that has a role"
+    "no credentials were found. Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE "
+    "(for gs:// GOOGLE_APPLICATION_CREDENTIALS), or run on a machine that has a role"
 )
 _REFUSED = "the store refused the credentials"
 _MISSING_STATUS = 404
+_MISSING_OBJECTS = frozenset({"NoSuchKey", "NotFound", "BlobNotFound", "ResourceNotFound"})
+_MISSING_BUCKETS = frozenset({"NoSuchBucket", "ContainerNotFound"})
 _REFUSED_STATUSES = frozenset({401, 403})
 _PASSING_STATUSES = frozenset({408, 409, 429})
 _SERVER_ERROR = 500
@@ -77,11 +79,21 @@ def _final(error: Exception, text: str, status: int, address: str) -> OSError | 
     if _METADATA.search(text):
         return PermissionError(errno.EACCES, _NO_CREDENTIALS, address)
     if isinstance(error, FileNotFoundError) or status == _MISSING_STATUS:
-        missing = NO_BUCKET if "NoSuchBucket" in text else _NO_OBJECT
-        return FileNotFoundError(errno.ENOENT, missing, address)
+        return _missing(text, address)
     if status in _REFUSED_STATUSES or kind in {"PermissionDeniedError", "UnauthenticatedError"}:
         return PermissionError(errno.EACCES, f"{_REFUSED}: {reason_of(text)}", address)
     return None
+
+
+def _missing(text: str, address: str) -> OSError:
+    """Return what the status 404 means."""
+    code = _CODE.search(text)
+    if code is None or code[1] in _MISSING_OBJECTS:
+        return FileNotFoundError(errno.ENOENT, _NO_OBJECT, address)
+    if code[1] in _MISSING_BUCKETS:
+        return FileNotFoundError(errno.ENOENT, NO_BUCKET, address)
+    # Some servers answer so if they do not know the user.
+    return PermissionError(errno.EACCES, f"{_REFUSED}: {reason_of(text)}", address)
 
 
 def reason_of(text: str) -> str:

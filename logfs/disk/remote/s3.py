@@ -170,7 +170,7 @@ def _make(
     }
     if place.scheme == "gs":
         if endpoint is not None:
-            keywords["url"] = endpoint
+            keywords["base_url"] = endpoint
         return store.GCSStore(place.bucket, **keywords)
     if endpoint is not None:
         keywords["endpoint"] = endpoint
