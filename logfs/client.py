@@ -45,6 +45,8 @@ _CONNECT_AGAIN_S = 0.02
 _CONNECT_TRIES = 500
 _NEXT_DAEMON_TRIES = 3000
 """How often the next daemon is looked for after the end of one, for about a minute."""
+_UNSURE_TRIES = 500
+"""The same where it is not known whether another daemon follows."""
 _UNLIMITED = EncodeOptions(frames.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
 """The daemon refuses records by the limits of the topic, and chooses their compression."""
 _DEFAULT_SIZE = replace(_UNLIMITED, max_batch_bytes=TopicConfig().max_message_bytes)
@@ -161,18 +163,21 @@ class Daemon:
 
     def _does_resume(self) -> bool:
         """Whether another daemon follows this one and goes on with its requests."""
-        if self._resumes is None:
+        while self._resumes is None:
             try:
                 answer, _ = self._send({"request": "resumes"}, b"", None, None)
             except ConnectionError:
+                # It has ended before it said so. One that nothing follows is not waited for long.
+                if self._reconnect(_UNSURE_TRIES):
+                    continue
                 answer = {}
             self._resumes = bool(answer.get("result"))  # an older daemon answers with an error
         return self._resumes
 
-    def _reconnect(self) -> bool:
+    def _reconnect(self, tries: int = _NEXT_DAEMON_TRIES) -> bool:
         """Connect to the next daemon when it is there; return whether it came in time."""
         self._connection.close()
-        for _ in range(_NEXT_DAEMON_TRIES):
+        for _ in range(tries):
             connection = _connected(self.data)
             if connection is not None:
                 self._connection = connection

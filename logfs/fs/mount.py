@@ -114,7 +114,7 @@ def run_mount(
     data, point = resolve_root(data), mountpoints.resolve_point(mountpoint)
     supervisor = supervisor or Supervisor()
     session = Session(data, point, kernel_options(data, options), supervisor, hooks.loaded())
-    if not session.may_adopt:
+    if not session.has_predecessor:
         _check_before(data, point, options)
     raise_descriptor_limit()
     terminal = supervisor.terminal
@@ -135,11 +135,11 @@ def _ending_on_signal(session: Session) -> Iterator[None]:
     """End the mount of the predecessor if SIGTERM comes while the store is loaded."""
 
     def stop(*_: object) -> None:
-        session.is_stop_wanted = session.is_adopted
-        if not session.is_adopted:
+        session.is_stop_wanted = session.is_adopted or session.is_mounting
+        if not session.is_stop_wanted:
             raise _StoppedError
 
-    before = signal.signal(signal.SIGTERM, stop) if session.may_adopt else None
+    before = signal.signal(signal.SIGTERM, stop) if session.has_predecessor else None
     try:
         # A holder starts the daemon with these blocked: a signal before this must not be lost.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGTERM, signal.SIGINT))
@@ -270,8 +270,9 @@ def _check_directory(point: str) -> None:
         raise MountError(f"{point}: the mount point has to be an existing directory")
 
 
-def _take_place(point: str) -> None:
+def _take_place(data: str, point: str) -> None:
     """Remove a dead mount only now: until the new one is ready it prevents writes below it."""
+    mountpoints.check_paths(data, point)
     if mountpoints.clear_dead_mount(point):
         logger.info("%s: took away the mount of a daemon that died", point)
     _check_directory(point)
@@ -301,7 +302,7 @@ def _mount(
     if loaded_hooks is not None:
         loaded_hooks.want_passthrough(wanted=not options.no_passthrough)
     operations = make_operations(store, options, clock, loaded_hooks=loaded_hooks)
-    session.open(operations, lambda: _take_place(point))
+    session.open(operations, lambda: _take_place(data, point))
     _take_over(operations, session, clock)
     is_served = False
     try:
@@ -320,6 +321,7 @@ def _mount(
             "started_ms": clock.now_ms(),
             "was_clean": store.was_clean,
         }
+        operations.kept_by = lambda: session.kept_by
         operations.kernel_cache = KernelCache()
         commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
@@ -357,6 +359,7 @@ async def _serve(
         nursery.start_soon(operations.cpu_latency.run)
         nursery.start_soon(operations.care_for_inherited)
         nursery.start_soon(supervisor.beat)
+        nursery.start_soon(session.watch_holder)
         nursery.start_soon(_keep_daemon_noted, store, point)
         nursery.start_soon(_announce, operations, store, session, supervisor)
         session.wake_polls()

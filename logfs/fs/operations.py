@@ -114,7 +114,8 @@ class Operations(pyfuse3.Operations):
         self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, self.follow_reads)
         self.index_wait = IndexWait()
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
-        tree.meta_of_mount = lambda: {"sealed_files": self.passthrough.describe()}
+        self.kept_by: Callable[[], str | None] = lambda: None
+        tree.meta_of_mount = self.facts
         self.cpu_latency = CpuLatency(wanted=options.keep_awake)
         self.hooks = hooks
         self.kernel_cache: KernelCache | None = None
@@ -134,6 +135,10 @@ class Operations(pyfuse3.Operations):
     def init(self) -> None:
         """Note the first request of the kernel; its reply follows in the same step."""
         self.is_initialized.set()
+
+    def facts(self) -> dict[str, object]:
+        """Return what ``.meta`` and ``logfs status`` say of the mount. Any thread."""
+        return {"sealed_files": self.passthrough.describe(), "kept_by": self.kept_by()}
 
     @property
     def journal(self) -> Journal:

@@ -48,7 +48,7 @@ class QueryCommands:
 
     async def status(self, _request: Request) -> object:
         """Return facts about the daemon."""
-        return {**self._status, "sealed_files": self._operations.passthrough.describe()}
+        return {**self._status, **self._operations.facts()}
 
     async def utc_offset(self, request: Request) -> object:
         """Return the offset of the daemon's time zone from UTC at a local date and time."""

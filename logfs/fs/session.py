@@ -48,6 +48,7 @@ class Session:
         state: The memory file; None if nothing is kept.
         is_adopted: The connection is the predecessor's.
         is_handed_over: A successor goes on with the mount.
+        is_mounting: The mount of a predecessor is being replaced.
         is_stop_wanted: SIGTERM came before signals were handled.
         successor: A process that waits to go on with the mount; None: the manager starts one.
     """
@@ -71,6 +72,7 @@ class Session:
         self.settling: Settling | None = None
         self.is_adopted = False
         self.is_handed_over = False
+        self.is_mounting = False
         self.is_stop_wanted = False
         self.successor: Successor | None = None
         self._is_starting = False
@@ -81,12 +83,32 @@ class Session:
     @property
     def may_adopt(self) -> bool:
         """Whether there is a predecessor with the same mount, which must not be looked at."""
-        return self._connection >= 0 and self.state is not None
+        return self.has_predecessor and self.state is not None
+
+    @property
+    def has_predecessor(self) -> bool:
+        """Whether there is a predecessor whose mount has neither been adopted nor ended."""
+        return self._connection >= 0 and not self.is_adopted
 
     @property
     def is_kept(self) -> bool:
         """Whether programs will not notice when this daemon ends and another one starts."""
-        return self.state is not None
+        return self.state is not None and self._supervisor.is_present
+
+    @property
+    def kept_by(self) -> str | None:
+        """What keeps the mount while no daemon serves it; None: nothing."""
+        return self._supervisor.manager if self.is_kept else None
+
+    async def watch_holder(self) -> None:
+        """Say in the log when nothing keeps the mount any more."""
+        await self._supervisor.wait_for_end_of_holder()
+        if self.state is not None and self._supervisor.has_lost_holder:
+            logger.error(
+                "%s: process %d, which kept the mount, has ended: open files will end with this "
+                "daemon. Unmount and mount again when programs can reopen their files.",
+                self.point, self._supervisor.holder, extra={"fields": {"event": "holder_lost"}},
+            )  # fmt: skip
 
     def _take(self, predecessor: Inherited) -> None:
         self._connection = predecessor.connection
@@ -134,7 +156,8 @@ class Session:
             self._refuse("libfuse or logfs would have answered the kernel in another way")
         if self.is_adopted:
             return
-        if self._connection >= 0:
+        if self.has_predecessor:
+            self.is_mounting = True
             self._end_predecessor()
         take_place()
         self._mount(operations)

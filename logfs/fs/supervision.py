@@ -18,6 +18,7 @@ Source: sd_notify(3). Its notes say that the protocol is stable and may be used 
 The only package for it alone has not changed since 2017; the others need headers and a compiler.
 """
 
+import contextlib
 import logging
 import os
 import socket
@@ -32,10 +33,13 @@ import trio
 
 from logfs.fs.handover.descriptors import Inherited, inherited
 from logfs.fs.handover.successor import Again
+from logfs.machine.holder import HOLDER
 from logfs.machine.terminal import ControllingTerminal
 
 logger = logging.getLogger(__name__)
 
+_INVOCATION = "INVOCATION_ID"
+"""The variable that systemd sets for each service."""
 _BEATS_A_PERIOD = 3
 _LOOK_EVERY_S = 5.0
 """The period of the thread without a watchdog."""
@@ -63,6 +67,8 @@ class Supervisor:
         terminal: The terminal that the daemon was started from; its loss ends the daemon.
         predecessor: The descriptors that the service manager has kept.
         again: How a successor is started; None: only the service manager can start one.
+        holder: The process id of a holder of logfs; 0: there is none, or another manager.
+        has_lost_holder: The holder has ended.
     """
 
     def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
@@ -74,6 +80,9 @@ class Supervisor:
         self.terminal = ControllingTerminal()
         self.predecessor: Inherited | None = None
         self.again: Again | None = None
+        self.holder = 0
+        self.has_lost_holder = False
+        self._is_systemd = False
         self._phase = _Phase.LOADING
         self._last_beat_s = 0.0
         self._cpu_s = 0.0
@@ -91,6 +100,8 @@ class Supervisor:
         is_watched = period_us.isdecimal() and int(period_us) > 0 and pid in ("", str(os.getpid()))
         supervisor = cls(address, int(period_us) / 1e6 if is_watched else None)
         supervisor.predecessor = inherited(environment)
+        supervisor.holder = int(environment.pop(HOLDER, "0"))
+        supervisor._is_systemd = _INVOCATION in environment
         return supervisor
 
     def __enter__(self) -> Self:
@@ -123,7 +134,28 @@ class Supervisor:
     @property
     def is_present(self) -> bool:
         """Whether there is a service manager, which can keep descriptors."""
-        return self._socket is not None
+        return self._socket is not None and not self.has_lost_holder
+
+    @property
+    def manager(self) -> str:
+        """What keeps descriptors, in words; "" if nothing does."""
+        if not self.is_present:
+            return ""
+        if self.holder:
+            return f"process {self.holder}"
+        return "systemd" if self._is_systemd else "the service manager"
+
+    async def wait_for_end_of_holder(self) -> None:
+        """Return when the holder has ended; at once if there is none."""
+        if not self.holder:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.holder)
+            try:
+                await trio.lowlevel.wait_readable(descriptor)
+            finally:
+                os.close(descriptor)
+        self.has_lost_holder = True
 
     def keep_descriptor(self, name: str, descriptor: int) -> bool:
         """Have a descriptor kept for the next daemon; returns whether it was sent."""

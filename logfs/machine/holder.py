@@ -31,6 +31,8 @@ from pathlib import Path
 
 logger = logging.getLogger("logfs.holder")
 
+HOLDER = "LOGFS_HOLDER"
+"""The variable that tells a daemon the process id of its holder."""
 HANDED_OVER = 75
 """The exit status of a daemon that expects to be started again (EX_TEMPFAIL)."""
 STARTS = 10
@@ -151,7 +153,7 @@ class DaemonHolder:
     def _become_daemon(self) -> None:
         for reset in (*_STOPS, *_PASSED_ON, signal.SIGCHLD):
             signal.signal(reset, signal.SIG_DFL)
-        environment = {**os.environ, "NOTIFY_SOCKET": self._address}
+        environment = {**os.environ, "NOTIFY_SOCKET": self._address, HOLDER: str(os.getppid())}
         environment.pop("WATCHDOG_USEC", None)
         # First away from the numbers that they are to get.
         spare = _FIRST + len(self._kept)

@@ -49,6 +49,7 @@ class HeldMount:
         resends: Whether the kernel sends requests again that a daemon had read.
         changes: Python that the program runs before the rest of logfs.
         user: The user that mounts, by number; None for the user that runs the test.
+        data: The data directory; None for one in ``directory``.
 
     Attributes:
         data: The data directory.
@@ -62,10 +63,13 @@ class HeldMount:
         resends: bool = True,
         changes: str = "",
         user: int | None = None,
+        data: Path | None = None,
     ) -> None:
-        self.data, self.point = directory / "data", directory / "mnt"
+        self.data, self.point = data or directory / "data", directory / "mnt"
         for path in (self.data, self.point):
             path.mkdir(exist_ok=True)
+            if user is not None:
+                os.chown(path, user, user)
         self._log = directory / "log"
         self._program = directory / "logfs"
         self._before = changes if resends else WITHOUT_RESEND + changes

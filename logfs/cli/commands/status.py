@@ -162,6 +162,9 @@ def _show(found: "Status", *, every: bool) -> None:
     click.echo(f"daemon  {_daemon(found)}")
     if found.daemon is not None and "sealed_files" in found.daemon:
         click.echo(f"        sealed files: {found.daemon['sealed_files']}")
+    if found.daemon is not None and "kept_by" in found.daemon:
+        keeper = found.daemon["kept_by"] or "nothing, open files end with the daemon"
+        click.echo(f"        mount kept by: {keeper}")
     for word, text in describe_activity(found.metrics or {}):
         click.echo(f"        {word}: {text}")
     click.echo()

@@ -228,6 +228,8 @@ def _of_state(operations: Operations) -> Iterator[Family]:
         ),
     ):
         yield counter(f"logfs_{name}_total", text, 0 if words is None else words[word])
+    is_kept = operations.kept_by() is not None
+    yield gauge("logfs_mount_kept", "1: another daemon can continue the mount.", int(is_kept))
 
 
 def _of_handles(store: AnyStore, operations: Operations) -> Iterator[Family]:

@@ -188,8 +188,9 @@ async def test_an_answer_that_was_not_read_is_given_again() -> None:
             await world.commands.run(refused)
 
 
+@pytest.mark.parametrize("answers", [1, 0])
 async def test_a_client_repeats_its_request_to_the_next_daemon(
-    tmp_path: Path, nursery: trio.Nursery
+    tmp_path: Path, nursery: trio.Nursery, answers: int
 ) -> None:
     world = KilledWorld()
     await world.mkdir("orders")
@@ -198,7 +199,8 @@ async def test_a_client_repeats_its_request_to_the_next_daemon(
 
     def die() -> None:
         connection, _ = dying.accept()
-        for answer in (encode_frame({"result": True}), b""):
+        # It dies in the request, or before it has said that another daemon follows it.
+        for answer in (*[encode_frame({"result": True})] * answers, b""):
             head = decode_head(connection.recv(HEAD_BYTES))
             connection.recv(head.header_bytes + head.payload_bytes)
             connection.sendall(answer)
