@@ -59,5 +59,6 @@ def test_in_the_status_of_a_mount(mounted: Mounted) -> None:
         lines = run("status", mounted.point).out.decode().splitlines()
     assert lines[1].startswith("daemon  process ")
     assert lines[2].startswith("        sealed files: ")
-    assert lines[3].startswith("        writes: 1 appends (half within ")
-    assert lines[4].startswith("        open: 1 files to append, 0 to read")
+    assert lines[3].startswith("        mount kept by: ")
+    assert lines[4].startswith("        writes: 1 appends (half within ")
+    assert lines[5].startswith("        open: 1 files to append, 0 to read")
