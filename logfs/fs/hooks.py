@@ -39,6 +39,7 @@ class Hooks:
         library.logfs_ahead_take.restype = ctypes.c_size_t
         library.logfs_state_bytes.restype = ctypes.c_uint64
         library.logfs_notify_poll.argtypes = (ctypes.c_uint64,)
+        library.logfs_notify_apart.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
         library.logfs_poll_handle.restype = ctypes.c_uint64
         library.logfs_knows_node.argtypes = (ctypes.c_uint64,)
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
@@ -181,6 +182,17 @@ class Hooks:
     def notify_poll(self, poll_handle: int) -> None:
         """Wake programs that poll; handles that the kernel does not know are ignored."""
         self._library.logfs_notify_poll(poll_handle)
+
+    def notify_apart(self, messages: bytes) -> int:
+        """Send notifications from a process of their own, which may wait; returns its number.
+
+        Raises:
+            OSError: It cannot be started.
+        """
+        child = int(self._library.logfs_notify_apart(messages, len(messages)))
+        if child < 0:
+            raise OSError(-child, os.strerror(-child))
+        return child
 
     @property
     def keeps_requests(self) -> bool:

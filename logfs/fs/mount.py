@@ -322,7 +322,7 @@ def _mount(
             "was_clean": store.was_clean,
         }
         operations.kept_by = lambda: session.kept_by
-        operations.kernel_cache = KernelCache()
+        operations.kernel_cache = KernelCache(loaded_hooks)
         commands = ControlCommands(store, operations, operations.kernel_cache, clock, facts)
         listener = None if store.read_only else listen(data, store.disk)
         with shown(metrics, options.metrics, commands.metrics, point):

@@ -135,6 +135,7 @@ class OpenFiles:
         if partition.log.is_deleted or not node.is_current:
             raise StaleError(f"{partition.topic_partition} has been deleted or reloaded")
         partition.open_files += node.reads_log
+        self._kept.note_deletions(node)
         try:
             if isinstance(node, MetaNode):
                 await self._look_at_cache(partition.log)
@@ -183,6 +184,7 @@ class OpenFiles:
         if node.partition.log.is_deleted or not node.is_current:
             raise StaleError(f"{node.partition.topic_partition} has been deleted or reloaded")
         is_passed = self._passthrough.is_passed(opened.ino)
+        self._kept.note_deletions(node)
         file = FileHandle(node, opened.flags, self._syncs, self.buffers, is_passed=is_passed)
         self._begin(number, file)
         writer = self.writers.pop(number, None)

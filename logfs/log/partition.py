@@ -24,7 +24,7 @@ from logfs.log.writing.active import trim_padding
 from logfs.log.writing.appender import Appender
 from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.replication import Replication
-from logfs.log.writing.segmentremoval import SegmentRemoval
+from logfs.log.writing.segmentremoval import DeletedNotes, SegmentRemoval
 from logfs.log.writing.segmentreplacement import SegmentReplacement
 from logfs.log.writing.state import PartitionState
 from logfs.log.writing.truncation import truncate
@@ -40,6 +40,7 @@ class PartitionLog(ReadableLog):
         begin_flush, end_flush: See ``Flusher.begin`` and ``Flusher.end``.
         advance_log_start_offset, drop_local, expedite_removal, remove_due_files: See
             ``SegmentRemoval``.
+        restore_deleted: See ``SegmentRemoval.restore``.
         replace_segments, note_packed: See ``SegmentReplacement``.
         append_replica, start_at, continue_at: See ``Replication``.
         check_writable, check_appendable, take_offline, offline_on_failure, adopt_waiting: See
@@ -71,6 +72,7 @@ class PartitionLog(ReadableLog):
         self.drop_local = removal.drop_local
         self.expedite_removal = removal.expedite_removal
         self.remove_due_files = removal.remove_due_files
+        self.restore_deleted = removal.restore
         replacement = SegmentReplacement(state, removal)
         self.replace_segments = replacement.replace
         self.note_packed = replacement.note_packed
@@ -96,6 +98,15 @@ class PartitionLog(ReadableLog):
         """Undo ``pin``."""
         for segment in segments:
             segment.pins -= 1
+
+    @property
+    def deleted_segments(self) -> list[Segment]:
+        """The deleted segments that still have files, in the order of their deletion."""
+        return self._removal.deleted.segments
+
+    def note_deleted(self, notes: DeletedNotes) -> None:
+        """Note from now on which deleted segments open files read."""
+        self._removal.deleted.notes = notes
 
     @property
     def is_pinned(self) -> bool:

@@ -13,6 +13,7 @@ The modules, lowest first:
     control               the answers to requests of the control socket
     settling              at load: how much of each noted write is in the log
     describing            from nodes to texts, and back
+    segments              deleted segments that open fixed names read
     restoring, pruning    nodes and open files at their next use; inodes that the kernel forgot
     successor             a reload: the next daemon starts before this one stops reading
 

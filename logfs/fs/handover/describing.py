@@ -91,7 +91,9 @@ def segments_digest(segments: Sequence[Segment], view: View) -> str:
     """Return a checksum of which records segments hold, the same after a restart."""
     digest = blake2b(digest_size=8)
     for segment in segments:
-        # A compacted segment keeps its base offset, but not its records.
-        kept = segment.lengths[view] if segment.has_gaps else None
-        digest.update(f"{segment.base_offset} {kept};".encode())
+        text = f"{segment.base_offset}"
+        if segment.has_gaps:  # a compacted segment keeps its base offset, but not its records
+            text += f" {segment.lengths[view]} {segment.next_offset} {segment.size_bytes}"
+            text += f" {segment.max_timestamp}"
+        digest.update(f"{text};".encode())
     return digest.hexdigest()

@@ -24,6 +24,7 @@ own bytes. So a kill between any two stores leaves a valid journal.
     10    request has ended       number
     11    answer                  client  number                   the answer, as bytes
     12    passages of holes       handle                           of each its four numbers
+    13    deleted segment         number                           see ``segments``; "": no more
 
 When the half in use has grown to twice what is needed, the other half is filled in steps: with each
 new entry, which goes into both halves, a few of the older ones. So no step takes long.
@@ -77,6 +78,7 @@ class _Kind(IntEnum):
     ENDED = 10
     ANSWER = 11
     PASSAGES = 12
+    DELETED = 13
 
 
 class KeptFile(NamedTuple):
@@ -146,6 +148,7 @@ class Journal:
         passages: Where reads passed holes: the last ones of each handle, in their order.
         poll_handles: The poll handle of each handle that was polled.
         backings: The number of the backing file of each inode that has one.
+        deleted: The deleted segments that open files read, in the order of their deletion.
 
     Raises:
         StateError: What is in it does not decode.
@@ -174,6 +177,7 @@ class Journal:
         self.passages: dict[int, tuple[Passage, ...]] = {}
         self.poll_handles: dict[int, int] = {}
         self.backings: dict[int, int] = {}
+        self.deleted: dict[int, str] = {}
         self._begun: dict[int, tuple[int, str]] = {}
         self._answers: dict[int, dict[int, bytes]] = {}
         self._answered: dict[int, int] = {}  # by client: when, as a count of answers
@@ -184,7 +188,7 @@ class Journal:
             *(self._no_entry, self._keep_identity, self._keep_node, self._keep_file),
             *(self._keep_directory, self._drop_handle, self._keep_line, self._keep_poll_handle),
             *(self._keep_backing, self._keep_begun, self._drop_begun, self._keep_answer),
-            self._keep_passages,
+            *(self._keep_passages, self._keep_deleted),
         )
         self._replay()
         self._full_at = 2 * sum(map(len, self._needed())) + spare_bytes
@@ -234,6 +238,11 @@ class Journal:
     def backing(self, ino: int, number: int) -> None:
         """Note the backing file of an inode; 0: it has none any more."""
         self._note(_Kind.BACKING, ino, number)
+
+    def deleted_segment(self, number: int, text: str) -> None:
+        """Note a deleted segment that open files read; "": they do not need it any more."""
+        if self.deleted.get(number, "") != text:
+            self._note(_Kind.DELETED, number, text=text.encode())
 
     def begin(self, unique: int, kind: int, text: str = "") -> None:
         """Note that a request which must not be done twice begins.
@@ -311,6 +320,11 @@ class Journal:
         if number:
             self.backings[ino] = number
 
+    def _keep_deleted(self, number: int, _b: int, _c: int, _d: int, text: bytes) -> None:
+        self.deleted.pop(number, None)
+        if text:
+            self.deleted[number] = text.decode()
+
     def _keep_begun(self, unique: int, _b: int, kind: int, _d: int, text: bytes) -> None:
         self._begun[unique] = kind, text.decode()
 
@@ -343,6 +357,7 @@ class Journal:
         )
         yield from _rows(self.poll_handles, lambda fh, handle: _encode(_Kind.POLL, fh, handle))
         yield from _rows(self.backings, lambda ino, number: _encode(_Kind.BACKING, ino, number))
+        yield from _rows(self.deleted, lambda n, t: _encode(_Kind.DELETED, n, text=t.encode()))
         yield from _rows(
             self._begun,
             lambda unique, note: _encode(_Kind.BEGUN, unique, 0, note[0], text=note[1].encode()),

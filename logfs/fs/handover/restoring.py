@@ -16,8 +16,9 @@ from typing import cast
 from logfs.disk.vfs import FileStat
 from logfs.errors import LogfsError
 from logfs.fs.errnos import StaleError
-from logfs.fs.handover.describing import TAB, describe, segments_digest
+from logfs.fs.handover.describing import TAB, describe
 from logfs.fs.handover.journal import Journal, NoJournal
+from logfs.fs.handover.segments import SegmentNotes, look_back
 from logfs.fs.nodes import (
     FileNode,
     FixedNode,
@@ -30,8 +31,10 @@ from logfs.fs.passthrough import Passthrough
 from logfs.fs.quotas import Quotas
 from logfs.fs.rawnodes import RawDirectoryNode, RawNode, SealedNode
 from logfs.fs.tree import APPEND_VIEWS, Tree
+from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import PartitionAddress, Suffix, format_address, parse_point
 from logfs.log.reading.resolve import Limit, Resolved
+from logfs.log.segments.segment import Segment
 from logfs.types import View
 
 _SUFFIX = {view: suffix for suffix, view in APPEND_VIEWS.items()}
@@ -90,6 +93,13 @@ class KeptNodes:
             return _partition(self._tree, *place)
         except LogfsError:
             return None  # its files are stale
+
+    def note_deletions(self, node: Node) -> None:
+        """Note which segments of a fixed name are deleted, before it is opened."""
+        if self.journal.is_kept and isinstance(node, FixedNode):
+            log = node.resolved.log
+            if isinstance(log, PartitionLog):
+                log.note_deleted(SegmentNotes(self.journal, log.directory))
 
     def fixed_files(self) -> list[int]:
         """Return the open files whose segments must stay readable when they are deleted."""
@@ -178,9 +188,13 @@ def _restore_fixed(tree: Tree, partition: MountedPartition, fields: list[str]) -
     _, _, _, text, digest, mtime_ms, key = fields
     runs = tuple((int(a), int(b)) for a, b in (run.split("-") for run in text.split(",") if run))
     log, snapshot = partition.log, partition.log.snapshot
-    segments = snapshot.segments_between(view, runs[0][0], runs[-1][1]) if runs else ()
-    if segments_digest(segments, view) != digest:
-        raise StaleError(f"{partition.topic_partition}: segments of {key} have been deleted")
+    segments: tuple[Segment, ...] = ()
+    if runs:
+        deleted = log.deleted_segments if isinstance(log, PartitionLog) else []
+        found = look_back(snapshot, deleted, view, (runs[0][0], runs[-1][1]), digest)
+        if found is None:
+            raise StaleError(f"{partition.topic_partition}: segments of {key} have been deleted")
+        snapshot, segments = found
     resolved = Resolved(log, view, start, end, None, runs, snapshot, segments, partition.level)
     node = FixedNode(partition, resolved, tree.ownership, int(mtime_ms))
     node.key = key  # it contains the rewrites since the start of the predecessor

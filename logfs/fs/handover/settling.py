@@ -9,11 +9,13 @@ from collections.abc import Mapping
 
 from logfs.fs.handover.control import ControlSettling
 from logfs.fs.handover.journal import Journal, Words
+from logfs.fs.handover.segments import deleted_in
 from logfs.fs.handover.slots import partition_key
 from logfs.fs.handover.state import SLOTS, SlotWord, Stage, slot_index
 from logfs.fs.partitions import identity_of
 from logfs.log.lines.writer import LineWriter
 from logfs.log.partition import PartitionLog
+from logfs.log.writing.segmentremoval import DeletedFiles
 from logfs.types import View
 
 
@@ -40,6 +42,10 @@ class Settling:
         """Return the view of the line in a file if its open file goes on; see ``Resumption``."""
         line = self._journal.lines.get(self._handles.get(name, 0))
         return None if line is None or line.name != name else line.view
+
+    def deleted_in(self, directory: str) -> list[DeletedFiles]:
+        """Return the deleted segments of a partition that open files read; see ``Resumption``."""
+        return deleted_in(self._journal, directory)
 
     def settle(self, log: PartitionLog, writers: Mapping[str, LineWriter]) -> None:
         """Note how much of each begun write is in a log; see ``Resumption``."""

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -415,6 +416,34 @@ void handover_note_reply(uint64_t unique, int is_counted) {
 
 int logfs_notify_poll(uint64_t poll_handle) {
     return notify(logfs_session(), NOTIFY_POLL, &poll_handle, sizeof poll_handle);
+}
+
+int logfs_notify_apart(const void *messages, size_t size) {
+    int fd = logfs_session();
+    sigset_t all, before;
+    pid_t child;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    child = fork();
+    if (child == 0) {
+        const char *at = messages, *end = at + size;
+
+        if (fd > 0)
+            close_range(0, (unsigned)fd - 1, 0);
+        close_range((unsigned)fd + 1, ~0U, 0);
+        while (at < end) {
+            uint32_t length;
+
+            memcpy(&length, at, sizeof length);
+            if (write(fd, at, length) < 0 && errno == ENODEV)
+                break;
+            at += length;
+        }
+        _exit(0);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return child < 0 ? -errno : child;
 }
 
 uint64_t logfs_poll_handle(void) { return last_poll_handle; }

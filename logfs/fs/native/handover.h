@@ -109,6 +109,11 @@ int logfs_in_flight(void);
    kernel does not know. */
 int logfs_notify_poll(uint64_t poll_handle);
 
+/* Send notifications from a process of their own, and return its number or -errno. The kernel may hold
+   them up until it has replies to requests. A daemon that waits for that could not be killed, and its
+   successor, which has to reply, waits for its end. messages: as they are written, one after the other. */
+int logfs_notify_apart(const void *messages, size_t size);
+
 /* Whether this kernel does not send requests again, so that they are kept here. Requests of the daemon
    before are read when the kernel has any request to read. */
 int logfs_keeps_requests(void);

@@ -6,10 +6,11 @@ ends, and how long the unfinished line is. One line is one record, so the log it
 lines of the write are in it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from logfs.log.partition import PartitionLog
+from logfs.log.writing.segmentremoval import DeletedFiles
 from logfs.types import View
 
 WriterT_contra = TypeVar("WriterT_contra", contravariant=True)
@@ -62,7 +63,11 @@ class AppendNotes(Protocol):
 
 
 class Resumption(Protocol[WriterT_contra]):
-    """What another process has left to this one: its writes, and the lines of its open files."""
+    """What another process has left to this one: its writes, and what its open files need."""
+
+    def deleted_in(self, directory: str) -> Sequence[DeletedFiles]:
+        """Return the deleted segments of a partition that open files read, as they were deleted."""
+        ...
 
     def view_of(self, name: str) -> View | None:
         """Return the view of the unfinished line in a file; None if no open file goes on with it.

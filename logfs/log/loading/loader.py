@@ -5,7 +5,7 @@ Source: Kafka LogLoader.load, UnifiedLog.recover.
 
 import errno
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -29,11 +29,11 @@ from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.loading.tiered import find_tiered, rebuild_lost, remote_status, remove_partial
 from logfs.log.losses import LossFile
 from logfs.log.mirrorfile import read_mirror
-from logfs.log.names import FileKind, SegmentFileName
+from logfs.log.names import FileKind, FileSuffix, SegmentFileName
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.replay import locate_transactions
 from logfs.log.reading.lookup import positions_of_offset
-from logfs.log.segments.segment import Segment
+from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
 from logfs.log.topics import read_properties
@@ -66,7 +66,10 @@ def list_partitions(disk: Disk) -> list[TopicPartition]:
 
 def load_partition(context: LoadContext, topic_partition: TopicPartition) -> PartitionLog:
     """Load one partition; see ``load_state``."""
-    return PartitionLog(load_state(context, topic_partition))
+    log = PartitionLog(load_state(context, topic_partition))
+    if context.resumed is not None and not context.read_only:
+        log.restore_deleted(context.resumed.deleted_in(log.directory), context.now_ms)
+    return log
 
 
 def load_state(context: LoadContext, topic_partition: TopicPartition) -> PartitionState:
@@ -181,7 +184,7 @@ def _list_segments(
     disk, directory = context.disk, topic_partition.directory
     contents = disk.contents(directory)
     _refuse_irregular(disk, directory, contents.irregular)
-    kinds, others = names.group_segment_files(contents.files)
+    kinds, others = names.group_segment_files(_without_kept(context, directory, contents.files))
     suffixed: list[SegmentFileName] = []
     context.leftovers[topic_partition] = leftovers = []
     for name in others:
@@ -209,6 +212,31 @@ def _list_segments(
             segment = Segment(context.opened, directory, base_offset, Positions())
             remove_segment_files(disk, segment)
     return kinds, swapped
+
+
+def _without_kept(context: LoadContext, directory: str, files: Sequence[str]) -> Collection[str]:
+    """Return the files of a directory but those of deleted segments that open files read.
+
+    A kill may have left some of these under their own names: they are renamed.
+    """
+    if context.resumed is None or context.read_only:
+        return files
+    found = set(files)
+    for entry, copy in context.resumed.deleted_in(directory):
+        base = entry.base_offset
+        if names.format_deleted_file(base, FileKind.LOG, copy) not in found:
+            continue
+        is_replaced = names.format_segment_file(base, FileKind.LOG) in found or any(
+            names.format_segment_file(base, kind, FileSuffix.SWAP) in found for kind in FileKind
+        )
+        for kind in SEGMENT_FILE_KINDS:
+            old = names.format_segment_file(base, kind)
+            new = names.format_deleted_file(base, kind, copy)
+            if old in found and new not in found and not is_replaced:
+                context.disk.rename(f"{directory}/{old}", f"{directory}/{new}")
+                found.discard(old)
+            found.discard(new)
+    return found
 
 
 def _by_base_offset(files: Iterable[SegmentFileName]) -> dict[int, set[FileKind]]:

@@ -5,7 +5,8 @@ Source: Kafka UnifiedLog.maybeIncrementLogStartOffset, LocalLog.deleteSegmentFil
 
 import contextlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
 
 from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import DISK_FULL, Disk
@@ -21,12 +22,38 @@ from logfs.types import IsolationLevel, Positions
 
 logger = logging.getLogger(__name__)
 
+_RESTORED_MS = 60_000
+"""For how long at least the deleted segments of an earlier process wait for their open files."""
 _REMOVED_KINDS = (*SEGMENT_FILE_KINDS, FileKind.SNAPSHOT)
 """The files that are removed with a segment: its own, and the producer snapshot at its start."""
 
 
 _LOCAL_KINDS = tuple(kind for kind in _REMOVED_KINDS if kind is not FileKind.TXN_INDEX)
 """The files that are given up when the store has a segment."""
+
+
+class DeletedFiles(NamedTuple):
+    """The files of a deleted segment.
+
+    Attributes:
+        entry: The segment.
+        copy: Tells the names of its files from those of others with its base offset.
+    """
+
+    entry: TableEntry
+    copy: int
+
+
+class DeletedNotes(Protocol):
+    """Notes of the deleted segments that open files read, for a process that goes on with these."""
+
+    def note(self, files: DeletedFiles) -> None:
+        """Note a segment, before its files get other names."""
+        ...
+
+    def forget(self, files: DeletedFiles) -> None:
+        """Drop the note of a segment, if there is one: its files are removed."""
+        ...
 
 
 class SegmentRemoval:
@@ -178,6 +205,7 @@ class SegmentRemoval:
             due = self.deleted.take_due(now_ms)
         for segment in due:
             remove_files(self._state.disk, segment)
+            self.deleted.forget(segment)
             if self._state.tier is not None:
                 self._state.tier.forget_retired(segment.base_offset, segment.deleted_copy)
 
@@ -185,6 +213,19 @@ class SegmentRemoval:
         """Keep the files of segments until ``unpin``; raise DeletedError if one is gone."""
         with self._state.lock:
             self.deleted.pin(segments, self._state.snapshot.segments)
+
+    def restore(self, deleted: Iterable[DeletedFiles], now_ms: int) -> None:
+        """Go on with segments that an earlier process had deleted, whose files are still there."""
+        state = self._state
+        due_ms = now_ms + max(state.config.file_delete_delay_ms, _RESTORED_MS)
+        with state.lock:
+            for entry, copy in deleted:
+                segment = Segment.from_entry(state.opened, state.directory, entry)
+                segment.is_deleted, segment.deleted_copy = True, copy
+                self.deleted.restore(segment, due_ms)
+                for live in state.snapshot.segments:
+                    if live.base_offset == entry.base_offset:
+                        live.rewrites = max(live.rewrites, copy + 1)  # its files get other names
 
     @property
     def is_pinned(self) -> bool:
@@ -201,16 +242,31 @@ def _positions_at(snapshot: Snapshot, offset: int) -> Positions:
 
 
 class DeletedSegments:
-    """The deleted segments of one partition that still have files. Under its lock."""
+    """The deleted segments of one partition that still have files. Under its lock.
+
+    Attributes:
+        notes: Where those which open files read are noted; None: nowhere.
+    """
 
     def __init__(self, disk: Disk) -> None:
         self._disk = local_part(disk)
         self._waiting: list[tuple[int, Segment]] = []
+        self.notes: DeletedNotes | None = None
 
     @property
     def segments(self) -> list[Segment]:
-        """The segments that still have files."""
+        """The segments that still have files, in the order of their deletion."""
         return [segment for _, segment in self._waiting]
+
+    def restore(self, segment: Segment, due_ms: int) -> None:
+        """Add a segment whose files have the names of a deleted one, if they are there."""
+        if self._disk.exists(segment.file_name(FileKind.LOG)):
+            self._waiting.append((due_ms, segment))
+
+    def forget(self, segment: Segment) -> None:
+        """Drop the note of a segment whose files are removed."""
+        if self.notes is not None:
+            self.notes.forget(_files_of(segment))
 
     def add(self, segment: Segment, due_ms: int, *, is_replaced: bool = False) -> None:
         """Rename the files of a segment; they may be removed from ``due_ms`` on.
@@ -223,6 +279,8 @@ class DeletedSegments:
         # Not a number from the waiting segments: the files of those taken may not be removed yet.
         segment.deleted_copy = segment.rewrites
         kinds = SEGMENT_FILE_KINDS if is_replaced else _REMOVED_KINDS
+        if segment.pins and self.notes is not None:
+            self.notes.note(_files_of(segment))
         try:
             for kind in kinds:
                 old = segment.file_name(kind)
@@ -310,6 +368,12 @@ class DeletedSegments:
                 raise DeletedError(f"{segment.name}: the segment has been deleted")
         for segment in segments:
             segment.pins += 1
+            if segment.is_deleted and self.notes is not None:
+                self.notes.note(_files_of(segment))
+
+
+def _files_of(segment: Segment) -> DeletedFiles:
+    return DeletedFiles(segment.entry(SegmentState.DROPPED), segment.deleted_copy)
 
 
 def remove_files(disk: Disk, segment: Segment) -> None:

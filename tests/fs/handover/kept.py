@@ -4,12 +4,15 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from logfs.fs.handover.journal import Journal
+from logfs.fs.handover.settling import Settling
+from logfs.fs.handover.state import SLOTS, slot_index
 from logfs.fs.hooks import Hooks
 from tests.fs.test_backing_files import FakeKernel
 from tests.fs.world import World
 
 SEALED = ".segments/orders-0/00000000000000000000.log"
 _HALF_BYTES = 1 << 20
+_NO_SLOTS = [0] * slot_index(SLOTS)
 
 
 class NumberingKernel(FakeKernel):
@@ -60,12 +63,15 @@ class KeptWorld(World):
     def kill(self) -> None:
         """Kill the daemon; the next one goes on."""
         self.disk = self.disk.after_kill()
-        self.open_store()
-        self.take_over()
+        self._go_on()
 
     def hand_over(self) -> None:
         """Stop the daemon for the next one."""
         self.store.close(self.clock.now_ms)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        self.resumed = Settling(_NO_SLOTS, Journal(self._words, self._area))
         self.open_store()
         self.take_over()
 

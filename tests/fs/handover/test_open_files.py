@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mounting import PATIENCE_S, wait_until
+from tests.mounting import PATIENCE_S, logfs, wait_until
 from tests.restarts.held import HeldMount
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
@@ -60,6 +60,26 @@ def test_files_that_programs_read_go_on_where_they_were(mount: HeldMount) -> Non
     mapped.close()
     for descriptor in (growing, fixed, sealed, listed):
         os.close(descriptor)
+
+
+def test_a_fixed_name_goes_on_when_its_segments_are_deleted(mount: HeldMount) -> None:
+    path = mount.point / "orders/0"
+    fixed = os.open(f"{path}@earliest..latest", os.O_RDONLY)
+    mapped = mmap.mmap(fixed, 0, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ)
+    logfs("trim", f"{path}@latest", "--now")
+    assert path.read_bytes() == b""
+    for number, end in enumerate(ENDS):
+        mount.end_daemon(end)
+        os.posix_fadvise(fixed, 0, 0, os.POSIX_FADV_DONTNEED)  # or the kernel has cached it
+        first = number * 700_000
+        assert os.pread(fixed, 1000, first) == LINES[first : first + 1000]
+        assert mapped[first + 100_000 : first + 100_008] == LINES[first + 100_000 :][:8]
+    os.posix_fadvise(fixed, 0, 0, os.POSIX_FADV_DONTNEED)
+    assert mapped[:] == LINES
+    mapped.close()
+    os.close(fixed)
+    logfs("trim", f"{path}@latest", "--now")
+    wait_until(lambda: not list(mount.data.glob("orders-0/*.deleted")), "the files are removed")
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGUSR2])
