@@ -14,9 +14,9 @@ _DYING = """\
 import os, signal
 from logfs.fs import hooks
 hooks.load()
-from logfs.fs.handover import notes, slots
+from logfs.fs.handover import control, notes, slots
 deaths = os.path.getsize({deaths!r})
-left = 3 + deaths
+left = {first} + deaths // {steps}
 
 def step(number):
     global left
@@ -61,11 +61,45 @@ notes.Note.apply = dying_apply
 """
 
 
+_REQUESTS = """\
+from logfs.fs import append_commands
+begin, end = control.ControlNote.begin_append, control.ControlNote.end_append
+publish = append_commands.AppendCommands.publish
+
+def dying_begin(self, *args):
+    step(0)
+    begin(self, *args)
+    step(1)
+
+def dying_end(self, *args):
+    step(2)
+    end(self, *args)
+    step(3)
+
+async def dying_publish(self, request):
+    step(0)
+    step(1)
+    result = await publish(self, request)
+    step(2)
+    step(3)
+    return result
+
+control.ControlNote.begin_append, control.ControlNote.end_append = dying_begin, dying_end
+append_commands.AppendCommands.publish = dying_publish
+"""
+
+
+def dies_in_requests(deaths: Path, most: int) -> str:
+    """Return the change: it dies in appends that requests of the control socket make."""
+    deaths.touch()
+    return _DYING.format(deaths=str(deaths), steps=STEPS, most=most, first=1) + _REQUESTS
+
+
 def dies_in_writes(deaths: Path, most: int, *, notes: bool) -> str:
     """Return the change: it dies in writes, until ``most`` daemons have died."""
     deaths.touch()
     begin, done = ("begin", "done") if notes else ("(lambda *_: 0)", "(lambda *_: None)")
-    text = _DYING.format(deaths=str(deaths), steps=STEPS, most=most)
+    text = _DYING.format(deaths=str(deaths), steps=STEPS, most=most, first=3)
     return text + _WRITES.format(begin=begin, done=done)
 
 
@@ -73,5 +107,5 @@ def dies_in_changes(deaths: Path, most: int, *, notes: bool) -> str:
     """Return the change: it dies in mkdir and in other changes of the store."""
     deaths.touch()
     apply = "apply(self, calling, *args, **named)" if notes else "calling(*args)"
-    text = _DYING.format(deaths=str(deaths), steps=STEPS, most=most)
+    text = _DYING.format(deaths=str(deaths), steps=STEPS, most=most, first=3)
     return text + _CHANGES.format(apply=apply)

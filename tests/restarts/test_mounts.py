@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -20,6 +21,8 @@ from tests.restarts.held import HeldMount
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
 
 NOBODY = 65534
+OPEN_FILES = 10_000
+WRITING = 1_000
 FUSE_DEVICE = Path("/dev/fuse")
 _OTHER_OPTIONS = "sys.argv[2:2] = ['-o', 'fsname=another']\n"
 _STOPS_WHILE_LOADING = """\
@@ -171,3 +174,44 @@ def test_open_files_outlive_daemons_on_a_full_disk(tmp_path: Path) -> None:
         with contextlib.suppress(OSError):  # it reports the earlier failure
             os.close(appended)
         assert path.read_bytes() == b"first\nhalf whole\n"
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """Allow this process to open ten thousand files and a few more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * OPEN_FILES, max(before[1], 2 * OPEN_FILES)))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("many_descriptors")
+def test_ten_thousand_open_files_go_on(tmp_path: Path) -> None:
+    with HeldMount(tmp_path) as held, contextlib.ExitStack() as stack:
+        topic, views = held.point / "t", ("", ".tsv", ".follow", "@offset=0", "@earliest..latest")
+        topic.mkdir()
+        (topic / "9").touch()
+        for number in range(10):
+            with (topic / str(number)).open("ab") as file:
+                file.write(b"key\tfirst\n")
+        readers = [
+            (stack.enter_context((topic / f"{n % 10}{views[n % 5]}").open("rb", buffering=0)), n)
+            for n in range(OPEN_FILES - WRITING)
+        ]
+        writers = [
+            stack.enter_context((topic / str(n % 10)).open("ab", buffering=0))
+            for n in range(WRITING)
+        ]
+        for number, end in enumerate((signal.SIGKILL, signal.SIGUSR2, signal.SIGUSR1)):
+            for writer in writers:
+                writer.write(b"half ")
+            held.end_daemon(end)
+            for writer in writers:
+                writer.write(b"%d\n" % number)
+            for reader, n in readers:
+                expected = b"key\\tfirst" if n % 5 == 1 else b"key\tfirst"
+                assert os.pread(reader.fileno(), 10, 0).startswith(expected[:9]), reader.name
+        for number in range(10):
+            lines = (topic / str(number)).read_bytes().splitlines()[1:]
+            assert sorted(lines) == sorted([b"half 0", b"half 1", b"half 2"] * (WRITING // 10))

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from logfs.client import Daemon
+from logfs.log.lines.form import LineForm
+from logfs.types import View
 from tests.processes import PATIENCE_S, wait_until
-from tests.restarts.dying import STEPS, dies_in_changes, dies_in_writes
+from tests.restarts.dying import STEPS, dies_in_changes, dies_in_requests, dies_in_writes
 from tests.restarts.held import HeldMount
 from tests.restarts.programs import check_lines, start_writers
 
@@ -65,6 +68,19 @@ def test_daemons_that_die_at_each_step_of_a_write(tmp_path: Path, resends: bool)
 
 def test_without_notes_lines_are_written_twice(tmp_path: Path) -> None:
     assert defects_of_writes(tmp_path, notes=False, deaths=STEPS) != []
+
+
+def test_daemons_that_die_at_each_step_of_an_append_by_a_client(tmp_path: Path) -> None:
+    died = tmp_path / "deaths"
+    lines = [b"line %d\n" % number for number in range(6 * STEPS)]
+    with HeldMount(tmp_path, changes=dies_in_requests(died, DEATHS)) as held:
+        (held.point / "t").mkdir()
+        with Daemon.connect(str(held.data)) as daemon:  # type: ignore[union-attr]
+            for line in lines:
+                appended = daemon.append_lines(("t", 0), line, LineForm(View.TEXT))
+                assert appended.accepted == len(line)
+        assert died.stat().st_size == DEATHS
+        assert (held.point / "t/0").read_bytes() == b"".join(lines)
 
 
 def test_daemons_that_die_at_each_step_of_mkdir(tmp_path: Path) -> None:
