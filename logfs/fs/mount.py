@@ -272,7 +272,8 @@ def _check_directory(point: str) -> None:
 
 def _take_place(data: str, point: str) -> None:
     """Remove a dead mount only now: until the new one is ready it prevents writes below it."""
-    mountpoints.check_paths(data, point)
+    if not is_url(data):
+        mountpoints.check_paths(data, point)
     if mountpoints.clear_dead_mount(point):
         logger.info("%s: took away the mount of a daemon that died", point)
     _check_directory(point)
