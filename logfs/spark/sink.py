@@ -4,6 +4,7 @@ Spark runs ``write`` on the workers, and ``commit`` and ``abort`` in processes o
 know only what the tasks have returned. A table is a query of one batch, which leaves nothing.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -19,9 +20,10 @@ from pyspark.sql.datasource import (
 
 from logfs.client import Daemon
 from logfs.disk.posix import PosixDisk
-from logfs.errors import InvalidConfigError
+from logfs.errors import InvalidConfigError, LogfsError
 from logfs.library.owner import act_patiently
 from logfs.library.places import locate
+from logfs.log.overview import topic_overview
 from logfs.log.publishing.ledger import read_ledger
 from logfs.log.publishing.publish import forget, publish
 from logfs.log.publishing.staging import StagedFile, remove_staged
@@ -59,7 +61,9 @@ class LogfsWriter(DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks have staged."""
-        publish_batch(self.target.root, self._query, 0, _files(messages), is_single=True)
+        files = _files(messages)
+        publish_batch(self.target.root, self._query, 0, files, is_single=True)
+        _warn_of_retention(self.target.root, files)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Remove what the tasks have staged, unless it is being published."""
@@ -111,6 +115,25 @@ def publish_batch(
 
     # What is published is flushed.
     act_patiently(locate(root), ask, do, is_durable=False)
+
+
+def _warn_of_retention(root: str, files: Sequence[StagedFile]) -> None:
+    """Warn of published records that retention is about to delete, such as imported ones."""
+    topics = sorted({file.topic for file in files})
+
+    def ask(daemon: Daemon) -> list[str]:
+        at = now_ms()
+        return [f"{one}: {text}" for one in topics for text in daemon.overview(one, 0, at).expired]
+
+    def do(store: LogStore) -> list[str]:
+        at = now_ms()
+        return [
+            f"{one}: {text}" for one in topics for text in topic_overview(store, one, at).expired
+        ]
+
+    with contextlib.suppress(LogfsError, OSError):  # the records are published all the same
+        for warning in act_patiently(locate(root), ask, do, is_durable=False):
+            logger.warning("%s", warning)
 
 
 def remove_batch(root: str, query: str, batch: int, files: Sequence[StagedFile]) -> None:

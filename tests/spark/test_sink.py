@@ -58,6 +58,23 @@ def test_a_table_is_appended(spark: "SparkSession", logs: Logs) -> None:
             assert row.headers is None
 
 
+@pytest.mark.expect_log(
+    "orders: partition 0: its newest record is older than retention.ms=604800000"
+)
+def test_records_that_retention_is_about_to_delete_are_warned_of(logs: Logs) -> None:
+    import pyarrow as pa
+
+    from logfs.spark.sink import LogfsWriter
+    from logfs.spark.target import SinkTarget
+
+    time = pa.array([START_MS * 1000], pa.timestamp("us", tz="UTC"))
+    for topic, times in (("orders", time), ("clicks", None)):
+        writer = LogfsWriter(SinkTarget(str(logs.path), topic, has_headers=False))
+        columns = {"value": [b"a"], "partition": pa.array([0], pa.int32())}
+        rows = pa.record_batch(columns | ({} if times is None else {"timestamp": times}))
+        writer.commit([writer.write(iter([rows]))])
+
+
 def test_a_stream_is_appended_once(spark: "SparkSession", logs: Logs, tmp_path: Path) -> None:
     for number in range(3):
         (tmp_path / "in").mkdir(exist_ok=True)
