@@ -136,7 +136,7 @@ class _Reading:
     def opens(self, faults: FaultProxy) -> Iterator[Row]:
         """Yield how many requests a look-up and its first byte send one after the other."""
         lines = self._spec.lines
-        first, second = lines // 3, lines // 3 + 8 * 1024 * 10 * 2
+        first, second = lines // 3, lines // 3 + 30_000  # of one segment, 3 MB apart
         with faults.latency(_ROUND_TRIP_MS):
             found = [
                 self._with_mount(lambda point: self._trips(point, first, second))
