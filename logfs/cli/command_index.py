@@ -45,6 +45,7 @@ COMMANDS = {
     "du": Entry("du", "Print the disk usage of topics and partitions, in bytes."),
     "backup": Entry("backup", "Back up the data directory SOURCE into the directory DESTINATION."),
     "restore": Entry("backup", "Restore the backup BACKUP into the data directory DATA."),
+    "remote": Entry("remote", "Copy logs to an object store, check it, and get logs back from it."),
     "plan": Entry(
         "plan",
         "Estimate the disk usage of a topic, or when the disk of the directory PATH will be full.",

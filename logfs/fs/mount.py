@@ -160,9 +160,7 @@ def _open_and_mount(
     metrics: socket.socket | None,
 ) -> int:
     data, clock = session.data, system_clock()
-    # In a store the heads say where everything is.
-    needs_cache = options.read_only and not is_url(data)
-    cache = open_cache(data, options.cache_dir) if needs_cache else None
+    cache = open_cache(data, options.cache_dir) if options.read_only else None
     with supervisor:
         report = _both(progress, supervisor.status)
         store = _open(data, options, clock, cache, report, session.settling)

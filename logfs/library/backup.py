@@ -2,13 +2,15 @@
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from logfs.client import Daemon
 from logfs.disk.link_or_copy import Count, FileTransfer, give_away
 from logfs.disk.posix import PosixDisk
+from logfs.disk.vfs import Disk
 from logfs.errors import BackupError, LockedError, NoDataDirectoryError
 from logfs.library.owner import owned
 from logfs.library.places import DirectoryKind, kind_of, locate, read_daemon_note
@@ -203,10 +205,17 @@ def _asked(data: str) -> _Asked:
 def _job(
     source: str, target: str, transfer: FileTransfer, previous: tuple[str, ...], say: Say
 ) -> Job:
+    return new_job(PosixDisk(source), PosixDisk(target), transfer, previous, say)
+
+
+def new_job(
+    source: Disk, target: Disk, transfer: FileTransfer, previous: tuple[str, ...], say: Say
+) -> Job:
+    """Return a copy that is to be made on this machine; see ``Job``."""
     clock = system_clock()
     return Job(
-        PosixDisk(source),
-        PosixDisk(target),
+        source,
+        target,
         transfer,
         previous,
         current_host(),
@@ -215,6 +224,25 @@ def _job(
         lambda: time.sleep(_PAUSE_S),
         say,
     )
+
+
+@contextmanager
+def owned_directory(data: str) -> Iterator[None]:
+    """Hold the lock of a directory in which logs are restored.
+
+    Raises:
+        LockedError: Another process has it.
+        BackupError: It is in a data directory or a mount.
+    """
+    _check_place(data)
+    try:
+        lock = PosixDisk(data).lock(names.LOCK_FILE)
+    except LockedError as error:
+        raise _served(data, error) from error
+    try:
+        yield
+    finally:
+        lock.close()
 
 
 def _make(path: str, like: str) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from logfs.config import SealedCompression
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.remote.bucket import Bucket, bucket_of
 from logfs.log.remote.status import remote_as_json
 from logfs.log.writing.state import PartitionState
 from logfs.types import IsolationLevel, View
@@ -85,12 +86,21 @@ def _json_of(fact: object) -> str:
 
 def _remote(log: ReadableLog) -> dict[str, object]:
     """Return the facts about the object store; nothing if the topic is not in one."""
+    bucket = bucket_of(log.disk)
+    if bucket is not None:
+        return _of_bucket(bucket, log)
     state = log.state
     if not isinstance(state, PartitionState) or state.remote is None:
         return {}
     if state.tier is None and not state.config.remote_storage_enable:
         return {}
     return {"remote": remote_as_json(state.remote, state.snapshot, state.tier)}
+
+
+def _of_bucket(bucket: Bucket, log: ReadableLog) -> dict[str, object]:
+    """Return the facts about a log that is read from its store: it ends where the copies do."""
+    facts = bucket.facts(log.directory)
+    return {"remote": facts, "behind": {"complete_until": log.last_modified_ms}}
 
 
 def _progress(done_bytes: int, total_bytes: int) -> dict[str, int]:

@@ -77,7 +77,7 @@ def backup(  # noqa: PLR0913 - what there is on the command line
                 "expected a data directory or a mount point; single topics with '--topic'"
             )
         data = data_directory(place)
-    with failures.about(destination), _Progress() as progress:
+    with failures.about(destination), CopyProgress() as progress:
         wanted = BackupOptions(topics, previous, is_copy=copies)
         made = take_backup(data, destination, wanted, say=progress.say, count=progress.count)
         problems = [*made.problems, *(_damages(destination, progress) if must_verify else ())]
@@ -126,14 +126,14 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
         if place.address or place.is_mount:
             raise UnknownNameError("expected a backup, a directory that 'logfs backup' made")
         check_backup(place.root, data, topics)
-    with failures.about(data), _Progress() as progress:
+    with failures.about(data), CopyProgress() as progress:
         done = restore_backup(place.root, data, topics, say=progress.say, count=progress.count)
     topics_done = len({topic for topic, _ in done})
     copied = tables.format_bytes(progress.copied)
     click.echo(f"{len(done)} partitions of {topics_done} topics; {copied} copied")
 
 
-def _damages(destination: str, progress: "_Progress") -> list[str]:
+def _damages(destination: str, progress: "CopyProgress") -> list[str]:
     """Read a backup as 'logfs verify' does; returns what is damaged."""
     from logfs.cli.verify_data import verify_data
 
@@ -144,7 +144,7 @@ def _damages(destination: str, progress: "_Progress") -> list[str]:
     return [str(finding) for finding in verify_data(destination, None, 0, show).damages]
 
 
-class _Progress:
+class CopyProgress:
     """A line on the terminal that says how far it is; nothing anywhere else."""
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class _Progress:
         self._text = ""
         self._is_shown = sys.stderr.isatty()
 
-    def __enter__(self) -> "_Progress":
+    def __enter__(self) -> "CopyProgress":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -188,7 +188,7 @@ class FollowedStore(Catalog[AnyLog]):
         followed: WatchedLog | None = None
         log: AnyLog
         try:
-            if self._bucket is not None:
+            if self._bucket is not None and self._bucket.head_files(topic_partition.directory):
                 followed = follow_bucket(self._bucket, self.disk, loading, topic_partition)
             else:
                 followed = follow_partition(self._following, loading, topic_partition)

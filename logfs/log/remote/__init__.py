@@ -20,7 +20,9 @@ The modules, each imports only those above it::
     directory  ``logfs.remote``: the store of a data directory
     status     how far a partition is copied
     parallel   several requests at once
+    checking   whether the objects are those that a head names
     headfiles  the files of a partition directory, made from its head; pure
+    brokerfiles   the same of what a broker has tiered
     bucket     all partitions of a store as a read-only data directory
 
 Source of the layout: the keys of Aiven's tiered storage plugin for Kafka.

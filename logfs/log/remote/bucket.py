@@ -24,6 +24,7 @@ from logfs.errors import LogfsError
 from logfs.log import names
 from logfs.log.checkpoints import format_clean_shutdown, format_offsets
 from logfs.log.names import DirectoryState, parse_partition_directory
+from logfs.log.remote.brokerfiles import BrokerFiles, LocalTieredPlace, list_broker_files
 from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import MOST_HEAD_BYTES, SpilledTable, decode_head, decode_table
 from logfs.log.remote.headfiles import HeadFiles, inode_of
@@ -57,7 +58,7 @@ class Version(NamedTuple):
     """
 
     etag: str
-    files: "HeadFiles | UnreadableFiles"
+    files: "HeadFiles | BrokerFiles | UnreadableFiles"
 
 
 class UnreadableFiles:
@@ -125,7 +126,7 @@ class Bucket:
         """See ``FileTree``."""
         return [(name, inode_of(places[0].prefix.encode())) for name, places in self._all().items()]
 
-    def directory(self, name: str) -> HeadFiles | UnreadableFiles | None:
+    def directory(self, name: str) -> HeadFiles | BrokerFiles | UnreadableFiles | None:
         """See ``FileTree``; the head is read if that was not done yet."""
         self._ask_again_if_due()
         version = self._known.get(name)
@@ -139,14 +140,14 @@ class Bucket:
     def is_removed(self, directory: str, name: str, part: RemotePart) -> bool:
         """See ``FileTree``: reads the head."""
         self._ask_for(directory)
-        files = self.head_files(directory)
+        files = self.directory(directory)
         found = None if files is None else files.find(name)
         return found is None or found.inode != part.inode
 
     def size_bytes(self) -> int:
         """See ``FileTree``."""
         files = [version.files for version in list(self._known.values())]
-        return sum(one.size_bytes() for one in files if isinstance(one, HeadFiles))
+        return sum(one.size_bytes() for one in files if not isinstance(one, UnreadableFiles))
 
     def is_store(self) -> bool:
         """Ask whether there are logs of logfs here, with one request the first time."""
@@ -163,11 +164,28 @@ class Bucket:
         files = self.directory(directory)
         if isinstance(files, UnreadableFiles):
             raise files.error
-        return files
+        return files if isinstance(files, HeadFiles) else None
 
     def fetch(self, directories: Iterable[str]) -> None:
         """Read the heads of several partitions at the same time."""
         for_each(self.directory, [name for name in directories if name not in self._known])
+
+    def facts(self, directory: str) -> dict[str, object]:
+        """Return what is known of a partition, for ``.meta``; asks no store."""
+        known = self._known.get(directory)
+        files = None if known is None else known.files
+        if not isinstance(files, HeadFiles):
+            return {"url": self.store.url, "error": self.error}
+        head = files.head
+        return {
+            "url": self.store.url,
+            "epoch": head.epoch,
+            "writer": head.writer.host,
+            "segments": len(files.entries),
+            "bytes": files.size_bytes(),
+            "head_modified": files.mtime_ms,
+            "error": self.error,
+        }
 
     def start_offsets(self) -> Mapping[TopicPartition, int]:
         """Return the log start offsets; looking one up reads the head of the partition."""
@@ -231,17 +249,9 @@ class Bucket:
 
     def _list_partitions(self, topics: Mapping[str, list[UUID]]) -> dict[str, list[PartitionPlace]]:
         found: dict[str, list[PartitionPlace]] = {}
-
-        def list_topic(row: tuple[str, UUID]) -> None:
-            prefix = PartitionPlace(TopicPartition(row[0], 0), row[1]).prefix.removesuffix("0/")
-            for name in self.store.list_level(prefix).directories:
-                number = parse_partition(name)
-                if number is not None:
-                    topic_partition = TopicPartition(row[0], number)
-                    place = PartitionPlace(topic_partition, row[1])
-                    found.setdefault(topic_partition.directory, []).append(place)
-
-        for_each(list_topic, [(topic, topic_id) for topic in topics for topic_id in topics[topic]])
+        pairs = [(topic, topic_id) for topic in topics for topic_id in topics[topic]]
+        for place in places_of(self.store, pairs):
+            found.setdefault(place.topic_partition.directory, []).append(place)
         return dict(sorted(found.items()))
 
     def _list_again(self) -> None:
@@ -259,8 +269,10 @@ class Bucket:
         if parsed is None or parsed.state is not DirectoryState.NONE:
             return []
         topic_partition = TopicPartition(parsed.topic, parsed.partition)
-        ids = self._topic_ids().get(parsed.topic, [])
-        return [PartitionPlace(topic_partition, topic_id) for topic_id in ids]
+        topics = self._topic_ids()
+        places = [PartitionPlace(topic_partition, one) for one in topics.get(parsed.topic, [])]
+        # A directory of LocalTieredStorage looks like one of a topic named TOPIC-PARTITION.
+        return [*places, *(LocalTieredPlace(topic_partition, one) for one in topics.get(name, []))]
 
     # Heads
 
@@ -277,12 +289,14 @@ class Bucket:
         if known is not None and known.files.place != place:
             known = None
         before_ms = 0 if known is None else known.files.mtime_ms
+        if isinstance(place, LocalTieredPlace):
+            return self._read_broker(place, known)
         try:
             if known is not None and self.store.stat(place.head).etag == known.etag:
                 return known
             data, stat = self.store.get(place.head, MOST_HEAD_BYTES)
         except FileNotFoundError:
-            return None
+            return self._read_broker(place, known)
         except OSError as error:
             if known is not None:
                 raise
@@ -292,6 +306,18 @@ class Bucket:
             return Version(stat.etag, self._decode(place, data, mtime_ms))
         except (LogfsError, OSError) as error:
             return Version(stat.etag, UnreadableFiles(place, error, mtime_ms))
+
+    def _read_broker(self, place: PartitionPlace, known: Version | None) -> Version | None:
+        """List what a broker has tiered of a partition that has no head."""
+        before = None if known is None else known.files
+        before = before if isinstance(before, BrokerFiles) else None
+        try:
+            files = list_broker_files(self.store, place, before)
+        except LogfsError as error:
+            return Version("", UnreadableFiles(place, error, 0))
+        if files is None or (files is before and known is not None):
+            return None if files is None else known
+        return Version(files.version, files)
 
     def _decode(self, place: PartitionPlace, data: bytes, mtime_ms: int) -> HeadFiles:
         url = f"{self.store.url}/{place.head}"
@@ -319,6 +345,31 @@ class Bucket:
             self._known.pop(name, None)
         elif version is not known:
             self._known[name] = version
+
+
+def places_of(store: ObjectStore, topics: Iterable[tuple[str, UUID]]) -> list[PartitionPlace]:
+    """Return where the partitions of some topics are, by one request for each."""
+    found: list[PartitionPlace] = []
+
+    def list_topic(row: tuple[str, UUID]) -> None:
+        prefix = PartitionPlace(TopicPartition(row[0], 0), row[1]).prefix.removesuffix("0/")
+        listing = store.list_level(prefix)
+        local = parse_partition_directory(row[0])
+        if local is not None and not listing.directories and listing.objects:
+            found.append(LocalTieredPlace(TopicPartition(local.topic, local.partition), row[1]))
+        for name in listing.directories:
+            number = parse_partition(name)
+            if number is not None:
+                found.append(PartitionPlace(TopicPartition(row[0], number), row[1]))
+
+    for_each(list_topic, topics)
+    return sorted(found)
+
+
+def all_places(store: ObjectStore) -> list[PartitionPlace]:
+    """Return where all partitions of a store are, those included that have no head."""
+    topics = [parse_topic_directory(name) for name in store.list_level("").directories]
+    return places_of(store, [topic for topic in topics if topic is not None])
 
 
 def _written_ms(version: Version) -> int:

@@ -1,0 +1,219 @@
+"""``logfs remote``: the object store of a data directory."""
+
+import json
+import sys
+from collections.abc import Sequence
+
+import click
+
+from logfs.cli import failures
+from logfs.cli.parameters import settings_option
+from logfs.cli.terminal import tables
+from logfs.errors import UnknownNameError
+from logfs.library.places import locate, locate_local
+from logfs.machine.disks import is_url
+
+
+@click.group()
+def remote() -> None:
+    """Copy logs to an object store, check it, and get logs back from it.
+
+    A topic with remote.storage.enable=true copies its sealed segments to the store of its data
+    directory (s3://, gs:// or az://). local.retention.ms and local.retention.bytes say which of
+    them stay on the disk as well; retention.ms and retention.bytes apply to the whole log. All
+    names, positions and bytes stay as they are.
+
+    Every command that reads logs also takes the URL of a store in the place of a data directory:
+    'logfs cat s3://BUCKET/PREFIX/orders/0@-1d', 'logfs mount s3://BUCKET/PREFIX DIR -o ro'.
+
+    Credentials come from the environment (AWS_ACCESS_KEY_ID and so on), from the files of AWS's
+    tools, or from the machine. They are never stored.
+    """
+
+
+@remote.command()
+@click.argument("data")
+@click.argument("url")
+@click.option("--endpoint", metavar="URL", help="The server; default: the cloud's own.")
+@click.option("--region", metavar="NAME", help="The region of the bucket; default: us-east-1.")
+@settings_option(
+    "Set another key of the file, as cache.bytes=1073741824; may be given several times."
+)
+def init(
+    data: str,
+    url: str,
+    *,
+    endpoint: str | None,
+    region: str | None,
+    settings: tuple[tuple[str, str], ...],
+) -> None:
+    """Name the store URL as that of the data directory DATA.
+
+    First objects are stored, changed and removed there: a store that ignores conditional requests
+    is refused, because two writers could destroy each other's data. Then the file logfs.remote is
+    written, without any secrets. A daemon reads it when it starts, so restart it.
+
+    \b
+    Examples:
+        logfs remote init /var/lib/logfs s3://backups/logs
+        logfs remote init /var/lib/logfs s3://logs/web --endpoint http://127.0.0.1:9000
+        logfs topic alter /var/lib/logfs/orders --config remote.storage.enable=true
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.library.remote import init_store
+
+    given = {"endpoint": endpoint, "region": region}
+    chosen = dict(settings) | {key: value for key, value in given.items() if value is not None}
+    with failures.about(data):
+        config = init_store(data, url, chosen)
+    click.echo(f"{config.url} is the store of {data}; restart the daemon, if one is running")
+
+
+@remote.command()
+@click.argument("path")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
+def status(path: str, *, as_json: bool) -> None:
+    """Show what is in the store, of a data directory, a topic, a partition or a whole store.
+
+    For the URL of a store PATH the lines are those of its heads: the offsets in it, its segments
+    and their bytes, and the machine that writes it. For a data directory or a mount they say how
+    much is still to be copied, and why it failed.
+    """
+    from logfs.library.remote import rows_of, store_at, tiering_of
+
+    with failures.about(path):
+        if is_url(path):
+            found = list(rows_of(store_at(path)))
+            rows = [row._asdict() for row in found]
+            lines = [
+                [
+                    f"{r.topic}/{r.partition}", r.start_offset, r.end_offset, r.segments,
+                    tables.format_bytes(r.size_bytes), r.host, r.error or "",
+                ]
+                for r in found
+            ]  # fmt: skip
+            names = ["PARTITION", "START", "END", "SEGMENTS", "SIZE", "WRITER", "ERROR"]
+        else:
+            tiered = tiering_of(locate(path))
+            rows = [{**one._asdict(), **facts} for one, facts in tiered.items()]
+            lines = [
+                [
+                    str(one), facts["segments"], tables.format_bytes(facts["bytes"]),
+                    facts["lag"]["segments"], tables.format_bytes(facts["lag"]["bytes"]),
+                    facts["error"] or "",
+                ]
+                for one, facts in tiered.items()
+            ]  # fmt: skip
+            names = ["PARTITION", "SEGMENTS", "SIZE", "TO COPY", "BYTES", "ERROR"]
+    if as_json:
+        click.echo(json.dumps(rows, indent=2))
+        return
+    columns = [tables.TableColumn(name, is_number=name in _NUMBERS) for name in names]
+    tables.show_table(columns, [[str(cell) for cell in line] for line in lines])
+
+
+_NUMBERS = frozenset({"START", "END", "SEGMENTS", "SIZE", "TO COPY", "BYTES"})
+
+
+@remote.command()
+@click.argument("path")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
+def gc(path: str, *, dry_run: bool) -> None:
+    """Remove what interrupted copies have left in a store: objects that nothing names.
+
+    PATH is the URL of a store, or a data directory. Objects of the last 24 hours are left alone: a
+    copy that is going on may still name them. Nothing that logfs did not make is removed.
+    """
+    from logfs.library.remote import orphans_of, store_at
+
+    count = size = 0
+    with failures.about(path):
+        store = store_at(path)
+        for stat in orphans_of(store):
+            count, size = count + 1, size + stat.size
+            if dry_run:
+                click.echo(f"{store.url}/{stat.key}")
+            else:
+                store.delete(stat.key)
+    verb = "would be removed" if dry_run else "removed"
+    click.echo(f"{count} objects, {tables.format_bytes(size)} {verb}")
+
+
+@remote.command("take-over")
+@click.argument("path")
+def take_over(path: str) -> None:
+    """Let the data directory PATH write its partitions in the store, instead of another one.
+
+    PATH is a data directory, a topic or a partition in it; no daemon may serve it. The other
+    directory is fenced: it copies and deletes nothing any more, and says so. Use this when that one
+    is gone, as after 'logfs remote fetch'. It is refused where the store has records that this
+    directory does not have.
+    """
+    from logfs.library import remote as store
+
+    with failures.about(path):
+        done = store.take_over(locate_local(path))
+    click.echo(f"{len(done)} partitions taken over")
+
+
+@remote.command()
+@click.argument("url")
+@click.argument("data")
+@click.option("--topic", "topics", multiple=True, metavar="NAME", help="Only this topic.")
+def fetch(url: str, data: str, *, topics: Sequence[str]) -> None:
+    """Make the data directory DATA of the logs in the store URL.
+
+    DATA is missing or empty. Offsets, positions and settings are those of the store. It ends with
+    the last segment that was copied. An interrupted fetch is completed by the same command. To copy
+    to the same store from there: 'logfs remote init', then 'logfs remote take-over'.
+
+    \b
+    Examples:
+        logfs remote fetch s3://backups/logs /var/lib/logfs
+        logfs remote fetch s3://backups/logs /tmp/look --topic orders
+    """  # noqa: D301 - click's mark for text it does not fill
+    from logfs.cli.commands.backup import CopyProgress
+    from logfs.library import remote as store
+
+    with failures.about(url):
+        place = locate(url)
+        if not place.is_remote or place.address:
+            raise UnknownNameError("expected the URL of a store, as s3://BUCKET/PREFIX")
+    with failures.about(data), CopyProgress() as progress:
+        done = store.fetch(place.root, data, topics, say=progress.say, count=progress.count)
+    copied = tables.format_bytes(progress.copied)
+    click.echo(f"{len(done)} partitions fetched; {copied} copied")
+
+
+@remote.command()
+@click.argument("path")
+@click.option("--all", "reads_all", is_flag=True, help="Also read every object and check it.")
+def verify(path: str, *, reads_all: bool) -> None:
+    """Check that a store has what its heads name.
+
+    PATH is the URL of a store, or a data directory. Heads, tables and the sizes of all objects are
+    checked, with a request for a thousand objects. With --all every object is read: its checksums,
+    batches, indexes and positions, as 'logfs verify' does.
+    """
+    from logfs.library.remote import problems_of, store_at
+
+    with failures.about(path):
+        store = store_at(path)
+        problems = [f"{store.url}/{one.key}: {one.detail}" for one in problems_of(store)]
+        if reads_all:
+            problems += _read_all(store.url)
+    for line in problems:
+        click.echo(f"damage: {line}")
+    click.echo(f"{store.url}: {len(problems)} damages")
+    if problems:
+        failures.exit_with(failures.FAILED)
+
+
+def _read_all(url: str) -> list[str]:
+    from logfs.cli.verify_data import verify_data
+
+    def show(done: int, total: int) -> None:
+        if sys.stderr.isatty():
+            sizes = " of ".join(map(tables.format_bytes, (done, total)))
+            click.echo(f"\r\x1b[K{sizes} read", nl=False, err=True)
+
+    return [str(finding) for finding in verify_data(url, None, 0, show).damages]

@@ -1,0 +1,285 @@
+"""What ``logfs remote`` does: the object store of a data directory, and stores by their URL."""
+
+import json
+import os
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from logfs.config.remote import RemoteConfig
+from logfs.disk.disk_transfer import DiskTransfer
+from logfs.disk.link_or_copy import Count
+from logfs.disk.posix import PosixDisk
+from logfs.disk.remote.objects import ObjectStat, ObjectStore
+from logfs.disk.remote.probing import probe
+from logfs.errors import (
+    BackupError,
+    InvalidConfigError,
+    LockedError,
+    LogfsError,
+    NoDataDirectoryError,
+    UnsupportedFormatError,
+)
+from logfs.library.backup import new_job, owned_directory
+from logfs.library.directory import all_partitions, open_for_reading, partitions_named
+from logfs.library.owner import data_directory, opened_store, owned
+from logfs.library.places import DirectoryKind, Place, kind_of, locate, served_at
+from logfs.log.backup.copying import ChangedError
+from logfs.log.backup.restoring import restore_all
+from logfs.log.remote.brokerfiles import list_broker_files
+from logfs.log.remote.bucket import all_places
+from logfs.log.remote.catalog import catalog_of
+from logfs.log.remote.checking import ObjectProblem, check_objects
+from logfs.log.remote.directory import own_directory_id, read_remote_config, write_remote_config
+from logfs.log.remote.head import Head, Writer
+from logfs.log.remote.keys import STORE, PartitionPlace
+from logfs.log.remote.reading import read_entries, read_head
+from logfs.log.remote.status import RemoteStatus, remote_as_json
+from logfs.log.tiering.orphans import find_orphans
+from logfs.log.tiering.owning import PartitionTiering
+from logfs.machine.disks import bucket_disk, disk_of, is_url
+from logfs.machine.host import current_host, system_clock
+from logfs.machine.stores import open_directory_store
+from logfs.types import TopicPartition
+
+_VERSION = 1
+_MOST_MARKER_BYTES = 1 << 16
+_META = ".meta"
+
+
+class StoreRow(NamedTuple):
+    """A partition of a store, as its head says.
+
+    Attributes:
+        start_offset, end_offset: The offsets in the store.
+        doomed: Objects that wait to be deleted.
+        error: Why the head cannot be read; None if it can.
+    """
+
+    topic: str
+    partition: int
+    start_offset: int = 0
+    end_offset: int = 0
+    segments: int = 0
+    size_bytes: int = 0
+    epoch: int = 0
+    host: str = ""
+    doomed: int = 0
+    error: str | None = None
+
+
+def init_store(data: str, url: str, settings: Mapping[str, str]) -> RemoteConfig:
+    """Make a store the one of a data directory; a daemon uses it from its next start on.
+
+    Args:
+        data: The data directory; it exists.
+        url: The address of the store.
+        settings: More lines of ``logfs.remote``.
+
+    Raises:
+        InvalidConfigError: The store is not safe, a setting is wrong, or the directory has another.
+        NoDataDirectoryError: There is no such directory.
+        OSError: The store cannot be reached.
+    """
+    data = os.path.realpath(data)
+    if kind_of(data) not in {DirectoryKind.DATA, DirectoryKind.EMPTY}:
+        raise NoDataDirectoryError(f"{data}: expected a data directory or an empty directory")
+    disk, host = PosixDisk(data), current_host()
+    config = RemoteConfig.from_properties({"url": url.rstrip("/"), **settings})
+    before = read_remote_config(disk)
+    if before is not None and before.url != config.url:
+        raise InvalidConfigError(
+            f"{data}: its store is {before.url}, and its segments are there: logfs cannot move "
+            "them to another one"
+        )
+    store = open_directory_store(config).objects
+    probe(store, host.new_id())
+    _mark(store, host.new_id())
+    if before is None:
+        write_remote_config(disk, config)
+    own_directory_id(disk, host.new_id)
+    return config
+
+
+def _mark(store: ObjectStore, store_id: bytes) -> None:
+    """Put the marker of a store of logs in place, or check the one that is there."""
+    made_ms = system_clock().now_ms()
+    marker = {"version": _VERSION, "id": store_id.hex(), "made_ms": made_ms}
+    try:
+        store.create(STORE, json.dumps(marker).encode())
+    except FileExistsError:
+        data, _ = store.get(STORE, _MOST_MARKER_BYTES)
+        try:
+            version = json.loads(data)["version"]
+        except (ValueError, KeyError, TypeError):
+            raise InvalidConfigError(f"{store.url}/{STORE}: it does not parse") from None
+        if version != _VERSION:
+            raise UnsupportedFormatError(
+                f"{store.url}/{STORE}: version {version}, this logfs uses version {_VERSION}"
+            ) from None
+
+
+def store_at(path: str) -> ObjectStore:
+    """Return the store at a URL, or that of a data directory or mount.
+
+    Raises:
+        InvalidConfigError: The data directory has no store, or it cannot be used.
+    """
+    if is_url(path):
+        place = locate(path)
+        from logfs.log.remote.bucket import bucket_of
+
+        bucket = bucket_of(bucket_disk(place.root))
+        assert bucket is not None
+        return bucket.store
+    data = data_directory(locate(path))
+    config = read_remote_config(PosixDisk(data))
+    if config is None:
+        raise InvalidConfigError(
+            f"{data}: it has no object store. Name one with 'logfs remote init {data} URL'"
+        )
+    return open_directory_store(config).objects
+
+
+def rows_of(store: ObjectStore) -> Iterator[StoreRow]:
+    """Return what the heads of a store say; orphans without a head are left out."""
+    for place, head in _heads(store):
+        if isinstance(head, Head):
+            entries = read_entries(store, head)
+            end = head.next_offset
+            yield StoreRow(
+                *place.topic_partition,
+                head.start.offset,
+                head.start.offset if end is None else end,
+                len(entries),
+                sum(entry.size_bytes for entry in entries),
+                head.epoch,
+                head.writer.host,
+                len(head.doomed),
+            )
+        else:
+            yield StoreRow(*place.topic_partition, error=str(head))
+
+
+def _heads(store: ObjectStore) -> Iterator[tuple[PartitionPlace, Head | LogfsError]]:
+    for place in all_places(store):
+        try:
+            found = read_head(store, place)
+        except LogfsError as error:
+            yield place, error
+            continue
+        if found is not None:
+            yield place, found[0]
+
+
+def tiering_of(place: Place) -> dict[TopicPartition, dict[str, Any]]:
+    """Return how far each partition of a data directory is copied, as ``.meta`` has it."""
+    data = data_directory(place)
+    disk, point = disk_of(data), place.root if place.is_mount else served_at(data)
+    only = partitions_named(disk, place.address)
+    wanted = all_partitions(disk) if only is None else only
+    found: dict[TopicPartition, dict[str, Any]] = {}
+    catalog = catalog_of(disk)
+    if point is None and catalog is None:
+        return found
+    store = None if point is not None else open_for_reading(disk, wanted)
+    for one in wanted:
+        remote = None
+        if point is not None:
+            text = Path(point, one.topic, f"{one.partition}{_META}").read_bytes()
+            remote = json.loads(text).get("remote")
+        elif store is not None and catalog is not None:
+            log, tier = store.partition(*one), catalog.partition(one.directory)
+            if tier is None and not log.config.remote_storage_enable:
+                continue
+            remote = remote_as_json(RemoteStatus(catalog.url), log.snapshot, tier)
+        if remote is not None:
+            found[one] = remote
+    return found
+
+
+def orphans_of(store: ObjectStore) -> Iterator[ObjectStat]:
+    """Return the objects that no head names and that are older than a day.
+
+    Raises:
+        InvalidConfigError: The store is not one of logfs: a broker's objects have similar names.
+    """
+    now_ms = system_clock().now_ms()
+    if STORE not in {stat.key for stat in store.list_level("").objects}:
+        raise InvalidConfigError(f"{store.url}: it is no store of logfs: there is no {STORE}")
+    for place in all_places(store):
+        if list_broker_files(store, place, None) is None:
+            yield from find_orphans(store, place, now_ms)
+
+
+def problems_of(store: ObjectStore) -> Iterator[ObjectProblem]:
+    """Compare the objects of a store with its heads."""
+    for place, head in _heads(store):
+        if isinstance(head, Head):
+            yield from check_objects(store, place, head)
+        else:
+            yield ObjectProblem(place.head, str(head))
+
+
+def take_over(place: Place) -> list[TopicPartition]:
+    """Make this data directory the writer of its partitions in the store, instead of another one.
+
+    Raises:
+        LockedError: A daemon has the directory: it has to be stopped.
+        RemoteStorageError: The store has records that the directory does not have.
+        LogfsError, OSError: It failed; the partitions before it are taken over.
+    """
+    if place.is_mount:
+        raise LockedError("it is mounted: 'logfs umount' it, then name its data directory")
+    local, host = PosixDisk(place.root), current_host()
+    config = read_remote_config(local)
+    if config is None:
+        raise InvalidConfigError(f"{place.root}: it has no object store")
+    objects = open_directory_store(config).objects
+    writer_id = own_directory_id(local, host.new_id)
+    writer = Writer(writer_id, socket.gethostname(), system_clock().now_ms())
+    done = []
+    try:
+        with opened_store(place.root) as store:
+            only = partitions_named(store.disk, place.address)
+            for log in store.all_partitions():
+                tiering = PartitionTiering(log, objects, writer, host.new_id)
+                if (only is None or log.topic_partition in only) and tiering.has_work:
+                    tiering.begin(takes_over=True)
+                    done.append(log.topic_partition)
+    except LockedError as error:
+        raise owned(place.root, error) from error
+    return done
+
+
+def fetch(
+    url: str,
+    data: str,
+    topics: Sequence[str] = (),
+    *,
+    say: Callable[[str], None] = lambda _: None,
+    count: Count | None = None,
+) -> list[TopicPartition]:
+    """Make a data directory of the logs of a store; the next run continues an interrupted one.
+
+    Args:
+        url: The store.
+        data: A missing or an empty directory.
+        topics: Only these; none: all.
+
+    Raises:
+        BackupError: The directory is not empty.
+        NoSuchTopicError: The store does not have a topic.
+        LogfsError, OSError: It failed.
+    """
+    data = os.path.realpath(data)
+    Path(data).mkdir(parents=True, exist_ok=True)
+    disk = bucket_disk(url)
+    with owned_directory(data):
+        transfer = DiskTransfer(disk, data, count=count)
+        job = new_job(disk, PosixDisk(data), transfer, (data,), say)
+        try:
+            return restore_all(job, url, topics)
+        except ChangedError as error:
+            raise BackupError(f"the store was changed meanwhile: {error}; run it again") from error

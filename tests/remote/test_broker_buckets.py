@@ -1,0 +1,129 @@
+"""Stores that a broker filled, read-only: LocalTieredStorage, and Aiven's plugin."""
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from logfs.disk.posix import PosixDisk
+from logfs.log.checkpoints import read_partition_metadata
+from logfs.log.names import format_topic_id
+from tests.cli.conftest import Call
+from tests.cli.conftest import logfs as logfs
+from tests.mounting import Mount
+from tests.remote.buckets import unique_id
+from tests.remote.stored import Stored, make_stored
+
+ADDRESSES = ["0", "0.jsonl", "0@offset=1500.tsv", "0@offset=10..offset=2500", "1"]
+KINDS = ("log", "index", "timeindex", "txnindex", "snapshot")
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return make_stored(tmp_path_factory.mktemp("stored"))
+
+
+def new_id() -> str:
+    return base64.urlsafe_b64encode(unique_id()).decode().rstrip("=")
+
+
+def topic_id(stored: Stored) -> str:
+    found = read_partition_metadata(PosixDisk(stored.data), "orders-0")
+    assert found is not None
+    return format_topic_id(found)
+
+
+def bases(stored: Stored, number: int) -> list[str]:
+    """The base offsets of the sealed segments: 20 digits."""
+    logs = sorted((stored.data / f"orders-{number}").glob("*.log"))
+    return [path.stem for path in logs if path.stat().st_size]
+
+
+def local_tiered(stored: Stored, root: Path) -> Path:
+    """Make what LocalTieredStorage makes. Source: Kafka RemoteLogSegmentFileset."""
+    for number in (0, 1):
+        target = root / f"orders-{number}-{topic_id(stored)}"
+        target.mkdir(parents=True)
+        for base in bases(stored, number):
+            stem = f"{base}-{new_id()}"
+            for kind in KINDS:
+                source = stored.data / f"orders-{number}" / f"{base}.{kind}"
+                if source.exists():
+                    (target / f"{stem}.{kind}").write_bytes(source.read_bytes())
+            (target / f"{stem}.leader_epoch_checkpoint").write_text("0\n1\n0 0\n")
+    return root
+
+
+def aiven(stored: Stored, root: Path, **more: object) -> Path:
+    """Make what Aiven's plugin makes. Source: SegmentManifestV1."""
+    for number in (0, 1):
+        target = root / f"orders-{topic_id(stored)}" / str(number)
+        target.mkdir(parents=True)
+        for base in bases(stored, number):
+            source, stem = stored.data / f"orders-{number}", f"{base}-{new_id()}"
+            data, indexes, where = (source / f"{base}.log").read_bytes(), b"", {}
+            for field, kind in (("offset", "index"), ("timestamp", "timeindex")):
+                part = (source / f"{base}.{kind}").read_bytes()
+                where[field] = {"position": len(indexes), "size": len(part)}
+                indexes += part
+            where["producerSnapshot"] = {"position": len(indexes), "size": 0}
+            chunks = {"type": "fixed", "originalChunkSize": 4194304, "originalFileSize": len(data)}
+            manifest = {
+                "version": "1",
+                "chunkIndex": chunks,
+                "segmentIndexes": where,
+                "compression": False,
+                **more,
+            }
+            (target / f"{stem}.log").write_bytes(data)
+            (target / f"{stem}.indexes").write_bytes(indexes)
+            (target / f"{stem}.rsm-manifest").write_text(json.dumps(manifest))
+        (target / f"{0:020}-{new_id()}.log").write_bytes(b"a copy that goes on")
+    return root
+
+
+@pytest.mark.parametrize("make", [local_tiered, aiven])
+def test_what_a_broker_has_tiered_is_read(
+    logfs: Call, stored: Stored, tmp_path: Path, make: object
+) -> None:
+    root = local_tiered(stored, tmp_path / "b") if make is local_tiered else aiven(stored, tmp_path)
+    url = f"file://{root}"
+    for address in ADDRESSES:
+        expected = logfs("cat", f"{stored.data}/orders/{address}")
+        assert expected.out
+        assert logfs("cat", f"{url}/orders/{address}") == expected
+    outcome = logfs("verify", url)
+    assert outcome.status == 0, outcome.out
+    outcome = logfs("remote", "gc", url)
+    assert "no store of logfs" in outcome.errors[0]
+
+
+@pytest.mark.fuse
+def test_what_a_broker_has_tiered_is_mounted(stored: Stored, tmp_path: Path) -> None:
+    url = f"file://{local_tiered(stored, tmp_path / 'broker')}"
+    with (
+        Mount(stored.data, tmp_path / "a", "ro", log_directory=tmp_path) as origin,
+        Mount(tmp_path / "none", tmp_path / "b", "ro", url=url) as found,
+    ):
+        for address in ADDRESSES:
+            expected = (origin.point / "orders" / address).read_bytes()
+            assert (found.point / "orders" / address).read_bytes() == expected
+
+
+@pytest.mark.expect_log("could not be loaded")
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"encryption": {"dataKey": "k", "aad": "a"}}, "has encrypted"),
+        ({"compression": True}, "has compressed"),
+        ({"version": "2"}, "is not known"),
+    ],
+)
+def test_segments_that_cannot_be_read_are_refused_by_name(
+    logfs: Call, stored: Stored, tmp_path: Path, more: dict[str, object], why: str
+) -> None:
+    outcome = logfs("cat", f"file://{aiven(stored, tmp_path, **more)}/orders/0")
+    assert outcome.status == 1
+    assert why in outcome.errors[0]
+    assert ".rsm-manifest" in outcome.errors[0]
