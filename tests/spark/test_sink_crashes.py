@@ -10,6 +10,8 @@ import pytest
 
 from tests.dying import dying_variables
 from tests.mounting import COMMAND, PATIENCE_S, Mount, environment, run, wait_until
+from tests.restarts.dying import STEPS, dies_in_requests
+from tests.restarts.held import HeldMount
 from tests.spark.logs import Logs
 from tests.spark.reading import rows
 
@@ -204,3 +206,15 @@ def test_a_driver_is_killed(spark: "SparkSession", job: Job) -> None:
     job.add_input()
     job.completes_in(spark)
     job.check()
+
+
+@pytest.mark.fuse
+def test_the_daemon_dies_at_each_step_of_publishing(spark: "SparkSession", tmp_path: Path) -> None:
+    job, died = Job(tmp_path), tmp_path / "deaths"
+    changes = dies_in_requests(died, STEPS)
+    with HeldMount(tmp_path, data=job.data, changes=changes):
+        for _ in range(2):
+            job.add_input()
+            job.completes_in(spark)
+        assert died.stat().st_size == STEPS
+        assert job.read() == sorted(job.written)
