@@ -34,13 +34,21 @@ def extensions() -> list[Extension]:
         extra_compile_args=["-O2", "-pthread"],
         extra_link_args=["-pthread"],
     )
+    log_end = Extension(
+        "logfs.log.writing._end",
+        ["logfs/log/writing/_end.pyx"],
+        depends=[str(p) for d in ("records", "log/writing") for p in Path("logfs", d).glob("*.h")],
+        include_dirs=["logfs/records"],
+        extra_compile_args=["-O3"],
+    )
+    modules = [records, syncs, log_end]
     flags = fuse_flags()
     if flags is None:
         sys.stderr.write(
             "logfs: no headers of libfuse (pkg-config fuse3; Debian: libfuse3-dev): built without "
             "FUSE passthrough\n"
         )
-        return cythonize([records, syncs])
+        return cythonize(modules)
     # No Python module, but a library that is loaded into the process before pyfuse3.
     hooks = Extension(
         "logfs.fs._hooks",
@@ -50,7 +58,7 @@ def extensions() -> list[Extension]:
         libraries=["dl"],
         optional=True,
     )
-    return [*cythonize([records, syncs]), hooks]
+    return [*cythonize(modules), hooks]
 
 
 setup(ext_modules=extensions())

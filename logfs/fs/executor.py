@@ -25,6 +25,7 @@ from typing import TypeVar, TypeVarTuple
 import trio
 
 from logfs.disk.remote.waiting import WouldWaitError
+from logfs.log.writing._end import PartitionLock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -48,6 +49,7 @@ class PartitionExecutor:
     Attributes:
         always_in_thread: Every change includes an fsync.
         changed: Called after every change, and after some queries; None: nothing is called.
+        lock: The lock of the partition, which the native thread takes, too; None: there is none.
         releasing: Set when the RELEASEs that have arrived are done; None if there are none. A
             look at the partition waits for it, so that ``printf x >> f; cat f`` works.
     """
@@ -64,6 +66,7 @@ class PartitionExecutor:
         "_was_flush_slow",
         "always_in_thread",
         "changed",
+        "lock",
         "releasing",
     )
 
@@ -79,6 +82,7 @@ class PartitionExecutor:
         self._readers: trio.CapacityLimiter | None = None
         self.always_in_thread = False
         self.changed: Callable[[], None] | None = None
+        self.lock: PartitionLock | None = None
         self.releasing: trio.Event | None = None
 
     @property
@@ -89,6 +93,7 @@ class PartitionExecutor:
             or self._threads
             or self.always_in_thread
             or self._queue.locked()
+            or (self.lock is not None and self.lock.is_busy)
         )
 
     def run(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
@@ -158,6 +163,10 @@ class PartitionExecutor:
     def expect_long(self) -> None:
         """Have the next change run in a thread, because it will take long."""
         self._quick_calls_missing = max(self._quick_calls_missing, 1)
+
+    def note_slow(self) -> None:
+        """Note that the native thread has had to wait for the disk."""
+        self._quick_calls_missing = CALM_CALLS
 
     def note_duration(self, seconds: float) -> None:
         """Note how long a call took that the caller ran on the loop."""
@@ -235,7 +244,8 @@ class PartitionExecutor:
                 self._note_change()
 
     def _needs_thread(self) -> bool:
-        return bool(self._quick_calls_missing or self._threads or self.always_in_thread)
+        is_busy = self.lock is not None and self.lock.is_busy
+        return bool(self._quick_calls_missing or self._threads or self.always_in_thread or is_busy)
 
     async def _run_in_thread(
         self, limiter: trio.CapacityLimiter, call: Callable[[*Ts], T], *args: *Ts

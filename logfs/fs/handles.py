@@ -31,6 +31,7 @@ from logfs.log.reading.buffers import Buffers
 from logfs.log.reading.files import FixedFile, GrowingFile, RawFile
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.resolve import Resolved
+from logfs.log.writing._end import NativeWriter
 
 T = TypeVar("T")
 
@@ -143,9 +144,11 @@ class FileHandle:
         ahead: Reads ahead where that is possible, see ``ahead``.
         has_long_line: The unfinished line is too long to become a record on the loop.
         partition: The partition of the file.
+        python_writes: How many of its writes Python has applied.
         reader: Reads the file; None if it is open for writing only.
         is_cached: The kernel caches its bytes.
         is_passed: The kernel reads it itself; see ``passthrough``.
+        is_served: The native thread applies its writes; see ``nativewrites``.
         never_waits: It was opened with O_NONBLOCK.
         notes: What its writes note, which outlives the daemon; None: nothing does.
         syncs: Every write is durable when it returns.
@@ -157,6 +160,7 @@ class FileHandle:
         "_has_written",
         "_is_written_since",
         "_log",
+        "_native_writes",
         "_read_log",
         "_syncs_in_a_row",
         "_writer",
@@ -165,10 +169,12 @@ class FileHandle:
         "has_long_line",
         "is_cached",
         "is_passed",
+        "is_served",
         "never_waits",
         "node",
         "notes",
         "partition",
+        "python_writes",
         "reader",
         "syncs",
         "waiting",
@@ -204,6 +210,9 @@ class FileHandle:
         self._failure: Exception | None = None
         self._is_written_since = False
         self._syncs_in_a_row = 0
+        self.is_served = False
+        self.python_writes = 0
+        self._native_writes = 0
 
     @property
     def log(self) -> ReadableLog:
@@ -306,16 +315,42 @@ class FileHandle:
         return self._syncs_in_a_row >= SYNCS_IN_A_ROW
 
     def note_write(self) -> None:
-        """Note a write, for ``is_sync_expected``."""
-        if self._is_written_since:
-            self._syncs_in_a_row = 0
-        self._is_written_since = True
+        """Note a write that Python has applied, for ``is_sync_expected``."""
+        self._note_native_writes()
+        self.python_writes += 1
+        self._note_writes(1)
 
     def note_sync(self) -> None:
         """Note a sync, for ``is_sync_expected``."""
+        self._note_native_writes()
         if self._is_written_since:
             self._syncs_in_a_row += 1
             self._is_written_since = False
+            if self._writer is not None:
+                self._writer.native.is_off = self.is_sync_expected
+
+    @property
+    def native_writer(self) -> NativeWriter | None:
+        """What the native thread uses to write to this file; None before the first write."""
+        return None if self._writer is None else self._writer.native
+
+    @property
+    def may_be_served(self) -> bool:
+        """Whether the native thread may apply writes: they are not synced one by one."""
+        return not (self.syncs or self.is_sync_expected or self.has_long_line)
+
+    def _note_native_writes(self) -> None:
+        if self._writer is not None:
+            writes = self._writer.native.writes
+            if writes > self._native_writes:
+                self._note_writes(writes - self._native_writes)
+                self._native_writes = writes
+
+    def _note_writes(self, writes: int) -> None:
+        if (self._is_written_since or writes > 1) and self._writer is not None:
+            self._syncs_in_a_row = 0
+            self._writer.native.is_off = False
+        self._is_written_since = True
 
     def note_failure(self, error: Exception) -> None:
         """Keep a failure for ``report_failure``."""

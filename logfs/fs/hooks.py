@@ -16,7 +16,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 4
+_VERSION = 5
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 
@@ -42,6 +42,12 @@ class Hooks:
         library.logfs_notify_apart.argtypes = (ctypes.c_char_p, ctypes.c_size_t)
         library.logfs_poll_handle.restype = ctypes.c_uint64
         library.logfs_knows_node.argtypes = (ctypes.c_uint64,)
+        library.logfs_want_serving.argtypes = (ctypes.c_void_p,)
+        library.logfs_serving_open.argtypes = (ctypes.c_uint64, ctypes.c_void_p)
+        library.logfs_serving_begin.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
+        library.logfs_serving_close.argtypes = (ctypes.c_uint64,)
+        library.logfs_serving_writes.restype = ctypes.c_uint64
+        library.logfs_serving_queued.restype = ctypes.c_uint64
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
         self._on_interrupt: object = None
         self._on_reply: object = None
@@ -138,6 +144,48 @@ class Hooks:
         """
         address = ctypes.addressof(ctypes.c_char.from_buffer(data))
         return bool(self._library.logfs_reply(request, address, len(data)))
+
+    # The thread that applies writes; see ``native/serving.h``.
+
+    def want_serving(self, functions: int) -> None:
+        """Have a thread for the next mount, which uses the functions at an address."""
+        self._library.logfs_want_serving(functions)
+
+    @property
+    def has_serving(self) -> bool:
+        """Whether the mount has the thread."""
+        return bool(self._library.logfs_has_serving())
+
+    def serving_open(self, handle: int, partition: int) -> None:
+        """Note an open file that appends, and the address of its partition."""
+        self._library.logfs_serving_open(handle, partition)
+
+    def serving_begin(self, handle: int, writer: int, key: int) -> None:
+        """Apply the writes of that file in the thread; see ``serving.h``."""
+        self._library.logfs_serving_begin(handle, writer, key)
+
+    def serving_close(self, handle: int) -> None:
+        """Leave the writes of that file to Python, and forget it."""
+        self._library.logfs_serving_close(handle)
+
+    @property
+    def serving_changes(self) -> int:
+        """The descriptor that can be read after an append for which readers wait; -1: none."""
+        return int(self._library.logfs_serving_changes())
+
+    @property
+    def serving_writes(self) -> int:
+        """How many writes the thread has applied."""
+        return int(self._library.logfs_serving_writes())
+
+    @property
+    def serving_queued(self) -> int:
+        """How many requests the thread has left to Python."""
+        return int(self._library.logfs_serving_queued())
+
+    def stop_serving(self) -> None:
+        """End the thread, before pyfuse3 is closed."""
+        self._library.logfs_serving_stop()
 
     # The hand-over to another daemon; see ``native/handover.h``.
 

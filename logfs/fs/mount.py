@@ -38,6 +38,7 @@ from logfs.fs.handover.settling import Settling
 from logfs.fs.hooks import Hooks
 from logfs.fs.kernelcache import KernelCache
 from logfs.fs.metrics.listener import listening, shown
+from logfs.fs.nativewrites import wake_readers, want_native_thread
 from logfs.fs.nodes import MountOwnership
 from logfs.fs.operations import Operations
 from logfs.fs.options import MountOptions, option_words
@@ -300,6 +301,8 @@ def _mount(
     loaded_hooks = hooks.loaded()
     if loaded_hooks is not None:
         loaded_hooks.want_passthrough(wanted=not options.no_passthrough)
+        if options.native and not options.read_only:
+            want_native_thread(loaded_hooks)
     operations = make_operations(store, options, clock, loaded_hooks=loaded_hooks)
     session.open(operations, lambda: _take_place(data, point))
     _take_over(operations, session, clock)
@@ -355,6 +358,7 @@ async def _serve(
         nursery.start_soon(_handle_signals, operations, session, supervisor, nursery)
         nursery.start_soon(operations.tasks.run)
         nursery.start_soon(operations.follow_reads.queues.run)
+        nursery.start_soon(wake_readers, operations.hooks, operations.follow_reads.queues)
         nursery.start_soon(operations.cpu_latency.run)
         nursery.start_soon(operations.care_for_inherited)
         nursery.start_soon(supervisor.beat)
@@ -365,6 +369,7 @@ async def _serve(
         forbid_waiting()
         await pyfuse3.main(_IDLE_WORKERS, _MAX_REQUESTS)
         forbid_waiting(is_forbidden=False)
+        session.stop_serving()
         supervisor.stopping()
         nursery.cancel_scope.cancel()
     if not session.is_handed_over:

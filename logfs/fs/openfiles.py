@@ -24,6 +24,7 @@ from logfs.fs.handover.restoring import KeptNodes
 from logfs.fs.handover.slots import NO_SLOTS
 from logfs.fs.hooks import Hooks
 from logfs.fs.inodes import InodeTable
+from logfs.fs.nativewrites import NativeWrites
 from logfs.fs.nodes import FileNode, FollowNode, MetaNode, Node, PlainNode, RangeNode
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
@@ -71,6 +72,7 @@ class OpenFiles:
         writers: The unfinished lines of files that an earlier daemon has opened, by their numbers.
         buffers: The buffers of all readers.
         fsyncs: The flushes that are running.
+        native: Which files the native thread serves.
     """
 
     def __init__(  # noqa: PLR0913 - what it works with
@@ -108,6 +110,7 @@ class OpenFiles:
         self.buffers = Buffers()
         self._spare: list[memoryview] = []
         self.fsyncs = Fsyncs(clock)
+        self.native = NativeWrites(hooks)
 
     def open_files(self) -> list[FileHandle]:
         """Return all open files. Any thread."""
@@ -168,6 +171,7 @@ class OpenFiles:
             )
         if file.appends and isinstance(file.node, PlainNode):
             file.notes = self.slots.notes(file.partition.identity, number, file.node.view)
+            self.native.open(number, file)
         if self._hooks is not None and self._hooks.is_active:
             file.read_ahead(self._hooks, number, self._windows, self._note_ahead)
 
@@ -337,6 +341,8 @@ class OpenFiles:
         """
         file = self._files[number]
         partition = file.partition
+        if file.is_served and partition.log.writable.exclusive().take_slow():
+            partition.executor.note_slow()
         if file.syncs or file.has_long_line or not partition.executor.is_free:
             return None
         accepted = partition.executor.run(file.append, data, self._now_ms(), slot)
@@ -344,6 +350,7 @@ class OpenFiles:
         self.fsyncs.foresee(file)
         if partition.log.maintenance_due:
             self._upkeep.want_maintenance(partition)
+        self.native.note_write(number, file)
         return accepted
 
     async def write(self, number: int, data: bytes, slot: int = NO_SLOT) -> int:
@@ -382,6 +389,7 @@ class OpenFiles:
             await self._release_lost(number)
             return
         self._follow_reads.leave(number)
+        self.native.close(number, file)
         if file.ahead is not None:
             file.ahead.close()
         executor = file.partition.executor

@@ -66,6 +66,7 @@ class MountedPartition:
         """
         self.log = log
         self.identity = identity_of(log)
+        self.executor.lock = None if log.is_followed else log.writable.exclusive()
         self.note_config()
 
     def note_config(self) -> None:

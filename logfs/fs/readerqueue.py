@@ -143,6 +143,7 @@ class ReaderQueues:
         if queue is None:
             queue = self._queues[reader.log] = _Queue()
         queue.add(reader)
+        reader.log.watch(is_watched=True)  # before its next look at the log
         self._missing -= 1
         if self._missing == 0:
             self._all_back.set()
@@ -157,6 +158,7 @@ class ReaderQueues:
             queue.readers.pop(reader, None)
             if not queue.readers:
                 del self._queues[reader.log]
+                reader.log.watch(is_watched=False)
 
     def note_change(self, log: ReadableLog) -> None:
         """Wake the readers that wait for a log: a few now, the others soon."""

@@ -269,6 +269,11 @@ class Session:
             self.state.words[Word.HANDOVER_NS] = time.monotonic_ns()
             self._hooks.stop_reading()
 
+    def stop_serving(self) -> None:
+        """End the native thread: pyfuse3 reads no more requests."""
+        if self._hooks is not None:
+            self._hooks.stop_serving()
+
     @property
     def in_flight(self) -> int:
         """How many requests have been read and not been answered."""
@@ -309,6 +314,7 @@ class Session:
             unmount: End the mount as well, unless it is handed over.
         """
         ends = unmount and not self.is_handed_over
+        self.stop_serving()
         if self.is_handed_over and self._hooks is not None and self.successor is not None:
             connection = self._connection if self.is_adopted else self._hooks.session
             self._passed = os.dup(connection)

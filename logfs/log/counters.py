@@ -131,6 +131,16 @@ class LogCounters:
         deleted.segments += segments
         deleted.size_bytes += size_bytes
 
+    def add_appends(
+        self, appends: int, records: int, bytes_in: int, seconds: float, durations: list[int]
+    ) -> None:
+        """Add appends, by classes of ``APPEND_BOUNDS_S``, that were counted elsewhere."""
+        self.appends += appends
+        self.records += records
+        self.bytes_in += bytes_in
+        self.append_s.counts = [a + b for a, b in zip(self.append_s.counts, durations, strict=True)]
+        self.append_s.sum_s += seconds
+
     def add(self, other: "LogCounters") -> None:
         """Add what others have counted: a partition reloaded goes on, one deleted has been."""
         for name in _SUMS:

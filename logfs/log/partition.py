@@ -7,7 +7,6 @@ Threads. Changes take the lock of the partition (``exclusive``); ``flush`` and `
 beside appends, in threads of their own.
 """
 
-import threading
 from collections.abc import Container, Sequence
 
 from logfs.config import TopicConfig
@@ -20,6 +19,7 @@ from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.catalog import TieredPartition, catalog_of
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.writing._end import PartitionLock
 from logfs.log.writing.active import trim_padding
 from logfs.log.writing.appender import Appender
 from logfs.log.writing.flusher import Flusher
@@ -35,7 +35,7 @@ class PartitionLog(ReadableLog):
     """One partition of a store.
 
     Attributes:
-        append, append_records, append_encoded, append_produced, end_transaction, roll: See
+        append, append_records, append_encoded, append_produced, end_transaction, roll, arm: See
             ``Appender``.
         begin_flush, end_flush: See ``Flusher.begin`` and ``Flusher.end``.
         advance_log_start_offset, drop_local, expedite_removal, remove_due_files: See
@@ -66,6 +66,7 @@ class PartitionLog(ReadableLog):
         self.append_replica = replication.append_replica
         self.start_at = replication.start_at
         self.continue_at = replication.continue_at
+        self.arm = appender.arm
         self.begin_flush = flusher.begin
         self.end_flush = flusher.end
         self.advance_log_start_offset = removal.advance_log_start_offset
@@ -113,7 +114,11 @@ class PartitionLog(ReadableLog):
         """Whether an open file will still read a segment of it, deleted or not."""
         return self._removal.is_pinned
 
-    def exclusive(self) -> threading.RLock:
+    def watch(self, *, is_watched: bool) -> None:
+        """See ``ReadableLog.watch``."""
+        self.state.lock.is_watched = is_watched
+
+    def exclusive(self) -> PartitionLock:
         """Return the lock that every change takes; hold it to make several changes one."""
         return self.state.lock
 
@@ -325,7 +330,7 @@ class PartitionLog(ReadableLog):
     def close_files(self) -> None:
         """Let go of every file without writing anything."""
         with self.state.lock:
-            self._appender.active = None
+            self._appender.active = self.state.end = None
             for segment in self.snapshot.segments:
                 segment.close_files()
             self.state.table.close()

@@ -65,6 +65,128 @@ cdef inline Span span_of(bytes text):
     return Span(<bytes_t>PyBytes_AS_STRING(text), PyBytes_GET_SIZE(text))
 
 
+cdef int measure_draft(Draft *d, int attributes, int64_t max_timestamp) noexcept nogil:
+    """Find the lengths of the renderings of the records in a batch; -1 if one does not decode."""
+    cdef Batch b
+    b.magic = 2
+    b.base_offset = d.base_offset
+    b.base_timestamp = d.base_timestamp
+    b.max_timestamp = max_timestamp
+    b.attributes = attributes
+    b.p = d.p + HEADER
+    b.end = d.p + d.size
+    b.left = d.count
+    d.lens.text = d.lens.tsv = d.lens.jsonl = 0
+    return measure_batch(&b, INT64_LAST, &d.lens)
+
+
+cdef void put_no_producer(uint8_t *p) noexcept nogil:
+    lf_put64(p + 43, -1)                        # producer id, epoch, base sequence
+    lf_put16(p + 51, -1)
+    lf_put32(p + 53, -1)
+
+
+cdef void put_draft_header(
+    Draft *d, int64_t size, int attributes, int64_t max_timestamp, int64_t leader_epoch
+) noexcept nogil:
+    """Write the header of a finished batch without a producer, all but its CRC."""
+    cdef uint8_t *p = d.p
+    lf_put64(p, d.base_offset)
+    lf_put32(p + 8, size - LOG_OVERHEAD)
+    lf_put32(p + 12, leader_epoch)
+    p[16] = 2
+    lf_put16(p + 21, attributes)
+    lf_put32(p + 23, d.count - 1)
+    lf_put64(p + 27, d.base_timestamp)
+    lf_put64(p + 35, max_timestamp)
+    put_no_producer(p)
+    lf_put32(p + 57, d.count)
+
+
+# -- lines to batches without Python: see lf_encode in _logend.h
+
+cdef uint8_t NO_HEADERS[1]
+NO_HEADERS[0] = 0
+
+
+cdef bint begin_draft(lf_encoded *out, Draft *d) noexcept nogil:
+    """Begin a batch after those that are there; False if it has no room."""
+    if out.count == LF_ENCODED_BATCHES or out.capacity - out.size < HEADER:
+        return False
+    d.p = out.p + out.size
+    d.capacity = out.capacity - out.size
+    d.size = HEADER
+    d.count = 0
+    d.base_timestamp = d.max_timestamp = d.now
+    d.lens.text = d.lens.tsv = d.lens.jsonl = 0
+    d.counted = True
+    return True
+
+
+cdef bint end_draft(lf_encoded *out, Draft *d, int64_t leader_epoch) noexcept nogil:
+    """Finish a batch, and begin the next one with the offset after it."""
+    cdef lf_added *added = &out.batches[out.count]
+    if not d.counted and measure_draft(d, 0, d.max_timestamp) < 0:
+        return False
+    put_draft_header(d, d.size, 0, d.max_timestamp, leader_epoch)
+    lf_put32(d.p + 17, lf_crc32c(0, d.p + 21, d.size - 21))
+    added.size = d.size
+    added.base_offset = d.base_offset
+    added.last_offset = d.base_offset + d.count - 1
+    added.max_timestamp = d.max_timestamp
+    added.count = d.count
+    added.text = d.lens.text
+    added.tsv = d.lens.tsv
+    added.jsonl = d.lens.jsonl
+    out.size += d.size
+    out.count += 1
+    d.base_offset += d.count
+    d.count = 0
+    return True
+
+
+cdef bint draft_lines(
+    lf_encoded *out, Draft *d, int view, bytes_t p, bytes_t end, int64_t leader_epoch
+) noexcept nogil:
+    cdef int64_t needed
+    cdef int status
+    while p < end:
+        status = text_lines(d, &p, end, &needed) if view == TEXT else tsv_lines(d, &p, end, &needed)
+        if status == BATCH_FULL:
+            if not end_draft(out, d, leader_epoch) or not begin_draft(out, d):
+                return False
+        elif status != AREA_END:
+            return False
+    return True
+
+
+cdef bint encode_plain(
+    lf_encoded *out, int view, bytes_t first, int64_t first_bytes, bytes_t rest, int64_t rest_bytes,
+    int64_t base_offset, int64_t now_ms, int64_t limit, int64_t leader_epoch
+) noexcept nogil:
+    cdef Draft d
+    if view != TEXT and view != TSV:
+        return False
+    memset(&d, 0, sizeof(d))
+    d.headers.p = NO_HEADERS
+    d.headers.n = 1
+    d.limit = min(limit, INT32_LAST)
+    d.base_offset = base_offset
+    d.now = now_ms
+    out.size = 0
+    out.count = 0
+    return (
+        begin_draft(out, &d)
+        and draft_lines(out, &d, view, first, first + first_bytes, leader_epoch)
+        and draft_lines(out, &d, view, rest, rest + rest_bytes, leader_epoch)
+        and d.count > 0
+        and end_draft(out, &d, leader_epoch)
+    )
+
+
+encode_function = PyCapsule_New(<void *>encode_plain, "logfs.encode", NULL)
+
+
 ctypedef int (*lines_t)(Draft *, bytes_t *, bytes_t, int64_t *) noexcept nogil
 
 
@@ -300,19 +422,10 @@ cdef class _Builder:
 
     cdef int count_records(self, int64_t max_timestamp) except -1:
         """Measure what was written: one definition of the lengths for all ways in."""
-        cdef Batch b
+        cdef int attributes = LOG_APPEND_TIME if self.log_append_time else 0
         cdef int status
-        b.magic = 2
-        b.base_offset = self.d.base_offset
-        b.base_timestamp = self.d.base_timestamp
-        b.max_timestamp = max_timestamp
-        b.attributes = LOG_APPEND_TIME if self.log_append_time else 0
-        b.p = self.d.p + HEADER
-        b.end = self.d.p + self.d.size
-        b.left = self.d.count
-        self.d.lens = Lens(0, 0, 0)
         with nogil:
-            status = measure_batch(&b, INT64_LAST, &self.d.lens)
+            status = measure_draft(&self.d, attributes, max_timestamp)
         if status < 0:
             raise AssertionError("the encoder wrote what the decoder cannot read")
         return 0
@@ -347,25 +460,16 @@ cdef class _Builder:
         return data
 
     cdef int put_header(self, int64_t size, int codec, int64_t max_timestamp) except -1:
-        cdef uint8_t *p = self.d.p
-        lf_put64(p, self.d.base_offset)
-        lf_put32(p + 8, size - LOG_OVERHEAD)
-        lf_put32(p + 12, self.options.leader_epoch)
-        p[16] = 2
-        lf_put16(p + 21, codec | (LOG_APPEND_TIME if self.log_append_time else 0))
-        lf_put32(p + 23, self.d.count - 1)
-        lf_put64(p + 27, self.d.base_timestamp)
-        lf_put64(p + 35, max_timestamp)
-        lf_put32(p + 57, self.d.count)
-        self.put_producer(p)
+        cdef int attributes = codec | (LOG_APPEND_TIME if self.log_append_time else 0)
+        put_draft_header(&self.d, size, attributes, max_timestamp, self.options.leader_epoch)
+        if self.options.producer is not None:
+            self.put_producer(self.d.p)
         return 0
 
     cdef int put_producer(self, uint8_t *p) except -1:
         producer = self.options.producer
         if producer is None:
-            lf_put64(p + 43, -1)                # producer id, epoch, base sequence: none
-            lf_put16(p + 51, -1)
-            lf_put32(p + 53, -1)
+            put_no_producer(p)
             return 0
         lf_put64(p + 43, producer.producer_id)
         lf_put16(p + 51, producer.epoch)

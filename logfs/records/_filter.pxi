@@ -174,10 +174,10 @@ cdef class BatchFilter:
         cdef str problem = checksum_problem(p, size)
         if problem is None:
             plain = self.open(p, size, position, b)
-        if problem is None and b.base_offset < self.builder.next_offset:
-            problem = f"base offset {b.base_offset} is below {self.builder.next_offset}"
-        if problem is None and b.last_offset - self.builder.base_offset > INT32_LAST:
-            problem = f"last offset {b.last_offset} is too far from {self.builder.base_offset}"
+        if problem is None and b.base_offset < self.builder.end.next_offset:
+            problem = f"base offset {b.base_offset} is below {self.builder.end.next_offset}"
+        if problem is None and b.last_offset - self.builder.end.base_offset > INT32_LAST:
+            problem = f"last offset {b.last_offset} is too far from {self.builder.end.base_offset}"
         if problem is not None:
             raise corrupt(problem, position)
         if b.last_offset + 1 == self.upper_bound:
@@ -227,14 +227,14 @@ cdef class BatchFilter:
         cdef IndexBuilder builder = self.builder
         cdef _KeyFilter key_filter = self.key_filter
         cdef Lens nothing = Lens(0, 0, 0)
-        if builder.file_position > INT32_LAST - size:
-            raise corrupt("what is kept does not fit into a segment", builder.file_position)
+        if builder.end.file_position > INT32_LAST - size:
+            raise corrupt("what is kept does not fit into a segment", builder.end.file_position)
         builder.skips_text = key_filter.begins_in_gap
         builder.account(b, size, &nothing)
         if key_filter.pairs_size:
             builder.text_entries += PyBytes_FromStringAndSize(<char *>key_filter.pairs, key_filter.pairs_size)
             self.has_gaps = True
-        builder.text, builder.tsv, builder.jsonl = key_filter.end.text, key_filter.end.tsv, key_filter.end.jsonl
+        builder.end.text, builder.end.tsv, builder.end.jsonl = key_filter.end.text, key_filter.end.tsv, key_filter.end.jsonl
         self.rewriter.out_size += size
         self.messages_written += b.count
         self.bytes_written += size

@@ -40,10 +40,7 @@ cdef int look_ahead(bytes_t p, int64_t available, Measured *ahead) noexcept:
 cdef class IndexBuilder:
     """The index rules of one segment, one batch after the other.
 
-    Per batch, in this order: the max timestamp (only a larger one is noted, with this batch's
-    last offset); if more than ``index_interval_bytes`` lie since the last entry, an entry
-    in each index, and the counter starts again; then the counter grows by the batch's size. So the
-    first batch never has an entry.
+    ``_logend.h`` has the rules: when a batch has an entry in each index, and with what timestamp.
 
         index       8 bytes: int32 last offset - base, int32 position of the batch
         timeindex  12 bytes: int64 max timestamp so far, int32 offset of it - base; only if the
@@ -81,25 +78,12 @@ cdef class IndexBuilder:
     Source: Kafka LogSegment.append and LogSegment.recover (per batch, KAFKA-806).
     """
 
-    cdef readonly int64_t base_offset
-    cdef readonly int64_t index_interval_bytes
-    cdef readonly int64_t file_position
-    cdef readonly int64_t next_offset
-    cdef readonly int64_t max_timestamp
-    cdef readonly int64_t offset_of_max_timestamp
-    cdef readonly int64_t first_timestamp
-    cdef readonly int64_t last_time_entry
-    cdef readonly int64_t bytes_since_entry
-    cdef readonly int64_t text
-    cdef readonly int64_t tsv
-    cdef readonly int64_t jsonl
+    cdef lf_end end
     cdef readonly int64_t max_leader_epoch
     cdef readonly list leader_epochs
     cdef int64_t lowest_fed_epoch
     cdef int64_t highest_fed_epoch
     cdef readonly list produced
-    cdef readonly int64_t batches
-    cdef readonly int64_t records
     cdef readonly str problem
     cdef readonly bint spans_too_much
     cdef readonly int64_t wanted
@@ -112,20 +96,70 @@ cdef class IndexBuilder:
     def __init__(self, int64_t base_offset, int64_t index_interval_bytes, decompress):
         if base_offset < 0:
             raise ValueError(f"base offset {base_offset} is negative")
-        self.base_offset = base_offset
-        self.index_interval_bytes = index_interval_bytes
+        lf_end_begin(&self.end, base_offset, index_interval_bytes)
         self.decompress = decompress
-        self.next_offset = base_offset
-        self.max_timestamp = -1
-        self.offset_of_max_timestamp = base_offset
-        self.first_timestamp = -1
-        self.last_time_entry = -1
         self.max_leader_epoch = -1
         self.leader_epochs = []
         self.produced = []
         self.offset_entries = bytearray()
         self.time_entries = bytearray()
         self.text_entries = bytearray()
+
+    @property
+    def base_offset(self):
+        return self.end.base_offset
+
+    @property
+    def index_interval_bytes(self):
+        return self.end.index_interval_bytes
+
+    @property
+    def file_position(self):
+        return self.end.file_position
+
+    @property
+    def next_offset(self):
+        return self.end.next_offset
+
+    @property
+    def max_timestamp(self):
+        return self.end.max_timestamp
+
+    @property
+    def offset_of_max_timestamp(self):
+        return self.end.offset_of_max_timestamp
+
+    @property
+    def first_timestamp(self):
+        return self.end.first_timestamp
+
+    @property
+    def last_time_entry(self):
+        return self.end.last_time_entry
+
+    @property
+    def bytes_since_entry(self):
+        return self.end.bytes_since_entry
+
+    @property
+    def text(self):
+        return self.end.text
+
+    @property
+    def tsv(self):
+        return self.end.tsv
+
+    @property
+    def jsonl(self):
+        return self.end.jsonl
+
+    @property
+    def batches(self):
+        return self.end.batches
+
+    @property
+    def records(self):
+        return self.end.records
 
     def restore(
         self,
@@ -147,16 +181,16 @@ cdef class IndexBuilder:
         The arguments are the attributes as they were there. Kafka forgets the counter at a
         restart, hence its default. Leader epochs up to ``max_leader_epoch`` are not listed again.
         """
-        self.file_position = file_position
-        self.next_offset = next_offset
-        self.max_timestamp = max_timestamp
-        self.offset_of_max_timestamp = offset_of_max_timestamp
-        self.first_timestamp = first_timestamp
-        self.last_time_entry = last_time_entry
-        self.text = text
-        self.tsv = tsv
-        self.jsonl = jsonl
-        self.bytes_since_entry = bytes_since_entry
+        self.end.file_position = file_position
+        self.end.next_offset = next_offset
+        self.end.max_timestamp = max_timestamp
+        self.end.offset_of_max_timestamp = offset_of_max_timestamp
+        self.end.first_timestamp = first_timestamp
+        self.end.last_time_entry = last_time_entry
+        self.end.text = text
+        self.end.tsv = tsv
+        self.end.jsonl = jsonl
+        self.end.bytes_since_entry = bytes_since_entry
         self.max_leader_epoch = max_leader_epoch
 
     def add(
@@ -196,39 +230,30 @@ cdef class IndexBuilder:
         return len(self.offset_entries) > 0
 
     cdef int account(self, Batch *b, int64_t size, Lens *lens) except -1:
-        if self.file_position == 0:
-            self.first_timestamp = b.max_timestamp
-        if b.max_timestamp > self.max_timestamp:
-            self.max_timestamp = b.max_timestamp
-            self.offset_of_max_timestamp = b.last_offset
-        if self.bytes_since_entry > self.index_interval_bytes:
-            self.add_entries(b)
-            self.bytes_since_entry = 0
+        cdef lf_entries entries
+        cdef lf_added batch
+        batch.size = size
+        batch.base_offset = b.base_offset
+        batch.last_offset = b.last_offset
+        batch.max_timestamp = b.max_timestamp
+        batch.count = b.count
+        batch.text = lens.text
+        batch.tsv = lens.tsv
+        batch.jsonl = lens.jsonl
+        lf_end_add(&self.end, &batch, &entries)
+        if entries.is_due:
+            self.keep_entries(&entries)
         if b.epoch > self.max_leader_epoch:
             self.max_leader_epoch = b.epoch
             self.leader_epochs.append((b.epoch, b.base_offset))
-        self.bytes_since_entry = lf_add(self.bytes_since_entry, size)
-        self.file_position = lf_add(self.file_position, size)
-        self.next_offset = lf_add(b.last_offset, 1)
-        self.text = lf_add(self.text, lens.text)
-        self.tsv = lf_add(self.tsv, lens.tsv)
-        self.jsonl = lf_add(self.jsonl, lens.jsonl)
-        self.batches += 1
-        self.records = lf_add(self.records, b.count)
         return 0
 
-    cdef int add_entries(self, Batch *b) except -1:
-        cdef uint8_t entry[32]
-        lf_put32(entry, lf_sub(b.last_offset, self.base_offset))
-        lf_put32(entry + 4, self.file_position)
-        self.offset_entries += PyBytes_FromStringAndSize(<char *>entry, 8)
-        lf_put32(entry, lf_sub(b.base_offset, self.base_offset))
-        lf_put64(entry + 8, self.text)
-        lf_put64(entry + 16, self.tsv)
-        lf_put64(entry + 24, self.jsonl)
+    cdef int keep_entries(self, lf_entries *entries) except -1:
+        self.offset_entries += PyBytes_FromStringAndSize(<char *>entries.offset, LF_OFFSET_ENTRY)
         if not self.skips_text:
-            self.text_entries += PyBytes_FromStringAndSize(<char *>entry, 32)
-        self.time_entries += self.final_time_entry()
+            self.text_entries += PyBytes_FromStringAndSize(<char *>entries.text, LF_TEXT_ENTRY)
+        if entries.has_time:
+            self.time_entries += PyBytes_FromStringAndSize(<char *>entries.time, LF_TIME_ENTRY)
         return 0
 
     def feed(self, buf, Py_ssize_t start, Py_ssize_t stop, bint verify):
@@ -273,7 +298,7 @@ cdef class IndexBuilder:
                     self.problem = f"undecodable: record {b.count - ahead[number].left} of {b.count}"
                 break
             if is_produced(view.p + position):
-                self.produced.append(produced(view.p + position, size, self.file_position))
+                self.produced.append(produced(view.p + position, size, self.end.file_position))
             self.account(&b, size, &ahead[number].lens)
             self.lowest_fed_epoch = min(self.lowest_fed_epoch, b.epoch)
             self.highest_fed_epoch = max(self.highest_fed_epoch, b.epoch)
@@ -298,12 +323,12 @@ cdef class IndexBuilder:
             code = read_header(p, b)
         if code != WHOLE:
             self.problem = frame_problem(code, p)
-        elif b.base_offset < self.next_offset and not is_unopened(b):
-            self.problem = f"base offset {b.base_offset} is below {self.next_offset}"
-        elif b.last_offset - self.base_offset > INT32_LAST:
-            self.problem = f"last offset {b.last_offset} is too far from {self.base_offset}"
+        elif b.base_offset < self.end.next_offset and not is_unopened(b):
+            self.problem = f"base offset {b.base_offset} is below {self.end.next_offset}"
+        elif b.last_offset - self.end.base_offset > INT32_LAST:
+            self.problem = f"last offset {b.last_offset} is too far from {self.end.base_offset}"
             self.spans_too_much = checksum_problem(p, size) is None
-        elif self.file_position > INT32_LAST - size:
+        elif self.end.file_position > INT32_LAST - size:
             self.problem = f"batch of {size} bytes ends beyond the largest segment"
         else:
             return size
@@ -317,8 +342,8 @@ cdef class IndexBuilder:
         except CorruptRecordError as error:
             self.problem = f"undecodable: {error}"
             return 0
-        if b.base_offset < self.next_offset:
-            self.problem = f"base offset {b.base_offset} is below {self.next_offset}"
+        if b.base_offset < self.end.next_offset:
+            self.problem = f"base offset {b.base_offset} is below {self.end.next_offset}"
             return 0
         m.lens = Lens(0, 0, 0)
         if b.end - b.p >= RELEASE_GIL_BYTES:
@@ -347,13 +372,10 @@ cdef class IndexBuilder:
         Returns:
             12 bytes; ``b""`` if the last entry has this timestamp already.
         """
-        cdef uint8_t entry[12]
-        if self.max_timestamp <= self.last_time_entry:
+        cdef uint8_t entry[LF_TIME_ENTRY]
+        if not lf_final_time_entry(&self.end, entry):
             return b""
-        self.last_time_entry = self.max_timestamp
-        lf_put64(entry, self.max_timestamp)
-        lf_put32(entry + 8, lf_sub(self.offset_of_max_timestamp, self.base_offset))
-        return PyBytes_FromStringAndSize(<char *>entry, 12)
+        return PyBytes_FromStringAndSize(<char *>entry, LF_TIME_ENTRY)
 
 
 def first_out_of_order(entries):

@@ -218,7 +218,7 @@ cdef class _KeyFilter:
         """Count a survivor, and note the gap before it."""
         cdef void *larger
         cdef uint8_t *pair
-        cdef int64_t relative_offset = lf_sub(placed.offset, self.builder.base_offset)
+        cdef int64_t relative_offset = lf_sub(placed.offset, self.builder.end.base_offset)
         if not same_lens(&placed.begin, &self.end):
             if self.pairs_size + 2 * TEXT_ENTRY > self.pairs_capacity:
                 larger = realloc(self.pairs, 2 * self.pairs_capacity + 64 * TEXT_ENTRY)
@@ -229,9 +229,9 @@ cdef class _KeyFilter:
             if self.kept_count == 0:
                 self.begins_in_gap = True
             pair = self.pairs + self.pairs_size
-            put_text_entry(pair, relative_offset, self.builder.file_position, &self.end)
+            put_text_entry(pair, relative_offset, self.builder.end.file_position, &self.end)
             put_text_entry(
-                pair + TEXT_ENTRY, relative_offset, self.builder.file_position, &placed.begin
+                pair + TEXT_ENTRY, relative_offset, self.builder.end.file_position, &placed.begin
             )
             self.pairs_size += 2 * TEXT_ENTRY
         self.kept_count += 1

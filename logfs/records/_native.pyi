@@ -51,6 +51,10 @@ def decode_batches(
     aborted: Buffer = b"",
 ) -> tuple[list[Record], int, int]: ...
 def decode_messages(batch: Buffer, decompress: Decompress) -> list[Record]: ...
+
+encode_function: object
+"""A capsule of ``lf_encode``, for code that runs without Python; see ``_logend.h``."""
+
 def encode_lines(
     view: int,
     head: Buffer,

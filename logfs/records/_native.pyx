@@ -29,7 +29,7 @@ each uses only parts above it in this table:
     _rows             RowEncoder                          Arrow columns to batches
 
 The innermost loops are C, each header for one thing: ``_bytes.h`` numbers and runs of text,
-``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys. ``logfs.records.layout`` describes
+``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_logend.h`` the end of a segment. ``logfs.records.layout`` describes
 the header of a batch, ``logfs.records.legacy`` the messages of formats v0 and v1.
 
 Renderings of one record, each ended by one LF:
@@ -52,6 +52,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
 from cpython.object cimport PyObject
+from cpython.pycapsule cimport PyCapsule_New
 from cpython.ref cimport Py_XDECREF
 from libc.stdint cimport int8_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
@@ -117,6 +118,53 @@ cdef extern from "_bytes.h" nogil:
     uint8_t *lf_put_base64(uint8_t *, const uint8_t *, size_t)
     uint8_t *lf_put_java(uint8_t *, const uint8_t *, size_t)
 
+cdef extern from "_logend.h" nogil:
+    enum:
+        LF_OFFSET_ENTRY
+        LF_TIME_ENTRY
+        LF_TEXT_ENTRY
+    ctypedef struct lf_end:
+        int64_t base_offset
+        int64_t index_interval_bytes
+        int64_t file_position
+        int64_t next_offset
+        int64_t max_timestamp
+        int64_t offset_of_max_timestamp
+        int64_t first_timestamp
+        int64_t last_time_entry
+        int64_t bytes_since_entry
+        int64_t text
+        int64_t tsv
+        int64_t jsonl
+        int64_t batches
+        int64_t records
+    ctypedef struct lf_added:
+        int64_t size
+        int64_t base_offset
+        int64_t last_offset
+        int64_t max_timestamp
+        int64_t count
+        int64_t text
+        int64_t tsv
+        int64_t jsonl
+    ctypedef struct lf_entries:
+        bint is_due
+        bint has_time
+        uint8_t offset[8]
+        uint8_t time[12]
+        uint8_t text[32]
+    enum:
+        LF_ENCODED_BATCHES
+    ctypedef struct lf_encoded:
+        uint8_t *p
+        int64_t capacity
+        int64_t size
+        int count
+        lf_added batches[8]
+    void lf_end_begin(lf_end *, int64_t, int64_t)
+    bint lf_final_time_entry(lf_end *, uint8_t *)
+    void lf_end_add(lf_end *, const lf_added *, lf_entries *)
+
 cdef extern from "_plain.h" nogil:
     enum:
         LF_JSON_FRAME
@@ -153,6 +201,9 @@ cdef extern from "_lines.h" nogil:
     lf_counts lf_count_lines(const uint8_t *, size_t)
     int64_t lf_line_run(
         const uint8_t **, const uint8_t *, int64_t, uint8_t *, int64_t, int64_t *)
+
+cdef extern from "_crc.h" nogil:
+    uint32_t lf_crc32c(uint32_t, const uint8_t *, size_t)
 
 cdef extern from "_hash.h" nogil:
     ctypedef struct lf_hash:

@@ -33,11 +33,24 @@ def main(arguments: list[str]) -> int:
     if options.worker:
         return _work(names[0], None if options.replay else Random(seed))
     sanitizing.build()
+    if not options.target and not options.replay and _find_races(seed, options.seconds / 20):
+        return 1
     if options.replay:
         found = [_run(name, None, 600.0) for name in names]
     else:
         found = [_fuzz(name, seed, options.seconds / len(names)) for name in names]
     return int(any(found))
+
+
+def _find_races(seed: int, seconds: float) -> bool:
+    """Run the native thread with each sanitizer; True if one found something."""
+    for sanitizer in sanitizing.OF_THREADS:
+        done = sanitizing.run_threads(sanitizer, FOUND, seconds=round(seconds) + 1, seed=seed)
+        said = (done.stdout + done.stderr).strip()
+        print(f"native thread, {sanitizer}: seed {seed}: {said}", flush=True)
+        if done.returncode != 0:
+            return True
+    return False
 
 
 def _fuzz(name: str, seed: int, seconds: float) -> bool:

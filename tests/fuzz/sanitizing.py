@@ -15,9 +15,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 BUILT = ROOT / "build" / "sanitized"
-MODULES = ("records/_native", "disk/_syncs")
+MODULES = ("records/_native", "disk/_syncs", "log/writing/_end")
 HOOKS = BUILT / "fs/_hooks.so"
 """The C library of ``logfs.fs.hooks``."""
+OF_THREADS = ("thread", "address,undefined")
+"""The sanitizers with which the native thread runs, beside threads that play kernel and Python."""
+_WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unused-function", "-Wno-tsan")
 _FLAGS = (
     *("-shared", "-fPIC", "-pthread", "-O1", "-g1", "-fno-omit-frame-pointer", "-fno-wrapv"),
     *("-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"),
@@ -32,7 +35,8 @@ def build() -> None:
         if not source.exists():
             raise FileNotFoundError(f"{source}: build logfs first: make test-fast")
         sources = [source, *source.parent.glob("_*.h"), Path(__file__)]
-        _compile(target, sources, [f"-I{include}", f"-I{source.parent}", str(source)])
+        places = (include, source.parent, ROOT / "logfs/records")
+        _compile(target, sources, [*(f"-I{place}" for place in places), str(source)])
     flags = subprocess.run(
         ["pkg-config", "--cflags", "fuse3"], check=False, capture_output=True, text=True
     )
@@ -49,6 +53,20 @@ def _compile(target: Path, sources: Sequence[Path], arguments: Sequence[str]) ->
     unfinished = target.with_suffix(f".{os.getpid()}")
     subprocess.run(["cc", *_FLAGS, *arguments, "-o", str(unfinished)], check=True)
     unfinished.replace(target)
+
+
+def run_threads(
+    sanitizer: str, directory: Path, *, seconds: int, seed: int
+) -> "subprocess.CompletedProcess[str]":
+    """Build ``serving.c`` and the sources that it is about with a sanitizer, and run it."""
+    program = directory / "serving"
+    native, own = ROOT / "logfs/fs/native", Path(__file__).with_name("serving.c")
+    command = ["cc", "-O1", "-g", "-pthread", f"-fsanitize={sanitizer}", *_WARNINGS]
+    sources = [str(path) for path in (own, native / "serving.c", native / "handover.c")]
+    subprocess.run([*command, f"-I{ROOT / 'logfs/records'}", *sources, "-o", program], check=True)
+    return subprocess.run(
+        [program, str(seconds), str(seed)], check=False, capture_output=True, text=True
+    )
 
 
 def environment() -> dict[str, str]:

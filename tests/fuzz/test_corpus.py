@@ -94,6 +94,13 @@ def test_the_ends_of_buffers_in_the_headers(tmp_path_factory: pytest.TempPathFac
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("sanitizer", sanitizing.OF_THREADS)
+def test_the_native_thread_has_no_races_and_loses_no_line(sanitizer: str, tmp_path: Path) -> None:
+    done = sanitizing.run_threads(sanitizer, tmp_path, seconds=1, seed=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 FAILS_UNDAMAGED = {
     ("logfs", "compact"): "the topic is not compacted",
     ("kafka", "compact"): "the topic is not compacted",

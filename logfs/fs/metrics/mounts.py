@@ -185,8 +185,11 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     requests, hooks = operations.request_counts, operations.hooks
     done = requests.done.copy()
     ahead = hooks.ahead_reads if hooks is not None else 0
+    native = hooks.serving_writes if hooks is not None else 0
     if ahead:
         done["read"] += ahead
+    if native:
+        done["write"] += native
     rows = [Sample((name,), count) for name, count in sorted(done.items())]
     yield Family(
         "logfs_requests_total",
@@ -199,6 +202,11 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
         "logfs_reads_ahead_total",
         "Reads among those that the C library answered from bytes rendered ahead.",
         ahead,
+    )
+    yield counter(
+        "logfs_native_writes_total",
+        "Writes among those that the native thread applied, without Python.",
+        native,
     )
     # From the start, and not from the first error on: a counter that begins at 1 never grew.
     expected = {(name, number): 0 for name in OPERATIONS for number in _ERRORS_OF_DISKS}

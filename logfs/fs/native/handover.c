@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "hooks.h"
+#include "serving.h"
 
 /* The large requests at these places keep their memory; others return what is more than this. */
 #define PLACES_WITH_MEMORY 8
@@ -35,7 +37,7 @@ _Static_assert(STATE_KEPT * sizeof(struct kept) <= STATE_KEPT_TABLE_BYTES - 4096
 
 static char *state; /* NULL: nothing is kept */
 static uint64_t *words;
-static char *resident; /* see get_resident; NULL: there is none */
+static char *resident; /* see handover_resident; NULL: there is none */
 static int state_fd = -1;
 static int adopted_fd = -1;
 static int is_adopted;
@@ -43,6 +45,7 @@ static int is_stopped;
 static int is_replaying;
 static int leaves_resend_out;
 static int is_keeping; /* requests are kept whole */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of what follows: the slots and in_flight */
 static int in_flight;
 static uint16_t used[STATE_SLOTS], unused[STATE_SLOTS]; /* slots, by their numbers */
 static int used_count, unused_count;
@@ -62,21 +65,18 @@ uint64_t logfs_state_bytes(void) { return STATE_BYTES; }
 
 static void list_slots(void);
 
-/* Get a buffer whose pages are in memory. If the pages for a request are not, and SIGKILL comes while
-   the kernel copies it, the kernel answers the program with EIO and does not send it again.
+/* If the pages for a request are not in memory, and SIGKILL comes while the kernel copies it, the kernel
+   answers the program with EIO and does not send it again.
    Source: fuse_dev_do_read in fs/fuse/dev.c; fatal_signal_pending in mm/gup.c. */
-static void get_resident(void) {
-    void *mapped;
+void *handover_resident(size_t size) {
+    void *mapped = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
-    if (resident != NULL)
-        return;
-    mapped = mmap(NULL, RESIDENT_BYTES, PROT_READ | PROT_WRITE,
-                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     if (mapped == MAP_FAILED)
-        return;
-    madvise(mapped, RESIDENT_BYTES, MADV_DONTFORK); /* a fork would make its pages copies on write */
-    mlock(mapped, RESIDENT_BYTES);
-    resident = mapped;
+        return NULL;
+    madvise(mapped, size, MADV_DONTFORK); /* a fork would make its pages copies on write */
+    mlock(mapped, size);
+    return mapped;
 }
 
 int logfs_keep(int fd) {
@@ -97,7 +97,8 @@ int logfs_keep(int fd) {
     words = mapped;
     words[STATE_WORD_CURRENT] = 0;
     list_slots();
-    get_resident();
+    if (resident == NULL)
+        resident = handover_resident(RESIDENT_BYTES);
     return 0;
 }
 
@@ -105,9 +106,18 @@ void logfs_adopt(int fd) { adopted_fd = fd; }
 
 int logfs_is_adopted(void) { return is_adopted; }
 
-void logfs_stop_reading(int stopped) { is_stopped = stopped; }
+void logfs_stop_reading(int stopped) {
+    is_stopped = stopped;
+    if (stopped)
+        serving_leave_requests();
+}
 
-int logfs_in_flight(void) { return in_flight; }
+int logfs_in_flight(void) {
+    /* While the thread may be about to serve a request, that is as good as one in flight. */
+    int is_reading = is_stopped && serving_is_reading();
+
+    return __atomic_load_n(&in_flight, __ATOMIC_SEQ_CST) + is_reading;
+}
 
 int logfs_keeps_requests(void) { return is_keeping; }
 
@@ -160,8 +170,8 @@ static void free_slot(int place) {
     unused[unused_count++] = (uint16_t)index;
 }
 
-/* Give a WRITE request its slot: one that is sent again has the slot that it had. */
-static void take_slot(const struct request_header *header, size_t size) {
+/* Give a WRITE request its slot: one that is sent again has the slot that it had. Returns 1 + it, or 0. */
+static unsigned take_slot(const struct request_header *header, size_t size) {
     const struct write_request *write = (const void *)(header + 1);
     uint64_t number = header->unique & ~REQUEST_RESENT;
     unsigned index;
@@ -169,7 +179,7 @@ static void take_slot(const struct request_header *header, size_t size) {
     int place;
 
     if (size < sizeof *header + sizeof *write)
-        return;
+        return 0;
     if (old_slots > 0 && (place = find_used(number)) >= 0) {
         index = used[place];
         slot = slot_at(index);
@@ -188,10 +198,12 @@ static void take_slot(const struct request_header *header, size_t size) {
         __atomic_store_n(&slot[SLOT_UNIQUE], number, __ATOMIC_RELEASE);
     } else {
         words[STATE_WORD_WITHOUT_SLOT]++;
-        return;
+        return 0;
     }
-    words[STATE_WORD_CURRENT] = 1 + (uint64_t)index;
+    return 1 + index;
 }
+
+uint64_t *handover_slot(unsigned slot) { return slot == 0 ? NULL : slot_at(slot - 1); }
 
 /* Free the slots of requests that the daemon before had answered: all others have come again. */
 static void free_old_slots(void) {
@@ -373,29 +385,40 @@ ssize_t handover_read(int fd, void *buffer, size_t size) {
 
 /* --- Requests and replies ------------------------------------------------------------------------ */
 
-void handover_note_request(const struct request_header *header, size_t size) {
-    const struct poll_request *poll = (const void *)(header + 1);
+unsigned handover_note_read(const struct request_header *header, size_t size) {
+    unsigned slot = 0;
 
+    pthread_mutex_lock(&mutex);
     if (!is_one_way(header->opcode))
         in_flight++;
+    if (state != NULL) {
+        if (header->unique & REQUEST_RESENT) {
+            if (!is_one_way(header->opcode))
+                words[STATE_WORD_RESENT]++;
+        } else if (old_slots > 0 && !is_keeping && !is_one_way(header->opcode)) {
+            free_old_slots(); /* the kernel sends again before it sends anything new */
+        }
+        if (header->opcode == FUSE_OPCODE_WRITE)
+            slot = take_slot(header, size);
+    }
+    pthread_mutex_unlock(&mutex);
+    return slot;
+}
+
+void handover_begin_request(const struct request_header *header, size_t size, unsigned slot) {
+    const struct poll_request *poll = (const void *)(header + 1);
+
     if (header->opcode == FUSE_OPCODE_POLL && size >= sizeof *header + sizeof *poll)
         last_poll_handle = poll->poll_handle;
-    if (state == NULL)
-        return;
-    if (header->unique & REQUEST_RESENT) {
-        if (!is_one_way(header->opcode))
-            words[STATE_WORD_RESENT]++;
-    } else if (old_slots > 0 && !is_keeping && !is_one_way(header->opcode)) {
-        free_old_slots(); /* the kernel sends again before it sends anything new */
-    }
-    words[STATE_WORD_CURRENT] = 0;
-    if (header->opcode == FUSE_OPCODE_WRITE)
-        take_slot(header, size);
+    if (state != NULL)
+        words[STATE_WORD_CURRENT] = slot;
 }
 
 void handover_note_idle(void) {
+    pthread_mutex_lock(&mutex);
     if (state != NULL && old_slots > 0 && !has_old_kept())
         free_old_slots();
+    pthread_mutex_unlock(&mutex);
 }
 
 void handover_note_reply(uint64_t unique, int is_counted) {
@@ -403,15 +426,18 @@ void handover_note_reply(uint64_t unique, int is_counted) {
     int place;
     struct kept *kept;
 
+    pthread_mutex_lock(&mutex);
     if (is_counted)
         in_flight--;
-    if (state == NULL)
-        return;
-    /* First the request: it must not be read again without its slot, which says what was applied. */
-    if (is_keeping && (kept = find_kept(unique, unique)) != NULL)
-        free_kept(kept);
-    if ((place = find_used(number)) >= 0)
-        free_slot(place);
+    if (state != NULL) {
+        /* First the request: it must not be read again without its slot, which says what was
+           applied. */
+        if (is_keeping && (kept = find_kept(unique, unique)) != NULL)
+            free_kept(kept);
+        if ((place = find_used(number)) >= 0)
+            free_slot(place);
+    }
+    pthread_mutex_unlock(&mutex);
 }
 
 int logfs_notify_poll(uint64_t poll_handle) {

@@ -135,8 +135,19 @@ int handover_is_stopped(void);
 /* read(2), keeping the request where the kernel does not send requests again. */
 ssize_t handover_read(int fd, void *buffer, size_t size);
 
-/* A request goes to Python. */
-void handover_note_request(const struct request_header *header, size_t size);
+/* The functions about slots, and that for no request, may be called by any thread. */
+
+/* A request has been read. Returns 1 + the slot that it has; 0: it has none. */
+unsigned handover_note_read(const struct request_header *header, size_t size);
+
+/* A request that has been read, and has that slot, goes to Python. */
+void handover_begin_request(const struct request_header *header, size_t size, unsigned slot);
+
+/* The words of a slot, by the number that handover_note_read has returned; NULL for 0. */
+uint64_t *handover_slot(unsigned slot);
+
+/* Get memory into which requests can be read: its pages stay in memory. NULL: there is none. */
+void *handover_resident(size_t size);
 
 /* No request is left to read. */
 void handover_note_idle(void);

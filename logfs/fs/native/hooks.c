@@ -23,6 +23,7 @@
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
 #include <poll.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -32,6 +33,7 @@
 
 #include "handover.h"
 #include "hooks.h"
+#include "serving.h"
 
 struct backing_map {
     int32_t fd;
@@ -69,6 +71,12 @@ static int patch_id; /* the number for the reply that is being sent, where bytes
 #define PATIENCE_NS 200000
 #define LONGEST_NS 1000000
 
+typedef int give_io_function(struct fuse_session *, const struct fuse_custom_io *, int);
+
+static give_io_function *give_io_again; /* see hooks_give_device_back */
+static struct fuse_session *session_of_io;
+
+static pthread_mutex_t aheads_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct ahead { /* fh is 0 where there is none: pyfuse3's handles of ours begin at 1 */
     uint64_t fh, offset;
     const char *data;
@@ -128,32 +136,35 @@ void logfs_pass_through(uint64_t fh, int backing_id) {
 int logfs_ahead_put(uint64_t fh, uint64_t offset, const void *data, size_t size) {
     struct ahead *ahead, *place = NULL;
 
+    pthread_mutex_lock(&aheads_mutex);
     for (ahead = aheads; ahead < aheads + LOGFS_AHEAD_FILES; ahead++)
         if (ahead->fh == fh || (ahead->fh == 0 && place == NULL)) {
             place = ahead;
             if (ahead->fh == fh)
                 break;
         }
-    if (place == NULL)
-        return 0;
-    *place = (struct ahead){fh, offset, data, size};
-    return 1;
+    if (place != NULL)
+        *place = (struct ahead){fh, offset, data, size};
+    pthread_mutex_unlock(&aheads_mutex);
+    return place != NULL;
 }
 
 size_t logfs_ahead_take(uint64_t fh) {
     struct ahead *ahead;
+    size_t left = 0;
 
+    pthread_mutex_lock(&aheads_mutex);
     for (ahead = aheads; ahead < aheads + LOGFS_AHEAD_FILES; ahead++)
         if (ahead->fh == fh) {
-            size_t left = ahead->left;
-
+            left = ahead->left;
             *ahead = (struct ahead){0};
-            return left;
+            break;
         }
-    return 0;
+    pthread_mutex_unlock(&aheads_mutex);
+    return left;
 }
 
-uint64_t logfs_ahead_reads(void) { return ahead_reads; }
+uint64_t logfs_ahead_reads(void) { return __atomic_load_n(&ahead_reads, __ATOMIC_RELAXED); }
 
 void logfs_on_reply(void (*replied_to)(void)) { on_reply = replied_to; }
 
@@ -215,12 +226,14 @@ static void see_init(const struct request_header *header, size_t size) {
 }
 
 /* Answer a read from the bytes ahead of its file; returns whether that was possible. */
-static int answer_ahead(int fd, const struct request_header *header, size_t size) {
+int hooks_answer_read(int fd, const struct request_header *header, size_t size) {
     const struct read_request *wanted = (const void *)(header + 1);
     struct ahead *ahead;
+    int is_answered = 0;
 
     if (header->opcode != FUSE_OPCODE_READ || size < sizeof *header + sizeof *wanted)
         return 0;
+    pthread_mutex_lock(&aheads_mutex);
     for (ahead = aheads; ahead < aheads + LOGFS_AHEAD_FILES; ahead++)
         if (ahead->fh == wanted->fh && ahead->left >= wanted->size &&
             ahead->offset == wanted->offset && ahead->left > 0) {
@@ -229,15 +242,18 @@ static int answer_ahead(int fd, const struct request_header *header, size_t size
             struct iovec parts[] = {{&reply, sizeof reply}, {(void *)ahead->data, wanted->size}};
 
             if (writev(fd, parts, 2) < 0 && errno != ENOENT) /* ENOENT: the program has gone */
-                return 0;
+                break;
             ahead->data += wanted->size;
             ahead->offset += wanted->size;
             ahead->left -= wanted->size;
-            ahead_reads++;
-            handover_note_reply(header->unique, 0);
-            return 1;
+            __atomic_add_fetch(&ahead_reads, 1, __ATOMIC_RELAXED);
+            is_answered = 1;
+            break;
         }
-    return 0;
+    pthread_mutex_unlock(&aheads_mutex);
+    if (is_answered)
+        handover_note_reply(header->unique, 0);
+    return is_answered;
 }
 
 static int64_t now_ns(void) {
@@ -257,7 +273,7 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
         ssize_t got = handover_read(fd, buffer, size);
 
         if (got >= (ssize_t)sizeof(struct request_header)) {
-            if (!answer_ahead(fd, buffer, (size_t)got))
+            if (!hooks_answer_read(fd, buffer, (size_t)got))
                 return got;
             answered = now_ns();
             if (begun == 0)
@@ -286,19 +302,26 @@ static ssize_t read_one(int fd, void *buffer, size_t size) {
     return -1;
 }
 
+/* The descriptor of /dev/fuse, where libfuse has been given another one to wait for. */
+static int device_of(int fd) { return logfs_has_serving() ? session_fd : fd; }
+
 static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
     const struct request_header *header = buffer;
-    ssize_t got;
+    ssize_t got = serving_take(buffer, size);
 
     (void)userdata;
-    if (handover_is_stopped()) { /* they stay in the kernel, for the successor */
-        errno = EINTR;
-        return -1;
+    if (got == 0) {
+        /* If stopped, they stay in the kernel, for the successor. */
+        if (handover_is_stopped() || serving_is_reading()) {
+            errno = EINTR;
+            return -1;
+        }
+        got = read_one(device_of(fd), buffer, size);
+        if (got >= (ssize_t)sizeof *header)
+            handover_begin_request(header, (size_t)got, handover_note_read(header, (size_t)got));
     }
-    got = read_one(fd, buffer, size);
     if (got < (ssize_t)sizeof *header)
         return got;
-    handover_note_request(header, (size_t)got);
     next_open.id = 0; /* the step in which it was set is over */
     last_request = header->unique;
     last_buffer.begin = buffer;
@@ -332,6 +355,7 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
     int error;
 
     (void)userdata;
+    fd = device_of(fd);
     /* A notification has no number, and may come from any thread. */
     if (header->unique == 0)
         return writev(fd, parts, count);
@@ -367,6 +391,7 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
     error = errno;
     if (sent >= 0 || error == ENOENT) /* ENOENT: the program has gone */
         handover_note_reply(header->unique, 1);
+    serving_note_reply(header->unique);
     if (is_reply_expected && on_reply != NULL) {
         is_reply_expected = 0;
         on_reply();
@@ -377,8 +402,25 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
 
 /* --- What pyfuse3 calls in the place of libfuse's ---------------------------------------------- */
 
-typedef int give_io_function(struct fuse_session *, const struct fuse_custom_io *, int);
 typedef void process_function(struct fuse_session *, const struct fuse_buf *);
+
+/* Have a thread read the requests from now on: pyfuse3 waits for another descriptor then. */
+static void begin_serving(struct fuse_session *session, give_io_function *give_io,
+                          const struct fuse_custom_io *io) {
+    int waiting = serving_start(session_fd);
+
+    if (waiting >= 0 && give_io(session, io, waiting) == 0) {
+        give_io_again = give_io;
+        session_of_io = session;
+    }
+}
+
+void hooks_give_device_back(void) {
+    if (session_of_io != NULL)
+        give_io_again(session_of_io, &(struct fuse_custom_io){.writev = write_reply,
+                                                              .read = read_request}, session_fd);
+    session_of_io = NULL;
+}
 
 /* Serve the connection of a daemon that has ended: libfuse gets the INIT request that this daemon got.
    The session has no mount point for libfuse, so it will not unmount. */
@@ -400,6 +442,7 @@ static int adopt(struct fuse_session *session, process_function *process, give_i
         return -1;
     session_fd = fd;
     fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+    begin_serving(session, give_io, io);
     return 0;
 }
 
@@ -425,6 +468,7 @@ int fuse_session_mount(struct fuse_session *session, const char *mountpoint) {
     if (give_io(session, &io, fd) == 0) {
         session_fd = fd;
         fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); /* see read_one */
+        begin_serving(session, give_io, &io);
     }
     return 0;
 }

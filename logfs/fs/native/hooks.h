@@ -13,6 +13,8 @@
    The library is not linked with libfuse: it finds the libfuse that its caller, pyfuse3, uses. If
    it does not find the functions it needs, it does nothing: see logfs_session().
 
+   The library also has the thread that applies writes of lines without Python: see serving.h.
+
    All functions are for the thread of the event loop, where pyfuse3 reads requests and sends
    replies. pyfuse3 starts the handler of a request in the step in which it has read the request,
    and sends the reply in the step in which the handler returns. logfs_request() and
@@ -26,7 +28,7 @@
 #include <stdint.h>
 
 /* The version of this interface; hooks.py has the same number. */
-#define LOGFS_HOOKS_VERSION 4
+#define LOGFS_HOOKS_VERSION 5
 int logfs_version(void);
 
 /* The descriptor of the session, on which requests are read; -1: nothing is mounted through these

@@ -11,6 +11,7 @@ enum {
     FUSE_OPCODE_FORGET = 2,
     FUSE_OPCODE_READ = 15,
     FUSE_OPCODE_WRITE = 16,
+    FUSE_OPCODE_RELEASE = 18,
     FUSE_OPCODE_INIT = 26,
     FUSE_OPCODE_INTERRUPT = 36,
     FUSE_OPCODE_POLL = 40,
@@ -45,9 +46,18 @@ struct read_request {
     uint32_t size, flags;
 };
 
-struct write_request {
+struct write_request { /* the bytes follow */
     uint64_t fh, offset;
     uint32_t size, flags;
+    uint64_t lock_owner;
+    uint32_t open_flags, padding;
+};
+
+#define WRITE_FROM_CACHE (1u << 0) /* in flags: from the page cache, at the offset */
+
+struct release_request {
+    uint64_t fh;
+    uint32_t flags, release_flags; /* the first ones are those of open(2) */
 };
 
 struct poll_request {
@@ -80,6 +90,7 @@ struct open_reply {
 
 _Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
 _Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
+_Static_assert(sizeof(struct write_request) == 40, "fuse_write_in");
 _Static_assert(sizeof(struct init_reply) == 40, "fuse_init_out, its first 40 bytes");
 _Static_assert(sizeof(struct open_reply) == 16, "fuse_open_out");
 

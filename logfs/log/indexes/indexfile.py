@@ -19,6 +19,7 @@ from logfs.log.indexes.paged import PAGE_BYTES, PagedEntries
 PAGED_FROM_BYTES = PAGE_BYTES + 1
 """Smaller files are read whole, and need no descriptor then."""
 _FIRST_BYTES = 512
+_ANY_NUMBER = 2**31
 
 
 class IndexMode(Enum):
@@ -86,6 +87,11 @@ class IndexFile:
         Source: Kafka AbstractIndex.isFull; TimeIndex.isFull keeps one slot for the roll.
         """
         return self._capacity is not None and self.count + reserve >= self._capacity
+
+    @property
+    def room(self) -> int:
+        """How many more entries fit."""
+        return _ANY_NUMBER if self._capacity is None else self._capacity - self.count
 
     def entries(self) -> Entries:
         """Return all entries, read-only; the file is opened, or read, at the first call.

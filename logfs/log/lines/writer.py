@@ -13,6 +13,7 @@ from logfs.errors import CorruptRecordError, LogfsError, RecordTooLargeError
 from logfs.log import names
 from logfs.log.lines.notes import NO_SLOT, Resumption, WriteNotes
 from logfs.log.partition import PartitionLog
+from logfs.log.writing._end import NativeWriter
 from logfs.log.writing.unfinished import UnfinishedFile, UnfinishedLine, decode_unfinished
 from logfs.records._native import encode_lines, unfinished_fits
 from logfs.records.encoded import Encoded
@@ -34,6 +35,7 @@ class LineWriter:
         view: The rendering the lines are written in.
 
     Attributes:
+        native: Does the same in the thread, as far as it can.
         notes: Survive the process; None: nothing is noted.
     """
 
@@ -42,6 +44,7 @@ class LineWriter:
         self._state = log.state
         self._view = view
         self._unfinished: UnfinishedFile | None = None
+        self.native = NativeWriter(log.state.lock, view)
         self.notes: WriteNotes | None = None
 
     @property
@@ -105,7 +108,7 @@ class LineWriter:
         if file is None:
             return
         with self._state.lock:
-            self._unfinished = None
+            self._use(None)
             if not file.line_bytes:
                 files.discard(file)
                 return
@@ -139,7 +142,12 @@ class LineWriter:
             files.note_void(file)
             files.release(file)
             raise
+        self._use(file)
+
+    def _use(self, file: UnfinishedFile | None) -> None:
+        """Go on with the file of an unfinished line, or without one. With the lock."""
         self._unfinished = file
+        self.native.line = None if file is None else file.content
 
     def _write(self, data: bytes, now_ms: int) -> int:
         stop = data.rfind(_NEWLINE) + 1
@@ -220,7 +228,7 @@ class LineWriter:
         file.consumed()
         if file.is_durable:
             files.outlive(file, first.base_offset)
-            self._unfinished = None
+            self._use(None)
         return appended
 
     def _keep(self, data: bytes) -> None:
@@ -239,7 +247,8 @@ class LineWriter:
             name = log.new_unfinished_name()
             if self.notes is not None:
                 self.notes.keep(name)
-            self._unfinished = file = self._new_file(name)
+            file = self._new_file(name)
+            self._use(file)
         try:
             with log.offline_on_failure("write", but_not_full=True):
                 file.keep(data)

@@ -110,13 +110,13 @@ class ReadableLog(abc.ABC):
         self.disk = state.disk
         self.topic_partition = state.topic_partition
         self.topic_id = state.topic_id
-        self.counters = state.counters
         self.cleaning = state.cleaning
         self.packing = state.packing
 
     # What changes: see ``ReadableState``
 
     snapshot: Snapshot = _of_state("snapshot")
+    counters: LogCounters = _of_state("counters")
     directory: str = _of_state("directory")
     config: TopicConfig = _of_state("config")
     read_only: bool = _of_state("read_only")
@@ -182,6 +182,10 @@ class ReadableLog(abc.ABC):
     def refresh(self, now_ms: int, limit_bytes: int = 0) -> bool:
         """Show what another writer has changed; see ``FollowedLog.refresh``."""
         return False
+
+    def watch(self, *, is_watched: bool) -> None:
+        """Note whether readers wait for records: only then the native thread tells of them."""
+        return
 
     # Durability: what this process does not write, it need not make durable
 

@@ -8,6 +8,7 @@ Source: Kafka LogSegment.recover.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk, File
@@ -268,13 +269,45 @@ def new_builder(segment: Segment, config: TopicConfig) -> IndexBuilder:
     return IndexBuilder(segment.base_offset, config.index_interval_bytes, decompress)
 
 
-def fill_segment(segment: Segment, builder: IndexBuilder) -> None:
-    """Set the end, sizes and timestamps of a segment to those that a builder has seen."""
-    segment.next_offset = builder.next_offset
-    segment.size_bytes = builder.file_position
-    segment.max_timestamp = builder.max_timestamp
-    segment.first_timestamp = builder.first_timestamp
-    lengths = Positions(builder.text, builder.tsv, builder.jsonl)
+class SegmentEnd(Protocol):
+    """What is in a segment; see ``IndexBuilder``, which is one."""
+
+    @property
+    def next_offset(self) -> int:
+        """Last offset + 1."""
+
+    @property
+    def file_position(self) -> int:
+        """Bytes of the ``.log``."""
+
+    @property
+    def max_timestamp(self) -> int:
+        """Largest timestamp, -1 if none."""
+
+    @property
+    def first_timestamp(self) -> int:
+        """Max timestamp of the first batch, -1 if none."""
+
+    @property
+    def text(self) -> int:
+        """Length of the rendering as text."""
+
+    @property
+    def tsv(self) -> int:
+        """Length of the rendering as tsv."""
+
+    @property
+    def jsonl(self) -> int:
+        """Length of the rendering as jsonl."""
+
+
+def fill_segment(segment: Segment, found: SegmentEnd) -> None:
+    """Set the end, sizes and timestamps of a segment to those that were found."""
+    segment.next_offset = found.next_offset
+    segment.size_bytes = found.file_position
+    segment.max_timestamp = found.max_timestamp
+    segment.first_timestamp = found.first_timestamp
+    lengths = Positions(found.text, found.tsv, found.jsonl)
     segment.ends = segment.bases.plus(lengths)
     segment.lengths = lengths
     segment.text_crc = 0

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from logfs.config import TopicConfig
+from logfs.disk.posixfile import PosixFile
 from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import Disk, File
 from logfs.log.indexes.index import TIME_INDEX, decode_time_entry
 from logfs.log.indexes.indexfile import IndexFile
 from logfs.log.indexes.txnindex import AbortedTransaction, append_aborted
 from logfs.log.names import FileKind
-from logfs.log.segments.scan import fill_segment, new_builder
+from logfs.log.segments.scan import fill_segment
 from logfs.log.segments.segment import (
     SEGMENT_FILE_KINDS,
     Segment,
@@ -28,9 +29,11 @@ from logfs.log.segments.segment import (
 )
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.segments.table import SegmentState, TableEntry
+from logfs.log.writing._end import LogEnd as NativeEnd
+from logfs.log.writing._end import PartitionLock
 from logfs.records._native import IndexBuilder
-from logfs.records.compression import Buffer
-from logfs.records.encoded import EncodedBatch
+from logfs.records.compression import Buffer, decompress
+from logfs.records.encoded import EncodedBatch, EncodeOptions
 from logfs.records.layout import MAX_RELATIVE_OFFSET
 from logfs.types import Positions
 
@@ -43,12 +46,6 @@ _MOST_ROOM_BYTES = 16 * 1024 * 1024
 _PART_FOR_ROOM = 4
 """Of a segment of 4 MiB and more: no more room than a quarter of what is in it."""
 _WITHOUT_END = 1 << 62
-_RUNNING_STATE = (
-    *("file_position", "next_offset", "max_timestamp", "offset_of_max_timestamp"),
-    *("first_timestamp", "last_time_entry", "text", "tsv", "jsonl", "bytes_since_entry"),
-    "max_leader_epoch",
-)
-"""The arguments of ``IndexBuilder.restore``."""
 
 
 class SegmentFill(NamedTuple):
@@ -65,7 +62,8 @@ class ActiveSegment:
     """Appends to one segment. One owner, which serialises the calls.
 
     Attributes:
-        builder: The index rules and the running state: size, next offset, timestamps, lengths.
+        end: Where it ends; appends to it.
+        builder: What ``take_in`` has met: records, epochs, producers, problems.
         txn_index: Open once something was appended to it.
     """
 
@@ -74,13 +72,13 @@ class ActiveSegment:
         disk: Disk,
         segment: Segment,
         files: SegmentFiles,
-        builder: IndexBuilder,
+        end: NativeEnd,
         created_ms: int,
     ) -> None:
         segment.pinned_files = files
         segment.is_writable = True
         self.segment = segment
-        self.builder = builder
+        self.end = end
         self._files = files
         self._indexes = files.indexes
         self._created_ms = created_ms
@@ -88,7 +86,9 @@ class ActiveSegment:
         self._disk = disk
         self._room_end = 0
         self.txn_index: File | None = None
-        self._before: dict[str, int] = {}
+        self.builder = IndexBuilder(end.base_offset, end.index_interval_bytes, decompress)
+        self._has_taken = False
+        self._epoch_before = -1
         self._epochs_before = 0
 
     @classmethod
@@ -107,8 +107,8 @@ class ActiveSegment:
         except OSError:
             remove_segment_files(disk, segment)
             raise
-        builder = new_builder(segment, config)
-        return cls(disk, segment, SegmentFiles(disk, segment, indexes), builder, now_ms)
+        files = SegmentFiles(disk, segment, indexes)
+        return cls(disk, segment, files, _new_end(segment, files, config), now_ms)
 
     @classmethod
     def resume(
@@ -122,8 +122,10 @@ class ActiveSegment:
         # The last entry has the largest timestamp, unless it could not be written.
         is_known = last is not None and last.timestamp >= end.max_timestamp
         lengths = end.positions.minus(segment.bases)
-        builder = new_builder(segment, config)
-        builder.restore(
+        segment.is_writable = True
+        files = SegmentFiles(disk, segment, indexes)
+        native = _new_end(segment, files, config)
+        native.restore(
             file_position=end.file_size,
             next_offset=end.offset,
             max_timestamp=end.max_timestamp,
@@ -134,26 +136,25 @@ class ActiveSegment:
             tsv=lengths.tsv,
             jsonl=lengths.jsonl,
         )
-        segment.is_writable = True
-        return cls(disk, segment, SegmentFiles(disk, segment, indexes), builder, now_ms)
+        return cls(disk, segment, files, native, now_ms)
 
     @property
     def size_bytes(self) -> int:
         """Bytes of the ``.log`` that hold records."""
-        return self.builder.file_position
+        return self.end.file_position
 
     @property
     def ends(self) -> Positions:
         """Positions at which the segment ends now."""
-        builder, bases = self.builder, self.segment.bases
-        return Positions(bases[0] + builder.text, bases[1] + builder.tsv, bases[2] + builder.jsonl)
+        bases, end = self.segment.bases, self.builder if self._has_taken else self.end
+        return Positions(bases[0] + end.text, bases[1] + end.tsv, bases[2] + end.jsonl)
 
     @property
     def log_end(self) -> LogEnd:
         """Where the next record will be."""
-        builder, (text, tsv, jsonl) = self.builder, self.segment.bases
-        ends = Positions(text + builder.text, tsv + builder.tsv, jsonl + builder.jsonl)
-        return LogEnd(builder.next_offset, ends, builder.file_position, builder.max_timestamp)
+        end, (text, tsv, jsonl) = self.end, self.segment.bases
+        ends = Positions(text + end.text, tsv + end.tsv, jsonl + end.jsonl)
+        return LogEnd(end.next_offset, ends, end.file_position, end.max_timestamp)
 
     def should_roll(
         self, size: tuple[int, int, int], config: TopicConfig, jitter_ms: int, now_ms: int
@@ -163,32 +164,22 @@ class ActiveSegment:
         Args:
             size: Their bytes, last offset and max timestamp.
         """
-        builder, indexes = self.builder, self._indexes
+        end, indexes = self.end, self._indexes
         fill = (
-            builder.base_offset,
-            builder.file_position,
-            builder.first_timestamp,
+            end.base_offset,
+            end.file_position,
+            end.first_timestamp,
             self._created_ms,
             indexes.offset.is_full() or indexes.time.is_full(reserve=1),
         )
         return should_roll(fill, config, jitter_ms, size, now_ms)
 
-    def append(self, batch: EncodedBatch, leader_epoch: int) -> None:
+    def append(self, batch: EncodedBatch) -> None:
         """Write one batch after the last one; after an OSError nothing of it is in the log."""
-        builder, size = self.builder, len(batch.data)
-        if size >= _LARGE_BYTES and builder.file_position + size > self._room_end:
-            self._make_room(builder.file_position)
-        self._log.pwrite(batch.data, builder.file_position)
-        if builder.add(
-            size,
-            batch.base_offset,
-            batch.last_offset,
-            batch.max_timestamp,
-            leader_epoch,
-            batch.text_bytes,
-            batch.tsv_bytes,
-            batch.jsonl_bytes,
-        ):
+        end, size = self.end, len(batch.data)
+        if size >= _LARGE_BYTES and end.file_position + size > self._room_end:
+            self._make_room(end.file_position)
+        if end.append(*batch):
             self._append_entries()
 
     def take_in(self, data: Buffer) -> int:
@@ -202,29 +193,63 @@ class ActiveSegment:
             not is in ``builder.problem``.
         """
         builder = self.builder
-        self._before = {name: getattr(builder, name) for name in _RUNNING_STATE}
+        self._epoch_before = builder.max_leader_epoch
+        builder.restore(**self.end.running(), max_leader_epoch=self._epoch_before)
         self._epochs_before = len(builder.leader_epochs)
+        self._has_taken = True
         return builder.feed(data, 0, memoryview(data).nbytes, True)
 
     def leave_out(self) -> None:
         """Undo ``take_in``: nothing of it was written."""
         builder = self.builder
-        builder.restore(**self._before)
+        builder.restore(**self.end.running(), max_leader_epoch=self._epoch_before)
         del builder.leader_epochs[self._epochs_before :]
         builder.produced.clear()
         builder.take()
+        self._has_taken = False
 
     def write_taken(self, data: Buffer) -> None:
         """Write what ``take_in`` has used up; after an OSError nothing of it is in the log."""
-        position, size = self._before["file_position"], memoryview(data).nbytes
-        if size >= _LARGE_BYTES and position + size > self._room_end:
-            self._make_room(position)
-        self._log.pwrite(data, position)
-        self._append_entries()
+        builder, end, size = self.builder, self.end, memoryview(data).nbytes
+        if size >= _LARGE_BYTES and end.file_position + size > self._room_end:
+            self._make_room(end.file_position)
+        self._log.pwrite(data, end.file_position)
+        self._append_entries()  # of what was appended before
+        end.restore(**{name: getattr(builder, name) for name in end.running()})
+        self._has_taken = False
+        self._append_to_all(builder.take())
 
     def epochs_taken(self) -> list[tuple[int, int]]:
         """Return the leader epochs that begin in what ``take_in`` has used up, and where."""
         return self.builder.leader_epochs[self._epochs_before :]
+
+    def arm(
+        self,
+        lock: PartitionLock,
+        config: TopicConfig,
+        options: EncodeOptions,
+        jitter_ms: int,
+        low: Positions,
+    ) -> None:
+        """Let the thread append until ``should_roll``, or the positions ``low``. With the lock.
+
+        Nothing happens on a disk that only Python can write.
+        """
+        end, bases, log, indexes = self.end, self.segment.bases, self._log, self._indexes
+        if not isinstance(log, PosixFile) or end.first_timestamp < 0:
+            return
+        lock.arm(
+            end,
+            log.fileno(),
+            file_position=config.effective_segment_bytes,
+            last_offset=end.base_offset + MAX_RELATIVE_OFFSET,
+            timestamp=min(end.first_timestamp + config.max_segment_ms - jitter_ms, _WITHOUT_END),
+            lengths=low.minus(bases),
+            entries=min(indexes.offset.room, indexes.time.room - 1),
+            max_batch_bytes=options.max_batch_bytes,
+            leader_epoch=options.leader_epoch,
+            room_end=self._room_end,
+        )
 
     def append_aborted(self, entry: AbortedTransaction) -> None:
         """Append to the transaction index; the first time the file is made."""
@@ -235,7 +260,7 @@ class ActiveSegment:
 
     def cut_failed_write(self) -> None:
         """Remove what a failed write may have left, for good; rare, and it may take a while."""
-        self._log.truncate(self.builder.file_position)
+        self._log.truncate(self.end.file_position)
         self._room_end = 0
         self._log.sync()  # or whole batches of what was refused may be there after a power cut
         self.segment.is_padded = False
@@ -245,7 +270,8 @@ class ActiveSegment:
 
         Source: Kafka LogSegment.onBecomeInactiveSegment and close.
         """
-        final = self.builder.final_time_entry()
+        self._append_entries()  # of what the thread has appended
+        final = self.end.final_time_entry()
         if final:
             self._append_to(self._indexes.time, final)
         for index in self._indexes.all():
@@ -265,7 +291,7 @@ class ActiveSegment:
         """Close it for good and note in the segment what it holds."""
         try:
             if self.segment.is_padded or self._may_have_room:
-                self._log.truncate(self.builder.file_position)
+                self._log.truncate(self.end.file_position)
                 self.segment.is_padded = False
             self.close()
             for index in self._indexes.all():
@@ -273,7 +299,7 @@ class ActiveSegment:
         except OSError as error:
             logger.warning("%s: it could not be trimmed: %s", self.segment.name, error)
         self.segment.is_writable = False  # from now on it is opened for reading only
-        fill_segment(self.segment, self.builder)
+        fill_segment(self.segment, self.end)
 
     def sync_indexes(self) -> None:
         """Make the indexes of a sealed segment durable."""
@@ -284,7 +310,7 @@ class ActiveSegment:
 
     def sealed_entry(self) -> TableEntry:
         """Return the table entry it will have once it is sealed."""
-        fill_segment(self.segment, self.builder)
+        fill_segment(self.segment, self.end)
         return self.segment.entry(SegmentState.SEALED)
 
     @property
@@ -299,8 +325,11 @@ class ActiveSegment:
             self._room_end = position + room if is_made else _WITHOUT_END
 
     def _append_entries(self) -> None:
-        for index, entries in zip(self._indexes.all(), self.builder.take(), strict=True):
-            self._append_to(index, entries)
+        self._append_to_all(self.end.take())
+
+    def _append_to_all(self, entries: tuple[bytes, bytes, bytes]) -> None:
+        for index, added in zip(self._indexes.all(), entries, strict=True):
+            self._append_to(index, added)
 
     def _append_to(self, index: IndexFile, entries: bytes) -> None:
         try:
@@ -338,6 +367,10 @@ def should_roll(
     if waited_ms > config.max_segment_ms - jitter_ms:
         return True
     return is_index_full or not 0 <= last_offset - base_offset <= MAX_RELATIVE_OFFSET
+
+
+def _new_end(segment: Segment, files: SegmentFiles, config: TopicConfig) -> NativeEnd:
+    return NativeEnd(files.log, segment.base_offset, config.index_interval_bytes)
 
 
 def draw_jitter_ms(config: TopicConfig, new_id: Callable[[], bytes]) -> int:

@@ -14,6 +14,7 @@ from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
 from logfs.log.segments.snapshot import LogEnd
+from logfs.log.writing._end import LINE_KEPT_BYTES
 from logfs.log.writing.active import ActiveSegment, draw_jitter_ms, remove_segment_files
 from logfs.log.writing.flusher import Flusher
 from logfs.log.writing.producerbatches import (
@@ -24,13 +25,17 @@ from logfs.log.writing.producerbatches import (
 )
 from logfs.log.writing.state import PartitionState
 from logfs.records._native import encode_records
-from logfs.records.compression import Buffer
-from logfs.records.encoded import EncodedBatch, ProducerBatch
+from logfs.records.compression import Buffer, Compression
+from logfs.records.encoded import EncodedBatch, EncodeOptions, ProducerBatch
 from logfs.records.produced import DATA, ProducedBatch
 from logfs.records.record import Record
 from logfs.types import Positions
 
 logger = logging.getLogger(__name__)
+
+_NEVER = 2**63 - 1
+_LEAST_BATCH_BYTES = 2 * LINE_KEPT_BYTES
+"""Where batches may be smaller, Python decides whether an unfinished line fits."""
 
 
 class Appender:
@@ -70,7 +75,7 @@ class Appender:
                     size = len(batch.data), batch.last_offset, batch.max_timestamp
                     if active.should_roll(size, state.config, self._jitter_ms, now_ms):
                         active = self.roll_at(batch.base_offset, active.ends, now_ms)
-                    active.append(batch, state.epochs.latest)
+                    active.append(batch)
                     done += 1
             except OSError as error:
                 self.write_failed(active, error)
@@ -230,7 +235,7 @@ class Appender:
             state.producers.check(produced)
             begin = active.ends
             try:
-                active.append(batch, state.epochs.latest)
+                active.append(batch)
             except OSError as error:
                 self.write_failed(active, error)
                 raise
@@ -297,6 +302,27 @@ class Appender:
             file.close()
             state.snapshot_offset = state.snapshot.end.offset
 
+    def arm(self) -> None:
+        """Let the thread append lines, until one of its bounds is reached or Python takes the lock.
+
+        Nothing happens if more than an append is due already, or if lines of this topic take more
+        than the thread can do.
+        """
+        state = self._state
+        with state.lock:
+            active = self.active
+            if (
+                active is not None
+                and state.offline is None
+                and not (state.is_deleted or state.read_only or state.waiting_lines)
+                and state.deferred is None
+                and not state.line_files.void
+                and state.config.flush_messages == _NEVER
+                and _are_plain(state.options)
+            ):
+                low = state.reservation.low
+                active.arm(state.lock, state.config, state.options, self._jitter_ms, low)
+
     # Inside
 
     def flush_if_due(self) -> None:
@@ -327,6 +353,8 @@ class Appender:
                 "unfinished lines of closed files wait for room",
                 state.directory,
             )
+        if state.lock.take_failed():
+            state.line_files.find_void()
         if state.line_files.void:
             with state.offline_on_failure("write", but_not_full=True):
                 state.line_files.cut_void()
@@ -339,12 +367,13 @@ class Appender:
                 state.config,
                 now_ms,
             )
+            state.end = self.active.end
             self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
         return self.active
 
     def leave_active(self, *, is_durable: bool = False) -> None:
         """Seal the active segment and close its files; ``is_durable``: its indexes are synced."""
-        active, self.active = self.active, None
+        active, self.active, self._state.end = self.active, None, None
         if active is not None:
             active.seal()
             if is_durable:
@@ -435,7 +464,7 @@ class Appender:
             raise
         old.seal()
         self._flusher.add_sealed(old.segment, old.segment.files(), self._helpers_of(old, new))
-        self.active = new
+        self.active, state.end = new, new.end
         self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
         snapshot = state.snapshot
         state.snapshot = snapshot.changed(
@@ -459,3 +488,13 @@ class Appender:
         file = write_snapshot(state.disk, state.directory, offset, state.producers, is_told=is_told)
         self._missing_snapshot = offset if file is None else None
         return file
+
+
+def _are_plain(options: EncodeOptions) -> bool:
+    """Whether lines become records as the native encoder makes them."""
+    return (
+        options.compression is Compression.NONE
+        and not (options.log_append_time or options.require_key or options.producer)
+        and not (options.headers or options.key_delimiter)
+        and options.max_batch_bytes >= _LEAST_BATCH_BYTES
+    )

@@ -8,6 +8,7 @@ import logging
 import threading
 
 from logfs.disk.vfs import Disk
+from logfs.log.writing._end import PartitionLock
 from logfs.log.writing.unfinished import UnfinishedFile
 from logfs.records.layout import NO_OFFSET
 
@@ -28,7 +29,7 @@ class LineFiles:
     """
 
     def __init__(
-        self, disk: Disk, directory: str, lock: threading.RLock, *, is_durable: bool
+        self, disk: Disk, directory: str, lock: PartitionLock, *, is_durable: bool
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -42,17 +43,26 @@ class LineFiles:
         self._removals = 1
         self._unsynced_removal = 0 if is_durable else 1
         self._synced_removals = 0
+        self._announcements = 0
         self.void: list[UnfinishedFile] = []
 
     @property
     def are_settled(self) -> bool:
         """Whether ``sync`` and ``remove_durable`` would do nothing."""
+        self._note_announcements()
         has_unsynced = self._unsynced or self._unsynced_names
         return not (self._outlived or has_unsynced or self._has_unsynced_removal)
 
     @property
     def _has_unsynced_removal(self) -> bool:
         return self._unsynced_removal > self._synced_removals
+
+    def _note_announcements(self) -> None:
+        """Note the files in which a thread without Python has announced batches. Any thread."""
+        announcements = self._lock.announcements
+        if announcements != self._announcements:
+            self._unsynced.update(f for f in list(self._open) if f.has_unsynced_announcement)
+            self._announcements = announcements
 
     def consumed_names(self) -> set[str]:
         """Return the names of files, without directory, whose lines are all records."""
@@ -87,6 +97,11 @@ class LineFiles:
         """Note a file if something in it says what did not happen."""
         if file.is_void and file not in self.void:
             self.void.append(file)
+
+    def find_void(self) -> None:
+        """Note the files in which a thread without Python could not cut off what did not happen."""
+        for file in self._open:
+            self.note_void(file)
 
     def cut_void(self) -> None:
         """Cut off what did not happen from the files in which that failed so far.
@@ -139,6 +154,7 @@ class LineFiles:
         Raises:
             OSError: It may.
         """
+        self._note_announcements()
         if not (self._unsynced or self._unsynced_names or self._has_unsynced_removal):
             return
         with self._syncing:

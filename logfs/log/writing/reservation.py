@@ -18,7 +18,12 @@ ALL_SHOWN = b"\xff" * 8
 
 
 class PositionReservation:
-    """No position beyond ``bound`` may be shown. ``note`` under the lock, ``sync`` anywhere."""
+    """No position beyond ``bound`` may be shown. ``note`` under the lock, ``sync`` anywhere.
+
+    Attributes:
+        bound: See above.
+        low: From positions beyond these on, it is time to move the bound on.
+    """
 
     def __init__(self, table: SegmentTable, boot: bytes, bound: Positions) -> None:
         self._table = table
@@ -33,7 +38,7 @@ class PositionReservation:
 
     def is_low(self, ends: Positions) -> bool:
         """Whether it is time to move it on, before an append has to wait for that."""
-        low = self._low
+        low = self.low
         return ends[0] > low[0] or ends[1] > low[1] or ends[2] > low[2]
 
     def open_entry(self, segment: Segment) -> TableEntry:
@@ -70,7 +75,7 @@ class PositionReservation:
 
     def _set_bound(self, bound: Positions) -> None:
         self.bound = bound
-        self._low = _moved(bound, -RESERVED_BYTES // 2)  # every append asks whether it is there
+        self.low = _moved(bound, -RESERVED_BYTES // 2)  # every append asks whether it is there
 
 
 def _moved(ends: Positions, length: int) -> Positions:

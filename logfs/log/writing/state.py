@@ -6,14 +6,15 @@ kernel may have dropped the bytes, so only loading it again can tell what is on 
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Self
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL
 from logfs.errors import DeletedError, LogOfflineError, MirrorError, ReadOnlyError
 from logfs.log.checkpoints import write_leader_epochs
+from logfs.log.counters import LogCounters
 from logfs.log.epochs import LeaderEpochs
 from logfs.log.host import Host, cache_mark
 from logfs.log.mirrorfile import MirrorSource
@@ -23,7 +24,10 @@ from logfs.log.reading.readable import ReadableState
 from logfs.log.remote.catalog import TieredPartition
 from logfs.log.remote.status import RemoteStatus
 from logfs.log.segments.segment import OpenSegments, Segment
+from logfs.log.segments.snapshot import LogEnd, Snapshot
 from logfs.log.segments.table import SegmentState
+from logfs.log.writing._end import LogEnd as NativeEnd
+from logfs.log.writing._end import PartitionLock
 from logfs.log.writing.active import create_files
 from logfs.log.writing.linefiles import LineFiles
 from logfs.log.writing.reservation import PositionReservation
@@ -33,8 +37,78 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 
+class _WrittenState:
+    """What a thread without Python may change beside Python: see ``_appending.h``.
+
+    Attributes:
+        lock: Every change takes it.
+        end: The end of the active segment, once something was appended.
+    """
+
+    __slots__ = ()
+    lock: PartitionLock
+    end: NativeEnd | None
+    _counters: LogCounters
+    _set_snapshot: tuple[Snapshot, NativeEnd | None, int]
+    _seen_snapshot: tuple[Snapshot, int, Snapshot] | None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """What readers see: what was set last, moved to what the thread has appended since."""
+        snapshot, end, version = self._set_snapshot
+        if end is None or end.version == version:
+            return snapshot
+        seen = self._seen_snapshot
+        if seen is not None and seen[0] is snapshot and seen[1] == end.version:
+            return seen[2]
+        version, offset, text, tsv, jsonl, file_size, max_timestamp = end.read()
+        positions = snapshot.active.bases.plus(Positions(text, tsv, jsonl))
+        moved = snapshot.moved(LogEnd(offset, positions, file_size, max_timestamp))
+        self._seen_snapshot = snapshot, version, moved  # type: ignore[misc] # a slot below
+        return moved
+
+    @snapshot.setter
+    def snapshot(self, snapshot: Snapshot) -> None:
+        # With the lock, so the thread appends nothing meanwhile.
+        try:
+            end = self.end
+        except AttributeError:  # the object is being made
+            end = None
+        version = 0 if end is None else end.version
+        self._set_snapshot = snapshot, end, version  # type: ignore[misc] # a slot below
+
+    @property
+    def counters(self) -> LogCounters:
+        """See ``ReadableState``; with what the thread has counted, unless it appends just now."""
+        counters = self._counters
+        self.lock.take_counts(counters.add_appends)
+        return counters
+
+    @counters.setter
+    def counters(self, counters: LogCounters) -> None:
+        self._counters = counters  # type: ignore[misc] # a slot below
+
+    @property
+    def last_modified_ms(self) -> int:
+        """See ``ReadableState``."""
+        return self.lock.last_modified_ms
+
+    @last_modified_ms.setter
+    def last_modified_ms(self, now_ms: int) -> None:
+        self.lock.last_modified_ms = now_ms
+
+    @property
+    def unflushed_since_ms(self) -> int | None:
+        """See ``ReadableState``."""
+        return self.lock.unflushed_since_ms
+
+    @unflushed_since_ms.setter
+    def unflushed_since_ms(self, since_ms: int | None) -> None:
+        self.lock.unflushed_since_ms = since_ms
+
+
 @dataclass(slots=True, kw_only=True, eq=False)
-class PartitionState(ReadableState):
+class PartitionState(_WrittenState, ReadableState):
     """The state of one partition: loading finds it out, the parts of a ``PartitionLog`` share it.
 
     Attributes:
@@ -49,7 +123,7 @@ class PartitionState(ReadableState):
         tier: The segments that the object store has; None: it never had one.
         remote: What was done to copy them; None without an object store.
         mirror: The topic of a cluster that it is a mirror of; None if it is none.
-        lock: Every change takes it.
+        lock, end: See above.
         options: How records for this topic become batches.
     """
 
@@ -67,10 +141,20 @@ class PartitionState(ReadableState):
     adopt_lines: Callable[[list[str]], None] | None = None
     tier: TieredPartition | None = None
     remote: RemoteStatus | None = None
-    lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    lock: PartitionLock = field(init=False)
+    end: NativeEnd | None = field(init=False, default=None)
+    _counters: LogCounters = field(init=False)
+    _set_snapshot: tuple[Snapshot, NativeEnd | None, int] = field(init=False)
+    _seen_snapshot: tuple[Snapshot, int, Snapshot] | None = field(init=False, default=None)
     options: EncodeOptions = field(init=False)
     reservation: PositionReservation = field(init=False)
     line_files: LineFiles = field(init=False)
+
+    def __new__(cls, *_args: object, **_fields: object) -> Self:
+        """Make the lock first: it has some of the fields."""
+        made = object.__new__(cls)
+        made.lock = PartitionLock()
+        return made
 
     def __post_init__(self) -> None:
         ReadableState.__post_init__(self)
@@ -82,8 +166,9 @@ class PartitionState(ReadableState):
 
     def set_config(self, config: TopicConfig) -> None:
         """Follow a change of the topic's configuration."""
-        self.config = config
-        self.options = encode_options(config, self.epochs.latest)
+        with self.lock:
+            self.config = config
+            self.options = encode_options(config, self.epochs.latest)
 
     def check_writable(self) -> None:
         """Raise the error that an append would meet before it touches the disk.

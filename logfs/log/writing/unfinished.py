@@ -39,8 +39,10 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from logfs.disk.posixfile import PosixFile
 from logfs.disk.vfs import Disk, File
 from logfs.errors import CorruptRecordError, UnsupportedFormatError
+from logfs.log.writing._end import LineFile
 from logfs.records.checksum import crc32c
 from logfs.types import View
 
@@ -53,8 +55,6 @@ _CHECKED = struct.Struct(">Iii")
 _MARK = struct.Struct(">qI")
 _BYTES, _ANNOUNCED = 1, 2
 _RESET_BYTES = 64 * 1024
-_KEPT_BYTES = 4096
-"""A longer line is not in memory: a program may have thousands of files open, each with a line."""
 _PIECE_BYTES = 1024 * 1024
 
 
@@ -119,11 +119,7 @@ class UnfinishedFile:
 
     Attributes:
         name: Of the file below the data directory.
-        line_bytes: Length of the unfinished line so far.
-        is_durable: An fsync has promised some of them.
-        first_announced: Lowest offset of a batch that is announced in it; None: nothing is. A power
-            cut may leave the file as it was before that announcement.
-        is_void: Its last bytes say what did not happen, and could not be cut off.
+        content: What is in it; a thread without Python may add to it, with the lock.
     """
 
     def __init__(self, disk: Disk, directory: str, name: str, view: View) -> None:
@@ -131,28 +127,42 @@ class UnfinishedFile:
         self._directory = directory
         self.name = f"{directory}/{name}"
         self._view = view
-        self.line_bytes = 0
-        self._kept = b""  # the line, unless it is longer than _KEPT_BYTES
-        self._line_begin = self._line_crc = 0  # where its frames begin, and the checksum before
-        self.is_durable = False
-        self._changes = self._synced_changes = 0  # only grow: a sync may be on its way
+        self.content = LineFile()
         self._begin()
 
     def _begin(self) -> None:
         """Be a file that has not been made yet."""
         self._file: File | None = None
-        self._end = 0
-        self._crc = 0
-        self._before: tuple[int, int] | None = None
-        self._announced_change = 0
+        self.content.begin()
         self._has_durable_name = False
-        self.first_announced: int | None = None
-        self.is_void = False
+
+    @property
+    def line_bytes(self) -> int:
+        """Length of the unfinished line so far."""
+        return self.content.line_bytes
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether an fsync has promised some bytes of the line."""
+        return self.content.is_durable
+
+    @property
+    def first_announced(self) -> int | None:
+        """Lowest offset of a batch that is announced in it; None: nothing is.
+
+        A power cut may leave the file as it was before that announcement.
+        """
+        return self.content.first_announced
+
+    @property
+    def is_void(self) -> bool:
+        """Whether its last bytes say what did not happen, and could not be cut off."""
+        return self.content.is_void
 
     @property
     def has_unsynced_announcement(self) -> bool:
         """Whether a power cut may leave a line in it and not the announcement of its record."""
-        return self._announced_change > self._synced_changes
+        return self.content.has_unsynced_announcement
 
     def keep(self, data: bytes) -> None:
         """Add bytes to the line: they survive a kill of the process when this returns.
@@ -162,13 +172,10 @@ class UnfinishedFile:
         """
         self._open()
         self.cut_void()
-        begin, crc = self._end or _HEADER.size, self._crc
+        content = self.content
+        begin, crc = content.end or _HEADER.size, content.crc
         self._write(_BYTES, data)
-        self._before = None
-        if not self.line_bytes:
-            self._line_begin, self._line_crc = begin, crc
-        self.line_bytes += len(data)
-        self._kept = self._kept + data if self.line_bytes <= _KEPT_BYTES else b""
+        content.kept(data, begin, crc)
 
     def line(self) -> bytes | bytearray:
         """Return the bytes of the unfinished line so far.
@@ -176,9 +183,8 @@ class UnfinishedFile:
         Raises:
             CorruptRecordError: The file does not hold what was written to it.
         """
-        if len(self._kept) == self.line_bytes:
-            return self._kept
-        return self._read_line(self._file or self._disk.open(self.name))
+        line = self.content.line_in_memory()
+        return self._read_line(self._file or self._disk.open(self.name)) if line is None else line
 
     def adopt(self, line: UnfinishedLine) -> None:
         """Go on with the file that an earlier writer left; its announcement, if any, is void.
@@ -186,16 +192,14 @@ class UnfinishedFile:
         Raises:
             OSError: The announcement could not be cut off.
         """
-        self._file = self._disk.open(self.name, write=True)
-        self._end, self._crc = line.end, line.crc
-        self.is_durable = self._has_durable_name = True
-        self._kept, self.line_bytes = line.data, len(line.data)
-        self._line_begin, self._line_crc = line.begin, line.begin_crc
-        if not line.is_proof:
+        self._use(self._disk.open(self.name, write=True))
+        self.content.adopt(line.end, line.crc, line.data, line.begin, line.begin_crc)
+        self.content.is_durable = self._has_durable_name = True
+        if not line.is_proof and self._file is not None:
             self._file.pwrite(_HEADER.pack(_MAGIC, VERSION, self._view), 0)
         # Frames after a damaged one would be valid again if the same announcement replaced it.
-        if line.announced is not None or self._file.size() > line.end:
-            self.is_void = True
+        if line.announced is not None or (self._file and self._file.size() > line.end):
+            self.content.is_void = True
             self.cut_void()
 
     def announce(self, base_offset: int, crc: int) -> None:
@@ -204,12 +208,9 @@ class UnfinishedFile:
         Durable if the line may be: else a power cut could keep both the line and its record.
         """
         self.cut_void()
-        before = self._end, self._crc
+        before = self.content.end, self.content.crc
         self._write(_ANNOUNCED, _MARK.pack(base_offset, crc))
-        self._before = before
-        self._announced_change = self._changes
-        if self.first_announced is None:
-            self.first_announced = base_offset
+        self.content.announced(base_offset, *before)
         if self.is_durable:
             self.sync()
 
@@ -219,9 +220,8 @@ class UnfinishedFile:
         Raises:
             OSError: It is still there, and ``is_void``.
         """
-        if self._before is not None:
-            (self._end, self._crc), self._before = self._before, None
-            self.is_void = True
+        if self.content.cancelled():
+            self.content.is_void = True
         self.cut_void()
 
     def cut_void(self) -> None:
@@ -233,17 +233,17 @@ class UnfinishedFile:
         if not self.is_void:
             return
         if self._file is None:
-            self._file = self._disk.open(self.name, write=True)
-        self._file.truncate(self._end)
-        self._changes += 1
+            self._use(self._disk.open(self.name, write=True))
+        if self._file is not None:
+            self._file.truncate(self.content.end)
+        self.content.changed()
         if self.is_durable:
             self.sync()
-        self.is_void = False
+        self.content.is_void = False
 
     def consumed(self) -> None:
         """The announced batch is in the log: the line is a record, the next one is empty."""
-        self._kept, self.line_bytes = b"", 0
-        self._before = None
+        self.content.consumed()
 
     def sync(self) -> None:
         """Make the bytes kept so far durable."""
@@ -251,17 +251,18 @@ class UnfinishedFile:
         if self._file is not None and not self._has_durable_name:
             self._disk.sync_directory(self._directory)
             self._has_durable_name = True
-        self.is_durable = True
+        self.content.is_durable = True
 
     def sync_announcement(self) -> None:
         """Keep a power cut from leaving a line without the announcement of its record.
 
         That needs no durable name: without a name there is no line either.
         """
-        changes, file = self._changes, self._file  # in this order, beside ``remove``
-        if file is not None and changes > self._synced_changes:
+        content = self.content
+        changes, file = content.changes, self._file  # in this order, beside ``remove``
+        if file is not None and changes > content.synced_changes:
             file.sync()
-            self._synced_changes = max(self._synced_changes, changes)
+            content.synced_changes = max(content.synced_changes, changes)
 
     def supersede(self) -> None:
         """Make the line durable as the last one of the file, without its announcements.
@@ -269,11 +270,12 @@ class UnfinishedFile:
         It is promised no more than before.
         """
         self.sync_announcement()
-        self.first_announced = None
+        self.content.first_announced = None
 
     def close(self) -> None:
         """Let go of the file; it stays."""
         # Not closed explicitly: a flush in another thread may be about to sync it.
+        self.content.descriptor = -1
         self._file = None
 
     def remove(self) -> None:
@@ -285,12 +287,12 @@ class UnfinishedFile:
         if self._file is not None:
             with contextlib.suppress(FileNotFoundError):  # gone with its topic, which was deleted
                 self._disk.remove(self.name)
-        self._kept, self.line_bytes = b"", 0
+        self.content.consumed()
         self._begin()
 
     def _read_line(self, file: File) -> bytearray:
         """Read the frames of the line again, a piece of the file at a time."""
-        line, position, crc = bytearray(), self._line_begin, self._line_crc
+        line, position, crc = bytearray(), self.content.line_begin, self.content.line_crc
         while len(line) < self.line_bytes:
             piece = file.pread(_PIECE_BYTES, position)
             if len(piece) >= _FRAME.size:
@@ -312,30 +314,34 @@ class UnfinishedFile:
             position += done
         return line
 
+    def _use(self, file: File) -> None:
+        self._file = file
+        self.content.descriptor = file.fileno() if isinstance(file, PosixFile) else -1
+
     def _open(self) -> None:
         if self._file is None:
-            self._file = self._disk.open(self.name, write=True, create=True)
-        if not self.line_bytes and self._end > _RESET_BYTES:
+            self._use(self._disk.open(self.name, write=True, create=True))
+        content = self.content
+        if self._file is not None and not content.line_bytes and content.end > _RESET_BYTES:
             self._file.truncate(_HEADER.size)
-            self._end, self._crc = _HEADER.size, 0
+            content.cut_back(_HEADER.size, 0)
 
     def _write(self, kind: int, data: bytes) -> None:
         """Append a frame with one write; the first one comes with the header."""
         if self._file is None:
             return
-        end = self._end
-        crc = _checksum(self._crc, kind, data)
-        header = b"" if end else _HEADER.pack(_MAGIC, VERSION, self._view)
-        written = b"".join((header, _FRAME.pack(kind, len(data), crc), data))
+        content = self.content
+        frame, crc = content.frame(kind, data)
+        if not content.end:
+            frame = _HEADER.pack(_MAGIC, VERSION, self._view) + frame
         try:
-            self._file.pwrite(written, end)
+            self._file.pwrite(frame, content.end)
         except OSError:
-            self.is_void = True  # it may be there as a whole
+            content.is_void = True  # it may be there as a whole
             with contextlib.suppress(OSError):
                 self.cut_void()
             raise
-        self._changes += 1
-        self._end, self._crc = end + len(written), crc
+        content.wrote(len(frame), crc)
 
 
 def _frames(data: bytes, crc: int, position: int = 0) -> Iterator[tuple[int, bytes, int]]:

@@ -1,0 +1,79 @@
+/* A thread that reads the requests, and applies writes of lines without Python.
+
+   While no open file is served, the thread waits, and pyfuse3 reads the requests itself, as if there
+   were no thread. While one is, the thread is the only reader. It answers the writes of the files that
+   are served, and reads for which Python has put bytes ahead. Every other request it puts into a queue,
+   from which pyfuse3 gets it: pyfuse3 waits for a descriptor (epoll) that can be read when the queue
+   is not empty, or when the thread waits and the kernel has a request. So neither pyfuse3 nor libfuse
+   knows of the thread.
+
+   Order. A RELEASE or a write that is left to Python must not be overtaken by a write to the same
+   partition. So the partition is cold until Python has replied: all its writes go to Python.
+
+   Large writes are applied by a second thread, so that a line does not wait for a MiB. */
+
+#ifndef LOGFS_SERVING_H
+#define LOGFS_SERVING_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "../../log/writing/_served.h"
+#include "requests.h"
+
+/* --- For Python; the thread of the event loop only ---------------------------------------------- */
+
+/* Have a thread for the next mount. functions: see _served.h; NULL: no thread. */
+void logfs_want_serving(const appending_functions *functions);
+
+/* Whether the mount has the thread. */
+int logfs_has_serving(void);
+
+/* Note an open file that appends to a partition, until logfs_serving_close. Returns 1, or 0 without
+   memory: then the partition is left to Python whenever that file is used. */
+int logfs_serving_open(uint64_t fh, log_partition *partition);
+
+/* Apply the writes of such a file in the thread from now on. key: of the partition, for the slots of
+   writes in handover.h. */
+void logfs_serving_begin(uint64_t fh, log_writer *writer, uint64_t key);
+
+/* Leave them to Python again, and forget the file. Its last request has been answered. */
+void logfs_serving_close(uint64_t fh);
+
+/* The descriptor that can be read after an append for which readers wait; reading it is left to the
+   caller. -1: there is no thread. */
+int logfs_serving_changes(void);
+
+/* How many writes the thread has applied, and how many requests it has put into the queue. */
+uint64_t logfs_serving_writes(void);
+uint64_t logfs_serving_queued(void);
+
+/* End the thread. pyfuse3 must not read requests any more, and may be closed then. */
+void logfs_serving_stop(void);
+
+/* --- For hooks.c and handover.c ------------------------------------------------------------------ */
+
+/* Begin to serve a session whose requests are read from a descriptor. Returns the descriptor that
+   pyfuse3 has to wait for; -1: there is no thread. */
+int serving_start(int device);
+
+/* Take a request from the queue. Returns its size, 0: there is none, -1: errno says why not. */
+ssize_t serving_take(void *buffer, size_t size);
+
+/* Whether requests are read by the thread just now, so that no other thread may read them. */
+int serving_is_reading(void);
+
+/* Have the thread leave all further requests in the kernel. */
+void serving_leave_requests(void);
+
+/* A reply has been sent to a request that was taken from the queue. */
+void serving_note_reply(uint64_t unique);
+
+/* Have libfuse know the descriptor of /dev/fuse again, which it closes. */
+void hooks_give_device_back(void);
+
+/* Answer a read from bytes ahead, see hooks.h; returns whether that was possible. */
+int hooks_answer_read(int device, const struct request_header *header, size_t size);
+
+#endif

@@ -1,0 +1,502 @@
+/* Appending lines without Python: what a thread may do to a partition, and when.
+
+   A partition has one mutex, which every change takes: those of Python (PartitionLock) and those of
+   the thread. Python may take it at any time, and the thread only tries. While a partition is *armed*,
+   the thread may append lines as long as no bound is reached that Python has worked out. Whenever
+   Python takes the mutex for a change, the partition is disarmed; Python arms it again after an append
+   of its own. So nothing that Python has changed is unknown to the thread.
+
+   Anything else is left to Python: other lines, bounds, a disk that fails. A request that is left has
+   changed nothing in the log, and Python does it as if it had not been tried.
+
+   A line that is not complete is kept in the frames of a file, see unfinished.py; the functions that
+   make a frame and note one are those that Python uses. */
+
+#ifndef LOGFS_APPENDING_H
+#define LOGFS_APPENDING_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "_crc.h"
+#include "_end.h"
+#include "_served.h"
+
+/* --- The file of an unfinished line ------------------------------------------------------------- */
+
+#define FRAME_HEADER 12
+#define FRAME_BYTES 1
+#define FRAME_ANNOUNCED 2
+#define LINE_FILE_HEADER 16
+#define LINE_KEPT_BYTES 4096  /* a longer line is not in memory */
+#define LINE_RESET_BYTES 65536 /* between two lines a longer file is cut back, by Python */
+
+typedef struct line_file {
+    int fd;                   /* -1: it is not open, or only Python can write it */
+    int is_durable, is_void;  /* see UnfinishedFile */
+    uint8_t *kept;            /* the line, if line_bytes is not more than LINE_KEPT_BYTES */
+    int64_t kept_bytes, kept_room;
+    int64_t line_bytes;
+    int64_t end, line_begin, before_end; /* of the frames; where the line begins; before the announcement */
+    uint32_t crc, line_crc, before_crc;
+    int has_before;
+    int64_t changes, synced_changes, announced_change;
+    int64_t first_announced; /* -1: nothing is announced */
+} line_file;
+
+static void line_begin_file(line_file *line) {
+    line->fd = -1;
+    line->end = 0;
+    line->crc = 0;
+    line->has_before = 0;
+    line->announced_change = 0;
+    line->first_announced = -1;
+    line->is_void = 0;
+}
+
+/* Make a frame in FRAME_HEADER bytes, which come before its data in the file; returns its checksum. */
+static uint32_t line_frame(
+    const line_file *line, uint8_t header[FRAME_HEADER], int kind, const uint8_t *data, int64_t n) {
+    uint8_t checked[12];
+    uint32_t crc;
+    lf_put32(checked, line->crc);
+    lf_put32(checked + 4, kind);
+    lf_put32(checked + 8, n);
+    crc = lf_crc32c(lf_crc32c(0, checked, sizeof checked), data, (size_t)n);
+    memcpy(header, checked + 4, 8);
+    lf_put32(header + 8, crc);
+    return crc;
+}
+
+/* Note that a frame of size bytes is in the file. */
+static void line_wrote(line_file *line, int64_t size, uint32_t crc) {
+    __atomic_add_fetch(&line->changes, 1, __ATOMIC_SEQ_CST);
+    line->end += size;
+    line->crc = crc;
+}
+
+/* Note that the line is longer, by a frame that began at begin after the checksum crc; 0 or ENOMEM. */
+static int line_kept(line_file *line, const uint8_t *data, int64_t n, int64_t begin, uint32_t crc) {
+    line->has_before = 0;
+    if (line->line_bytes == 0) {
+        line->line_begin = begin;
+        line->line_crc = crc;
+    }
+    line->line_bytes += n;
+    if (line->line_bytes > LINE_KEPT_BYTES) {
+        line->kept_bytes = 0;
+        return 0;
+    }
+    if (line->line_bytes > line->kept_room) {
+        int64_t room = line->line_bytes < 128 ? 256 : LINE_KEPT_BYTES;
+        uint8_t *kept = realloc(line->kept, (size_t)room);
+        if (kept == NULL) {
+            line->kept_bytes = 0; /* it is in the file */
+            return ENOMEM;
+        }
+        line->kept = kept;
+        line->kept_room = room;
+    }
+    memcpy(line->kept + line->kept_bytes, data, (size_t)n);
+    line->kept_bytes = line->line_bytes;
+    return 0;
+}
+
+/* Note that an announcement is in the file, whose frame began at begin after the checksum crc. */
+static void line_announced(line_file *line, int64_t base_offset, int64_t begin, uint32_t crc) {
+    line->before_end = begin;
+    line->before_crc = crc;
+    line->has_before = 1;
+    line->announced_change = line->changes;
+    if (line->first_announced < 0) {
+        line->first_announced = base_offset;
+    }
+}
+
+/* The announced batch is in the log: the next line is empty. */
+static void line_consumed(line_file *line) {
+    line->kept_bytes = line->line_bytes = 0;
+    line->has_before = 0;
+}
+
+/* --- A partition --------------------------------------------------------------------------------- */
+
+#define APPEND_CLASSES 12
+
+typedef struct append_bounds { /* all are inclusive */
+    int64_t file_position, last_offset, timestamp;
+    int64_t text, tsv, jsonl; /* lengths of the renderings of the segment */
+    int64_t entries;          /* of the indexes, that have not been taken */
+    int64_t max_batch_bytes;
+    int32_t leader_epoch;
+    int fd; /* of the .log */
+} append_bounds;
+
+typedef struct shown_end { /* what readers see of the end of the active segment */
+    uint64_t version;      /* odd while it is changed */
+    int64_t next_offset, file_position, max_timestamp, text, tsv, jsonl;
+} shown_end;
+
+struct log_partition {
+    int64_t references;
+    pthread_mutex_t mutex;
+    int depth;       /* of the owner of the mutex, in calls of Python */
+    int is_busy;     /* the thread has the mutex */
+    int is_armed;
+    int is_slow;     /* an append of the thread took long */
+    int has_failed;  /* the thread may have left something in the file of a line */
+    int is_watched;  /* readers wait for records */
+    int64_t cold;    /* requests that Python has not answered yet, and that must not be overtaken */
+    log_end *end;
+    shown_end *shown; /* of end */
+    int64_t room_end; /* blocks are set aside up to here */
+    append_bounds bounds;
+    lf_encode *encode;
+    int64_t clock_ms; /* 0: that of the machine */
+    int64_t last_modified_ms, unflushed_since_ms; /* -1: none */
+    int64_t announcements;
+    int64_t appends, records, bytes, nanoseconds, classes[APPEND_CLASSES];
+};
+
+struct log_writer { /* an open file that appends */
+    log_partition *partition;
+    line_file *line; /* NULL: it has no file for an unfinished line */
+    int view;
+    int is_off; /* its writes are left to Python */
+    int64_t writes;
+};
+
+static log_partition *partition_new(lf_encode *encode) {
+    log_partition *partition = calloc(1, sizeof *partition);
+    pthread_mutexattr_t kind;
+    if (partition == NULL) {
+        return NULL;
+    }
+    pthread_mutexattr_init(&kind);
+    pthread_mutexattr_settype(&kind, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&partition->mutex, &kind);
+    pthread_mutexattr_destroy(&kind);
+    partition->references = 1;
+    partition->encode = encode;
+    partition->unflushed_since_ms = -1;
+    return partition;
+}
+
+static void partition_hold(log_partition *partition) {
+    __atomic_add_fetch(&partition->references, 1, __ATOMIC_SEQ_CST);
+}
+
+static void partition_release(log_partition *partition) {
+    if (__atomic_sub_fetch(&partition->references, 1, __ATOMIC_SEQ_CST) == 0) {
+        pthread_mutex_destroy(&partition->mutex);
+        free(partition);
+    }
+}
+
+/* Note whether readers wait. Their next look at the log is after this. */
+static void partition_watch(log_partition *partition, int is_watched) {
+    __atomic_store_n(&partition->is_watched, is_watched, __ATOMIC_SEQ_CST);
+}
+
+/* Show readers where the log ends. With the mutex. */
+static void partition_show(shown_end *shown, const lf_end *end) {
+    uint64_t version = shown->version;
+    __atomic_store_n(&shown->version, version + 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    __atomic_store_n(&shown->next_offset, end->next_offset, __ATOMIC_RELAXED);
+    __atomic_store_n(&shown->file_position, end->file_position, __ATOMIC_RELAXED);
+    __atomic_store_n(&shown->max_timestamp, end->max_timestamp, __ATOMIC_RELAXED);
+    __atomic_store_n(&shown->text, end->text, __ATOMIC_RELAXED);
+    __atomic_store_n(&shown->tsv, end->tsv, __ATOMIC_RELAXED);
+    __atomic_store_n(&shown->jsonl, end->jsonl, __ATOMIC_RELAXED);
+    __atomic_store_n(&shown->version, version + 2, __ATOMIC_RELEASE);
+}
+
+/* Read where the log ends, in any thread. */
+static shown_end partition_shown(const shown_end *shown) {
+    shown_end read;
+    uint64_t after;
+    do {
+        read.version = __atomic_load_n(&shown->version, __ATOMIC_ACQUIRE);
+        read.next_offset = __atomic_load_n(&shown->next_offset, __ATOMIC_RELAXED);
+        read.file_position = __atomic_load_n(&shown->file_position, __ATOMIC_RELAXED);
+        read.max_timestamp = __atomic_load_n(&shown->max_timestamp, __ATOMIC_RELAXED);
+        read.text = __atomic_load_n(&shown->text, __ATOMIC_RELAXED);
+        read.tsv = __atomic_load_n(&shown->tsv, __ATOMIC_RELAXED);
+        read.jsonl = __atomic_load_n(&shown->jsonl, __ATOMIC_RELAXED);
+        __atomic_thread_fence(__ATOMIC_ACQUIRE);
+        after = __atomic_load_n(&shown->version, __ATOMIC_RELAXED);
+    } while (read.version != after || (read.version & 1) != 0);
+    return read;
+}
+
+/* --- One write ----------------------------------------------------------------------------------- */
+
+#define APPENDING_SLOW_NS 4000000 /* a partition whose disk takes longer is served in Python's threads */
+#define APPENDING_SCRATCH (5 << 20)
+#define APPENDING_FIRST_BYTES (64 << 10) /* the longest first line that goes on with a kept one */
+#define APPENDING_ROOM_BYTES (64 << 10)  /* for larger batches, room is made before; see active.py */
+
+static int64_t appending_clock(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+static int appending_pwrite(void *file, const uint8_t *data, int64_t size, int64_t position) {
+    int fd = *(int *)file;
+    while (size > 0) {
+        ssize_t done = pwrite(fd, data, (size_t)size, position);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return done < 0 ? errno : EIO;
+        }
+        data += done;
+        position += done;
+        size -= done;
+    }
+    return 0;
+}
+
+/* Where batches are encoded, and a first line is put together: memory of this thread. */
+static uint8_t *appending_scratch(void) {
+    static __thread uint8_t *scratch;
+    if (scratch == NULL) {
+        void *mapped = mmap(
+            NULL, APPENDING_SCRATCH + LINE_KEPT_BYTES + APPENDING_FIRST_BYTES,
+            PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        scratch = mapped == MAP_FAILED ? NULL : mapped;
+    }
+    return scratch;
+}
+
+/* Write a frame after the last one; 0 or an errno. */
+static int appending_frame(line_file *line, int kind, const uint8_t *data, int64_t n) {
+    uint8_t small[FRAME_HEADER + LINE_KEPT_BYTES];
+    uint32_t crc = line_frame(line, small, kind, data, n);
+    int error;
+    memcpy(small + FRAME_HEADER, data, (size_t)n);
+    error = appending_pwrite(&line->fd, small, FRAME_HEADER + n, line->end);
+    if (error == 0) {
+        line_wrote(line, FRAME_HEADER + n, crc);
+    }
+    return error;
+}
+
+/* Cut off what a failed write, or an announcement whose batch is not in the log, has left. */
+static void appending_cut(log_partition *partition, line_file *line) {
+    line->is_void = 1;
+    if (ftruncate(line->fd, line->end) == 0) {
+        __atomic_add_fetch(&line->changes, 1, __ATOMIC_SEQ_CST);
+        line->is_void = 0;
+    } else {
+        partition->has_failed = 1;
+    }
+    partition->is_armed = 0;
+}
+
+/* Whether the rest of a write can be kept as an unfinished line, or as more of one. */
+static int appending_can_keep(const line_file *line, int64_t before, int64_t rest) {
+    return line != NULL && before + rest <= LINE_KEPT_BYTES &&
+           (before > 0 || line->end <= LINE_RESET_BYTES);
+}
+
+static int appending_fits(const log_partition *partition, const lf_encoded *encoded) {
+    const append_bounds *bounds = &partition->bounds;
+    const lf_end *at = &partition->end->at;
+    const lf_added *last = &encoded->batches[encoded->count - 1];
+    int64_t text = at->text, tsv = at->tsv, jsonl = at->jsonl;
+    for (int i = 0; i < encoded->count; i++) {
+        text += encoded->batches[i].text;
+        tsv += encoded->batches[i].tsv;
+        jsonl += encoded->batches[i].jsonl;
+    }
+    return at->file_position + encoded->size <= bounds->file_position &&
+           last->last_offset <= bounds->last_offset && text <= bounds->text &&
+           tsv <= bounds->tsv && jsonl <= bounds->jsonl &&
+           partition->end->due + encoded->count <= bounds->entries &&
+           (encoded->size < APPENDING_ROOM_BYTES ||
+            at->file_position + encoded->size <= partition->room_end);
+}
+
+/* Encode the lines up to data + stop, after those that the line has kept; 0 if Python has to. */
+static int appending_encode(
+    const log_partition *partition, const log_writer *writer, const uint8_t *data, int64_t stop,
+    int64_t now_ms, lf_encoded *encoded) {
+    const line_file *line = writer->line;
+    uint8_t *scratch = appending_scratch(), *first = scratch + APPENDING_SCRATCH;
+    int64_t head = line == NULL ? 0 : line->line_bytes, first_bytes = 0, taken = 0;
+    if (scratch == NULL) {
+        return 0;
+    }
+    if (head > 0) {
+        taken = (const uint8_t *)memchr(data, '\n', (size_t)stop) + 1 - data;
+        if (taken > APPENDING_FIRST_BYTES) {
+            return 0;
+        }
+        memcpy(first, line->kept, (size_t)head);
+        memcpy(first + head, data, (size_t)taken);
+        first_bytes = head + taken;
+    }
+    encoded->p = scratch;
+    encoded->capacity = APPENDING_SCRATCH;
+    return partition->encode(
+        encoded, writer->view, first, first_bytes, data + taken, stop - taken,
+        partition->end->at.next_offset, now_ms, partition->bounds.max_batch_bytes,
+        partition->bounds.leader_epoch);
+}
+
+/* Append encoded lines, announced in the file of the line that they begin with. 0 if Python has to. */
+static int appending_append(
+    log_partition *partition, log_writer *writer, const lf_encoded *encoded, int64_t now_ms) {
+    line_file *line = writer->line;
+    int has_head = line != NULL && line->line_bytes > 0;
+    log_end *end = partition->end;
+    if (has_head) {
+        uint8_t mark[12];
+        int64_t begin = line->end;
+        uint32_t crc = line->crc;
+        lf_put64(mark, encoded->batches[0].base_offset);
+        memcpy(mark + 8, encoded->p + 17, 4);
+        if (appending_frame(line, FRAME_ANNOUNCED, mark, sizeof mark) != 0) {
+            appending_cut(partition, line);
+            return 0;
+        }
+        line_announced(line, encoded->batches[0].base_offset, begin, crc);
+        __atomic_add_fetch(&partition->announcements, 1, __ATOMIC_SEQ_CST);
+    }
+    if (log_end_append(end, appending_pwrite, &partition->bounds.fd, encoded->p,
+                       encoded->batches, encoded->count) != 0) {
+        partition->is_armed = 0;
+        if (has_head) {
+            line->end = line->before_end;
+            line->crc = line->before_crc;
+            line->has_before = 0;
+            appending_cut(partition, line);
+        }
+        return 0;
+    }
+    if (has_head) {
+        line_consumed(line);
+    }
+    partition->appends++;
+    for (int i = 0; i < encoded->count; i++) {
+        partition->records += encoded->batches[i].count;
+    }
+    partition->bytes += encoded->size;
+    __atomic_store_n(&partition->last_modified_ms, now_ms, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&partition->unflushed_since_ms, __ATOMIC_RELAXED) < 0) {
+        __atomic_store_n(&partition->unflushed_since_ms, now_ms, __ATOMIC_RELAXED);
+    }
+    partition_show(partition->shown, &end->at);
+    return 1;
+}
+
+/* Apply a write; the caller has the mutex. */
+static int64_t appending_apply(
+    log_writer *writer, const uint8_t *data, int64_t size, write_notes *notes) {
+    log_partition *partition = writer->partition;
+    line_file *line = writer->line;
+    const uint8_t *last = memrchr(data, '\n', (size_t)size);
+    int64_t stop = last == NULL ? 0 : last + 1 - data, rest = size - stop, accepted = size;
+    int64_t head = line == NULL ? 0 : line->line_bytes;
+    int64_t now_ms = partition->clock_ms;
+    lf_encoded encoded;
+
+    if (now_ms == 0)
+        now_ms = appending_clock(CLOCK_REALTIME) / 1000000;
+    if (!partition->is_armed || writer->is_off)
+        return APPENDING_LEFT;
+    if (line != NULL && (line->fd < 0 || line->is_durable || line->is_void ||
+                         line->kept_bytes != line->line_bytes))
+        return APPENDING_LEFT;
+    if (rest > 0 && !appending_can_keep(line, stop > 0 ? 0 : head, rest))
+        return APPENDING_LEFT;
+    if (stop > 0 && (now_ms > partition->bounds.timestamp ||
+                     !appending_encode(partition, writer, data, stop, now_ms, &encoded) ||
+                     !appending_fits(partition, &encoded)))
+        return APPENDING_LEFT;
+
+    notes->begin(notes, partition->end->at.next_offset, head);
+    if (stop > 0 && !appending_append(partition, writer, &encoded, now_ms))
+        return APPENDING_LEFT;
+    if (rest > 0) {
+        int64_t begin = line->end;
+        uint32_t crc = line->crc;
+        if (appending_frame(line, FRAME_BYTES, data + stop, rest) != 0) {
+            appending_cut(partition, line);
+            if (stop == 0)
+                return APPENDING_LEFT;
+            accepted = stop; /* the program writes the rest again, and gets the error from Python */
+        } else {
+            line_kept(line, data + stop, rest, begin, crc);
+        }
+    }
+    notes->done(notes, accepted);
+    writer->writes++;
+    return accepted;
+}
+
+static void appending_observe(log_partition *partition, int64_t taken_ns) {
+    /* As APPEND_BOUNDS_S in counters.py. */
+    static const int64_t bounds[APPEND_CLASSES - 1] = {
+        5000,   10000,   25000,   50000,    100000,    250000,
+        1000000, 4000000, 16000000, 100000000, 1000000000};
+    int i = 0;
+    while (i < APPEND_CLASSES - 1 && taken_ns > bounds[i]) {
+        i++;
+    }
+    partition->classes[i]++;
+    partition->nanoseconds += taken_ns;
+}
+
+/* Apply a write; see _served.h. Any thread, without Python. */
+static int64_t appending_write(
+    log_writer *writer, const uint8_t *data, int64_t size, write_notes *notes) {
+    log_partition *partition = writer->partition;
+    int64_t begun_ns, taken_ns, appends, accepted;
+
+    if (size <= 0 || __atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) > 0)
+        return APPENDING_LEFT;
+    if (pthread_mutex_trylock(&partition->mutex) != 0)
+        return APPENDING_LEFT;
+    __atomic_store_n(&partition->is_busy, 1, __ATOMIC_SEQ_CST);
+    begun_ns = appending_clock(CLOCK_MONOTONIC);
+    appends = partition->appends;
+    accepted = appending_apply(writer, data, size, notes);
+    taken_ns = appending_clock(CLOCK_MONOTONIC) - begun_ns;
+    if (partition->appends != appends) {
+        appending_observe(partition, taken_ns);
+    }
+    if (taken_ns > APPENDING_SLOW_NS) {
+        partition->is_armed = 0;
+        partition->is_slow = 1;
+    }
+    __atomic_store_n(&partition->is_busy, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&partition->mutex);
+    return accepted;
+}
+
+static void appending_count_cold(log_partition *partition, int change) {
+    __atomic_add_fetch(&partition->cold, change, __ATOMIC_SEQ_CST);
+}
+
+static int appending_is_watched(const log_partition *partition) {
+    __atomic_thread_fence(__ATOMIC_SEQ_CST); /* after the append that was shown, see is_watched */
+    return __atomic_load_n(&partition->is_watched, __ATOMIC_RELAXED);
+}
+
+static const appending_functions APPENDING = {
+    appending_write, appending_count_cold, appending_is_watched, partition_hold, partition_release};
+
+#endif

@@ -1,0 +1,406 @@
+/* The thread that applies writes, beside threads that play the kernel, programs and Python. Built with
+   sanitizers: for races, and for memory. A pair of sockets is the device.
+
+   Each program writes numbered lines, whole and in pieces, of any size up to 200 KB, and closes and opens
+   its file now and then. Another one sends what the kernel never sends. In the end the log has to hold
+   each line once, those of each program in order. Lines are encoded as themselves here.
+
+   Arguments: seconds, seed. Prints what is wrong and ends with status 1. */
+
+#define _GNU_SOURCE
+
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "../../logfs/log/writing/_appending.h"
+
+#include "../../logfs/fs/native/handover.h"
+#include "../../logfs/fs/native/hooks.h"
+#include "../../logfs/fs/native/serving.h"
+
+#define PROGRAMS 6
+#define PARTITIONS 2
+#define OPCODE_OPEN 14
+#define LINE_ROOM 300000
+
+static int kernel_end, device_end;
+static int64_t end_ns;
+static uint64_t last_unique = 1;
+static pthread_mutex_t replies_mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t replies_changed = PTHREAD_COND_INITIALIZER;
+static struct {
+    uint64_t unique;
+    int32_t error;
+    uint32_t size;
+    int is_done;
+} waiting_for[PROGRAMS];
+
+static log_partition *partitions[PARTITIONS];
+static log_end ends[PARTITIONS];
+static shown_end shown[PARTITIONS];
+static int logs[PARTITIONS];
+static log_writer writers[PROGRAMS];
+static line_file lines[PROGRAMS];
+static int64_t wrong;
+
+/* --- What hooks.c has in the daemon ------------------------------------------------------------- */
+
+int logfs_session(void) { return device_end; }
+void hooks_give_device_back(void) {}
+int hooks_answer_read(int device, const struct request_header *header, size_t size) {
+    (void)device, (void)header, (void)size;
+    return 0;
+}
+
+/* --- The log ------------------------------------------------------------------------------------- */
+
+static int encode(lf_encoded *encoded, int view, const uint8_t *first, int64_t first_bytes,
+                  const uint8_t *rest, int64_t rest_bytes, int64_t base_offset, int64_t now_ms,
+                  int64_t limit, int64_t leader_epoch) {
+    int64_t count = 0, size = first_bytes + rest_bytes;
+    (void)view, (void)limit, (void)leader_epoch;
+    memcpy(encoded->p, first, (size_t)first_bytes);
+    memcpy(encoded->p + first_bytes, rest, (size_t)rest_bytes);
+    for (int64_t i = 0; i < size; i++)
+        count += encoded->p[i] == '\n';
+    encoded->size = size;
+    encoded->count = 1;
+    encoded->batches[0] = (lf_added){size, base_offset, base_offset + count - 1, now_ms, count, size,
+                                     size, size};
+    return 1;
+}
+
+static void arm(int number) {
+    log_partition *partition = partitions[number];
+    const int64_t last = INT64_MAX / 2;
+    ends[number].due = ends[number].due_times = 0; /* taken */
+    partition->bounds = (append_bounds){last, last, last, last, last, last, LOG_END_ENTRIES, last, 0,
+                                        logs[number]};
+    partition->room_end = last;
+    partition->end = &ends[number];
+    partition->shown = &shown[number];
+    partition->is_armed = 1;
+}
+
+static void lock(int number) {
+    pthread_mutex_lock(&partitions[number]->mutex);
+    partitions[number]->is_armed = 0;
+}
+
+static void unlock(int number) { pthread_mutex_unlock(&partitions[number]->mutex); }
+
+/* --- Python -------------------------------------------------------------------------------------- */
+
+static void nothing_before(write_notes *notes, int64_t end, int64_t unfinished) {
+    (void)notes, (void)end, (void)unfinished;
+}
+static void nothing_after(write_notes *notes, int64_t accepted) { (void)notes, (void)accepted; }
+
+static void reply(uint64_t unique, int error, uint32_t size) {
+    struct reply_header header = {.length = sizeof header, .error = -error, .unique = unique};
+    uint32_t written[2] = {size, 0};
+    struct iovec parts[] = {{&header, sizeof header}, {written, sizeof written}};
+
+    header.length += error == 0 ? sizeof written : 0;
+    if (writev(device_end, parts, error == 0 ? 2 : 1) < 0)
+        perror("reply");
+    handover_note_reply(unique, 1);
+    serving_note_reply(unique);
+}
+
+static void answer(const uint8_t *bytes, size_t size) {
+    const struct request_header *header = (const void *)bytes;
+    const struct write_request *request = (const void *)(header + 1);
+    size_t number;
+    int place;
+
+    if (is_one_way(header->opcode))
+        return;
+    if (size < sizeof *header + sizeof(uint64_t) || request->fh == 0 || request->fh > PROGRAMS) {
+        reply(header->unique, EINVAL, 0);
+        return;
+    }
+    number = request->fh - 1;
+    place = (int)(number % PARTITIONS);
+    if (header->opcode == OPCODE_OPEN) {
+        logfs_serving_open(request->fh, partitions[place]);
+        logfs_serving_begin(request->fh, &writers[number], 7);
+        reply(header->unique, 0, 0);
+    } else if (header->opcode == FUSE_OPCODE_RELEASE) {
+        logfs_serving_close(request->fh);
+        reply(header->unique, 0, 0);
+    } else if (header->opcode == FUSE_OPCODE_WRITE && size >= sizeof *header + sizeof *request &&
+               size == sizeof *header + sizeof *request + request->size && request->size > 0) {
+        write_notes notes = {nothing_before, nothing_after};
+        const uint8_t *data = (const uint8_t *)(request + 1), *last;
+        int64_t accepted;
+        line_file *line = writers[number].line;
+
+        lock(place);
+        arm(place);
+        if (line->line_bytes == 0 && line->end > LINE_RESET_BYTES) {
+            if (ftruncate(line->fd, LINE_FILE_HEADER) != 0)
+                perror("line");
+            line->end = LINE_FILE_HEADER;
+            line->crc = 0;
+        }
+        accepted = appending_apply(&writers[number], data, request->size, &notes);
+        if (accepted < 0 && (last = memrchr(data, '\n', request->size)) != NULL)
+            accepted = appending_apply(&writers[number], data, last + 1 - data, &notes);
+        if (accepted < 0)
+            partitions[place]->is_armed = 0;
+        unlock(place);
+        reply(header->unique, accepted < 0 ? EMSGSIZE : 0, accepted < 0 ? 0 : (uint32_t)accepted);
+    } else {
+        reply(header->unique, ENOSYS, 0);
+    }
+}
+
+static void *be_python(void *waited) {
+    static uint8_t buffer[(1 << 20) + 16384];
+    struct pollfd ready = {*(int *)waited, POLLIN, 0};
+
+    for (int step = 0;; step++) {
+        ssize_t got;
+
+        if (poll(&ready, 1, 20) < 0)
+            perror("poll");
+        got = serving_take(buffer, sizeof buffer);
+        if (got < 0)
+            return NULL; /* the connection has ended */
+        if (got == 0 && !serving_is_reading()) {
+            got = read(device_end, buffer, sizeof buffer);
+            if (got >= (ssize_t)sizeof(struct request_header))
+                handover_begin_request((void *)buffer, (size_t)got,
+                                       handover_note_read((void *)buffer, (size_t)got));
+            else if (got == 0)
+                return NULL;
+        }
+        if (got >= (ssize_t)sizeof(struct request_header))
+            answer(buffer, (size_t)got);
+        if (step % 50 == 0) { /* a change that only Python makes */
+            lock(step / 50 % PARTITIONS);
+            unlock(step / 50 % PARTITIONS);
+        }
+        (void)partition_shown(&shown[step % PARTITIONS]);
+    }
+}
+
+/* --- The kernel and the programs ----------------------------------------------------------------- */
+
+static void *read_replies(void *unused) {
+    uint8_t buffer[64];
+
+    (void)unused;
+    for (;;) {
+        const struct reply_header *header = (const void *)buffer;
+        ssize_t got = read(kernel_end, buffer, sizeof buffer);
+
+        if (got <= 0)
+            return NULL;
+        pthread_mutex_lock(&replies_mutex);
+        for (int i = 0; i < PROGRAMS; i++)
+            if (waiting_for[i].unique == header->unique) {
+                waiting_for[i].error = header->error;
+                memcpy(&waiting_for[i].size, buffer + sizeof *header, sizeof(uint32_t));
+                waiting_for[i].is_done = 1;
+            }
+        pthread_cond_broadcast(&replies_changed);
+        pthread_mutex_unlock(&replies_mutex);
+    }
+}
+
+static uint64_t next_unique(void) { return __atomic_add_fetch(&last_unique, 2, __ATOMIC_SEQ_CST); }
+
+static int32_t request(int program, uint32_t opcode, const void *body, size_t body_bytes,
+                       const void *data, size_t bytes, uint32_t *size) {
+    struct request_header header = {.length = (uint32_t)(sizeof header + body_bytes + bytes),
+                                    .opcode = opcode,
+                                    .unique = next_unique()};
+    struct iovec parts[] = {
+        {&header, sizeof header}, {(void *)body, body_bytes}, {(void *)data, bytes}};
+    int32_t error;
+
+    pthread_mutex_lock(&replies_mutex);
+    waiting_for[program].unique = header.unique;
+    waiting_for[program].is_done = 0;
+    pthread_mutex_unlock(&replies_mutex);
+    if (writev(kernel_end, parts, 3) < 0)
+        perror("request");
+    pthread_mutex_lock(&replies_mutex);
+    while (!waiting_for[program].is_done)
+        pthread_cond_wait(&replies_changed, &replies_mutex);
+    error = waiting_for[program].error;
+    *size = waiting_for[program].size;
+    pthread_mutex_unlock(&replies_mutex);
+    return error;
+}
+
+struct program {
+    int number;
+    unsigned seed;
+    int64_t written;
+};
+
+static void *be_program(void *given) {
+    struct program *program = given;
+    uint64_t fh = (uint64_t)program->number + 1;
+    struct write_request write = {.fh = fh};
+    struct release_request release = {fh, O_WRONLY, 0};
+    char *text = malloc(LINE_ROOM);
+    size_t filled = 0;
+    uint32_t size;
+
+    request(program->number, OPCODE_OPEN, &write, sizeof write, "", 0, &size);
+    for (;;) {
+        int is_over = appending_clock(CLOCK_MONOTONIC) > end_ns;
+        unsigned kind = (unsigned)rand_r(&program->seed);
+        size_t wanted = kind % 50 == 0 ? 200000 : kind % 5 == 0 ? 3000 : 40;
+        size_t cut;
+
+        while (filled < wanted && !is_over)
+            filled += (size_t)sprintf(text + filled, "%d %lld %.*s\n", program->number,
+                                      (long long)program->written++, rand_r(&program->seed) % 60,
+                                      "----------------------------------------------------------");
+        if (filled == 0)
+            break;
+        cut = is_over || kind % 3 ? filled : 1 + (size_t)rand_r(&program->seed) % filled;
+        write.size = (uint32_t)cut;
+        if (request(program->number, FUSE_OPCODE_WRITE, &write, sizeof write, text, cut, &size) != 0) {
+            fprintf(stderr, "a write of %zu bytes failed\n", cut);
+            wrong = 1;
+            break;
+        }
+        memmove(text, text + size, filled - size);
+        filled -= size;
+        if (kind % 97 == 0 && (filled == 0 || lines[program->number].line_bytes == 0)) {
+            request(program->number, FUSE_OPCODE_RELEASE, &release, sizeof release, "", 0, &size);
+            request(program->number, OPCODE_OPEN, &write, sizeof write, "", 0, &size);
+        }
+    }
+    free(text);
+    return NULL;
+}
+
+static void *send_garbage(void *given) {
+    unsigned seed = *(unsigned *)given;
+    uint8_t bytes[256];
+
+    while (appending_clock(CLOCK_MONOTONIC) < end_ns) {
+        struct request_header *header = (void *)bytes;
+        struct write_request *write = (void *)(header + 1);
+        size_t size = sizeof *header + (size_t)rand_r(&seed) % (sizeof bytes - sizeof *header);
+
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)rand_r(&seed);
+        header->length = rand_r(&seed) % 2 ? (uint32_t)size : (uint32_t)rand_r(&seed);
+        header->unique = next_unique();
+        header->opcode = rand_r(&seed) % 2 ? FUSE_OPCODE_WRITE : (uint32_t)rand_r(&seed) % 60;
+        if (header->opcode == OPCODE_OPEN || header->opcode == FUSE_OPCODE_RELEASE)
+            header->opcode = FUSE_OPCODE_FORGET;
+        /* No file that a program has open: its lines would be in the log. */
+        write->fh = PROGRAMS + 1 + (uint64_t)rand_r(&seed) % 3;
+        if (send(kernel_end, bytes, size, 0) < 0)
+            perror("garbage");
+        usleep(500);
+    }
+    return NULL;
+}
+
+/* Check a log: the lines of each program are there once, in order. Adds them up for each program. */
+static void check(int log, int64_t counts[PROGRAMS]) {
+    FILE *file = fdopen(dup(log), "r");
+    char line[256];
+
+    rewind(file);
+    while (fgets(line, sizeof line, file) != NULL) {
+        int program = -1;
+        long long number = -1;
+
+        if (sscanf(line, "%d %lld", &program, &number) != 2 || program < 0 || program >= PROGRAMS ||
+            number != counts[program]) {
+            fprintf(stderr, "unexpected line: %s", line);
+            wrong = 1;
+            break;
+        }
+        counts[program]++;
+    }
+    fclose(file);
+}
+
+static int temporary(const char *name) {
+    int fd = memfd_create(name, MFD_CLOEXEC);
+
+    if (fd < 0) {
+        perror(name);
+        exit(1);
+    }
+    return fd;
+}
+
+static void set_up(void) {
+    int pair[2], state = temporary("state");
+
+    socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair);
+    for (int i = 0; i < 2; i++)
+        setsockopt(pair[i], SOL_SOCKET, SO_SNDBUF, &(int){4 << 20}, sizeof(int));
+    kernel_end = pair[0];
+    device_end = pair[1];
+    if (ftruncate(state, (off_t)logfs_state_bytes()) != 0 || logfs_keep(state) != 0)
+        perror("state");
+    for (int i = 0; i < PARTITIONS; i++) {
+        partitions[i] = partition_new(encode);
+        logs[i] = temporary("log");
+        lf_end_begin(&ends[i].at, 0, 4096);
+    }
+    for (int i = 0; i < PROGRAMS; i++) {
+        line_begin_file(&lines[i]);
+        lines[i].fd = temporary("line");
+        lines[i].end = LINE_FILE_HEADER;
+        writers[i] = (log_writer){partitions[i % PARTITIONS], &lines[i], 0, 0, 0};
+    }
+}
+
+int main(int count, char **arguments) {
+    unsigned seed = count > 2 ? (unsigned)atoi(arguments[2]) : 1, garbage_seed = seed + 1000;
+    pthread_t python, replies, garbage, threads[PROGRAMS];
+    struct program programs[PROGRAMS];
+    int64_t counts[PROGRAMS] = {0};
+    int waited;
+
+    end_ns = appending_clock(CLOCK_MONOTONIC) + (count > 1 ? atoi(arguments[1]) : 5) * 1000000000LL;
+    set_up();
+    logfs_want_serving(&APPENDING);
+    waited = serving_start(device_end);
+    fcntl(device_end, F_SETFL, O_NONBLOCK);
+    pthread_create(&python, NULL, be_python, &waited);
+    pthread_create(&replies, NULL, read_replies, NULL);
+    pthread_create(&garbage, NULL, send_garbage, &garbage_seed);
+    for (int i = 0; i < PROGRAMS; i++) {
+        programs[i] = (struct program){i, seed * 100 + (unsigned)i, 0};
+        pthread_create(&threads[i], NULL, be_program, &programs[i]);
+    }
+    for (int i = 0; i < PROGRAMS; i++)
+        pthread_join(threads[i], NULL);
+    pthread_join(garbage, NULL);
+    shutdown(kernel_end, SHUT_WR); /* reads of the device return 0 now */
+    pthread_join(python, NULL);
+    logfs_serving_stop();
+    shutdown(device_end, SHUT_RDWR);
+    pthread_join(replies, NULL);
+    for (int i = 0; i < PARTITIONS; i++)
+        check(logs[i], counts);
+    for (int i = 0; i < PROGRAMS; i++)
+        if (counts[i] != programs[i].written) {
+            fprintf(stderr, "program %d: %lld lines of %lld\n", i, (long long)counts[i],
+                    (long long)programs[i].written);
+            wrong = 1;
+        }
+    printf("%llu writes applied, %llu requests queued\n", (unsigned long long)logfs_serving_writes(),
+           (unsigned long long)logfs_serving_queued());
+    return wrong != 0 || logfs_serving_writes() == 0;
+}
