@@ -7,7 +7,9 @@ return when the mount answers, not before.
 Source: mount(8), "EXTERNAL HELPERS" and "EXIT STATUS"; libmount's exec_helper.
 """
 
+import contextlib
 import os
+import pwd
 import sys
 from collections.abc import Sequence
 
@@ -95,6 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: Those after the name of the program; None for those of the process.
     """
     os.environ.setdefault("PATH", _PATH)
+    with contextlib.suppress(KeyError):  # credentials of stores are below it
+        os.environ.setdefault("HOME", pwd.getpwuid(os.geteuid()).pw_dir)
     logs.show_warnings()
     try:
         status = mount.main(

@@ -46,7 +46,7 @@ def test_executors_read_a_store(bucket: Bucket, tmp_path: Path) -> None:
             store.put(str(path.relative_to(stored.bucket)), [path.read_bytes()])
     since = "orders/0@2023-11-14T22:13:22Z"
     names = ["orders", "orders/0@offset=990..offset=1010", "orders/1", since]
-    master = "local-cluster[2,1,1024]"
+    master = "local-cluster[1,2,1024]"
     result = subprocess.run(
         [sys.executable, "-m", "tests.spark.from_store", master, bucket.url, *names],
         cwd=tmp_path,

@@ -114,7 +114,7 @@ _MAX_INT32 = 2**31 - 1
     "--remote-log-metadata-decoder",
     "log_kind",
     flag_value="remote",
-    help="Not offered: logfs has no tiered storage.",
+    help="Not offered: logfs does not decode the metadata of tiered segments.",
 )
 @click.pass_obj
 def dump(
@@ -244,7 +244,7 @@ def _parse(kind: object, key_class: object, value_class: object) -> "Parse | Non
             return decoders.share_group_state()
         case "remote":
             raise click.UsageError(
-                "--remote-log-metadata-decoder: logfs has no tiered storage; print its log with "
+                "--remote-log-metadata-decoder: logfs does not decode that log; print it with "
                 "--print-data-log, or with kafka-dump-log"
             )
         case _:

@@ -312,7 +312,8 @@ def serve_in_background(
         log: See ``serve``; by default to syslog.
     """
     if not is_held():
-        check(request)
+        if not is_url(request.data):  # a fork must not come after a request to a store
+            check(request)
         _check_data(request)
         run_held(command)
     again = list(command), dict(os.environ)
