@@ -35,6 +35,9 @@ CALM_CALLS = 16
 READ_THREADS = 8
 """The most reads of one partition that wait for the disk at the same time."""
 
+STORE_READ_THREADS = 64
+"""The same where reads may wait for an object store: a store that hangs keeps many of them."""
+
 _UNLIMITED = trio.CapacityLimiter(math.inf)
 """For calls that are limited elsewhere; one partition could use up a shared limit."""
 
@@ -48,6 +51,7 @@ class PartitionExecutor:
 
     Attributes:
         always_in_thread: Every change includes an fsync.
+        has_store: Reads may wait for an object store, so that more of them have threads.
         changed: Called after every change, and after some queries; None: nothing is called.
         lock: The lock of the partition, which the native thread takes, too; None: there is none.
         releasing: Set when the RELEASEs that have arrived are done; None if there are none. A
@@ -66,6 +70,7 @@ class PartitionExecutor:
         "_was_flush_slow",
         "always_in_thread",
         "changed",
+        "has_store",
         "lock",
         "releasing",
     )
@@ -81,6 +86,7 @@ class PartitionExecutor:
         self._is_kept_off = False
         self._readers: trio.CapacityLimiter | None = None
         self.always_in_thread = False
+        self.has_store = False
         self.changed: Callable[[], None] | None = None
         self.lock: PartitionLock | None = None
         self.releasing: trio.Event | None = None
@@ -254,14 +260,18 @@ class PartitionExecutor:
             _timed, self._clock, call, *args, limiter=limiter
         )
         if seconds > SLOW_S:
-            self._quick_calls_missing = CALM_CALLS
+            # A wait for the object store says nothing about the disk.
+            if limiter is not self._readers or not self.has_store:
+                self._quick_calls_missing = CALM_CALLS
         elif self._quick_calls_missing:
             self._quick_calls_missing -= 1
         return result
 
     def _reader_limit(self) -> trio.CapacityLimiter:
         if self._readers is None:
-            self._readers = trio.CapacityLimiter(READ_THREADS)
+            self._readers = trio.CapacityLimiter(
+                STORE_READ_THREADS if self.has_store else READ_THREADS
+            )
         return self._readers
 
 

@@ -4,6 +4,7 @@ The log may be replaced by one that was reloaded, after a failed write or fsync;
 that knows the partition (inodes, open files, the executor) stays.
 """
 
+from logfs.disk.remote.overlay import has_store
 from logfs.fs.executor import PartitionExecutor
 from logfs.log.following.followed import AnyLog
 from logfs.log.reading.readable import ReadableLog
@@ -65,6 +66,7 @@ class MountedPartition:
         then every inode of the partition is another one.
         """
         self.log = log
+        self.executor.has_store = has_store(log.disk)
         self.identity = identity_of(log)
         self.executor.lock = None if log.is_followed else log.writable.exclusive()
         self.note_config()

@@ -1,6 +1,7 @@
 """A mount whose sealed segments are in an object store, for programs that use it."""
 
 import json
+import signal
 import subprocess
 import time
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.mounting import Mount, logfs, wait_until
+from tests.mounting import Mount, logfs, now_ms, wait_until
 from tests.remote.servers import Bucket, FaultProxy
 
 pytestmark = [pytest.mark.fuse, pytest.mark.slow]
@@ -37,11 +38,11 @@ SETTINGS = {
 }
 
 
-def tiered_mount(tmp_path: Path, bucket: Bucket) -> Mount:
+def tiered_mount(tmp_path: Path, bucket: Bucket, *, timeout_ms: int = 1000) -> Mount:
     """Return a mount whose data directory has a store; not started."""
     data = tmp_path / "data"
     data.mkdir()
-    settings = "remote.log.manager.task.interval.ms=100\nread.timeout.ms=1000\n"
+    settings = f"remote.log.manager.task.interval.ms=100\nread.timeout.ms={timeout_ms}\n"
     (data / "logfs.remote").write_text(bucket.properties + settings)
     return Mount(data, tmp_path / "mnt", variables=bucket.environment)
 
@@ -177,6 +178,38 @@ def test_a_store_that_is_away_stops_nothing_but_the_copies(
         wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
         assert file.read_bytes() == text(0, 60_000)
         assert "takes segments again" in mount.log
+
+
+def test_a_reader_that_waits_for_the_store_can_be_killed(
+    tmp_path: Path, bucket: Bucket, faults: FaultProxy
+) -> None:
+    with tiered_mount(tmp_path, bucket.through(faults), timeout_ms=60_000) as mount:
+        file = make_topic(mount)
+        append(file, text(0, 30_000))
+        wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
+        mount.restart()
+        with faults.hanging():
+            readers = [
+                subprocess.Popen(["cat", file], stdout=subprocess.DEVNULL),
+                subprocess.Popen(["cat", f"{file}@offset=15000"], stdout=subprocess.DEVNULL),
+                subprocess.Popen(["cat", f"{file}.follow"], stdout=subprocess.DEVNULL),
+                subprocess.Popen(["stat", f"{file}@{now_ms() - 86_400_000}"]),
+            ]
+            for reader in readers:
+                wait_until(lambda pid=reader.pid: waits(pid), "the reader waits")  # type: ignore[misc]
+            append(file, text(30_000, 100))
+            assert Path(f"{file}@offset=-100").read_bytes() == text(30_000, 100)
+            for reader in readers:
+                reader.kill()
+                assert reader.wait(timeout=5) == -signal.SIGKILL
+        assert file.read_bytes() == text(0, 30_100)
+
+
+def waits(pid: int) -> bool:
+    """Whether a process waits in the kernel for an answer of the mount."""
+    return "fuse" in Path(f"/proc/{pid}/wchan").read_text() or Path(
+        f"/proc/{pid}/stat"
+    ).read_text().rpartition(")")[2].split()[0] in {"D", "S"}
 
 
 def mount_error(file: Path) -> str:

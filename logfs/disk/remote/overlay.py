@@ -84,6 +84,7 @@ class OverlayDisk:
     """A local disk, and files of an object store in its directories. See ``vfs.Disk``."""
 
     __slots__ = ("_catalog", "_local", "_open_part")
+    has_store = True
 
     def __init__(self, local: Disk, catalog: RemoteCatalog, open_part: OpenPart) -> None:
         self._local = local
@@ -238,10 +239,24 @@ class OverlayDisk:
         """See ``vfs.Disk``; the room of the local file system."""
         return self._local.free()
 
+    def is_stored(self, name: str) -> bool:
+        """Return whether a file is in the store alone."""
+        return self._part(name) is not None
+
     def _part(self, name: str) -> RemotePart | None:
         """Return where a file is that is in the store alone."""
         part = self._catalog.find(name)
         return None if part is None or self._local.exists(name) else part
+
+
+def has_store(disk: Disk) -> bool:
+    """Return whether some files of a disk are in an object store, so that a read may wait."""
+    return bool(getattr(disk, "has_store", False))
+
+
+def is_stored(disk: Disk, name: str) -> bool:
+    """Return whether a file is in the object store alone: an error says nothing about the file."""
+    return disk.is_stored(name) if isinstance(disk, OverlayDisk) else has_store(disk)
 
 
 def local_part(disk: Disk) -> Disk:

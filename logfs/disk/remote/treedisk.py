@@ -96,6 +96,7 @@ class TreeDisk:
     """
 
     __slots__ = ("_open_part", "root", "tree")
+    has_store = True
 
     def __init__(self, root: str, tree: FileTree, open_part: OpenPart) -> None:
         self.root = root

@@ -48,6 +48,7 @@ struct backing_map {
 
 static int session_fd = -1;
 static int is_wanted = 1;
+static int offers_parallel;
 static int is_agreed; /* see logfs_has_passthrough */
 static int has_own_way;
 static uint64_t init_request_number;
@@ -218,6 +219,7 @@ static void see_init(const struct request_header *header, size_t size) {
 
     handover_save_init(header, size);
     init_request_number = header->unique;
+    offers_parallel = size >= sizeof *header + sizeof *init && init->flags & INIT_PARALLEL_DIROPS;
     if (size < sizeof *header + sizeof *init || !(init->flags & INIT_EXT) ||
         !(init->flags2 & INIT2_PASSTHROUGH))
         is_agreed = -1;
@@ -334,6 +336,15 @@ static ssize_t read_request(int fd, void *buffer, size_t size, void *userdata) {
     return got;
 }
 
+/* Look-ups in one directory at the same time: one that waits for an object store must not hold the
+   others, whose programs could not even be killed. libfuse does not ask for it. */
+static void agree_parallel(const struct iovec *reply) {
+    struct init_reply *init = reply->iov_base;
+
+    if (offers_parallel && reply->iov_len >= sizeof *init)
+        init->flags |= INIT_PARALLEL_DIROPS;
+}
+
 static void agree(const struct iovec *reply) {
     struct init_reply *init = reply->iov_base;
 
@@ -367,6 +378,7 @@ static ssize_t write_reply(int fd, struct iovec *parts, int count, void *userdat
     if (count >= 2 && header->error == 0) {
         if (header->unique == init_request_number) {
             init_request_number = 0;
+            agree_parallel(&parts[1]);
             if (asks_passthrough)
                 agree(&parts[1]);
             if (handover_is_replaying()) { /* the kernel has the reply of the first daemon */
