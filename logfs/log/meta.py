@@ -89,12 +89,18 @@ def _remote(log: ReadableLog) -> dict[str, object]:
     bucket = bucket_of(log.disk)
     if bucket is not None:
         return _of_bucket(bucket, log)
+    facts = remote_facts(log)
+    return {} if facts is None else {"remote": facts}
+
+
+def remote_facts(log: ReadableLog) -> dict[str, object] | None:
+    """Return what a data directory knows of its store; None if the topic is not in one."""
     state = log.state
     if not isinstance(state, PartitionState) or state.remote is None:
-        return {}
+        return None
     if state.tier is None and not state.config.remote_storage_enable:
-        return {}
-    return {"remote": remote_as_json(state.remote, state.snapshot, state.tier)}
+        return None
+    return remote_as_json(state.remote, state.snapshot, state.tier)
 
 
 def _of_bucket(bucket: Bucket, log: ReadableLog) -> dict[str, object]:

@@ -7,9 +7,11 @@ look-ups in the time index.
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from logfs.disk.remote.overlay import is_stored
 from logfs.errors import LogfsError
 from logfs.log.catalog import Catalog
 from logfs.log.losses import Loss
+from logfs.log.meta import remote_facts
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset, timestamp_of
 from logfs.log.reading.readable import ReadableLog
 from logfs.types import View
@@ -83,7 +85,7 @@ def topic_overview(
     return TopicOverview(
         topic,
         has_config,
-        store.config_warnings(topic),
+        [*store.config_warnings(topic), *_remote_warnings(logs)],
         len(numbers),
         [partition_overview(log, now_ms, since_ms) for log in logs],
         [text for log in logs if has_config for text in _expired(log, now_ms)],
@@ -101,6 +103,17 @@ def _expired(log: ReadableLog, now_ms: int) -> Iterator[str]:
             f"retention.ms={config.retention_ms}, so all its records are about to be deleted; to "
             "keep them, set retention.ms to more, or to -1"
         )
+
+
+def _remote_warnings(logs: Sequence[ReadableLog]) -> Iterator[str]:
+    """Say why segments are not copied to the object store."""
+    for log in logs:
+        facts = remote_facts(log)
+        if facts is not None and facts["error"] is not None:
+            yield (
+                f"partition {log.topic_partition.partition}: nothing is copied to the object "
+                f"store: {facts['error']}"
+            )
 
 
 def partition_overview(log: ReadableLog, now_ms: int, since_ms: int = 0) -> PartitionOverview:
@@ -140,6 +153,10 @@ def partition_overview(log: ReadableLog, now_ms: int, since_ms: int = 0) -> Part
 
 def _with_times(told: PartitionOverview, log: ReadableLog, now_ms: int) -> PartitionOverview:
     snapshot = log.snapshot
+    if is_stored(log.disk, snapshot.segments[0].name):
+        # Without asking the store.
+        found = snapshot.segments[0].first_timestamp
+        return told._replace(oldest_timestamp=None if found < 0 else found)
     first = offset_for_time(snapshot, 0)
     oldest = None if first is None else timestamp_of(snapshot, first)
     begin_ms = max(now_ms - RATE_MS, oldest or 0)

@@ -22,7 +22,7 @@ from uuid import UUID
 
 from logfs.config import StoreConfig, TopicConfig
 from logfs.disk.vfs import Disk, Lock
-from logfs.errors import LogfsError, ReadOnlyError, TopicExistsError
+from logfs.errors import InvalidConfigError, LogfsError, ReadOnlyError, TopicExistsError
 from logfs.log import checkpoints, names, topics
 from logfs.log.attributes import NOTHING_SET, Ownership
 from logfs.log.catalog import Catalog
@@ -39,6 +39,7 @@ from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, pending_producers, tidy
 from logfs.log.reading.address import parse_topic_name
 from logfs.log.remote.bucket import bucket_of
+from logfs.log.remote.catalog import catalog_of
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.topiccreation import create_partitions, new_topic_id
 from logfs.log.topicdeletion import (
@@ -145,6 +146,7 @@ class LogStore(Catalog[PartitionLog]):
         parse_topic_name(name)
         topics.check_partitions(name, partitions)
         config = topics.effective_config(self.topic_defaults, properties)
+        self._check_has_store(config)
         with self._changes:
             if name in self._topics:
                 raise TopicExistsError(f"topic {name} exists already")
@@ -276,6 +278,8 @@ class LogStore(Catalog[PartitionLog]):
             if not (self.has_config(name) or _POLICY_KEYS & changes.keys()):
                 changes = {"cleanup.policy": "", **changes}
             config = self.topic_config(name).with_changes(changes)
+            if "remote.storage.enable" in changes:
+                self._check_has_store(config)
             logs = [log for _, log in sorted(self._partitions(name).items())]
             topics.change_properties(self.disk, [log.directory for log in logs], config.overrides())
             for log in logs:
@@ -498,6 +502,15 @@ class LogStore(Catalog[PartitionLog]):
                 step()
             except (LogfsError, OSError) as error:
                 logger.warning("topic %s is deleted; to be done later: %s", name, error)
+
+    def _check_has_store(self, config: TopicConfig) -> None:
+        # Source: Kafka LogConfig.validateRemoteStorageOnlyIfSystemEnabled.
+        if config.remote_storage_enable and catalog_of(self.disk) is None:
+            raise InvalidConfigError(
+                "remote.storage.enable=true: Tiered Storage functionality is disabled in the "
+                "broker. Topic cannot be configured with remote log storage. Name the object store "
+                "in logfs.remote ('logfs remote init') and restart the daemon"
+            )
 
     def _check_writable(self, topic: str | None = None) -> None:
         if self.read_only:

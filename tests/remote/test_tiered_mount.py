@@ -121,6 +121,15 @@ def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
             assert raw_logs(mount, "orders") == raw_logs(mount, "plain")
             mount.restart()
         assert subprocess.check_output(["tail", "-n", "3", file]) == text(29_997, 3)
+        logfs("verify", str(mount.data))
+        logfs("backup", str(mount.point), str(tmp_path / "copy"))
+    copied = sorted(path.name for path in (tmp_path / "copy" / "orders-0").glob("*.log"))
+    assert len(copied) == 1
+    copy = tmp_path / "copy"
+    assert f"url={bucket.url}" in (copy / "logfs.remote").read_text()
+    with Mount(copy, tmp_path / "restored", "ro", variables=bucket.environment) as restored:
+        again = restored.point / "orders" / "0"
+        assert again.read_bytes() == text(0, 30_000)
 
 
 def test_readers_go_on_while_segments_leave_the_disk(tmp_path: Path, bucket: Bucket) -> None:

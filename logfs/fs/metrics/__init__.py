@@ -5,6 +5,7 @@
     mounts       the metrics of the mount (requests, open files, threads, disk), and all of them
     exposition   the Prometheus text; the only module that imports prometheus_client
     endpoint     the HTTP server
+    remote       the metrics of tiered storage
     listener     its socket, from start to stop; see the mount option ``metrics``
 
 Nothing is collected before a client asks. It is read from the parts of the mount then, in the

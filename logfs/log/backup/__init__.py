@@ -26,14 +26,16 @@ A linked file must never change in place. The files of a partition that a daemon
     logfs.config, logfs.losses,       replaced as a whole: copied
     partition.metadata,
     leader-epoch-checkpoint
+    logfs.tiered                      copied: what it names stays in the object store, which a
+                                      copy of the directory needs
     others                            copied: staged records, and files of other programs
     *.deleted, *.cleaned, *.swap,     not taken
     *.tmp
 
-In the root, ``meta.properties`` and ``logfs.attributes`` are copied, and of a broker's directory
-also ``__cluster_metadata-0`` and ``bootstrap.checkpoint``. The checkpoints are written for the
-partitions in the backup, the clean-shutdown marker last. ``.lock``, ``logfs.daemon`` and
-``logfs.socket`` belong to a process and are not taken.
+In the root, ``meta.properties``, ``logfs.attributes`` and ``logfs.remote`` are copied, and of a
+broker's directory also ``__cluster_metadata-0`` and ``bootstrap.checkpoint``. The checkpoints are
+written for the partitions in the backup, the clean-shutdown marker last. ``.lock``,
+``logfs.daemon`` and ``logfs.socket`` belong to a process and are not taken.
 
 Retention and compaction go on meanwhile. The files of a segment are taken from one listing of the
 directory. After all are linked or copied, a second listing and new entries of the segment table

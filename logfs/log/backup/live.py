@@ -22,6 +22,7 @@ from logfs.log.loading.loader import load_partition
 from logfs.log.manifest import BackedUp
 from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
 from logfs.log.partition import PartitionLog
+from logfs.log.remote.directory import tiered_bases, without_store
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, OpenSegments
 from logfs.log.segments.table import (
     SegmentState,
@@ -132,10 +133,12 @@ def _plan(job: Job, directory: str, point: Point, *, is_patient: bool) -> _Parti
     logs = {base for base, found in files.items() if any(f.kind is FileKind.LOG for f in found)}
     wanted = {base for base in table.entries if base <= point.base_offset}
     active = format_segment_file(point.base_offset, FileKind.LOG)
-    is_whole = logs == wanted or bool(table.state.pending)
+    tiered = tiered_bases(job.source, directory)
+    is_whole = wanted - tiered <= logs <= wanted or bool(table.state.pending)
     if not is_whole or point.base_offset not in wanted or inodes.get(active) != point.inode:
         raise ChangedError("not all segments of the table are there")
-    return _PartitionPlan(point, table, raw, inodes, dict(sorted(files.items())))
+    taken = {base: found for base, found in files.items() if base in logs or base not in tiered}
+    return _PartitionPlan(point, table, raw, inodes, dict(sorted(taken.items())))
 
 
 def _take_segments(job: Job, directory: str, plan: _PartitionPlan) -> set[str]:
@@ -248,10 +251,11 @@ def _close(job: Job, topic_partition: TopicPartition, plan: _PartitionPlan) -> B
     is_settled = all(_is_settled(plan, base, behind) for base, behind in pairwise(plan.files))
     # Above the end of the sealed segments, so that they are not scanned.
     recovery_point = point.base_offset + 1 if is_settled else point.recovery_point
+    disk = without_store(job.target)
     loading = LoadContext(
-        job.target,
+        disk,
         job.host,
-        OpenSegments(job.target),
+        OpenSegments(disk),
         TopicConfig(),
         is_clean=False,
         recovery_points={topic_partition: recovery_point},

@@ -32,12 +32,18 @@ from logfs.log.manifest import (
     write_manifest,
 )
 from logfs.log.partition import PartitionLog
+from logfs.log.remote.directory import without_store
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.segments.table import SegmentTable, TableEntry
 from logfs.types import TopicPartition
 
 KIND = "backup"
-COPIED_ROOT_FILES = (names.META_PROPERTIES, names.ATTRIBUTES, names.BOOTSTRAP_CHECKPOINT)
+COPIED_ROOT_FILES = (
+    names.META_PROPERTIES,
+    names.ATTRIBUTES,
+    names.BOOTSTRAP_CHECKPOINT,
+    names.REMOTE,
+)
 CHECKPOINTS = (
     names.RECOVERY_POINT_CHECKPOINT,
     names.REPLICATION_OFFSET_CHECKPOINT,
@@ -190,10 +196,11 @@ def _close_copy(job: Job, topic_partition: TopicPartition, entry: TableEntry) ->
 
 def _load_copy(job: Job, topic_partition: TopicPartition, root: _SourceRoot) -> PartitionLog:
     """Load a partition of the backup read-only, to describe it."""
+    disk = without_store(job.target)
     loading = LoadContext(
-        job.target,
+        disk,
         job.host,
-        OpenSegments(job.target),
+        OpenSegments(disk),
         TopicConfig(),
         root.is_clean,
         root.recovery_points,

@@ -17,6 +17,7 @@ from logfs.disk.vfs import Disk, File, RootedDisk
 from logfs.errors import InvalidConfigError, LogfsError
 from logfs.log.names import REMOTE
 from logfs.log.remote.catalog import DirectoryCatalog
+from logfs.log.remote.rows import TieredRows
 
 
 class OpenedStore(NamedTuple):
@@ -93,6 +94,28 @@ def tiered_disk(local: RootedDisk, open_store: OpenStore) -> RootedDisk:
     opened = _Opened(config, open_store)
     catalog = DirectoryCatalog(local, opened.objects, config.url)
     return OverlayDisk(local, catalog, opened.open_part)
+
+
+def without_store(local: Disk) -> OverlayDisk:
+    """Return the disk of a data directory whose store is not asked: tiered segments are known."""
+
+    def objects() -> ObjectStore:
+        raise OSError(errno.EIO, "the object store is not asked here")
+
+    def open_part(name: str, _: RemotePart) -> File:
+        raise OSError(errno.EIO, "the file is in an object store, which is not asked here", name)
+
+    return OverlayDisk(local, DirectoryCatalog(local, objects, ""), open_part)
+
+
+def tiered_bases(local: Disk, directory: str) -> set[int]:
+    """Return the base offsets of the tiered segments of a partition directory.
+
+    Raises:
+        CorruptIndexError, UnsupportedFormatError, OSError: See ``TieredRows.load``.
+    """
+    rows = TieredRows.load(local, directory)
+    return set() if rows is None else set(rows.entries)
 
 
 class _Opened:

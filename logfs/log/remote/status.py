@@ -95,6 +95,38 @@ def tiered_size(tier: TieredPartition | None) -> TieredSize:
     )
 
 
+@dataclass(slots=True)
+class RemoteTotals:
+    """What was copied and deleted for some partitions together; see ``RemoteStatus``."""
+
+    segments: int = 0
+    size_bytes: int = 0
+    lag_segments: int = 0
+    lag_bytes: int = 0
+    waiting: int = 0
+    stopped: int = 0
+    failing: int = 0
+    copies: int = 0
+    copied_bytes: int = 0
+    copy_errors: int = 0
+    deletions: int = 0
+
+    def add(self, status: RemoteStatus, snapshot: Snapshot, tier: TieredPartition | None) -> None:
+        """Add a partition."""
+        size, lag = tiered_size(tier), copy_lag(snapshot, tier)
+        self.segments += size.segments
+        self.size_bytes += size.size_bytes
+        self.lag_segments += lag.segments
+        self.lag_bytes += lag.size_bytes
+        self.waiting += status.waiting
+        self.stopped += status.is_stopped
+        self.failing += status.error is not None
+        self.copies += status.copies
+        self.copied_bytes += status.copied_bytes
+        self.copy_errors += status.copy_errors
+        self.deletions += status.deletions
+
+
 def remote_as_json(
     status: RemoteStatus, snapshot: Snapshot, tier: TieredPartition | None
 ) -> dict[str, object]:

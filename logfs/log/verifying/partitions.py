@@ -8,12 +8,15 @@ findings are kept for segments that have not changed.
 from itertools import pairwise
 
 from logfs.disk.vfs import REFUSED, Disk
+from logfs.errors import LogfsError
 from logfs.log.listing import list_partition
 from logfs.log.names import (
+    TIERED,
     FileKind,
     FileSuffix,
     format_segment_file,
 )
+from logfs.log.remote.directory import tiered_bases
 from logfs.log.segments.table import SegmentState
 from logfs.log.verifying.findings import Finding
 from logfs.log.verifying.segments import SegmentReport, SegmentTask
@@ -172,9 +175,11 @@ class PartitionCheck:
         findings += table.findings
         kinds = list_partition(self._disk, self._directory).kinds()
         bases = {base for base, found in kinds.items() if FileKind.LOG in found}
+        tiered, problems = self._tiered()
+        findings += problems
         if table.state is not None:
             findings += compare(table, reports, self._directory, may_move=root.is_live)
-            findings += self._missing(table, bases, root)
+            findings += self._missing(table, bases | tiered, root)
         elif table.is_missing and any(n.endswith(FileKind.TEXT_INDEX) for n in listed):
             remedy = "restore it from a backup; without it the next start restarts positions at 0"
             findings.append(Finding(table.name, None, "missing", "", remedy))
@@ -188,8 +193,17 @@ class PartitionCheck:
             findings += root.outside(self.topic_partition, end_offset)
         findings += find_irregular(self._disk, self._directory)
         if not root.is_live:
-            findings += find_leftovers(self._directory, listed, bases)
+            findings += find_leftovers(self._directory, listed, bases | tiered)
         return findings
+
+    def _tiered(self) -> tuple[set[int], list[Finding]]:
+        """Return the base offsets of the segments that the object store has; and findings."""
+        try:
+            return tiered_bases(self._disk, self._directory), []
+        except LogfsError as error:
+            remedy = "the next start rebuilds it from the object store"
+            file = f"{self._directory}/{TIERED}"
+            return set(), [Finding(file, None, str(error).removeprefix(f"{file}: "), "", remedy)]
 
     def _forget_replaced(self) -> None:
         """Drop the reports of segments that were removed or replaced since."""

@@ -37,6 +37,7 @@ _KNOWN = {
     names.TOPIC_CONFIG,
     names.LOSSES,
     names.MIRROR,
+    names.TIERED,
 }
 _OF_OURS: tuple[tuple[Callable[[str], object], str, str], ...] = (
     (names.parse_unfinished_file, "a line without an end", "the next start makes a record of it"),
@@ -252,6 +253,7 @@ _KNOWN_IN_ROOT = {
     names.CONTROL_SOCKET,
     names.BACKUP,
     names.CLOSED,
+    names.REMOTE,
     names.BOOTSTRAP_CHECKPOINT,
 }
 _ZERO = "the next start takes 0 for every partition; restore it or remove it"

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from logfs.config import TopicConfig
+from logfs.disk.remote.overlay import local_part
 from logfs.disk.vfs import Disk
 from logfs.log import names
 from logfs.log.loading.loader import list_partitions
@@ -86,6 +87,7 @@ def verify(
         boot_id: Identifies the boot of this machine. If it is not known, a close that flushed
             nothing is taken for a crash.
     """
+    disk = local_part(disk)  # objects are checked by ``logfs remote verify``
     root = read_root(disk, defaults, boot_id)
     wanted = list_partitions(disk) if only is None else only
     checks = [_RepeatedCheck(PartitionCheck(disk, tp)) for tp in sorted(wanted)]
