@@ -141,9 +141,14 @@ class ObjectServer:
         command: list[str | Path] = [programs.found(programs.SEAWEEDFS), "server", "-s3"]
         command += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={self._objects}"]
         command += [f"-s3.config={config}", f"-s3.port={self._port}"]
-        for name in ("s3.port.grpc", "master.port", "volume.port", "filer.port"):
+        # Its own choice of the second port is 10,000 more than the first: there may be none.
+        for name in ("s3.port", "master.port", "volume.port", "filer.port"):
+            if name != "s3.port":
+                command.append(f"-{name}={free_port()}")
+            command.append(f"-{name}.grpc={free_port()}")
+        for name in ("s3.port.iceberg", "s3.port.lance", "mq.agent.port", "mq.broker.port"):
             command.append(f"-{name}={free_port()}")
-        return [*command, "-master.volumeSizeLimitMB=1024", "-volume.max=8"]
+        return [*command, "-master.volumeSizeLimitMB=64", "-volume.max=10000"]
 
     def _answers(self) -> bool:
         try:
