@@ -8,7 +8,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, tzinfo
 from itertools import pairwise
 from pathlib import Path
@@ -94,41 +94,42 @@ class _Piece(NamedTuple):
 
 
 def _copy_pieces(resolved: Resolved, out: BinaryIO) -> None:
-    files, buffers = SimpleQueue[FixedFile](), SimpleQueue[memoryview]()
-    for _ in range(_WORKERS):
-        files.put(FixedFile(resolved))
-
-    def render(offset: int, buffer: memoryview) -> _Piece:
-        file = files.get()
-        try:
-            return _render(file, offset, buffer)
-        finally:
-            files.put(file)
-
-    pieces: deque[Future[_Piece]] = deque()
-    with ThreadPoolExecutor(_WORKERS) as pool:
-        for offset, stop in pairwise(_borders(FixedFile(resolved))):
+    files = [FixedFile(resolved) for _ in range(_WORKERS)]
+    buffers, pieces = SimpleQueue[memoryview](), deque[Future[_Piece]]()
+    number, was_start = 0, True
+    with ExitStack() as stack:
+        threads = [stack.enter_context(ThreadPoolExecutor(1)) for _ in files]
+        for (offset, is_start), (stop, _) in pairwise(_borders(FixedFile(resolved))):
+            # Large batches all go to one thread: only one of them is in memory.
+            number = (number + (is_start and was_start)) % _WORKERS
+            was_start = is_start
             if len(pieces) == _AHEAD:
                 buffers.put(_write(pieces.popleft(), out))
             buffer = memoryview(bytearray(PIECE_BYTES)) if buffers.empty() else buffers.get()
-            pieces.append(pool.submit(render, offset, buffer[: stop - offset]))
+            part = buffer[: stop - offset]
+            pieces.append(threads[number].submit(_render, files[number], offset, part))
         while pieces:
             _write(pieces.popleft(), out)
-    while not files.empty():
-        files.get().close()
+    for file in files:
+        file.close()
 
 
-def _borders(file: FixedFile) -> Iterator[int]:
-    """Yield the borders of the pieces: starts of batches, so that one thread reads each batch."""
-    border = 0
+def _borders(file: FixedFile) -> Iterator[tuple[int, bool]]:
+    """Yield the borders of the pieces, each with whether a batch begins there, if it is known.
+
+    Otherwise the batch is larger than a piece.
+    """
+    border, is_start = 0, True
     while border < file.size():
-        yield border
+        yield border, is_start
         begin, border = border, border + PIECE_BYTES
         if border < file.size():
+            is_start = False
             with suppress(OSError, LogfsError):  # the thread of that piece meets the error again
                 begin_near = file.begin_near(border)
-                border = begin_near if begin_near > begin else border
-    yield file.size()
+                is_start = begin_near > begin
+                border = begin_near if is_start else border
+    yield file.size(), True
 
 
 def _write(future: "Future[_Piece]", out: BinaryIO) -> memoryview:

@@ -535,13 +535,16 @@ cdef uint8_t *put_json_headers(uint8_t *out, Rec *r) noexcept nogil:
     return out
 
 
-cdef uint8_t *put_jsonl(uint8_t *out, Rec *r) noexcept nogil:
+cdef uint8_t *put_jsonl_head(uint8_t *out, Rec *r) noexcept nogil:
     out = put_literal(out, b'{"offset":', 10)
     out = lf_put_decimal(out, r.offset)
     out = put_literal(out, b',"timestamp":', 13)
     out = lf_put_decimal(out, r.timestamp)
-    out = put_literal(out, b',"key":', 7)
-    out = put_json_span(out, r.key)
+    return put_literal(out, b',"key":', 7)
+
+
+cdef uint8_t *put_jsonl(uint8_t *out, Rec *r) noexcept nogil:
+    out = put_json_span(put_jsonl_head(out, r), r.key)
     out = put_literal(out, b',"value":', 9)
     out = put_json_span(out, r.value)
     out = put_literal(out, b',"headers":[', 12)

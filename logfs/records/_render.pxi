@@ -8,7 +8,91 @@ cdef enum:
     NO_MEMORY = 4
 
 cdef enum:
-    LARGE_SCRATCH = 1 << 20     # bytes; larger memory is given back with its record
+    LARGE_RECORD = 1 << 20      # bytes; a longer rendering is made block by block
+    BLOCK_SOURCE = 48 * 1024    # bytes of a key or value in a block; base64 makes 4 bytes of 3
+    BLOCK_BYTES = 6 * BLOCK_SOURCE + 128
+
+cdef enum:
+    NO_SPAN = 0
+    TSV_SPAN = 1
+    JSON_SPAN = 2
+    BASE64_SPAN = 3
+
+
+cdef struct Blocks:
+    int part            # what follows the span
+    int mode            # how the span is written; NO_SPAN: all of it is
+    Span span           # the key, value or header that is being written
+    int64_t at          # its bytes that are written
+    bytes_t header      # the next header
+    int64_t headers     # headers that are written
+    int64_t begin       # where in the rendering the block begins
+    int64_t end         # and ends
+
+
+cdef uint8_t *begin_span(Blocks *s, int view, uint8_t *out, Span span) noexcept nogil:
+    """Write what is before a key, value or header."""
+    s.span, s.at, s.mode = span, 0, NO_SPAN
+    if span.n < 0:
+        return put_tsv_span(out, span) if view == TSV else put_json_span(out, span)
+    if view == TSV:
+        s.mode = TSV_SPAN
+        return out
+    if lf_count(span.p, span.n).high and not lf_is_utf8(span.p, span.n):
+        s.mode = BASE64_SPAN
+        return put_literal(out, b'{"base64":"', 11)
+    s.mode = JSON_SPAN
+    return put_literal(out, b'"', 1)
+
+
+cdef uint8_t *put_part_of_span(Blocks *s, uint8_t *out) noexcept nogil:
+    """Write the next bytes of a key, value or header, and what is after its last byte."""
+    cdef bytes_t p = s.span.p + s.at
+    cdef int64_t n = min(BLOCK_SOURCE, s.span.n - s.at)
+    cdef int mode = s.mode
+    s.at += n
+    if s.at == s.span.n:
+        s.mode = NO_SPAN
+    if mode == TSV_SPAN:
+        return lf_put_tsv(out, p, n)
+    if mode == BASE64_SPAN:
+        out = lf_put_base64(out, p, n)
+        return put_literal(out, b'"}', 2) if s.mode == NO_SPAN else out
+    out = lf_put_json(out, p, n)
+    return put_literal(out, b'"', 1) if s.mode == NO_SPAN else out
+
+
+cdef uint8_t *put_tsv_part(Blocks *s, uint8_t *out, Rec *r) noexcept nogil:
+    s.part += 1
+    if s.part == 1:
+        return begin_span(s, TSV, out, r.key)
+    if s.part == 2:
+        return begin_span(s, TSV, put_literal(out, b"\t", 1), r.value)
+    return put_literal(out, b"\n", 1)
+
+
+cdef uint8_t *put_jsonl_part(Blocks *s, uint8_t *out, Rec *r) noexcept nogil:
+    cdef Span span
+    s.part += 1
+    if s.part == 1:
+        return begin_span(s, JSONL, put_jsonl_head(out, r), r.key)
+    if s.part == 2:
+        return begin_span(s, JSONL, put_literal(out, b',"value":', 9), r.value)
+    if s.part == 3:
+        s.header = r.headers
+        out = put_literal(out, b',"headers":[', 12)
+    elif s.part == 5:
+        s.headers += 1
+        s.header = skip_bytes(s.header, r.end, &span, -1)
+        return begin_span(s, JSONL, put_literal(out, b",", 1), span)
+    else:
+        out = put_literal(out, b"]", 1)
+    if s.headers == r.header_count:
+        return put_literal(out, b"]}\n", 3)
+    s.part = 4
+    out = put_literal(out, b",[", 2) if s.headers else put_literal(out, b"[", 1)
+    s.header = skip_bytes(s.header, r.end, &span, 0)
+    return begin_span(s, JSONL, out, span)
 
 
 @cython.final
@@ -52,8 +136,9 @@ cdef class Renderer:
     cdef int64_t length     # of r's rendering, -1 if not known yet
     cdef int64_t within     # bytes of it already delivered
     cdef int64_t behind     # last offset left behind, + 1
-    cdef uint8_t *scratch   # rendering of a record that is delivered in pieces
+    cdef uint8_t *scratch   # rendering of a record that is delivered in pieces, or a block of it
     cdef Py_ssize_t scratch_bytes
+    cdef Blocks blocks      # the block of a long one
     cdef bint scratch_ready
 
     def __init__(self, int view, decompress):
@@ -228,16 +313,15 @@ cdef class Renderer:
 
     cdef inline void leave_record(self) noexcept nogil:
         self.have = False
-        if self.scratch_bytes > LARGE_SCRATCH:
-            free(self.scratch)
-            self.scratch = NULL
-            self.scratch_bytes = 0
         self.behind = lf_add(self.r.offset, 1)
 
     cdef bint deliver_part(self, uint8_t *out, int64_t room, int64_t *done) noexcept nogil:
         cdef int64_t part = min(self.length - self.within, room - done[0])
         if out != NULL and self.view == TEXT:
             self.copy_text(out + done[0], part)
+        elif out != NULL and self.length > LARGE_RECORD:
+            if not self.copy_blocks(out + done[0], part):
+                return False
         elif out != NULL:
             if not self.prepare_scratch():
                 return False
@@ -256,16 +340,52 @@ cdef class Renderer:
         if self.within + part == self.length:
             out[part - 1] = b"\n"
 
-    cdef bint prepare_scratch(self) noexcept nogil:
+    cdef bint copy_blocks(self, uint8_t *out, int64_t part) noexcept nogil:
+        """Write a part of a long rendering, of which a block at a time is in memory."""
+        cdef int64_t n
+        cdef int64_t at = self.within
+        cdef int64_t stop = at + part
+        if not self.scratch_ready:
+            memset(&self.blocks, 0, sizeof(Blocks))
+            if not self.have_scratch(BLOCK_BYTES):
+                return False
+            self.scratch_ready = True
+        while at < stop:
+            while self.blocks.end <= at:
+                self.next_block()
+            n = min(stop, self.blocks.end) - at
+            memcpy(out, self.scratch + (at - self.blocks.begin), n)
+            out += n
+            at += n
+        return True
+
+    cdef void next_block(self) noexcept nogil:
+        cdef Blocks *s = &self.blocks
+        cdef uint8_t *end
+        if s.mode != NO_SPAN:
+            end = put_part_of_span(s, self.scratch)
+        elif self.view == TSV:
+            end = put_tsv_part(s, self.scratch, &self.r)
+        else:
+            end = put_jsonl_part(s, self.scratch, &self.r)
+        s.begin = s.end
+        s.end += end - self.scratch
+
+    cdef bint have_scratch(self, Py_ssize_t size) noexcept nogil:
         cdef void *larger
-        if self.scratch_ready:
-            return True
-        if self.length > self.scratch_bytes:
-            larger = realloc(self.scratch, self.length)
+        if size > self.scratch_bytes:
+            larger = realloc(self.scratch, size)
             if larger == NULL:
                 return False
             self.scratch = <uint8_t *>larger
-            self.scratch_bytes = self.length
+            self.scratch_bytes = size
+        return True
+
+    cdef bint prepare_scratch(self) noexcept nogil:
+        if self.scratch_ready:
+            return True
+        if not self.have_scratch(self.length):
+            return False
         put_rendered(self.view, self.scratch, &self.r)
         self.scratch_ready = True
         return True
@@ -291,7 +411,7 @@ cdef class Renderer:
 
     @property
     def buffer_bytes(self):
-        """How much memory is held beside the window: decompressed records, one rendered record."""
+        """How much memory is held beside the window: decompressed records, a rendered record or block."""
         return self.scratch_bytes + (0 if self.plain is None else self.plain.n)
 
     @property

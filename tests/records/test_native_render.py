@@ -358,3 +358,35 @@ def test_lets_go_of_its_window() -> None:
     data.clear()
     assert renderer.exhausted
     assert render(renderer, 10) == b""
+
+
+LONG = 1_100_000
+PLAIN, ESCAPED = b"x" * LONG, b'"\\\n\t\x01z' * (LONG // 6)
+UTF8, BINARY = "é✓".encode() * (LONG // 5), bytes(range(256)) * (LONG // 256) + b"\xff"
+LONG_RECORDS = [
+    Record(5, 7, None, PLAIN, ()),
+    Record(6, 7, b"key", ESCAPED, ((b"h", None), (b"", b"v"))),
+    Record(7, 7, BINARY, None, ()),
+    Record(8, 7, UTF8, BINARY, ((b"long", ESCAPED), (b"\xff", PLAIN), (b"last", b""))),
+    Record(9, 7, b"", b"", ((b"h", UTF8[1:]),)),
+]
+
+
+@pytest.mark.parametrize("view", View)
+@pytest.mark.parametrize("record", LONG_RECORDS, ids=["plain", "escaped", "null", "all", "empty"])
+def test_a_long_rendering_is_delivered_in_pieces_without_memory_for_all_of_it(
+    record: Record, view: View
+) -> None:
+    expected = oracle.rendering(view, record)
+    data = encode_batch([record], BatchFields(base_offset=record.offset))
+    for sizes in ([100_000], [1, 70_001, 400_000], [max(1, len(expected) - 1), 1]):
+        renderer, got, turn = loaded(view, data), b"", 0
+        while piece := render(renderer, sizes[turn % len(sizes)]):
+            got, turn = got + piece, turn + 1
+            assert renderer.buffer_bytes < 512 * 1024
+        assert got == expected
+    for skipped in (1, 50_000, len(expected) - 5):
+        if 0 < skipped < len(expected):
+            renderer = loaded(view, data)
+            assert renderer.skip(skipped) == skipped
+            assert render(renderer, 1000) == expected[skipped : skipped + 1000]

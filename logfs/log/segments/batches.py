@@ -25,6 +25,8 @@ SEQUENTIAL_BYTES = 512 * 1024
 """Window of a reader that goes on: large enough to amortise the call, small enough for caches."""
 LOOKUP_BYTES = 16 * 1024
 """Window of a look-up: an index interval and the batch that crosses its end."""
+_MOST_KEPT_BYTES = 4 * 1024 * 1024
+"""A larger buffer is freed once its batch was read, unless the next one is as large."""
 INCOMPLETE = "incomplete"
 """Problem of an ``IndexBuilder``: the bytes end inside a batch."""
 CHUNK_BYTES = 1024 * 1024
@@ -85,6 +87,8 @@ class Window:
                     buffer = whole
                 if not _fill(log, buffer, size, stop, position, may_block):
                     return False
+        if len(buffer) > _MOST_KEPT_BYTES >= max(size, stop):
+            buffer = buffer[: max(size, stop)]  # gives back the memory of a large batch before it
         self.buffer, self.file_position, self.stop = buffer, position, stop
         return True
 
