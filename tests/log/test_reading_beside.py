@@ -12,8 +12,9 @@ from logfs.log.retention import apply_retention
 from logfs.log.trimming import trim
 from logfs.types import View
 from tests.fakes import FakeDisk
+from tests.log import foreign
 from tests.log.compaction import COMPACT, dirty_range_of, tools
-from tests.log.support import Bench
+from tests.log.support import Bench, lines_of
 
 pytestmark = pytest.mark.allow_log("fell behind retention")
 
@@ -183,6 +184,37 @@ def test_reads_between_any_two_operations_of_a_change(name: str) -> None:
         for reader in readers:
             reader.read_all()
             check(reader, bench, change.view)
+
+
+def look(process: foreign.Follower, reader: Follower, bench: Bench, view: View) -> None:
+    """Look and read in a process that follows, and in one that begins to follow then."""
+    process.look()
+    reader.read_all()
+    log = foreign.Follower(bench.disk).store.partition("t", 0)
+    assert log.offline is None
+    newcomer = Follower(GrowingFile(log, view, 0))
+    newcomer.read_all()
+    check(newcomer, bench, view)
+    bench.disk.now_ms = process.now_ms + 1  # the newcomer has a clock of its own
+
+
+@pytest.mark.slow
+@pytest.mark.allow_log("the one before it is used")
+@pytest.mark.parametrize("name", sorted(CHANGES.keys() - {"truncation"}))
+def test_another_process_follows_between_any_two_operations_of_a_change(name: str) -> None:
+    for change, number in changed_between(name):
+        bench = filled(change)
+        process = foreign.Follower(bench.disk)
+        reader = Follower(GrowingFile(process.log, change.view, 0))
+        for _ in range(number % 4):
+            reader.read()
+        at_operation(bench.disk, number, partial(look, process, reader, bench, change.view))
+        change.make(bench)
+        process.settle()
+        reader.read_all()
+        check(reader, bench, change.view)
+        assert process.log.losses == []
+        assert lines_of(process.log, change.view) == lines_of(bench.log, change.view)
 
 
 @pytest.mark.parametrize("name", CHANGES)
