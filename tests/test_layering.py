@@ -93,7 +93,16 @@ LOG_FLOORS = (
     {"packing"},
     {"topiccreation", "topicdeletion", "store"},
     {"tiering"},
-    {"backup", "verifying", "following", "dumping", "planning", "overview", "administration"},
+    {
+        "backup",
+        "verifying",
+        "following",
+        "dumping",
+        "planning",
+        "overview",
+        "administration",
+        "mirrors",
+    },
     {"reindexing", "scanning"},
 )
 """The packages and top-level modules of ``log``, lowest first.

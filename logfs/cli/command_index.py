@@ -50,6 +50,10 @@ COMMANDS = {
         "plan",
         "Estimate the disk usage of a topic, or when the disk of the directory PATH will be full.",
     ),
+    "mirror": Entry(
+        "mirror",
+        "Keep topics of a Kafka cluster as local topics, up to date and byte for byte.",
+    ),
     "export": Entry(
         "export",
         "Export records to Parquet files in the directory DESTINATION; the next run continues.",

@@ -9,17 +9,27 @@
     log.retention.hours = 24
     log.cleanup.policy = ["compact", "delete"]
 
+    [[mirror]]                                  # for logfs-mirror@NAME.service; see logfs mirror
+    from = "kafka://b1:9092,b2:9092"
+    topics = ["orders", "/web-.*/"]
+    keep = "30d"
+    kafka = { "security.protocol" = "SASL_SSL", "sasl.username" = "logfs",
+              "sasl.password.file" = "/etc/logfs/password" }
+
 Nothing is obligatory: the command line takes precedence. Keys with dots may be quoted or not.
 """
 
 import difflib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from logfs.errors import InvalidConfigError
 
-_KEYS = ("data", "mountpoint", "options", "kafka")
+_KEYS = ("data", "mountpoint", "options", "kafka", "mirror")
+
+
+Tables: TypeAlias = tuple[Mapping[str, object], ...]
 
 
 class MountFile(NamedTuple):
@@ -28,6 +38,7 @@ class MountFile(NamedTuple):
     Attributes:
         data: The data directory, from the root; None if it is not there.
         mountpoint: The mount point, from the root; None if it is not there.
+        mirrors: The ``[[mirror]]`` tables; what is in them ``mirror_jobs`` checks.
         options: Texts, each as after one ``-o``.
     """
 
@@ -35,6 +46,7 @@ class MountFile(NamedTuple):
     mountpoint: str | None = None
     options: tuple[str, ...] = ()
     settings: Mapping[str, str] = {}
+    mirrors: Tables = ()
 
 
 def read_mount_file(path: str) -> MountFile:
@@ -59,13 +71,14 @@ def read_mount_file(path: str) -> MountFile:
         _path(path, table, "data"),
         _path(path, table, "mountpoint"),
         _options(path, table),
-        dict(_settings(path, kafka)),
+        dict(flattened(path, kafka)),
+        _tables(path, table, "mirror"),
     )
 
 
 def _hint(key: str) -> str:
     close = difflib.get_close_matches(key, _KEYS, n=1)
-    return f"expected {', '.join(_KEYS[:-1])} or the table [kafka]" + (
+    return "expected data, mountpoint, options, or the tables [kafka] and [[mirror]]" + (
         f"; did you mean {close[0]}?" if close else "; settings of a broker stand below [kafka]"
     )
 
@@ -87,7 +100,14 @@ def _options(path: str, table: Mapping[str, object]) -> tuple[str, ...]:
     )
 
 
-def _settings(
+def _tables(path: str, table: Mapping[str, object], key: str) -> Tables:
+    value = table.get(key, [])
+    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+        return tuple(value)
+    raise InvalidConfigError(f"{path}: {key}: expected tables: [[{key}]]")
+
+
+def flattened(
     path: str, table: Mapping[str, object], prefix: str = ""
 ) -> Iterator[tuple[str, str]]:
     """Flatten: to TOML ``num.partitions = 3`` is a table in a table."""
@@ -95,7 +115,7 @@ def _settings(
         key = prefix + name
         match value:
             case dict():
-                yield from _settings(path, value, f"{key}.")
+                yield from flattened(path, value, f"{key}.")
             case bool():  # before int, which it is as well
                 yield key, str(value).lower()
             case str() | int() | float():

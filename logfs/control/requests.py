@@ -194,6 +194,7 @@ _NUMBER = FieldType(int)
 _NUMBER_OR_NULL = FieldType(int, is_optional=True)
 _FLAG = FieldType(bool)
 _PARTITION = {"topic": _TEXT, "partition": _NUMBER}
+_PLACE = {**_PARTITION, "offset": _NUMBER}
 _LINES = {
     "topic": _TEXT,
     "partition": _NUMBER_OR_NULL,
@@ -285,6 +286,35 @@ REQUESTS: Mapping[str, RequestType] = {
         "the offset of the transaction marker",
     ),
     "flush": RequestType(_PARTITION, "null; earlier appends to the partition are durable"),
+    # Of logfs mirror.
+    "mirrors": RequestType({}, "MirrorSource of each topic that is a mirror, by name"),
+    "mirror": RequestType(
+        {
+            "topic": _TEXT,
+            "partitions": _NUMBER,
+            "config": FieldType(dict, convert=_settings),
+            "source": FieldType(dict, convert=_settings),
+        },
+        "MirrorEnd of each partition",
+    ),
+    "replica": RequestType(
+        {**_PARTITION, "epoch": _NUMBER_OR_NULL},
+        "end: MirrorEnd; epoch: the largest leader epoch up to that one and its end, or null",
+    ),
+    "replicate": RequestType(
+        {**_PARTITION, "expected": _NUMBER},
+        "Replicated; an error if the log does not end at the offset ``expected``",
+        "batches, as a broker stores them",
+    ),
+    "start": RequestType(_PLACE, "null; an empty partition begins there"),
+    "continue": RequestType({**_PLACE, "why": _TEXT}, "null; the log goes on there"),
+    "cut": RequestType({**_PLACE, "why": _TEXT}, "null; the log ends there"),
+    "advance": RequestType(_PLACE, "null; the records before it are deleted"),
+    "promote": RequestType({"topic": _TEXT}),
+    "mirror_state": RequestType({"topic": _TEXT, "state": _TEXT, "reason": _TEXT}),
+    "notes": RequestType(
+        {"facts": FieldType(dict)}, "null; what .meta and metrics show of mirrors"
+    ),
 }
 """Every request by its name."""
 
@@ -292,6 +322,7 @@ REPEATED = frozenset(
     {
         *("create", "alter", "delete", "undelete", "trim", "retention", "compact", "pack", "roll"),
         *("append", "lines", "file", "publish", "forget", "end", "flush"),
+        *("mirror", "replicate", "start", "continue", "cut", "advance", "promote"),
     }
 )
 """Requests that change something: a client numbers them, and repeats them if the daemon ends."""

@@ -11,6 +11,7 @@ from logfs.errors import ControlError, NoSuchTopicError, ReadOnlyError, TopicExi
 from logfs.fs.append_commands import AppendCommands
 from logfs.fs.handover.control import ControlNotes
 from logfs.fs.kernelcache import KernelCache
+from logfs.fs.mirror_commands import MirrorCommands
 from logfs.fs.nodes import FileNode, TopicNode
 from logfs.fs.operations import Operations
 from logfs.fs.partitions import MountedPartition
@@ -68,6 +69,7 @@ class ControlCommands:
         self.reload = _refuse_reload
         self._notes = ControlNotes(operations.journal)
         appends = AppendCommands(store, operations, clock, self._notes)
+        copies = MirrorCommands(store, operations, clock, self._notes)
         self.metrics = queries.facts
         self._commands: Mapping[str, Callable[[Request], Awaitable[object]]] = {
             "status": queries.status,
@@ -96,6 +98,17 @@ class ControlCommands:
             "forget": appends.forget,
             "end": appends.end,
             "flush": appends.flush,
+            "mirrors": copies.mirrors,
+            "mirror": copies.mirror,
+            "replica": copies.replica,
+            "replicate": copies.replicate,
+            "start": copies.start,
+            "continue": copies.continue_,
+            "cut": copies.cut,
+            "advance": copies.advance,
+            "promote": copies.promote,
+            "mirror_state": copies.mirror_state,
+            "notes": copies.notes,
         }
 
     async def run(self, request: Request) -> object:

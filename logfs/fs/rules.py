@@ -26,6 +26,7 @@ def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
 
     Raises:
         ReadOnlyError: Nothing may be written on this mount.
+        MirrorError: The partition is a mirror.
         RefusedError: The file takes no appends, or the flags ask for more than appending.
     """
     writes = flags & os.O_ACCMODE != os.O_RDONLY
@@ -37,6 +38,8 @@ def check_open(node: FileNode, flags: int, *, read_only: bool) -> None:
         raise RefusedError("the file cannot be written to")
     if flags & os.O_TRUNC or not flags & os.O_APPEND:
         raise RefusedError("the file only takes appends (>>)")
+    if node.partition.log.mirror_meta is not None:
+        node.partition.log.writable.check_appendable()
 
 
 def partition_to_make(

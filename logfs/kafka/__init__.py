@@ -6,6 +6,11 @@ Modules, lowest first; blocking sockets and threads, no trio::
     fetching    Fetch requests and answers, batches as they are; pure
     wire        one connection to one broker: TLS, SASL, versions, frames
     cluster     brokers, topics, leaders; requests that go to the right broker
+    selection   which topics a mirror has, under which names and with which settings; pure
+    targets     where a mirror writes: a store, or the daemon that owns it
+    mirrored    one partition of a mirror, and what a fetch answer does to it
+    fetcher     the thread that fetches from one broker
+    mirroring   all of a mirror: topics, leaders, threads
 
 What stays the same over all uses of kafka-python is here: ``kafka.protocol`` for the encoding of
 all messages but Fetch answers, ``kafka.net.sasl`` for what is said at a login, and

@@ -34,6 +34,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     verifying/     checking all files; reindexing: rebuilding the indexes
     dumping/       the output of kafka-dump-log
     planning/      size estimates of topics
+    mirrors        what is done to a copy of a topic of a cluster for its source's sake
     overview, administration   what ``logfs status`` and ``logfs topic`` show and change
     scanning/      records of a partition straight from its files, for Spark
 

@@ -57,6 +57,7 @@ def partition_meta(
         "cleaner": log.cleaning.as_json() if log.config.is_compacted else None,
         **_remote(log),
         **({} if indexing is None else {"indexing": _progress(*indexing)}),
+        **({} if log.mirror_meta is None else {"mirror": log.mirror_meta}),
         "offline": log.offline,
         "losses": [loss._asdict() for loss in log.losses],
     }

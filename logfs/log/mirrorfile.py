@@ -45,6 +45,20 @@ class MirrorSource(NamedTuple):
     state: str = MIRRORING
     reason: str = ""
 
+    def as_json(self, facts: "MirrorFacts | None") -> dict[str, object]:
+        """Return what ``.meta`` shows of it; ``facts`` are of the process that mirrors it."""
+        said = {} if facts is None else {**facts.values, "reported": facts.time_ms}
+        return {
+            "source": self.topic,
+            "cluster_id": self.cluster_id,
+            "topic_id": self.topic_id,
+            "bootstrap": self.bootstrap,
+            "keep": self.keep,
+            "state": self.state,
+            "error": self.reason,
+            **said,
+        }
+
     def describe(self) -> str:
         """Return the source in words."""
         return f"topic {self.topic} of the Kafka cluster {self.cluster_id or self.bootstrap}"
@@ -56,6 +70,13 @@ class MirrorSource(NamedTuple):
             other.topic,
             other.topic_id,
         )
+
+
+class MirrorFacts(NamedTuple):
+    """What the process that mirrors a partition said of it last, and when."""
+
+    values: dict[str, object]
+    time_ms: int
 
 
 def read_mirror(disk: Disk, directory: str) -> MirrorSource | None:

@@ -32,6 +32,7 @@ class PartitionOverview(NamedTuple):
         records_per_second, bytes_per_second: Recent rates of appends; bytes of text.
         offline: Why it accepts no appends; None if it does.
         is_unreadable: It cannot be read either.
+        mirror: What ``.meta`` shows of its source; None: it is no mirror.
     """
 
     topic: str
@@ -50,6 +51,7 @@ class PartitionOverview(NamedTuple):
     last_loss: dict[str, object] | None = None
     offline: str | None = None
     is_unreadable: bool = False
+    mirror: dict[str, object] | None = None
 
 
 class TopicOverview(NamedTuple):
@@ -127,6 +129,7 @@ def partition_overview(log: ReadableLog, now_ms: int, since_ms: int = 0) -> Part
         last_loss=_last(losses),
         offline=log.offline,
         is_unreadable=log.is_unreadable,
+        mirror=log.mirror_meta,
     )
     if log.is_unreadable:
         return told

@@ -146,6 +146,12 @@ class PartitionLog(ReadableLog):
         """What it is a mirror of; None: an ordinary partition, which takes appends."""
         return self.state.mirror
 
+    @property
+    def mirror_meta(self) -> dict[str, object] | None:
+        """What ``.meta`` shows of a mirror."""
+        mirror = self.state.mirror
+        return None if mirror is None else mirror.as_json(self.state.mirror_facts)
+
     def set_mirror(self, source: MirrorSource | None) -> None:
         """Note what it is a mirror of; None makes it an ordinary partition. Durable on return."""
         with self.state.lock:

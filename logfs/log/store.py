@@ -35,6 +35,7 @@ from logfs.log.lines.writer import LineWriter
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import list_partitions, load_or_take_offline
 from logfs.log.manifest import check_may_write, check_whole
+from logfs.log.mirrorfile import MirrorSource
 from logfs.log.partition import PartitionLog
 from logfs.log.publishing.leftovers import LOOK_INTERVAL_MS, complete, pending_producers, tidy
 from logfs.log.reading.address import parse_topic_name
@@ -128,6 +129,7 @@ class LogStore(Catalog[PartitionLog]):
         properties: Mapping[str, str],
         now_ms: int,
         ownerships: Mapping[int | None, Ownership] | None = None,
+        mirror: MirrorSource | None = None,
     ) -> None:
         """Create a topic; its partitions are durable when this returns.
 
@@ -138,6 +140,7 @@ class LogStore(Catalog[PartitionLog]):
             now_ms: The clock.
             ownerships: Owners and modes of its partitions and, under None, of the topic. They are
                 set before the topic becomes visible.
+            mirror: What it is a mirror of, whose topic id it gets; None: an ordinary topic.
 
         Raises:
             IllegalTopicNameError, TopicExistsError, InvalidConfigError, ReadOnlyError, OSError.
@@ -156,14 +159,22 @@ class LogStore(Catalog[PartitionLog]):
             self.attributes.put(name, ownerships or {})
             try:
                 topic_id = new_topic_id(self._host)
-                self._add_partitions(name, range(partitions), topic_id, config, now_ms)
+                if mirror is not None and mirror.topic_id:
+                    topic_id = names.parse_topic_id(mirror.topic_id)
+                numbers = range(partitions)
+                self._add_partitions(name, numbers, topic_id, config, now_ms, mirror)
             except OSError:
                 with contextlib.suppress(OSError):
                     self.attributes.forget(name)
                 raise
 
     def grow_topic(
-        self, name: str, partitions: int, now_ms: int, ownership: Ownership = NOTHING_SET
+        self,
+        name: str,
+        partitions: int,
+        now_ms: int,
+        ownership: Ownership = NOTHING_SET,
+        mirror: MirrorSource | None = None,
     ) -> None:
         """Add partitions to a topic, up to a number; nothing changes if it has as many.
 
@@ -172,8 +183,10 @@ class LogStore(Catalog[PartitionLog]):
             partitions: The new number of partitions.
             now_ms: The clock.
             ownership: Owner and mode of each new partition, set before it becomes visible.
+            mirror: What they are mirrors of; a mirror grows with its source only.
 
         Raises:
+            MirrorError: It is a mirror, and ``mirror`` is None.
             NoSuchTopicError, LogOfflineError (it could not be loaded), InvalidConfigError,
             ReadOnlyError, OSError.
         """
@@ -185,10 +198,13 @@ class LogStore(Catalog[PartitionLog]):
             missing = [n for n in range(partitions) if n not in present]
             if not missing:
                 return
+            if mirror is None:
+                self._representative(name).check_appendable()
             topic_id = self.topic_id(name)
             identity = names.parse_topic_id(topic_id) if topic_id else new_topic_id(self._host)
             self.attributes.put(name, dict.fromkeys(missing, ownership))
-            self._add_partitions(name, missing, identity, self.topic_config(name), now_ms)
+            config = self.topic_config(name)
+            self._add_partitions(name, missing, identity, config, now_ms, mirror)
 
     def delete_topic(self, name: str, now_ms: int) -> None:
         """Delete a topic as Kafka does: renamed now, removed after ``file.delete.delay.ms``.
@@ -479,10 +495,11 @@ class LogStore(Catalog[PartitionLog]):
         topic_id: UUID,
         config: TopicConfig,
         now_ms: int,
+        mirror: MirrorSource | None = None,
     ) -> None:
         context = self._load_context(now_ms, is_clean=True)
         wanted = [TopicPartition(name, number) for number in numbers]
-        logs = create_partitions(context, wanted, topic_id, config)
+        logs = create_partitions(context, wanted, topic_id, config, mirror)
         self._topics.setdefault(name, {}).update(logs)
 
     def _tidy_after_deletion(self, name: str, gone: Collection[TopicPartition]) -> None:

@@ -16,6 +16,7 @@ from logfs.log.cleanercheckpoint import forget_cleaner_offsets
 from logfs.log.host import Host
 from logfs.log.loading.context import LoadContext
 from logfs.log.loading.loader import load_partition
+from logfs.log.mirrorfile import MirrorSource, write_mirror
 from logfs.log.partition import PartitionLog
 from logfs.log.topicdeletion import free_deleted_name
 from logfs.log.topics import fill_partition
@@ -30,9 +31,16 @@ def new_topic_id(host: Host) -> UUID:
 
 
 def create_partitions(
-    context: LoadContext, wanted: Sequence[TopicPartition], topic_id: UUID, config: TopicConfig
+    context: LoadContext,
+    wanted: Sequence[TopicPartition],
+    topic_id: UUID,
+    config: TopicConfig,
+    mirror: MirrorSource | None = None,
 ) -> dict[int, PartitionLog]:
-    """Create partitions, durable on return, and return them by number; all or (OSError) none."""
+    """Create partitions, durable on return, and return them by number; all or (OSError) none.
+
+    ``mirror`` is what they are mirrors of, from their first moment on; None: ordinary ones.
+    """
     disk, context = context.disk, _without_old_rows(context, wanted)
     made: dict[TopicPartition, str] = {}
     try:
@@ -41,6 +49,8 @@ def create_partitions(
             made[topic_partition] = directory
             disk.make_directory(directory)
             fill_partition(disk, directory, topic_id, config.overrides())
+            if mirror is not None:
+                write_mirror(disk, directory, mirror)
         disk.sync_directory("")
         for topic_partition in wanted:
             disk.rename(made[topic_partition], topic_partition.directory)

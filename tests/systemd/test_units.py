@@ -15,6 +15,7 @@ UNITS = ROOT / "systemd"
 OF_SYSTEMD = Path("/usr/lib/systemd/system")
 NAMES = [
     "logfs@web.service",
+    "logfs-mirror@web.service",
     "logfs-verify@web.service",
     "logfs-verify@web.timer",
     "mnt-logs.mount",
@@ -63,6 +64,7 @@ def test_systemd_would_say_it(root: Path) -> None:
     ("name", "worst"),
     [
         ("logfs@.service", 5.0),  # of 10; a service that is seen mounting cannot get below 4
+        ("logfs-mirror@.service", 4.0),
         ("logfs-verify@.service", 2.0),
     ],
 )

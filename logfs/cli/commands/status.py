@@ -20,7 +20,7 @@ from logfs.machine.disks import is_url
 if TYPE_CHECKING:
     from logfs.cli.directory_status import Status
     from logfs.library.places import Place
-    from logfs.log.overview import PartitionOverview
+    from logfs.log.overview import PartitionOverview, TopicOverview
 
 TROUBLE = 1
 UNKNOWN = 2
@@ -138,6 +138,8 @@ def _moment(text: str, place: "Place") -> int:
 
 def _verdict(found: "Status") -> int:
     if found.is_full or any(row.offline or row.losses for row in found.partitions):
+        return TROUBLE
+    if any(row.mirror is not None and row.mirror["error"] for row in found.partitions):
         return TROUBLE
     return UNKNOWN if any(_is_unknown(row) for row in found.partitions) else 0
 
@@ -305,6 +307,21 @@ def _time(timestamp_ms: int | None) -> str:
     return "-" if timestamp_ms is None else format_time(timestamp_ms)
 
 
+def _notes_of_mirror(topic: "TopicOverview") -> list[str]:
+    """Return what a topic is a mirror of, its lag if that is known, and what is wrong."""
+    found = [row.mirror for row in topic.partitions if row.mirror is not None]
+    if not found:
+        return []
+    lags = [lag for facts in found if isinstance(lag := facts.get("lag_records"), int)]
+    lag = f", lag {tables.counted(sum(lags), 'offset')}" if lags else ""
+    source = f"topic {found[0]['source']} of the Kafka cluster {found[0]['cluster_id']}"
+    why = next((str(facts["error"]) for facts in found if facts["error"]), "")
+    return [
+        f"{topic.topic} is a mirror of {source}{lag}",
+        *([f"{topic.topic}: its mirror has a problem: {why}"] if why else []),
+    ]
+
+
 def _notes(found: "Status") -> list[str]:
     """Return what to know beside the numbers."""
     notes = []
@@ -326,6 +343,7 @@ def _notes(found: "Status") -> list[str]:
                 f"{loss['bytes']} bytes: {loss['detail']}"
             )
     for topic in found.topics:
+        notes += _notes_of_mirror(topic)
         unknown = sum(map(_is_unknown, topic.partitions))
         if unknown:
             count = tables.counted(unknown, "partition")

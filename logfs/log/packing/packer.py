@@ -81,8 +81,8 @@ def check_packable(log: PartitionLog) -> None:
 
 def due_segments(log: PartitionLog) -> list[Segment]:
     """Return the segments of a log that are to be packed, the oldest first."""
-    if not is_packing(log.config):
-        return []
+    if not is_packing(log.config) or log.mirror is not None:
+        return []  # a mirror has the bytes of its source
     failed = log.packing.failed
     tiered = () if log.tier is None else log.tier.entries
     return [

@@ -167,6 +167,11 @@ class ReadableLog(abc.ABC):
     # Following another writer: by default there is none
 
     @property
+    def mirror_meta(self) -> dict[str, object] | None:
+        """What ``.meta`` shows of the source that it is a mirror of; None: it is no mirror."""
+        return None
+
+    @property
     def indexing(self) -> tuple[int, int] | None:
         """How far the positions of a followed log are known: (bytes done, bytes in all).
 

@@ -17,7 +17,7 @@ from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.counters import LogCounters
 from logfs.log.epochs import LeaderEpochs
 from logfs.log.host import Host, cache_mark
-from logfs.log.mirrorfile import MirrorSource
+from logfs.log.mirrorfile import MirrorFacts, MirrorSource
 from logfs.log.options import encode_options
 from logfs.log.producers.state import ProducerState
 from logfs.log.reading.readable import ReadableState
@@ -124,6 +124,7 @@ class PartitionState(_WrittenState, ReadableState):
         tier: The segments that the object store has; None: it never had one.
         remote: What was done to copy them; None without an object store.
         mirror: The topic of a cluster that it is a mirror of; None if it is none.
+        mirror_facts: What the process that mirrors it says of it; None: nothing yet.
         lock, end: See above.
         options: How records for this topic become batches.
     """
@@ -137,6 +138,7 @@ class PartitionState(_WrittenState, ReadableState):
     snapshot_offset: int = 0
     has_new_epochs: bool = False
     mirror: MirrorSource | None = None
+    mirror_facts: MirrorFacts | None = None
     deferred: list[Callable[[], None]] | None = None
     unsynced_indexes: Segment | None = None
     waiting_lines: list[str] = field(default_factory=list)

@@ -6,13 +6,15 @@ in a segment of its own: bases are a property of segments.
 Source: Kafka UnifiedLog.truncateTo, LocalLog.truncateTo.
 """
 
+from typing import NamedTuple
+
 from logfs.config import TopicConfig
-from logfs.disk.vfs import Disk
+from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk
 from logfs.log.checkpoints import lower_recovery_point
 from logfs.log.cleanercheckpoint import lower_cleaner_offset
 from logfs.log.indexes import textindex
 from logfs.log.indexes.txnindex import write_txn_index
-from logfs.log.names import FileKind
+from logfs.log.names import FileKind, unused_cut_file
 from logfs.log.producers.replay import Replay, locate_transactions, rewind_producers
 from logfs.log.segments.batches import BatchWalk
 from logfs.log.segments.scan import rebuild_indexes, scan_segment
@@ -25,8 +27,10 @@ from logfs.log.writing.state import PartitionState
 from logfs.records._native import find_offset, measure
 from logfs.records.checksum import crc32c
 from logfs.records.compression import decompress
-from logfs.records.layout import NO_OFFSET
+from logfs.records.layout import HEADER_BYTES, NO_OFFSET, base_offset_of
 from logfs.types import Positions
+
+_PIECE_BYTES = 1024 * 1024
 
 
 def truncate(state: PartitionState, flusher: Flusher, offset: int, now_ms: int) -> None:
@@ -105,6 +109,52 @@ def cut_segments(
             write_txn_index(disk, kept[-1].file_name(FileKind.TXN_INDEX), ours)
     disk.sync_directory(snapshot.active.directory)
     return kept
+
+
+class TailCopy(NamedTuple):
+    """A copy of the end of a ``.log``: its name, what it is a copy of, its first offset."""
+
+    name: str
+    file: str
+    position: int
+    size: int
+    base_offset: int
+
+
+def copy_tail(state: PartitionState, offset: int) -> list[TailCopy]:
+    """Copy every batch that reaches an offset into plain files of the partition, durably.
+
+    The caller holds the lock and truncates the log next.
+
+    Raises:
+        CorruptRecordError: The place of the cut cannot be found.
+        OSError: Not everything is copied.
+    """
+    snapshot, copies = state.snapshot, list[TailCopy]()
+    first = max(snapshot.index_of_offset(offset), 0)
+    for number in range(first, len(snapshot.segments)):
+        segment, (_, _, end) = snapshot.segments[number], snapshot.end_of(number)
+        position = _first_batch_reaching(segment, end, offset) if number == first else 0
+        if position < end:
+            copies.append(_copy(state, segment, position, end))
+    state.disk.sync_directory(state.directory)
+    return copies
+
+
+def _copy(state: PartitionState, segment: Segment, position: int, end: int) -> TailCopy:
+    disk, directory, log = state.disk, state.directory, segment.files().log
+    name = unused_cut_file(disk.exists, directory, segment.base_offset, position)
+    temporary = f"{directory}/{name}{TEMPORARY_SUFFIX}"
+    file = disk.open(temporary, write=True, create=True)
+    file.truncate(0)
+    for start in range(position, end, _PIECE_BYTES):
+        file.pwrite(log.pread(min(_PIECE_BYTES, end - start), start), start - position)
+    file.sync()
+    file.close()
+    disk.rename(temporary, f"{directory}/{name}")
+    base_offset = base_offset_of(log.pread(HEADER_BYTES, position))
+    file_name = segment.name.rpartition("/")[2]
+    return TailCopy(name, file_name, position, end - position, base_offset)
 
 
 def _cut_segment(disk: Disk, config: TopicConfig, segment: Segment, position: int) -> None:

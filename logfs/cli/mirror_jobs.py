@@ -1,0 +1,275 @@
+"""Running ``logfs mirror``: from what was asked for to threads, and to an exit status."""
+
+import importlib.util
+import os
+import signal
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from logfs.cli import failures
+from logfs.cli.terminal import quantities
+from logfs.client import Daemon
+from logfs.errors import (
+    ClusterRefusedError,
+    ClusterUnreachableError,
+    InvalidConfigError,
+    LogfsError,
+    UnknownNameError,
+)
+from logfs.library import owner
+from logfs.library.places import Place, locate
+from logfs.library.zones import zone_of
+from logfs.log import mirrors
+from logfs.log.reading.address import Ago, Earliest, Latest, Moment, Now, parse_point
+from logfs.log.store import LogStore
+from logfs.machine.host import Clock, system_clock
+from logfs.machine.notifying import Notifier
+from logfs.machine.packages import how_to_add
+
+if TYPE_CHECKING:
+    from logfs.kafka.mirroring import Mirror
+    from logfs.kafka.targets import MirrorTarget
+
+UNREACHABLE = 75
+"""As EX_TEMPFAIL of sysexits.h: try again later."""
+_KEYS = ("from", "topics", "start", "keep", "prefix", "on-recreate", "kafka")
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorJob:
+    """What one ``logfs mirror``, or one ``[[mirror]]`` table, asks for; texts as given."""
+
+    topics: Sequence[str]
+    brokers: str
+    properties: Mapping[str, str] = field(default_factory=dict)
+    start: str = "earliest"
+    keep: str = "source"
+    prefix: str = ""
+    until_now: bool = False
+    on_recreate: str = "stop"
+
+
+def properties_of(
+    file: Path | None, options: Sequence[str], rack: str | None = None
+) -> dict[str, str]:
+    """Return the settings of a client from a file, options and ``--rack``; the later ones win.
+
+    Raises:
+        InvalidConfigError, OSError: See ``logfs.kafka.settings``.
+    """
+    from logfs.kafka.settings import parse_options, read_client_file
+
+    properties = {} if file is None else read_client_file(file)
+    properties |= parse_options(options)
+    return properties | ({} if rack is None else {"client.rack": rack})
+
+
+def read_jobs(path: str) -> tuple[str, list[MirrorJob]]:
+    """Return the data directory and the ``[[mirror]]`` tables of a file.
+
+    Raises:
+        InvalidConfigError: It does not parse, or has no such table.
+    """
+    from logfs.cli.mount_file import read_mount_file
+
+    found = read_mount_file(path)
+    if found.data is None or not found.mirrors:
+        raise InvalidConfigError(f"{path}: expected data, and at least one table [[mirror]]")
+    return found.data, [_job_of(path, table) for table in found.mirrors]
+
+
+def _job_of(path: str, table: Mapping[str, object]) -> MirrorJob:
+    for key in table:
+        if key not in _KEYS:
+            raise InvalidConfigError(f"{path}: mirror.{key}: expected one of {', '.join(_KEYS)}")
+    topics, brokers, kafka = table.get("topics"), table.get("from"), table.get("kafka", {})
+    if not isinstance(topics, list) or not all(isinstance(topic, str) for topic in topics):
+        raise InvalidConfigError(f'{path}: mirror.topics: expected a list, as ["orders"]')
+    if not isinstance(brokers, str) or not isinstance(kafka, dict):
+        raise InvalidConfigError(f'{path}: mirror.from: expected brokers, as "kafka://b1:9092"')
+    texts = {key.replace("-", "_"): table[key] for key in _KEYS[2:-1] if key in table}
+    if not all(isinstance(text, str) for text in texts.values()):
+        raise InvalidConfigError(f"{path}: mirror: expected texts for {', '.join(texts)}")
+    from logfs.cli.mount_file import flattened
+
+    if "sasl.password" in (settings := dict(flattened(path, kafka))):
+        raise InvalidConfigError(f"{path}: mirror.kafka: expected sasl.password.file, no password")
+    return MirrorJob(tuple(topics), brokers, settings, **texts)  # type: ignore[arg-type] # checked
+
+
+def promote(path: str) -> None:
+    """Make the mirror DATA/TOPIC an ordinary topic.
+
+    Raises:
+        LogfsError, OSError: See ``mirrors.promote``, ``owner.act``.
+    """
+    place = locate(path)
+    if len(place.address) != 1:
+        raise UnknownNameError("expected a topic, DATA/TOPIC")
+    (topic,) = place.address
+
+    def ask(daemon: Daemon) -> None:
+        daemon.ask("promote", {"topic": topic})
+
+    owner.act(place, ask, lambda store: mirrors.promote(store, topic), failures.progress())
+
+
+def run(data: str, jobs: Sequence[MirrorJob]) -> int:
+    """Mirror until a signal comes or, with ``until_now``, everything is there.
+
+    Returns:
+        The exit status.
+    """
+    with failures.about(data):
+        _check_installed()
+        place = _place(data)
+        notifier, clock = Notifier.from_environment(os.environ), system_clock()
+
+        def mirror_to(target: "MirrorTarget") -> int:
+            made = [_mirror(place, job, target.for_thread(), clock) for job in jobs]
+            return _Mirrors(made, notifier).run()
+
+        def ask(daemon: Daemon) -> int:
+            from logfs.kafka.targets import DaemonTarget
+
+            return mirror_to(DaemonTarget(daemon.data))
+
+        def do(store: LogStore) -> int:
+            from logfs.kafka.targets import LocalTarget
+
+            return mirror_to(LocalTarget(store, clock))
+
+        return owner.act(place, ask, do, failures.progress())
+
+
+def _check_installed() -> None:
+    """Refuse by a LogfsError to go on without kafka-python."""
+    if importlib.util.find_spec("kafka") is None:
+        raise LogfsError(f"this needs kafka-python: {how_to_add('kafka')}")
+
+
+def _place(data: str) -> Place:
+    """Return the place of a data directory, which may be an empty one."""
+    place = locate(f"{data}/topic", may_begin=True)
+    if place.address != ("topic",):
+        raise UnknownNameError("expected a data directory or a mount point, no topic")
+    return Place(place.root, (), is_mount=place.is_mount)
+
+
+class _Mirrors:
+    """The mirrors of a process, one thread each, and what they tell the service manager."""
+
+    def __init__(self, made: "Sequence[Mirror]", notifier: Notifier) -> None:
+        self._made = made
+        self._notifier = notifier
+        self._states = ["" for _ in made]
+        self._waiting = set(range(len(made)))
+        self._statuses = [0 for _ in made]
+        for number, mirror in enumerate(made):
+            mirror.when_alive = partial(self._alive, number)
+            mirror.when_ready = partial(self._ready, number)
+
+    def run(self) -> int:
+        """Run them until they end, or a signal comes; returns the worst exit status."""
+        threads = [
+            threading.Thread(target=self._work, args=(number,))
+            for number in range(1, len(self._made))
+        ]
+        before = {n: signal.signal(n, self._stop) for n in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            for thread in threads:
+                thread.start()
+            self._work(0)
+            for thread in threads:
+                thread.join()
+        finally:
+            self._notifier.stopping()
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        return max(self._statuses)
+
+    def _work(self, number: int) -> None:
+        self._statuses[number] = _status_of(self._made[number])
+
+    def _alive(self, number: int, text: str) -> None:
+        self._states[number] = text
+        self._notifier.alive("; ".join(filter(None, self._states)))
+
+    def _ready(self, number: int) -> None:
+        self._waiting.discard(number)
+        if not self._waiting:
+            self._notifier.ready()
+
+    def _stop(self, _number: int, _frame: object) -> None:
+        for mirror in self._made:
+            mirror.owner.stopping.set()
+            mirror.owner.want_look()
+
+
+def _status_of(mirror: "Mirror") -> int:
+    """Run a mirror; returns its exit status, and says why it is not 0."""
+    try:
+        mirror.run()
+    except ClusterUnreachableError as error:
+        failures.warn(str(error))
+        return UNREACHABLE
+    except (ClusterRefusedError, LogfsError, OSError) as error:
+        failures.warn(failures.explain(error))
+        return failures.FAILED
+    for failure in mirror.failures:
+        failures.warn(failure)
+    if mirror.losses:
+        failures.warn(f"records were lost, {mirror.losses} times: see logfs status")
+    return failures.FAILED if mirror.failures or mirror.losses else 0
+
+
+def _mirror(place: Place, job: MirrorJob, target: "MirrorTarget", clock: Clock) -> "Mirror":
+    from logfs.kafka.cluster import Cluster
+    from logfs.kafka.mirroring import Mirror, MirrorPlan
+    from logfs.kafka.selection import OnRecreate, TopicSelection
+    from logfs.kafka.settings import ClientSettings, parse_bootstrap
+
+    addresses, rest = parse_bootstrap(job.brokers)
+    if rest:
+        raise InvalidConfigError(f"{job.brokers!r}: expected brokers alone: the topics follow DATA")
+    plan = MirrorPlan(
+        TopicSelection(job.topics, job.prefix),
+        job.brokers.removeprefix("kafka://"),
+        _start_of(job.start, place, clock),
+        job.keep,
+        _keep_ms(job.keep),
+        job.until_now,
+        OnRecreate(job.on_recreate),
+    )
+    cluster = Cluster(addresses, ClientSettings.from_properties(job.properties))
+    return Mirror(cluster, target, plan, failures.warn)
+
+
+def _start_of(text: str, place: Place, clock: Clock) -> int:
+    """Return where a new mirror begins, as ListOffsets takes it."""
+    from logfs.kafka.cluster import EARLIEST, LATEST
+
+    match parse_point(text.removeprefix("@"), zone_of(place)):
+        case Earliest():
+            return EARLIEST
+        case Latest() | Now():
+            return LATEST
+        case Moment(timestamp_ms=moment):
+            return moment
+        case Ago(duration_ms=ago):
+            return clock.now_ms() - ago
+        case _:
+            raise InvalidConfigError(f"--start {text}: expected earliest, latest or a moment")
+
+
+def _keep_ms(text: str) -> str | None:
+    """Return ``retention.ms`` for what ``--keep`` says; None: as the source."""
+    from logfs.kafka.selection import FOREVER
+
+    if text == "source":
+        return None
+    return FOREVER if text == "forever" else str(round(quantities.duration(text) * 1000))
