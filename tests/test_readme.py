@@ -104,6 +104,7 @@ COMMANDS = [row for row in REFUSALS if row[0].startswith("`")]
 
 ELSEWHERE = {
     "any change on a read-only mount": "test_a_read_only_mount_refuses_every_change",
+    "append to a mirror of a topic of a cluster": "test_a_mirror_takes_no_appends",
     "append when the disk is full": "test_a_full_disk",
     "append to a topic that was deleted meanwhile": "test_a_deleted_topic",
     "append or fsync after the disk failed": "test_a_failed_write_takes_the_partition_offline",

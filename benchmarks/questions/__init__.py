@@ -12,6 +12,7 @@ from benchmarks.questions import (
     following,
     growing,
     looking,
+    mirroring,
     mounting,
     opening,
     packing,
@@ -64,6 +65,7 @@ PEER_QUESTIONS: dict[str, Question] = {
     "rebuild": peers.rebuild,
     "compaction": peers.compaction,
     "dump": peers.dump,
+    "mirror": mirroring.mirror,
     "spark": sparkpeers.rows,
 }
 """The same for ``--peers``: what is measured beside a Kafka broker, its tools and kcat."""

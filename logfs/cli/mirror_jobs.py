@@ -18,6 +18,7 @@ from logfs.errors import (
     ClusterUnreachableError,
     InvalidConfigError,
     LogfsError,
+    NoDataDirectoryError,
     UnknownNameError,
 )
 from logfs.library import owner
@@ -154,6 +155,8 @@ def _check_installed() -> None:
 
 def _place(data: str) -> Place:
     """Return the place of a data directory, which may be an empty one."""
+    if not Path(data).is_dir():
+        raise NoDataDirectoryError("there is no such directory; mkdir makes it")
     place = locate(f"{data}/topic", may_begin=True)
     if place.address != ("topic",):
         raise UnknownNameError("expected a data directory or a mount point, no topic")

@@ -117,6 +117,10 @@ class Fetcher(threading.Thread):
             except (ClusterUnreachableError, BrokerError, OSError, ValueError) as error:
                 self._lost(error)
                 self._owner.stopping.wait(waits.next_s())
+            except Exception as error:
+                logger.exception("a bug in logfs: broker %d is not fetched from", self.node)
+                self._lost(error)
+                self._owner.stopping.wait(waits.next_s())
             finally:
                 if connection is not None:
                     connection.close()

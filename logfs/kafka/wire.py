@@ -126,8 +126,8 @@ class Connection:
         if not 4 <= size <= limit:
             raise OSError(
                 errno.EPROTO,
-                f"{self.address}: an answer of {size} bytes, expected 4 to {limit}: no Kafka "
-                "broker, one that expects TLS, or receive.message.max.bytes is too small",
+                f"an answer of {size} bytes, expected 4 to {limit}: no Kafka broker, one that "
+                "expects TLS, or receive.message.max.bytes is too small",
             )
         if size > len(self._buffer):
             self._buffer = bytearray(size + _FIRST_BUFFER_BYTES)
@@ -136,9 +136,7 @@ class Connection:
         expected = self._under_way.popleft() if self._under_way else None
         (number,) = _LENGTH.unpack_from(view)
         if number != expected:
-            raise OSError(
-                errno.EPROTO, f"{self.address}: an answer to request {number}, not {expected}"
-            )
+            raise OSError(errno.EPROTO, f"an answer to request {number}, not {expected}")
         return view
 
     def call(self, request: Message, response: Message, newest: int | None = None) -> Message:
@@ -166,9 +164,7 @@ class Connection:
         while done < size:
             got = self._socket.recv_into(view[done:], size - done)
             if not got:
-                raise ConnectionResetError(
-                    errno.ECONNRESET, f"{self.address}: closed by the broker"
-                )
+                raise ConnectionResetError(errno.ECONNRESET, "closed by the broker")
             done += got
 
     def _learn_versions(self) -> None:

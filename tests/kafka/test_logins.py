@@ -146,11 +146,13 @@ def test_a_certificate_of_another_host_is_refused_unless_that_is_wanted(
     with pytest.raises(ClusterRefusedError, match=r"not valid for '127\.0\.0\.1'"):
         a_cluster(address, properties(broker)).topics(None)
     changed = properties(broker, ssl_endpoint_identification_algorithm="none")
-    assert "private" in a_cluster(address, changed).topics(None)
+    cluster = a_cluster(address, changed)
+    assert "private" in cluster.topics(None)
+    cluster.close()
 
 
 def test_the_wrong_protocol_is_hinted_at(broker: SecureBroker) -> None:
-    with pytest.raises(ClusterUnreachableError, match=r"security\.protocol=PLAINTEXT"):
+    with pytest.raises(ClusterUnreachableError, match="expects TLS"):
         a_cluster(broker.secure, {}).topics(None)
     with pytest.raises(ClusterUnreachableError, match="speak TLS"):
         a_cluster(broker.bootstrap, properties(broker)).topics(None)

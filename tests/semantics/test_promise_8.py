@@ -1,6 +1,7 @@
 """Promise 8 of SEMANTICS.md, through a mount; each docstring is the sentence that is run."""
 
 import errno
+import json
 import os
 import shutil
 import subprocess
@@ -371,3 +372,23 @@ def test_modes_and_owners_are_remembered(mount: Mount) -> None:
                 before.st_uid,
                 before.st_gid,
             )
+
+
+def test_a_mirror_takes_no_appends(mount: Mount) -> None:
+    """A mirror of a topic of a Kafka cluster takes no appends (EROFS)."""
+    (mount.point / "copy").mkdir()
+    append(mount.point / "copy" / "0", b"line\n")
+    mount.stop()
+    fields = {"version": 1, "cluster_id": "c", "bootstrap": "b1:9092", "topic": "copy"}
+    (mount.data / "copy-0" / "logfs.mirror").write_text(json.dumps(fields))
+    mount.start()
+    path = mount.point / "copy" / "0"
+    for view in ("", ".tsv", ".jsonl"):
+        name = path.with_name(f"0{view}")
+        assert errno_of(lambda name=name: append(name, b"x\n")) == errno.EROFS  # type: ignore[misc]
+    assert errno_of(lambda: path.with_name("1").touch()) == errno.EROFS
+    path.touch()
+    assert path.read_bytes() == b"line\n"
+    logfs("mirror", "--promote", str(mount.point / "copy"))
+    append(path, b"more\n")
+    assert path.read_bytes() == b"line\nmore\n"
