@@ -38,6 +38,15 @@ def test_a_start_sends_no_request_and_shows_the_same_log(stop: Stop) -> None:
     assert bench.head.epoch == 2
 
 
+def test_recovered_segments_are_copied_although_nothing_is_appended() -> None:
+    bench = TieredBench()
+    bench.write(*(b"line %d xxxxxxxxxxxxxxxxxxxxxxxx" % n for n in range(40)))
+    bench.kill()
+    assert bench.tiering.has_work
+    bench.tiering.work(no_throttle, bench.now_ms)
+    assert len(bench.head.entries) == len(bench.log.snapshot.segments) - 1 > 5
+
+
 @pytest.mark.expect_log("logfs.tiered was lost")
 def test_a_lost_list_of_tiered_segments_is_rebuilt_from_the_head() -> None:
     bench = TieredBench()

@@ -22,7 +22,7 @@ from logfs.log.remote.entries import TieredEntry
 from logfs.log.remote.head import Head, Writer
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.reading import read_entries
-from logfs.log.remote.status import RemoteStatus
+from logfs.log.remote.status import RemoteStatus, copy_lag
 from logfs.log.segments.snapshot import LogPoint
 from logfs.log.segments.table import SegmentState
 from logfs.log.tiering.copying import (
@@ -85,9 +85,10 @@ class PartitionTiering:
     @property
     def has_work(self) -> bool:
         """Whether the partition has, or will have, anything in the store."""
-        return self.log.tier is not None or (
-            self.log.config.remote_storage_enable and bool(segments_to_copy(self.log))
-        )
+        log = self.log
+        if log.tier is not None:
+            return True
+        return log.config.remote_storage_enable and copy_lag(log.snapshot, None).segments > 0
 
     def work(self, throttle: Throttle, now_ms: int) -> None:
         """Do what is due: copy, drop and remove.
@@ -145,6 +146,9 @@ class PartitionTiering:
         """
         self.begin()
         count = 0
+        sealed = self.log.snapshot.segments[:-1]
+        if sealed and self.log.recovery_point < sealed[-1].next_offset:
+            self.log.flush()  # after a recovery no append may come for days
         with self._noting_problems():
             while wanted := segments_to_copy(self.log)[:COPIED_AT_ONCE]:
                 copied: list[TieredEntry] = []
