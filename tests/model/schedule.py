@@ -19,6 +19,8 @@ from tests.model.machine import Machine, short_leases
 from tests.model.steps import STEPS, WEIGHTS
 
 STEPS_A_SEED = 60
+FULL_STARTS = 0.2
+"""Of the stops inside a step: how many starts find no room, and are killed before there is any."""
 STOPS = (StopKind.KILL, StopKind.POWER, StopKind.POWER, StopKind.CACHE)
 
 
@@ -105,7 +107,8 @@ def run_plan(seed: int, plan: Sequence[Planned], counts: Counter[str]) -> None:
             machine.learn()
         except Stopped:
             counts["stops inside a step"] += 1
-            machine.stop(random, planned.stop or StopKind.KILL)
+            is_full = random.random() < FULL_STARTS
+            machine.stop(random, planned.stop or StopKind.KILL, is_full=is_full)
             continue
         if planned.stop is not None and random.random() < 0.6:
             machine.stop(random, planned.stop)

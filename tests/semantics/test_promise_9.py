@@ -143,3 +143,4 @@ def test_the_mount_ends_with_a_stop(tmp_path: Path, how: str) -> None:
         if how == "umount":
             logfs("umount", held.point)
             assert not is_mounted(held.point)
+            held.holder.wait(PATIENCE_S)  # a signal in its last moments would end it
