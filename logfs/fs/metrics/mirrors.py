@@ -55,6 +55,10 @@ _METRICS: tuple[tuple[str, Kind, str, Callable[[Facts], float | None]], ...] = (
 )
 
 
+NAMES = frozenset({name for name, *_ in _METRICS})
+"""The names of those that have one value for each partition."""
+
+
 def families(logs: Sequence[ReadableLog]) -> Iterator[Family]:
     """Yield the metrics of mirrors; nothing if there is none."""
     rows = [(log, facts) for log in logs if (facts := log.mirror_meta) is not None]

@@ -83,6 +83,10 @@ _ROWS: tuple[tuple[str, Kind, str, Callable[[RemoteTotals], float]], ...] = (
 )
 
 
+NAMES = frozenset(name for name, *_ in _ROWS)
+"""The names of all of them."""
+
+
 def families(topics: Mapping[str, Sequence[ReadableLog]]) -> Iterator[Family]:
     """Yield the metrics of topics that are in an object store; nothing without a store."""
     totals: dict[str, RemoteTotals] = {}
