@@ -22,6 +22,9 @@ class FakeKernel:
         refuses: The errno with which it refuses; None if it does not.
     """
 
+    has_serving = False
+    serving_writes = 0
+
     def __init__(self) -> None:
         self.is_active = True
         self.has_passthrough: bool | None = True
