@@ -281,8 +281,7 @@ def _truncate_tail(
         loader.has_junk = not following
         return
     is_half = not following and _is_half_written(loader, scan, log)
-    # Only zeros may be bytes that the kernel has dropped. A file that is too short is proof.
-    loader.has_truncated = not is_half or scan.padding > 0
+    loader.has_truncated = True
     if loader.context.read_only:
         _set_aside(loader, following, "the log was cut before it")
         if not is_half:
@@ -292,8 +291,7 @@ def _truncate_tail(
     def truncate() -> None:
         if segment.is_deleted:
             return
-        if loader.has_truncated:
-            _mark_positions_used(loader, segment, ALL_SHOWN if is_half else NO_BOOT)
+        _mark_positions_used(loader, segment, ALL_SHOWN if is_half else NO_BOOT)
         _set_aside(loader, following, "the log was cut before it")
         copy = _save_tail(loader.context.disk, segment, log, position, scan.file_size)
         where = f"a copy is in {copy}" if copy else "all of them were zero"
@@ -312,7 +310,9 @@ def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
     """Whether a tail is the start of a batch whose append was not complete when the process died.
 
     Such a batch was never acknowledged, so it is no loss. This is certain only if the machine has
-    run since then with the same page cache: then every acknowledged batch is complete.
+    run since then with the same page cache: then every acknowledged batch is complete. Positions
+    continue after all reserved ones in any case: that costs nothing and is safe even if this
+    function is wrong.
     """
     context = loader.context
     is_same_run = loader.boots - {ALL_SHOWN} == {loader.cache_mark} and not context.has_failed

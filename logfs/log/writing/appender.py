@@ -13,7 +13,6 @@ from logfs.errors import EarlierRecordsError
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
-from logfs.log.segments.segment import sync_indexes
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.writing._end import LINE_KEPT_BYTES
 from logfs.log.writing.active import ActiveSegment, draw_jitter_ms, remove_segment_files
@@ -381,8 +380,6 @@ class Appender:
             if is_durable:
                 active.sync_indexes()
             active.segment.close_files()
-        elif is_durable and self._state.unsynced_indexes is not None:
-            sync_indexes(self._state.disk, self._state.unsynced_indexes)
 
     def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
         """Make sure that the reserved positions cover what is about to be shown."""
