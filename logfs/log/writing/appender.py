@@ -366,7 +366,6 @@ class Appender:
                 state.snapshot.end,
                 state.config,
                 now_ms,
-                has_unsynced_indexes=state.unsynced_indexes is not None,
             )
             state.end = self.active.end
             self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
