@@ -150,7 +150,7 @@ class Mount:
         self.data = data.resolve()
         self.point = point.resolve()
         self.options = options
-        self._source = url or str(self.data)
+        self._url = url
         # What a read-only mount keeps must not get into the cache of the user that runs the tests.
         cache = self.data.with_name(f"{self.data.name}.cache")
         self._variables = {"CACHE_DIRECTORY": str(cache), **(variables or {})}
@@ -170,7 +170,7 @@ class Mount:
     def start(self) -> None:
         """Mount, and return when the mount answers; it also takes the place of a dead one."""
         flags = [part for option in self.options for part in ("-o", option)]
-        command = [*COMMAND, "mount", *flags, self._source, str(self.point)]
+        command = [*COMMAND, "mount", *flags, self._url or str(self.data), str(self.point)]
         self._daemon.start(command, env=environment(**self._variables))
         wait_until(self._answers, f"{self.point} was mounted")
 

@@ -336,7 +336,9 @@ class PartitionLog(ReadableLog):
     def close_files(self) -> None:
         """Let go of every file without writing anything."""
         with self.state.lock:
+            snapshot = self.state.snapshot
             self._appender.active = self.state.end = None
+            self.state.snapshot = snapshot  # without the end, which has the file of the log
             for segment in self.snapshot.segments:
                 segment.close_files()
             self.state.table.close()

@@ -173,6 +173,7 @@ def test_a_line_that_is_ended_by_close_is_before_later_lines(native: Mounted) ->
         assert lines.index(b"begun %d" % number) < lines.index(b"after %d" % number)
 
 
+@pytest.mark.long
 def test_a_mount_can_be_taken_away_while_the_thread_writes(native: Mounted, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     names = ["one", "two", "three"]
@@ -188,6 +189,7 @@ def test_a_mount_can_be_taken_away_while_the_thread_writes(native: Mounted, tmp_
         assert numbers[: int(count)] == list(range(int(count)))
 
 
+@pytest.mark.long
 def test_a_kill_loses_no_line_that_was_written(native: Mounted, tmp_path: Path) -> None:
     stop = tmp_path / "stop"
     for number in range(3):

@@ -11,7 +11,7 @@ NOT_RUN = "Fluent Bit, Fluentd, Filebeat, Vector"
 
 
 def test_every_row_is_run() -> None:
-    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    sources = "".join(path.read_text() for path in Path(__file__).parent.glob("*.py"))
     run = re.findall(r'line_for\("([^"]+)"', sources)
     assert sorted(set(run)) == sorted(row.program for row in rows() if row.program != NOT_RUN)
 
