@@ -183,8 +183,11 @@ def _settings(name: str, values: dict[str, object]) -> dict[str, object]:
     return _changes(name, values)
 
 
+_PRODUCER_TYPES = ([int, int, int, bool], [int, int, int, bool, bool])
+
+
 def _producer(name: str, values: list[Any]) -> ProducerBatch:
-    if [type(value) for value in values] != [int, int, int, bool]:
+    if [type(value) for value in values] not in _PRODUCER_TYPES:
         raise ControlError(f"{name}={values!r}: expected the fields of a ProducerBatch")
     return ProducerBatch(*values)
 
