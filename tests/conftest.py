@@ -229,6 +229,32 @@ class _Collector(logging.Handler):
         self.texts.append(self.format(record))
 
 
+@pytest.fixture
+def logging_as_before() -> Iterator[None]:
+    """Undo what a test changes of the log's output."""
+    root, own = logging.getLogger(), logging.getLogger("logfs")
+    handlers, level, own_level = list(root.handlers), root.level, own.level
+    yield
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+        if handler not in handlers:
+            handler.close()
+    for handler in handlers:
+        root.addHandler(handler)
+    root.setLevel(level)
+    own.setLevel(own_level)
+
+
+@pytest.fixture(autouse=True)
+def _no_log_output_is_left() -> Iterator[None]:
+    """A handler that a test leaves would write what later tests log to a stream that is closed."""
+    yield
+    left = [h for h in logging.getLogger().handlers if not type(h).__module__.startswith("_pytest")]
+    for handler in left:
+        logging.getLogger().removeHandler(handler)
+    assert not left, "a log handler was left: see logging_as_before"
+
+
 @pytest.fixture(autouse=True)
 def _only_declared_warnings(request: pytest.FixtureRequest) -> Iterator[None]:
     # Automatic fixtures are set up first and so torn down last: what a test's own fixtures log

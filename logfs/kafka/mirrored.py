@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from logfs.errors import CorruptRecordError, LogfsError, OffsetOutOfRangeError
+from logfs.errors import ClusterRefusedError, CorruptRecordError, OffsetOutOfRangeError
 from logfs.kafka.cluster import EARLIEST, LATEST, Cluster, Leader
 from logfs.kafka.fetching import Fetched, Wanted
 from logfs.kafka.targets import MirrorTarget
@@ -28,7 +28,7 @@ _ADVANCE_EVERY_S = 60.0
 _ALL = 1 << 62
 
 
-class PartitionFailedError(LogfsError):
+class PartitionFailedError(ClusterRefusedError):
     """A partition cannot go on without its user."""
 
 

@@ -18,18 +18,7 @@ from logfs.types import TopicPartition
 LOGGER = logging.getLogger("elsewhere")  # what logfs itself logs would fail the test
 
 
-@pytest.fixture(autouse=True)
-def _loggers_as_before() -> Iterator[None]:
-    root, own = logging.getLogger(), logging.getLogger("logfs")
-    handlers, level, own_level = list(root.handlers), root.level, own.level
-    yield
-    for handler in list(root.handlers):
-        root.removeHandler(handler)
-        handler.close()
-    for handler in handlers:
-        root.addHandler(handler)
-    root.setLevel(level)
-    own.setLevel(own_level)
+pytestmark = pytest.mark.usefixtures("logging_as_before")
 
 
 def forget_handlers() -> None:

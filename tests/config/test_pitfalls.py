@@ -66,7 +66,4 @@ def test_nothing_is_ever_removed() -> None:
 
 def test_settings_without_effect() -> None:
     found = warnings(make_topic(min_insync_replicas="2", remote_storage_enable="true"))
-    assert found == [
-        "min.insync.replicas=2 has no effect: logfs does not replicate; leave it out",
-        "remote.storage.enable=true has no effect: logfs has no tiered storage; leave it out",
-    ]
+    assert found == ["min.insync.replicas=2 has no effect: logfs does not replicate; leave it out"]

@@ -59,7 +59,9 @@ COMMANDS = (
     *(("verify", "FOLDER/backups/two"), ("restore", "FOLDER/backups/two", "FOLDER/restored")),
     *(("reindex", "DATA"), ("append", "DATA/orders/0.tsv", "FOLDER/lines")),
     ("topic", "alter", "DATA/orders", "--config", "retention.ms=-1", "--partitions", "3"),
-    *(("compact", "DATA/orders"), ("trim", "--now", "DATA/orders/0@offset=11"), ("verify", "DATA")),
+    ("topic", "alter", "DATA/orders", "--config", "logfs.sealed.compression.type=zstd"),
+    *(("pack", "DATA/orders"), ("compact", "DATA/orders")),
+    *(("trim", "--now", "DATA/orders/0@offset=11"), ("verify", "DATA")),
 )
 """Each with the words DATA, the directory of the case, and FOLDER, another one for its results."""
 LAST_COMMAND = ("topic", "delete", "DATA/orders")

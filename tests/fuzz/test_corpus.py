@@ -106,6 +106,7 @@ FAILS_UNDAMAGED = {
     ("kafka", "compact"): "the topic is not compacted",
     ("killed", "compact"): "the topic is not compacted",
     ("legacy", "compact"): "the topic is not compacted",
+    ("compacted", "pack"): "the topic is compacted",
     ("compacted", "trim"): "the topic is compacted",
     ("legacy", "verify"): "the log ends in garbage",
     ("legacy", "dump"): "the log ends in garbage",
@@ -128,9 +129,9 @@ def test_the_commands_of_the_target_do_their_work_on_an_undamaged_directory(
 
 
 def test_the_target_has_every_command_that_reads_a_directory() -> None:
-    """The others need a daemon, a cluster or pyarrow, or are the mount."""
+    """The others need a daemon, a cluster, a store or pyarrow, or are the mount."""
     used = {command[0] for command in directories.COMMANDS}
-    others = {"mount", "umount", "reload", "metrics", "export", "spark-job"}
+    others = {"mount", "umount", "reload", "metrics", "export", "spark-job", "mirror", "remote"}
     assert used | others == set(COMMANDS)
     assert not used & others
 

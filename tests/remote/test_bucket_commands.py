@@ -157,6 +157,7 @@ def test_a_mount_of_a_bucket_is_the_mount_of_its_origin(stored: Stored, tmp_path
             ours.open("ab")
 
 
+@pytest.mark.usefixtures("logging_as_before")
 def test_a_bucket_is_not_mounted_for_writing(logfs: Call, stored: Stored, tmp_path: Path) -> None:
     outcome = logfs("mount", stored.url, tmp_path)
     assert outcome.status == 1

@@ -91,7 +91,7 @@ def due_segments(log: PartitionLog) -> list[Segment]:
         if segment.size_bytes
         and segment.base_offset not in tiered
         and not (segment.is_packed or segment.has_gaps or segment.base_offset in failed)
-        and log.is_durable(segment.next_offset)
+        and segment.next_offset <= log.recovery_point
     ]
 
 
