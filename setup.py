@@ -24,7 +24,7 @@ def extensions() -> list[Extension]:
     records = Extension(
         "logfs.records._native",
         ["logfs/records/_native.pyx"],
-        depends=[str(p) for s in ("h", "pxi") for p in Path("logfs/records").glob(f"*.{s}")],
+        depends=[str(p) for s in ("h", "pxd", "pxi") for p in Path("logfs/records").glob(f"*.{s}")],
         extra_compile_args=["-O3"],
     )
     syncs = Extension(
@@ -37,7 +37,12 @@ def extensions() -> list[Extension]:
     log_end = Extension(
         "logfs.log.writing._end",
         ["logfs/log/writing/_end.pyx"],
-        depends=[str(p) for d in ("records", "log/writing") for p in Path("logfs", d).glob("*.h")],
+        depends=[
+            str(p)
+            for directory in ("records", "log/writing")
+            for s in ("h", "pxd", "pxi")
+            for p in Path("logfs", directory).glob(f"*.{s}")
+        ],
         include_dirs=["logfs/records"],
         extra_compile_args=["-O3"],
     )

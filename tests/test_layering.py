@@ -111,9 +111,10 @@ Each imports from its own floor and those below it; on one floor no two import e
 """
 
 CYTHON = {"cython", "libc", "cpython"}
-MAX_LINES = {".py": 600, ".pyx": 1000, ".pxi": 1000}
+CYTHON_FILES = {".pyx", ".pxd"}
+MAX_LINES = {".py": 600, ".pyx": 600, ".pxd": 600, ".pxi": 1000}
 
-SOURCES = sorted(p for s in ("py", "pyi", "pyx") for p in ROOT.glob(f"logfs/**/*.{s}"))
+SOURCES = sorted(p for s in ("py", "pyi", "pyx", "pxd") for p in ROOT.glob(f"logfs/**/*.{s}"))
 
 PYX_IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?c?import[ \t]+(.+)$", re.MULTILINE)
 
@@ -129,7 +130,7 @@ def module_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_of(path) for path in SOURCES}
+MODULES = {module_of(path) for path in SOURCES if path.suffix != ".pxd"}
 
 
 def layer_of(module: str) -> str:
@@ -144,7 +145,7 @@ def uses(text: str, suffix: str) -> set[str]:
     ``from a import b`` is ``a.b``, which may be a module or a name in one; relative names begin
     with a dot.
     """
-    if suffix == ".pyx":
+    if suffix in CYTHON_FILES:
         return {
             f"{source}.{name}" if source else name
             for source, names in PYX_IMPORT.findall(text)
@@ -175,7 +176,7 @@ def is_wrong(layer: str, name: str, suffix: str = ".py") -> bool:
     for known in (package, name):
         if known in ONLY_IN:
             return layer not in ONLY_IN[known]
-    is_known = package in sys.stdlib_module_names or (suffix == ".pyx" and package in CYTHON)
+    is_known = package in sys.stdlib_module_names or (suffix in CYTHON_FILES and package in CYTHON)
     return not is_known  # a relative import has no package
 
 

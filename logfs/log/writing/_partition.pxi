@@ -1,0 +1,169 @@
+# Part of _end.pyx: the lock of a partition.
+
+@cython.final
+cdef class PartitionLock:
+    """The lock of a partition, which every change takes, and what a thread without Python may do.
+
+    A thread of Python may take it more than once. Taking it disarms the partition: the thread
+    leaves all writes to Python until ``arm``, which is called with the lock.
+
+    Attributes:
+        last_modified_ms: Clock of the newest append.
+        unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
+        announcements: How many batches the thread has announced in files of unfinished lines.
+        is_watched: Whether the thread has to tell of its appends, because readers wait.
+        clock_ms: The clock of the thread, for tests; 0: that of the machine.
+    """
+
+    cdef log_partition *partition
+    cdef LogEnd armed       # keeps what the partition points at
+
+    def __cinit__(self):
+        self.partition = partition_new(
+            <lf_encode *>PyCapsule_GetPointer(encode_function, "logfs.encode")
+        )
+        if self.partition is NULL:
+            raise MemoryError
+
+    def __dealloc__(self):
+        if self.partition is not NULL:
+            self.partition.is_armed = 0
+            partition_release(self.partition)
+
+    def __enter__(self):
+        cdef log_partition *partition = self.partition
+        if pthread_mutex_trylock(&partition.mutex):
+            with nogil:
+                pthread_mutex_lock(&partition.mutex)
+        partition.depth += 1
+        partition.is_armed = 0
+        return self
+
+    def __exit__(self, *_):
+        self.partition.depth -= 1
+        pthread_mutex_unlock(&self.partition.mutex)
+
+    @property
+    def is_busy(self):
+        """Whether the thread is appending, which may take as long as a slow disk does."""
+        return self.partition.is_busy != 0
+
+    @property
+    def address(self):
+        """Where the partition is, for the thread."""
+        return <uintptr_t>self.partition
+
+    def arm(
+        self,
+        LogEnd end,
+        int descriptor,
+        *,
+        int64_t file_position,
+        int64_t last_offset,
+        int64_t timestamp,
+        lengths,
+        int64_t entries,
+        int64_t max_batch_bytes,
+        int32_t leader_epoch,
+        int64_t room_end,
+    ):
+        """Let the thread append within bounds, which are inclusive. With the lock.
+
+        Args:
+            end: The end of the log.
+            descriptor: Of the ``.log``.
+            file_position: The largest size of the ``.log``.
+            last_offset: Of the last record.
+            timestamp: The latest clock.
+            lengths: The lengths of the renderings of the segment: text, tsv, jsonl.
+            entries: How many batches may have index entries that are not in the index files.
+            max_batch_bytes: The size of the largest batch.
+            leader_epoch: For the header of each batch.
+            room_end: Larger batches must not end after it.
+        """
+        cdef log_partition *partition = self.partition
+        cdef append_bounds *bounds = &partition.bounds
+        bounds.file_position = file_position
+        bounds.last_offset = last_offset
+        bounds.timestamp = timestamp
+        bounds.text, bounds.tsv, bounds.jsonl = lengths
+        bounds.entries = min(entries, LOG_END_ENTRIES)
+        bounds.max_batch_bytes = max_batch_bytes
+        bounds.leader_epoch = leader_epoch
+        bounds.fd = descriptor
+        partition.room_end = room_end
+        self.armed = end
+        partition.end = &end.end
+        partition.shown = &end.shown
+        partition.is_armed = 1
+
+    @property
+    def is_armed(self):
+        """Whether the thread may append."""
+        return self.partition.is_armed != 0
+
+    @property
+    def clock_ms(self):
+        return self.partition.clock_ms
+
+    @clock_ms.setter
+    def clock_ms(self, int64_t clock_ms):
+        self.partition.clock_ms = clock_ms
+
+    def take_slow(self):
+        """Return whether an append of the thread has taken long, once."""
+        was_slow, self.partition.is_slow = self.partition.is_slow != 0, 0
+        return was_slow
+
+    def take_failed(self):
+        """Return whether the thread may have left something in the file of a line, once."""
+        has_failed, self.partition.has_failed = self.partition.has_failed != 0, 0
+        return has_failed
+
+    def take_counts(self, add):
+        """Have what the thread has counted added, unless the lock is taken just now.
+
+        Args:
+            add: Called with appends, records, bytes, seconds, and the appends by duration.
+        """
+        cdef log_partition *partition = self.partition
+        if not partition.appends or pthread_mutex_trylock(&partition.mutex):
+            return
+        try:
+            add(
+                partition.appends, partition.records, partition.bytes, partition.nanoseconds / 1e9,
+                [partition.classes[i] for i in range(APPEND_CLASSES)],
+            )
+            partition.appends = partition.records = partition.bytes = partition.nanoseconds = 0
+            memset(partition.classes, 0, sizeof(partition.classes))
+        finally:
+            pthread_mutex_unlock(&partition.mutex)
+
+    @property
+    def announcements(self):
+        return self.partition.announcements
+
+    @property
+    def is_watched(self):
+        return self.partition.is_watched != 0
+
+    @is_watched.setter
+    def is_watched(self, bint is_watched):
+        partition_watch(self.partition, is_watched)
+
+    @property
+    def last_modified_ms(self):
+        return self.partition.last_modified_ms
+
+    @last_modified_ms.setter
+    def last_modified_ms(self, int64_t now_ms):
+        self.partition.last_modified_ms = now_ms
+
+    @property
+    def unflushed_since_ms(self):
+        cdef int64_t since_ms = self.partition.unflushed_since_ms
+        return None if since_ms < 0 else since_ms
+
+    @unflushed_since_ms.setter
+    def unflushed_since_ms(self, since_ms):
+        self.partition.unflushed_since_ms = -1 if since_ms is None else since_ms
