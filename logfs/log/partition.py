@@ -17,7 +17,7 @@ from logfs.log.mirrorfile import MirrorSource, remove_mirror, write_mirror
 from logfs.log.producers.state import LastRecord, ProducerState
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.catalog import TieredPartition, catalog_of
-from logfs.log.segments.segment import Segment
+from logfs.log.segments.segment import Segment, sync_indexes
 from logfs.log.segments.table import SegmentState, TableEntry
 from logfs.log.writing._end import PartitionLock
 from logfs.log.writing.active import trim_padding
@@ -398,5 +398,7 @@ class PartitionLog(ReadableLog):
             if self._appender.active is not None:
                 self._appender.active.seal()
                 self._appender.active.sync_indexes()
+            elif self.state.unsynced_indexes is not None:
+                sync_indexes(self.disk, segment)
             if was_padded:
                 trim_padding(self.disk, segment, self.snapshot.end.file_size)

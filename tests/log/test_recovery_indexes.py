@@ -1,5 +1,6 @@
 """Loading with damaged indexes, with a damaged segment table, with a corrupt sealed segment."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,6 +9,7 @@ from logfs.errors import CorruptRecordError
 from logfs.log.reading.lookup import offset_for_time, positions_of_offset
 from logfs.log.reading.reader import TextReader
 from logfs.log.segments.table import ENTRY_BYTES
+from logfs.log.trimming import trim
 from logfs.types import Positions, View
 from tests.fakes import START_MS
 from tests.fakestate import Stopped
@@ -30,6 +32,7 @@ from tests.log.support import (
     log_name,
     records_in,
 )
+from tests.log.verifying import check
 from tests.records.oracle import Batch, IndexModel
 
 pytestmark = pytest.mark.allow_log("")
@@ -345,3 +348,85 @@ def test_a_second_stop_after_a_sealed_segment_was_lost_in_part(room: int | None)
         if changes < 0:
             return
     raise AssertionError("it was always stopped")
+
+
+def use_nothing(bench: Bench) -> None:
+    """Leave the log as the start left it."""
+
+
+def append_one(bench: Bench) -> None:
+    bench.write(b"after")
+
+
+def go_on_after_a_gap(bench: Bench) -> None:
+    """Seal the segment without an append."""
+    bench.log.continue_at(10, bench.now_ms)
+    bench.store.checkpoint()
+
+
+def roll_and_flush(bench: Bench) -> None:
+    bench.log.roll(bench.now_ms)
+    bench.write(b"after")
+    bench.log.flush()
+    bench.store.checkpoint()
+
+
+@pytest.mark.parametrize("use", [use_nothing, append_one, roll_and_flush, go_on_after_a_gap])
+@pytest.mark.parametrize("stop", [Bench.kill, Bench.crash])
+@pytest.mark.parametrize("ends_cleanly", [True, False])
+def test_indexes_that_a_start_has_rebuilt_outlive_a_later_power_cut(
+    use: Callable[[Bench], None], stop: Callable[[Bench], object], ends_cleanly: bool
+) -> None:
+    bench = Bench({"index.interval.bytes": "0"})
+    bench.write(b"one", b"two", b"three")
+    bench.log.flush()
+    stop(bench)
+    use(bench)
+    lines = lines_of(bench.log)
+    if ends_cleanly:
+        bench.store.close(bench.now_ms)
+    before = {name: bench.file(name) for name in bench.names("index")}
+    bench.disk.crash(None)
+    bench.new_boot()
+    if ends_cleanly:
+        assert {name: bench.file(name) for name in bench.names("index")} == before
+    bench.store = bench.open()
+    assert set(lines) >= set(lines_of(bench.log)) >= {b"one", b"two", b"three"}
+    bench.store.close(bench.now_ms)
+    damages = check(bench.disk, boot_id=bench.boot).damages
+    assert [found for found in damages if found.file.endswith("index")] == []
+
+
+def test_a_start_after_a_kill_syncs_two_files_in_each_partition() -> None:
+    bench = Bench()
+    for _ in range(2):
+        bench.write(b"one")
+        before = Counter(bench.disk.counts)
+        bench.kill()
+        done = bench.disk.counts - before
+        assert (done["sync"], done["sync_directory"]) == (1, 1)
+
+
+def test_a_segment_whose_indexes_were_rebuilt_can_be_removed_before_it_is_synced() -> None:
+    bench = Bench({"index.interval.bytes": "0"})
+    bench.write(b"one", b"two")
+    bench.kill()
+    bench.log.roll(bench.now_ms)
+    bench.write(b"three")
+    trim(bench.log, 2, bench.now_ms, at_once=True)
+    bench.log.maintain()
+    bench.log.flush()
+    bench.crash()
+    assert lines_of(bench.log) == [b"three"]
+
+
+def test_a_removed_segment_whose_indexes_were_rebuilt_is_not_synced() -> None:
+    bench = Bench({"index.interval.bytes": "0"})
+    bench.write(b"one", b"two")
+    log = bench.kill()
+    log.continue_at(10, bench.now_ms)
+    trim(log, 10, bench.now_ms, at_once=True)
+    log.maintain()
+    log.continue_at(20, bench.now_ms)
+    bench.write(b"three")
+    assert lines_of(bench.kill()) == [b"three"]

@@ -8,6 +8,7 @@ which reads the pages that it needs. Nothing is mapped, see ``paged``.
 One thread changes an ``IndexFile``; any number may call ``entries`` at the same time.
 """
 
+import contextlib
 import threading
 from enum import Enum
 
@@ -207,6 +208,18 @@ class IndexFile:
             self._is_dirty = False
         if self.is_sealed:
             self._close_file()
+
+    def must_sync(self) -> None:
+        """Have the next ``sync`` cover what another object has written to the file.
+
+        The file stays open until then: it may be renamed or removed meanwhile.
+        """
+        if self._file is None:
+            self._count = self.count  # before the file is extended
+            with contextlib.suppress(FileNotFoundError):
+                self._file = self._disk.open(self.name, write=True)
+                self._extend(self._file)
+        self._is_dirty = self._file is not None
 
     def release(self) -> None:
         """Forget what can be had again from the file; of an active index only the descriptor.

@@ -87,6 +87,7 @@ class Loader:
         has_changed: The segment table must be rewritten.
         has_truncated: Records that readers may have seen are gone.
         has_junk: Bytes that are no batch remain at the end of the last segment.
+        unsynced_indexes: The last segment, if its indexes were rebuilt without a sync.
         recovered: Base offsets of the segments that were recovered.
         counters: Receives how much was scanned.
         produced: Batches with a producer id in the scanned segments, by base offset.
@@ -108,6 +109,7 @@ class Loader:
     has_changed: bool = False
     has_truncated: bool = False
     has_junk: bool = False
+    unsynced_indexes: Segment | None = None
     recovered: set[int] = field(default_factory=set)
     produced: dict[int, list[ProducedBatch]] = field(default_factory=dict)
     leader_epochs: list[tuple[int, int]] = field(default_factory=list)

@@ -141,6 +141,7 @@ def _load(
         counters=loader.counters,
         has_new_epochs=_save_epochs(loader, epochs, epoch_entries),
         deferred=loader.deferred,
+        unsynced_indexes=loader.unsynced_indexes,
         tier=loader.tier,
         remote=remote_status(context.disk),
     )

@@ -5,6 +5,7 @@ import logging
 from logfs.log.loading.context import Loader
 from logfs.log.names import FileKind, format_segment_file
 from logfs.log.segments.scan import MemoryFiles
+from logfs.log.segments.segment import sync_indexes
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing.active import create_files, remove_segment_files
 from logfs.types import Positions
@@ -52,12 +53,16 @@ def _remove_all(loader: Loader) -> None:
         if not loader.context.read_only:
             remove_segment_files(loader.context.disk, segment)
     loader.segments.clear()
+    loader.unsynced_indexes = None
     loader.has_changed = True
 
 
 def _add_empty_segment(loader: Loader, base_offset: int, bases: Positions) -> None:
     """Add an empty last segment at the given positions, or move the last one if it is empty."""
-    context = loader.context
+    context, unsynced = loader.context, loader.unsynced_indexes
+    if unsynced is not None and loader.deferred is None:
+        sync_indexes(context.disk, unsynced)  # no flush does: it is sealed from now on
+        loader.unsynced_indexes = None
     is_after_gap = False
     if loader.segments and loader.segments[-1].size_bytes == 0:
         empty = loader.segments.pop()

@@ -109,8 +109,11 @@ class ProducerLoader:
         if found != kept and not loader.context.read_only:
             for offset in found - kept:
                 remove_snapshot(loader.context.disk, loader.directory, offset)
-            # They do not describe what is appended from now on.
-            loader.context.disk.sync_directory(loader.directory)
+            # They do not describe what is appended from now on: their names have to go for good,
+            # which the segment table sees to when it is written.
+            loader.has_changed = True
+            if loader.deferred is not None:
+                loader.context.disk.sync_directory(loader.directory)
         return kept
 
     def _is_recovered(self, segment: Segment) -> bool:

@@ -163,9 +163,13 @@ def _scan(
     if must_recover and following:
         log.sync()
 
+    # A start scans the last segment again, unless a clean stop has made its indexes durable.
+    is_durable = bool(following) or not must_recover
+    loader.unsynced_indexes = None if is_durable else segment
+
     def store_indexes() -> None:
         if not segment.is_deleted:
-            rebuild_indexes(context.disk, segment, scan, but_text=is_gapped)
+            rebuild_indexes(context.disk, segment, scan, but_text=is_gapped, is_durable=is_durable)
             segment.close_files()
 
     segment.pinned_files = MemoryFiles(context.disk, segment, scan, but_text=is_gapped)

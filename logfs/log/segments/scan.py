@@ -132,17 +132,21 @@ def scan_segment(
     return scan
 
 
-def rebuild_indexes(disk: Disk, segment: Segment, scan: Scan, *, but_text: bool = False) -> None:
+def rebuild_indexes(
+    disk: Disk, segment: Segment, scan: Scan, *, but_text: bool = False, is_durable: bool = True
+) -> None:
     """Rewrite the index files of a segment, trimmed; with ``but_text`` all but the text index.
 
-    Their bytes are durable when this returns: an appender syncs an index only after it wrote to it.
-    They are new files, so that readers of the old ones are not disturbed.
+    They are new files, so that readers of the old ones are not disturbed. With ``is_durable`` their
+    bytes are durable on return: an appender syncs an index only after it wrote to it.
 
     Raises:
         OSError: None of these files is left: the next start rebuilds them.
     """
     text = () if but_text else (scan.text_entries,)
-    write_indexes(disk, segment, scan.offset_entries, scan.time_entries, *text)
+    write_indexes(
+        disk, segment, scan.offset_entries, scan.time_entries, *text, is_durable=is_durable
+    )
 
 
 def _take(scan: Scan) -> None:

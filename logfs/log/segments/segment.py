@@ -175,8 +175,10 @@ def active_indexes(
     )
 
 
-def write_indexes(disk: Disk, segment: "Segment", *entries: ReadableBuffer) -> None:
-    """Write index files, in the order of ``SegmentIndexes.all``, durably; all or (OSError) none."""
+def write_indexes(
+    disk: Disk, segment: "Segment", *entries: ReadableBuffer, is_durable: bool = True
+) -> None:
+    """Write index files, in the order of ``SegmentIndexes.all``; all or (OSError) none."""
     kinds = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX)
     forms = (OFFSET_INDEX, TIME_INDEX, textindex.TEXT_INDEX)
     names = [segment.file_name(kind) for kind in kinds[: len(entries)]]
@@ -186,13 +188,21 @@ def write_indexes(disk: Disk, segment: "Segment", *entries: ReadableBuffer) -> N
         for name, form, data in zip(names, forms, entries, strict=False):
             file = disk.open(name, write=True, create=True)
             file.pwrite(form.header + bytes(data), 0)
-            file.sync()
+            if is_durable:
+                file.sync()
             file.close()
     except OSError:
         for name in names:
             with contextlib.suppress(OSError):
                 _remove_if_there(disk, name)
         raise
+
+
+def sync_indexes(disk: Disk, segment: "Segment") -> None:
+    """Make the index files of a segment durable."""
+    for index in sealed_indexes(disk, segment).all():
+        with contextlib.closing(disk.open(index.name, write=True)) as file:
+            file.sync()
 
 
 def _remove_if_there(disk: Disk, name: str) -> None:

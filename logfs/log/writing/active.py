@@ -112,10 +112,19 @@ class ActiveSegment:
 
     @classmethod
     def resume(
-        cls, disk: Disk, segment: Segment, end: LogEnd, config: TopicConfig, now_ms: int
+        cls,
+        disk: Disk,
+        segment: Segment,
+        end: LogEnd,
+        config: TopicConfig,
+        now_ms: int,
+        *,
+        has_unsynced_indexes: bool = False,
     ) -> "ActiveSegment":
         """Go on with the last segment of a log that was loaded; its indexes are trimmed."""
         indexes = _usable_indexes(disk, segment, config)
+        for index in indexes.all() if has_unsynced_indexes else ():
+            index.must_sync()
         times, base = indexes.time.entries(), segment.base_offset
         count = len(times) // TIME_INDEX.entry_bytes
         last = decode_time_entry(times, count - 1, base) if count else None

@@ -13,6 +13,7 @@ from logfs.errors import EarlierRecordsError
 from logfs.log.indexes.txnindex import AbortedTransaction
 from logfs.log.producers.snapshots import write_snapshot
 from logfs.log.producers.state import LastRecord
+from logfs.log.segments.segment import sync_indexes
 from logfs.log.segments.snapshot import LogEnd
 from logfs.log.writing._end import LINE_KEPT_BYTES
 from logfs.log.writing.active import ActiveSegment, draw_jitter_ms, remove_segment_files
@@ -366,7 +367,9 @@ class Appender:
                 state.snapshot.end,
                 state.config,
                 now_ms,
+                has_unsynced_indexes=state.unsynced_indexes is not None,
             )
+            state.unsynced_indexes = None
             state.end = self.active.end
             self._jitter_ms = draw_jitter_ms(state.config, state.host.new_id)
         return self.active
@@ -379,6 +382,9 @@ class Appender:
             if is_durable:
                 active.sync_indexes()
             active.segment.close_files()
+        elif is_durable and self._state.unsynced_indexes is not None:
+            sync_indexes(self._state.disk, self._state.unsynced_indexes)
+            self._state.unsynced_indexes = None
 
     def _reserve(self, active: ActiveSegment, batches: Sequence[EncodedBatch]) -> None:
         """Make sure that the reserved positions cover what is about to be shown."""

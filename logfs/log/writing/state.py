@@ -23,7 +23,7 @@ from logfs.log.producers.state import ProducerState
 from logfs.log.reading.readable import ReadableState
 from logfs.log.remote.catalog import TieredPartition
 from logfs.log.remote.status import RemoteStatus
-from logfs.log.segments.segment import OpenSegments, Segment
+from logfs.log.segments.segment import OpenSegments, Segment, sync_indexes
 from logfs.log.segments.snapshot import LogEnd, Snapshot
 from logfs.log.segments.table import SegmentState
 from logfs.log.writing._end import LogEnd as NativeEnd
@@ -117,6 +117,8 @@ class PartitionState(_WrittenState, ReadableState):
         producer_expiration_ms: Kafka's ``producer.id.expiration.ms``.
         snapshot_offset: Of the newest producer snapshot.
         has_new_epochs: The file does not have all of ``epochs``.
+        unsynced_indexes: The last segment, if recovery has rebuilt its indexes without a sync and
+            nothing was appended since.
         deferred: What loading could not do since the disk was full; see ``finish_loading``. None:
             it has done everything.
         adopt_lines: Makes records of them; set before a name is added.
@@ -139,6 +141,7 @@ class PartitionState(_WrittenState, ReadableState):
     mirror: MirrorSource | None = None
     mirror_facts: MirrorFacts | None = None
     deferred: list[Callable[[], None]] | None = None
+    unsynced_indexes: Segment | None = None
     waiting_lines: list[str] = field(default_factory=list)
     adopt_lines: Callable[[list[str]], None] | None = None
     tier: TieredPartition | None = None
@@ -222,6 +225,9 @@ class PartitionState(_WrittenState, ReadableState):
                 self.deferred[0]()
                 del self.deferred[0]
             *sealed, active = self.snapshot.segments
+            if self.unsynced_indexes in sealed:
+                sync_indexes(self.disk, self.unsynced_indexes)
+                self.unsynced_indexes = None
             if not self.disk.exists(active.name):
                 create_files(self.disk, active, self.config)
             entries = [segment.entry(SegmentState.SEALED) for segment in sealed]
