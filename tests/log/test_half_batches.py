@@ -4,6 +4,9 @@ from collections.abc import Mapping
 
 import pytest
 
+from logfs.log.loading import recovery
+from logfs.log.loading.recovery import PAGE_BYTES
+from logfs.log.writing.reservation import RESERVED_BYTES
 from logfs.records.batch import BatchHeader
 from tests.log.support import TP, Bench, batches_in, lines_of, log_name
 
@@ -40,7 +43,10 @@ def size_of_last(bench: Bench) -> int:
 
 
 @pytest.mark.parametrize("kept", [1, 8, 16, 17, 18, 26, 27, 60, 61, 62, -1])
-def test_half_a_batch_at_the_end_is_no_loss_after_a_kill(kept: int) -> None:
+def test_half_a_batch_at_the_end_is_no_loss_after_a_kill(
+    kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "PAGE_BYTES", 1)
     bench = written(*LINES)
     offset = bench.log.log_end_offset - 1
     half = cut_last(bench, kept % size_of_last(bench))
@@ -50,9 +56,21 @@ def test_half_a_batch_at_the_end_is_no_loss_after_a_kill(kept: int) -> None:
     assert log.losses == []
     assert lines_of(log) == LINES[:2]
     assert log.log_end_offset == offset
+    assert log.snapshot.end.positions.text == len(b"first\nsecond\n"), "no position is passed over"
+    assert len(log.snapshot.segments) == 1
     assert [bench.file(copy) for copy in bench.names(".cut")] == ([half] if any(half) else [])
     bench.write(b"next")
     assert lines_of(bench.kill()) == [*LINES[:2], b"next"]
+
+
+@pytest.mark.parametrize("kept", range(PAGE_BYTES - 2, PAGE_BYTES + 3))
+def test_positions_go_on_after_half_a_batch_only_where_a_kill_can_end_a_write(kept: int) -> None:
+    bench = written(b"x" * 2 * PAGE_BYTES)
+    cut_last(bench, kept)
+    log = bench.kill()
+    assert (log.losses, log.snapshot.end.offset) == ([], 0)
+    end = log.snapshot.end.positions.text
+    assert end == (0 if kept == PAGE_BYTES else RESERVED_BYTES + 2 * PAGE_BYTES + 1)
 
 
 @pytest.mark.parametrize("kept", [1, 8, 11, 12, 17, 26, 27, 60, 61, 62, 68])

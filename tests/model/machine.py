@@ -16,6 +16,7 @@ from random import Random
 from logfs.config import StoreConfig
 from logfs.log.host import Host
 from logfs.log.lines.writer import LineWriter
+from logfs.log.loading import recovery
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.reader import TextReader
 from logfs.log.store import LogStore
@@ -41,6 +42,16 @@ def short_leases() -> Iterator[None]:
         yield
     finally:
         reservation.RESERVED_BYTES = usual
+
+
+@contextlib.contextmanager
+def short_pages() -> Iterator[None]:
+    """Have a kill end a write after any byte, since all records here fit into a page."""
+    usual, recovery.PAGE_BYTES = recovery.PAGE_BYTES, 1
+    try:
+        yield
+    finally:
+        recovery.PAGE_BYTES = usual
 
 
 class Writer:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tests.fakestate import Stopped
 from tests.model.account import Defect, StopKind
-from tests.model.machine import Machine, short_leases
+from tests.model.machine import Machine, short_leases, short_pages
 from tests.model.steps import STEPS, WEIGHTS
 
 STEPS_A_SEED = 60
@@ -119,7 +119,7 @@ def try_plan(seed: int, plan: Sequence[Planned], counts: Counter[str]) -> Failur
     counts["schedules"] += 1
     logging.disable(logging.CRITICAL)
     try:
-        with short_leases():
+        with short_leases(), short_pages():
             run_plan(seed, plan, counts)
     except Exception as error:  # noqa: BLE001 - any error is a defect
         counts["defects"] += 1

@@ -13,6 +13,7 @@ Source: Kafka LogLoader.recoverLog, LogSegment.recover.
 """
 
 import logging
+import resource
 from collections.abc import Sequence
 
 from logfs.disk.vfs import TEMPORARY_SUFFIX, Disk, File
@@ -41,6 +42,7 @@ from logfs.types import Positions
 logger = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1024 * 1024
+PAGE_BYTES = resource.getpagesize()
 _MOST_REPAIRS = 16
 """Base offsets that are repaired in one segment, each with another scan."""
 _INDEX_KINDS = frozenset({FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TEXT_INDEX})
@@ -281,7 +283,7 @@ def _truncate_tail(
         loader.has_junk = not following
         return
     is_half = not following and _is_half_written(loader, scan, log)
-    loader.has_truncated = True
+    loader.has_truncated = not is_half or not _ends_as_a_kill_leaves_it(scan)
     if loader.context.read_only:
         _set_aside(loader, following, "the log was cut before it")
         if not is_half:
@@ -291,7 +293,8 @@ def _truncate_tail(
     def truncate() -> None:
         if segment.is_deleted:
             return
-        _mark_positions_used(loader, segment, ALL_SHOWN if is_half else NO_BOOT)
+        if loader.has_truncated:
+            _mark_positions_used(loader, segment, ALL_SHOWN if is_half else NO_BOOT)
         _set_aside(loader, following, "the log was cut before it")
         copy = _save_tail(loader.context.disk, segment, log, position, scan.file_size)
         where = f"a copy is in {copy}" if copy else "all of them were zero"
@@ -310,9 +313,7 @@ def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
     """Whether a tail is the start of a batch whose append was not complete when the process died.
 
     Such a batch was never acknowledged, so it is no loss. This is certain only if the machine has
-    run since then with the same page cache: then every acknowledged batch is complete. Positions
-    continue after all reserved ones in any case: that costs nothing and is safe even if this
-    function is wrong.
+    run since then with the same page cache: then every acknowledged batch is complete.
     """
     context = loader.context
     is_same_run = loader.boots - {ALL_SHOWN} == {loader.cache_mark} and not context.has_failed
@@ -325,6 +326,15 @@ def _is_half_written(loader: Loader, scan: Scan, log: File) -> bool:
     # In a preallocated file the scan finds zeros where nothing was written.
     is_cut_short = scan.problem == INCOMPLETE or (scan.padding and claims_more(tail))
     return bool(is_cut_short) and begins_batch(tail, offset, scan.padding)
+
+
+def _ends_as_a_kill_leaves_it(scan: Scan) -> bool:
+    """Whether the file ends between two pages, where a kill ends a pwrite: readers saw none of it.
+
+    Anything else that makes a file shorter, or leaves zeros in it, may have taken records that
+    were shown. Source: Linux generic_perform_write, which checks for a fatal signal between pages.
+    """
+    return scan.padding == 0 and scan.file_size % PAGE_BYTES == 0
 
 
 def _mark_positions_used(loader: Loader, segment: Segment, boot: bytes) -> None:
