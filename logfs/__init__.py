@@ -16,7 +16,8 @@ For programs::
         for record in orders.follow("latest", timeout=10):    # waits for records to come
             ...
 
-``open_store`` opens all of a data directory. ``logfs/guides/programmers.md`` has more.
+``open_store`` opens all of a data directory, ``scan`` reads many partitions as an Arrow table.
+``logfs/guides/programmers.md`` has more.
 
 The layers; imports go down only, and ``tests/test_layering.py`` says so::
 
@@ -25,7 +26,7 @@ The layers; imports go down only, and ``tests/test_layering.py`` says so::
            fs    |  spark  kafka   pyfuse3 and trio; Spark's data source; Kafka clusters
             \    |    /  /
              \ library  /        partitions for programs
-         machine, client        clocks, mounts; a connection to the daemon
+     machine, client, arrow      clocks, mounts; a connection to the daemon; record batches
                  |
               control           the requests to the daemon, as bytes
                  |
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from logfs.library.partition import Partition
     from logfs.library.producer import Producer
     from logfs.library.records import NewRecord
+    from logfs.library.scan import Scan, scan
     from logfs.library.store import Store, open_store
     from logfs.library.store import open_partition as open  # noqa: A004 - as gzip.open is called
     from logfs.records.record import Record
@@ -57,6 +59,8 @@ _WHERE = {
     "open": ("logfs.library.store", "open_partition"),
     "open_store": ("logfs.library.store", "open_store"),
     "Partition": ("logfs.library.partition", "Partition"),
+    "scan": ("logfs.library.scan", "scan"),
+    "Scan": ("logfs.library.scan", "Scan"),
     "Store": ("logfs.library.store", "Store"),
     "Producer": ("logfs.library.producer", "Producer"),
     "Record": ("logfs.records.record", "Record"),
@@ -73,9 +77,11 @@ __all__ = [
     "Partition",
     "Producer",
     "Record",
+    "Scan",
     "Store",
     "open",
     "open_store",
+    "scan",
 ]
 
 

@@ -88,6 +88,10 @@ class UnparsableLineError(LogfsError):
     """A line written to a view does not parse as that view, or the topic refuses the record."""
 
 
+class UndecodableTextError(LogfsError):
+    """A key or value that is to be read as text is not UTF-8."""
+
+
 class OffsetOutOfRangeError(LogfsError):
     """An offset outside ``[log_start_offset, log_end_offset]``."""
 
@@ -186,6 +190,10 @@ class DataLossError(LogfsError):
 
 class CleaningAbortedError(LogfsError):
     """A compaction ended before it was done; the log is as before, or smaller, and as valid."""
+
+
+class ExtraMissingError(LogfsError, ImportError):
+    """A package is missing that only some functions need; the message says how to add it."""
 
 
 class LockedError(LogfsError):

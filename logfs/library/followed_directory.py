@@ -44,7 +44,7 @@ class FollowedDirectory:
         step_bytes: int = STEP_BYTES,
     ) -> None:
         self.data = disk.root
-        self._disk = disk
+        self.disk = disk
         self._step_bytes = step_bytes
         self._lock = threading.RLock()
         self._now_ms = system_clock().now_ms
@@ -81,7 +81,7 @@ class FollowedDirectory:
             self._store.look_around(self._now_ms())
             topic, number = topic_partition
             if topic not in self._store.topics() or number not in self._store.partitions(topic):
-                check_exists(self._disk, topic_partition)
+                check_exists(self.disk, topic_partition)
                 raise NoSuchPartitionError(f"{topic_partition} is just being created")
             log = self._store.partition(topic, number)
         if log.is_unreadable:
@@ -114,8 +114,8 @@ class FollowedDirectory:
 
     def watched(self, topic_partition: TopicPartition) -> str:
         """Return the directory in which inotify reports appends to a partition."""
-        if isinstance(self._disk, MountedDisk):
-            return f"{self._disk.point}/{topic_partition.topic}"
+        if isinstance(self.disk, MountedDisk):
+            return f"{self.disk.point}/{topic_partition.topic}"
         return f"{self.data}/{topic_partition.directory}"
 
     def look_twice(self, log: ReadableLog) -> None:

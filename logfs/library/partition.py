@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from datetime import datetime, tzinfo
 from itertools import chain
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 from logfs.disk.watching import Watch
@@ -17,10 +18,14 @@ from logfs.library.writer import Writer
 from logfs.log.following.followed import AnyLog
 from logfs.log.reading.lookup import timestamp_of
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.scanning.ranges import OffsetRange
 from logfs.machine.host import system_clock
 from logfs.records.produced import add_to_sequence
 from logfs.records.record import Record
 from logfs.types import Closeable, IsolationLevel, TopicPartition
+
+if TYPE_CHECKING:
+    from logfs.arrow.reading import RecordBatchReader
 
 
 class Partition(Closeable):
@@ -215,6 +220,40 @@ class Partition(Closeable):
         log, offset = self._locate(start)
         end = self._locate("latest" if stop is None else stop)[1]
         return read_batches(Cursor(self._source, log, offset, self.isolation_level), end)
+
+    def read_arrow(
+        self,
+        start: Point = "earliest",
+        stop: Point | None = None,
+        *,
+        columns: Iterable[str] | None = None,
+        text: bool | Iterable[str] = False,
+    ) -> "RecordBatchReader":
+        """Return a reader of the present records as Arrow record batches; see ``logfs.scan``.
+
+        pyarrow, pandas, Polars and DuckDB take the reader, once: ``reader.read_pandas()``,
+        ``polars.DataFrame(reader)``. No Python object is made for a record, and one batch of 4 MiB
+        is in memory at a time. This call looks up the points. Needs pyarrow: the extra ``arrow``.
+
+        Args:
+            start: Start with the first record at or after this point.
+            stop: End before the first record at or after this point; None: at the present end.
+            columns: Names of columns; None: all. Others are not decoded.
+            text: True: key and value are strings, which have to be UTF-8; or the names of one or
+                both.
+
+        Raises:
+            BadSelectorError, InvalidConfigError: A point does not parse, or a column is unknown.
+            ExtraMissingError: pyarrow is missing.
+            CorruptRecordError: Raised by the reader after the records before the damage.
+            UndecodableTextError: Raised by the reader: a key or value is not UTF-8.
+        """
+        from logfs.library.scan import partition_reader
+
+        first = self._locate(start)[1]
+        end = self._locate("latest" if stop is None else stop)[1]
+        offsets = OffsetRange(self._topic_partition, first, max(first, end))
+        return partition_reader(self._source.disk, offsets, columns, text, self.isolation_level)
 
     def follow(
         self,

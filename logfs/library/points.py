@@ -2,8 +2,9 @@
 
 from bisect import bisect_left
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
+from logfs.errors import InvalidConfigError
 from logfs.log.reading import address
 from logfs.log.reading.address import (
     Ago,
@@ -89,6 +90,43 @@ def offset_of(snapshot: Snapshot, point: address.Point, now_ms: int, level: Isol
             return _offset_at_byte(snapshot, n, level)
     found = offset_for_time(snapshot, _timestamp(point, now_ms), level)
     return end if found is None else found
+
+
+class BoundedLog(Protocol):
+    """What has to be known of a partition."""
+
+    def earliest(self) -> int:
+        """Return the log start offset."""
+        ...
+
+    def latest(self) -> int:
+        """Return the offset after the last record that is seen."""
+        ...
+
+    def offset_for_time(self, timestamp_ms: int) -> int | None:
+        """Return the offset of the first record at or after a moment; None if none is."""
+        ...
+
+
+def offset_in(log: BoundedLog, point: address.Point, now_ms: int) -> int | None:
+    """Return the offset that a point means, perhaps one that is not kept or not reached.
+
+    Returns:
+        None if no record is at or after the time.
+
+    Raises:
+        InvalidConfigError: The point is a byte.
+    """
+    match point:
+        case Earliest():
+            return log.earliest()
+        case Latest():
+            return log.latest()
+        case AtOffset(n):
+            return n if n >= 0 else log.latest() + n
+        case AtByte():
+            raise InvalidConfigError("byte=N means a place in a file, not in a table")
+    return log.offset_for_time(_timestamp(point, now_ms))
 
 
 def reached(

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from logfs.arrow.columns import ArrowColumn
 from logfs.errors import DataLossError
+from logfs.library.stored_partitions import Directories, SeenLog, now_ms
 from logfs.spark.bounds import end_of, start_of
-from logfs.spark.directories import Directories, SeenLog, now_ms
 from logfs.spark.options import ReadOptions
 from logfs.spark.planning import plan, task_bytes
-from logfs.spark.schema import SourceColumn
 from logfs.spark.tasks import LogfsPartition, Work, with_roots
 from logfs.types import TopicPartition
 
@@ -22,7 +22,7 @@ class LogfsReader(DataSourceReader):
     Filters are not pushed down: Spark 4.3 returns wrong results with sources that take them.
     """
 
-    def __init__(self, options: ReadOptions, columns: tuple[SourceColumn, ...]) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[ArrowColumn, ...]) -> None:
         self._options = options
         self._work = Work(columns, options.level, options.fails_on_loss)
 

@@ -19,17 +19,15 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
-from typing import Protocol
 
 from logfs.errors import BadSelectorError, DataLossError, InvalidConfigError
+from logfs.library.points import BoundedLog, offset_in
 from logfs.log.reading.address import (
-    Ago,
     AtByte,
     AtOffset,
     Earliest,
     Latest,
     Moment,
-    Now,
     Point,
     parse_point,
 )
@@ -40,22 +38,6 @@ logger = logging.getLogger(__name__)
 _EARLIEST, _LATEST = -2, -1
 _FIRST_SECONDS, _FIRST_MS = 10**9, 4 * 10**9
 """Seconds since the epoch of the years 2001 to 2096; as milliseconds they are in 1970."""
-
-
-class BoundedLog(Protocol):
-    """What has to be known of a partition."""
-
-    def earliest(self) -> int:
-        """Return the log start offset."""
-        ...
-
-    def latest(self) -> int:
-        """Return the offset after the last record that is seen."""
-        ...
-
-    def offset_for_time(self, timestamp_ms: int) -> int | None:
-        """Return the offset of the first record at or after a moment; None if none is."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +144,7 @@ def start_of(bound: Bound, topic_partition: TopicPartition, log: BoundedLog, now
                 f"{log.latest()}"
             )
         return point.n
-    offset = _offset(point, log, now_ms)
+    offset = offset_in(log, point, now_ms)
     if offset is None and not (bound.is_selector or bound.misses_are_latest):
         raise InvalidConfigError(
             f"{topic_partition}: no record is at or after the time of {bound.option}; "
@@ -176,26 +158,8 @@ def end_of(bound: Bound, topic_partition: TopicPartition, log: BoundedLog, now_m
     point = bound.point(topic_partition)
     if isinstance(point, AtOffset) and point.n >= 0 and not bound.is_selector:
         return point.n
-    offset = _offset(point, log, now_ms)
+    offset = offset_in(log, point, now_ms)
     return log.latest() if offset is None else min(offset, log.latest())
-
-
-def _offset(point: Point, log: BoundedLog, now_ms: int) -> int | None:
-    match point:
-        case Earliest():
-            return log.earliest()
-        case Latest():
-            return log.latest()
-        case AtOffset(n):
-            return n if n >= 0 else log.latest() + n
-        case Now():
-            return log.offset_for_time(now_ms)
-        case Ago(duration_ms):
-            return log.offset_for_time(now_ms - duration_ms)
-        case Moment(timestamp_ms):
-            return log.offset_for_time(timestamp_ms)
-        case AtByte():
-            raise InvalidConfigError("byte=N means a place in a file, not in a table")
 
 
 def _parse(

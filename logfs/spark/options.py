@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from datetime import tzinfo
 
 from logfs.errors import InvalidConfigError
+from logfs.library.selection import Selection
+from logfs.library.table_path import LogsPath, parse_path
 from logfs.log.reading.address import Earliest, Latest
 from logfs.spark.bounds import Bound, check_order, parse_ending, parse_starting
 from logfs.spark.limits import Limits, parse_limits
-from logfs.spark.paths import LogsPath, parse_path
-from logfs.spark.selection import ASSIGN, PATTERN, SUBSCRIBE, Selection, parse_selection
+from logfs.spark.selection import ASSIGN, PATTERN, SUBSCRIBE, parse_selection
 from logfs.spark.values import flag, positive
 from logfs.types import IsolationLevel, TopicPartition
 

@@ -8,29 +8,14 @@ Source: Spark KafkaOffsetRangeCalculator, for ``minPartitions`` and ``maxRecords
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
-from logfs.types import TopicPartition
+from logfs.library.stored_partitions import SizedRange
 
 _MIB = 1024 * 1024
 LEAST_BYTES = 64 * _MIB
 USUAL_BYTES = 128 * _MIB
 MOST_BYTES = 256 * _MIB
 _MANY_TASKS = 10_000
-
-
-class SizedRange(NamedTuple):
-    """Offsets ``[start, end)`` of a partition, and about how many bytes of its log they take."""
-
-    topic_partition: TopicPartition
-    start: int
-    end: int
-    size_bytes: int
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets it has; no more records than that."""
-        return self.end - self.start
 
 
 Task = tuple[SizedRange, ...]

@@ -1,35 +1,15 @@
-"""The columns of a table: those of Spark's Kafka source, in its order.
+"""The columns of a table as Spark declares them: those of its Kafka source, in its order.
 
 A schema given by the user is a choice of them: what it leaves out is not decoded.
 
 Source: Spark KafkaRecordToRowConverter.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable
 
+from logfs.arrow.columns import ALL, BY_NAME, HEADERS, PLAIN, ArrowColumn, unknown_column
 from logfs.errors import InvalidConfigError
-from logfs.records.columns import Columns
 
-
-class SourceColumn(NamedTuple):
-    """One column: its name, its type in Spark's short form, what of a record it takes."""
-
-    name: str
-    kind: str
-    takes: Columns
-
-
-HEADERS = SourceColumn("headers", "array<struct<key:string,value:binary>>", Columns.HEADERS)
-PLAIN = (
-    SourceColumn("key", "binary", Columns.KEY),
-    SourceColumn("value", "binary", Columns.VALUE),
-    SourceColumn("topic", "string", Columns(0)),
-    SourceColumn("partition", "int", Columns(0)),
-    SourceColumn("offset", "bigint", Columns.OFFSET),
-    SourceColumn("timestamp", "timestamp", Columns.TIMESTAMP),
-    SourceColumn("timestampType", "int", Columns.TIMESTAMP_TYPE),
-)
 WRITTEN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("value", ("string", "binary"), "required; null in a compacted topic removes the key"),
     ("key", ("string", "binary"), ""),
@@ -40,23 +20,21 @@ WRITTEN: tuple[tuple[str, tuple[str, ...], str], ...] = (
 )
 """Columns that can be written: rows (name, types, meaning)."""
 _WRITTEN = {name: kinds for name, kinds, _ in WRITTEN}
-_BY_NAME = {column.name.lower(): column for column in (*PLAIN, HEADERS)}
 
 
 def full_schema(*, has_headers: bool) -> str:
     """Return all columns as Spark writes a schema."""
-    columns = (*PLAIN, HEADERS) if has_headers else PLAIN
+    columns = ALL if has_headers else PLAIN
     return ", ".join(f"{column.name} {column.kind}" for column in columns)
 
 
-def chosen(fields: Iterable[tuple[str, str]]) -> tuple[SourceColumn, ...]:
+def chosen(fields: Iterable[tuple[str, str]]) -> tuple[ArrowColumn, ...]:
     """Return the columns of a schema that a user may have given; raise InvalidConfigError."""
     columns = []
     for name, kind in fields:
-        column = _BY_NAME.get(name.lower())
+        column = BY_NAME.get(name.lower())
         if column is None:
-            known = ", ".join(column.name for column in _BY_NAME.values())
-            raise InvalidConfigError(f"there is no column {name}: expected some of {known}")
+            raise unknown_column(name)
         if kind != column.kind:
             raise InvalidConfigError(f"column {name} is {column.kind}, not {kind}: cast it")
         columns.append(column)
@@ -84,11 +62,3 @@ def check_written(fields: Iterable[tuple[str, str]]) -> None:
             raise InvalidConfigError(
                 f"column {name} is {kind}, not {' or '.join(allowed)}: cast it"
             )
-
-
-def taken(columns: Sequence[SourceColumn]) -> Columns:
-    """Return what of the records is needed for some columns."""
-    wanted = Columns(0)
-    for column in columns:
-        wanted |= column.takes
-    return wanted

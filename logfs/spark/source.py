@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from logfs.arrow.columns import ArrowColumn
 from logfs.library.places import locate
 from logfs.library.zones import ServedZone
 from logfs.spark.batch import LogfsReader
 from logfs.spark.options import has_headers, parse_options
-from logfs.spark.schema import SourceColumn, chosen, full_schema
+from logfs.spark.schema import chosen, full_schema
 from logfs.spark.sink import LogfsStreamWriter, LogfsWriter
 from logfs.spark.streaming import LogfsStreamReader
 from logfs.spark.target import parse_target
@@ -63,7 +64,7 @@ def _zone(options: Mapping[str, str]) -> ServedZone:
     return ServedZone(lambda: locate(first))
 
 
-def _columns(schema: StructType) -> tuple[SourceColumn, ...]:
+def _columns(schema: StructType) -> tuple[ArrowColumn, ...]:
     return chosen(_fields(schema))
 
 

@@ -24,13 +24,13 @@ from logfs.errors import (
     RecordTooLargeError,
     UnparsableLineError,
 )
+from logfs.library.stored_partitions import now_ms
 from logfs.log.loading.loader import list_partitions
 from logfs.log.options import encode_options
 from logfs.log.publishing.staging import StagedFile, StagingWriter
 from logfs.log.topics import effective_config, read_properties
 from logfs.records._native import RowEncoder, spread_rows
 from logfs.records.columns import Lists, Numbers, Strings
-from logfs.spark.directories import now_ms
 from logfs.types import TopicPartition
 
 _MICROSECONDS = pa.timestamp("us", tz="UTC")

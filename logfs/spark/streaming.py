@@ -21,14 +21,14 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from logfs.arrow.columns import ArrowColumn
 from logfs.errors import DataLossError, InvalidConfigError
+from logfs.library.stored_partitions import Directories, SeenLog, now_ms
 from logfs.machine.host import system_clock
 from logfs.spark.batch import share_out
 from logfs.spark.bounds import start_of
-from logfs.spark.directories import Directories, SeenLog, now_ms
 from logfs.spark.limits import has_enough, share, share_bytes
 from logfs.spark.options import ReadOptions
-from logfs.spark.schema import SourceColumn
 from logfs.spark.tasks import LogfsPartition, Work
 from logfs.types import TopicPartition
 
@@ -64,7 +64,7 @@ Offsets = dict[TopicPartition, int]
 class LogfsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """A ``DataSourceStreamReader``; on the driver it lives as long as its query."""
 
-    def __init__(self, options: ReadOptions, columns: tuple[SourceColumn, ...]) -> None:
+    def __init__(self, options: ReadOptions, columns: tuple[ArrowColumn, ...]) -> None:
         self._options = options
         self._work = Work(columns, options.level, options.fails_on_loss)
         self._begin()

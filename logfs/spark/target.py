@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from datetime import tzinfo
 from typing import NamedTuple
 
+from logfs.arrow.columns import HEADERS
 from logfs.disk.posix import PosixDisk
 from logfs.errors import InvalidConfigError, NoSuchTopicError
+from logfs.library.table_path import parse_path
 from logfs.log.loading.loader import list_partitions
 from logfs.log.manifest import check_may_write
 from logfs.machine.disks import is_url
 from logfs.spark.options import named
-from logfs.spark.paths import parse_path
-from logfs.spark.schema import HEADERS, check_written
+from logfs.spark.schema import check_written
 
 SINK_OPTIONS: tuple[tuple[str, str, str], ...] = (
     ("path", "(required)", "one data directory or mount point, or a topic in it"),

@@ -7,13 +7,13 @@ from typing import NamedTuple
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
+from logfs.arrow.columns import ArrowColumn
+from logfs.arrow.reading import read_range
 from logfs.errors import DataLossError
 from logfs.library.mounted_disk import disk_at
-from logfs.log.scanning.ranges import OffsetRange, RangeReader
-from logfs.spark.arrow import BatchMaker
-from logfs.spark.directories import SeenLog, check_root
+from logfs.library.stored_partitions import SeenLog, check_root
+from logfs.log.scanning.ranges import OffsetRange
 from logfs.spark.planning import Task
-from logfs.spark.schema import SourceColumn, taken
 from logfs.types import IsolationLevel, TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class LogfsPartition(InputPartition):
 class Work(NamedTuple):
     """What all tasks of a query have in common; it is sent to each of them."""
 
-    columns: tuple[SourceColumn, ...]
+    columns: tuple[ArrowColumn, ...]
     level: IsolationLevel
     fails_on_loss: bool
 
@@ -59,7 +59,6 @@ class Work(NamedTuple):
         """
         if not isinstance(partition, LogfsPartition):
             return
-        wanted = taken(self.columns)
         for root, topic, number, start, end in partition.ranges:
             one = TopicPartition(topic, number)
 
@@ -67,15 +66,13 @@ class Work(NamedTuple):
                 check_root(root)
                 self.lose(f"{one}: offsets {first} to {behind - 1} are gone")
 
-            reader = RangeReader(
+            yield from read_range(
                 disk_at(root),
                 OffsetRange(one, start, end),
-                wanted,
+                self.columns,
                 hides_aborted=self.level is IsolationLevel.READ_COMMITTED,
                 on_loss=lost,
             )
-            maker = BatchMaker(self.columns, one)
-            yield from map(maker.make, reader.columns())
 
     def lose(self, what: str) -> None:
         """Raise DataLossError for records that are gone, or log a warning and go on."""

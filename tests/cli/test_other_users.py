@@ -297,7 +297,7 @@ import pickle, sys
 from datetime import UTC
 from logfs.spark.batch import LogfsReader
 from logfs.spark.options import parse_options
-from logfs.spark.schema import PLAIN
+from logfs.arrow.columns import PLAIN
 given = {"path": sys.argv[1], "subscribe": sys.argv[2], "startingOffsets": "earliest"}
 reader = LogfsReader(parse_options(given, UTC, is_stream=False), PLAIN)
 tasks = reader.partitions()

@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC
 from pathlib import Path
 
+from logfs.arrow.columns import HEADERS, PLAIN
 from logfs.records.record import Record
 from logfs.spark.options import parse_options
-from logfs.spark.schema import HEADERS, PLAIN, chosen
+from logfs.spark.schema import chosen
 from logfs.types import TopicPartition
 
 Row = tuple[object, ...]

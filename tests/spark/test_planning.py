@@ -3,11 +3,11 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logfs.library.stored_partitions import SizedRange
 from logfs.spark.planning import (
     LEAST_BYTES,
     MOST_BYTES,
     USUAL_BYTES,
-    SizedRange,
     Task,
     plan,
     task_bytes,

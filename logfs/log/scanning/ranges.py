@@ -60,11 +60,26 @@ class RangeReader:
         self._on_loss = on_loss
 
     def columns(self) -> Iterator[RecordColumns]:
-        """Read in sets of up to ``MOST_ROWS`` or ``MOST_BYTES``; raise CorruptRecordError."""
+        """Read in sets of up to ``MOST_ROWS`` or ``MOST_BYTES``.
+
+        Raises:
+            CorruptRecordError: After the records before the damage.
+        """
         builder = ColumnBuilder(
             self._wanted, MOST_ROWS, MOST_BYTES, decompress, self._aborted_table()
         )
         builder.stop_offset = self._end
+        try:
+            yield from self._filled(builder)
+        except CorruptRecordError:
+            if builder.rows:
+                yield RecordColumns.taken(builder)
+            raise
+        if builder.rows:
+            yield RecordColumns.taken(builder)
+
+    def _filled(self, builder: ColumnBuilder) -> Iterator[RecordColumns]:
+        """Read into a builder; yield its columns each time they are full."""
         for segment, window in self._windows():
             builder.start_offset = self._next  # a segment may be read a second time
             builder.load(window.buffer, 0, window.stop)
@@ -79,8 +94,6 @@ class RangeReader:
             self._next = max(self._next, builder.next_offset)
             if answer == AT_STOP:
                 self._next = self._end
-        if builder.rows:
-            yield RecordColumns.taken(builder)
 
     def _aborted_table(self) -> bytes:
         if not self._hides_aborted:

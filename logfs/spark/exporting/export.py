@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.library.mounted_disk import disk_at
+from logfs.library.stored_partitions import Directories, SeenLog, SizedRange
 from logfs.log.checkpoints import read_partition_metadata
-from logfs.spark.directories import Directories, SeenLog
 from logfs.spark.exporting.manifest import (
     DONE,
     FOLDER,
@@ -26,7 +26,6 @@ from logfs.spark.exporting.manifest import (
     write_manifest,
 )
 from logfs.spark.exporting.ranges import make_folder
-from logfs.spark.planning import SizedRange
 from logfs.types import IsolationLevel, TopicPartition
 
 RANGE_BYTES = 128 << 20

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from logfs.arrow.batches import schema_of
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.machine.packages import how_to_add
-from logfs.spark.arrow import schema_of
 from logfs.spark.exporting.manifest import (
     ExportManifest,
     ExportRange,

@@ -3,16 +3,17 @@
 import contextlib
 import os
 
+from logfs.arrow.batches import schema_of
+from logfs.arrow.columns import ALL
+from logfs.arrow.reading import read_range
 from logfs.disk.posix import PosixDisk
 from logfs.errors import ExportError
 from logfs.library.mounted_disk import disk_at
-from logfs.log.scanning.ranges import OffsetRange, RangeReader
-from logfs.spark.arrow import BatchMaker
+from logfs.log.scanning.ranges import OffsetRange
 from logfs.spark.exporting.dayfiles import DayFiles
 from logfs.spark.exporting.manifest import WRITING, ExportRange, Written, file_name, note_written
-from logfs.spark.schema import HEADERS, PLAIN, taken
 
-COLUMNS = (*PLAIN, HEADERS)
+COLUMNS = ALL
 """Those of Spark's Kafka source, as ``spark.read.format("logfs")`` has them."""
 
 
@@ -39,18 +40,17 @@ def export_range(root: str, destination: str, one: ExportRange) -> Written:
         names.append((written, file_name(one, day, number)))
         return f"{destination}/{written}"
 
-    maker = BatchMaker(COLUMNS, one.topic_partition)
-    files, records = DayFiles(open_file, maker.schema), 0
-    reader = RangeReader(
+    files, records = DayFiles(open_file, schema_of(COLUMNS)), 0
+    batches = read_range(
         source,
         OffsetRange(one.topic_partition, one.start, one.end),
-        taken(COLUMNS),
+        COLUMNS,
         hides_aborted=True,
         on_loss=lambda first, behind: lost.append((first, behind)),
     )
-    for columns in reader.columns():
-        files.write(maker.make(columns))
-        records += columns.rows
+    for batch in batches:
+        files.write(batch)
+        records += batch.num_rows
     files.close()
     size_bytes = sum(_put_in_place(disk, written, name) for written, name in names)
     disk.remove_tree(folder)

@@ -3,12 +3,14 @@
 Source: Spark ArrowUtils.toArrowType; large_binary, views and dictionaries are refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import count
 
 import pyarrow as pa
 
+from logfs.arrow.columns import ArrowColumn
+from logfs.errors import UndecodableTextError
 from logfs.records.columns import BytesColumn, HeadersColumn, RecordColumns
-from logfs.spark.schema import SourceColumn
 from logfs.types import TopicPartition
 
 _HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -24,17 +26,30 @@ _TYPES = {
 }
 
 
-def schema_of(columns: Sequence[SourceColumn]) -> pa.Schema:
-    """Return the schema of record batches with some columns."""
-    return pa.schema([(column.name, _TYPES[column.name]) for column in columns])
+def schema_of(columns: Sequence[ArrowColumn], text: Collection[str] = ()) -> pa.Schema:
+    """Return the schema of record batches with some columns; those in ``text`` are strings."""
+    names = [column.name for column in columns]
+    return pa.schema([(name, pa.string() if name in text else _TYPES[name]) for name in names])
 
 
 class BatchMaker:
-    """Makes record batches of one partition."""
+    """Makes record batches of one partition.
 
-    def __init__(self, columns: Sequence[SourceColumn], topic_partition: TopicPartition) -> None:
+    Args:
+        text: The columns of bytes that are checked to be UTF-8 and become strings. The offsets have
+            to be taken too.
+    """
+
+    def __init__(
+        self,
+        columns: Sequence[ArrowColumn],
+        topic_partition: TopicPartition,
+        text: Collection[str] = (),
+    ) -> None:
         self._columns = columns
-        self.schema = schema_of(columns)
+        self._text = text
+        self._topic_partition = topic_partition
+        self.schema = schema_of(columns, text)
         topic, partition = topic_partition
         self._constants = {
             "topic": pa.scalar(topic, pa.string()),
@@ -43,7 +58,11 @@ class BatchMaker:
         self._repeated: dict[str, pa.Array] = {}
 
     def make(self, records: RecordColumns) -> pa.RecordBatch:
-        """Return some records as a record batch; their buffers are not copied."""
+        """Return some records as a record batch; their buffers are not copied.
+
+        Raises:
+            UndecodableTextError: A key or value that is to be text is not UTF-8.
+        """
         arrays = [self._array(column.name, records) for column in self._columns]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -54,13 +73,25 @@ class BatchMaker:
         if name == "headers":
             return _headers(rows, records.headers)
         if name in {"key", "value"}:
-            return _bytes(rows, records.keys if name == "key" else records.values, pa.binary())
+            found = _bytes(rows, records.keys if name == "key" else records.values, pa.binary())
+            return self._as_text(name, found, records) if name in self._text else found
         numbers = {
             "offset": records.offsets,
             "timestamp": records.timestamps,
             "timestampType": records.timestamp_types,
         }
         return pa.Array.from_buffers(_TYPES[name], rows, [None, pa.py_buffer(numbers[name])])
+
+    def _as_text(self, name: str, found: pa.Array, records: RecordColumns) -> pa.Array:
+        try:
+            return found.cast(pa.string())
+        except pa.ArrowInvalid:
+            row = next(n for n in count() if not _is_text(found[n].as_py()))
+        offset = memoryview(records.offsets or b"").cast("q")[row]
+        raise UndecodableTextError(
+            f"{self._topic_partition}: the {name} at offset {offset} is not UTF-8. Read {name} as "
+            "bytes: leave it out of text"
+        )
 
     def _constant(self, name: str, rows: int) -> pa.Array:
         found = self._repeated.get(name)
@@ -74,6 +105,14 @@ def _bytes(rows: int, column: BytesColumn | None, kind: pa.DataType) -> pa.Array
         raise ValueError("the column was not taken")
     buffers = [_bitmap(column.valid), pa.py_buffer(column.ends), pa.py_buffer(column.data)]
     return pa.Array.from_buffers(kind, rows, buffers)
+
+
+def _is_text(data: bytes | None) -> bool:
+    try:
+        (data or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _headers(rows: int, column: HeadersColumn | None) -> pa.Array:

@@ -6,6 +6,7 @@ directory, of each newest segment.
 
 import os
 from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
 from logfs.errors import InvalidConfigError, NoDataDirectoryError, NoSuchPartitionError
 from logfs.library.mounted_disk import disk_at, is_mount_point
@@ -19,7 +20,6 @@ from logfs.log.remote.bucket import bucket_of
 from logfs.log.scanning.stored import StoredLog, read_bounds
 from logfs.machine.disks import has_logs, is_url
 from logfs.machine.host import system_clock
-from logfs.spark.planning import SizedRange
 from logfs.types import IsolationLevel, TopicPartition
 
 _OPEN_SEGMENTS = 16
@@ -45,6 +45,20 @@ def check_root(path: str) -> None:
             "query needs the data directory or the mount at this path. No records are lost; "
             "failOnDataLoss does not apply"
         )
+
+
+class SizedRange(NamedTuple):
+    """Offsets ``[start, end)`` of a partition, and about how many bytes of its log they take."""
+
+    topic_partition: TopicPartition
+    start: int
+    end: int
+    size_bytes: int
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it has; no more records than that."""
+        return self.end - self.start
 
 
 class SeenLog:
