@@ -106,6 +106,13 @@ def write_lines(path: Path, size_bytes: int) -> int:
     return lines * LINE_BYTES
 
 
+def write_text(path: Path, spec: LogSpec) -> None:
+    """Write the lines of a log to a plain file."""
+    lines = lines_of(spec.repeats)
+    with path.open("wb", buffering=1 << 20) as file:
+        file.writelines(next(lines) for _ in range(spec.lines))
+
+
 def build_log(bench: Bench, name: str, spec: LogSpec) -> Path:
     """Build a data directory through the library, in a process of its own, without a mount."""
     data = bench.directory / name

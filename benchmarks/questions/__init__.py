@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from benchmarks.questions import (
     appending,
+    arrow,
     cold,
     commands,
     compaction,
@@ -53,6 +54,7 @@ QUESTIONS: dict[str, Question] = {
     "feed": commands.feeding,
     "watch": watching.rows,
     "follow": following.rows,
+    "arrow": arrow.rows,
     "spark": spark.rows,
     "jobs": spark.jobs,
 }

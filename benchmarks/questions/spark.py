@@ -3,9 +3,16 @@
 import json
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 
-from benchmarks.data import LINE_BYTES, LogSpec, build_log, call_with, lines_of, repeat_partition
+from benchmarks.data import (
+    LINE_BYTES,
+    LogSpec,
+    build_log,
+    call_with,
+    lines_of,
+    repeat_partition,
+    write_text,
+)
 from benchmarks.results import Row, at_least, compare, rates
 from benchmarks.runner import Bench, settle
 
@@ -69,7 +76,7 @@ def _rounds(bench: Bench) -> str:
 
 def _rows(bench: Bench, what: str, spec: LogSpec, line_bytes: int) -> Iterator[Row]:
     data, text = build_log(bench, "log", spec), bench.directory / "lines.txt"
-    _write_text(text, spec)
+    write_text(text, spec)
     settle(bench.directory)
     printed = call_with("benchmarks.sparkscan", data, text, _rounds(bench))
     seconds = json.loads(printed.splitlines()[-1])
@@ -86,10 +93,3 @@ def _rows(bench: Bench, what: str, spec: LogSpec, line_bytes: int) -> Iterator[R
         )
     shutil.rmtree(data)
     text.unlink()
-
-
-def _write_text(path: Path, spec: LogSpec) -> None:
-    """Write the lines of a log to a plain file."""
-    lines = lines_of(spec.repeats)
-    with path.open("wb", buffering=1 << 20) as file:
-        file.writelines(next(lines) for _ in range(spec.lines))

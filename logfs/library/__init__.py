@@ -7,6 +7,10 @@
     producer            producers: exactly once, transactions
     records, points     records and points in a log as a program gives them
     cursor              iterators over records
+    scan                many partitions as Arrow record batches
+    selection           which topics and partitions are read                                 pure
+    table_path          which data directories, and which address, the path of a table names
+    stored_partitions   where partitions begin and end, without loading them
     followed_directory  the partitions of a data directory as they are now, for readers
     writer              appends, through the daemon, through the mount or under the lock
     topics              the three ways to the topics of a data directory

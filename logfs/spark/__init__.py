@@ -8,14 +8,11 @@ moves between the two by its format and its path. Spark finds the source without
 through the module ``pyspark_logfs`` beside this package.
 
     options      what may be asked for: names, defaults, refusals                     pure
-    selection    which topics and partitions                                          pure
+    selection    the options that choose topics and partitions                        pure
     bounds       where to begin and end                                               pure
     limits       how much of what is new goes into one batch of a stream              pure
     planning     ranges of offsets to tasks                                           pure
-    schema       the columns
-    paths        which data directories a path names
-    directories  the partitions in them, where they begin and end
-    arrow        columns of records to Arrow's record batches                         pyarrow
+    schema       the columns as Spark declares them
     tasks        what a task carries and what it does on a worker
     batch, streaming, source                                                          pyspark
     target       where rows go, which columns they have
@@ -26,6 +23,8 @@ The driver resolves everything to ranges of offsets; a task finds the files by i
 compaction and retention may go on meanwhile. Readers take no lock and write nothing; a sink stages
 without one, and publishes through the daemon or under the lock (``logfs.log.publishing``). Workers
 need neither pyfuse3 nor trio.
+
+The columns are those of ``logfs.arrow``; the library finds directories and their partitions.
 
 Beside it stand ``exporting``, records to Parquet and Iceberg, and ``jobs``: verify, reindex,
 compact and export on a cluster, over the code of the local commands.

@@ -1,4 +1,4 @@
-"""Which topics and partitions are read. Pure.
+"""The options that choose topics and partitions. Pure.
 
     subscribe         orders,clicks              these topics
     subscribePattern  or.*                       topics in whose name the pattern is found
