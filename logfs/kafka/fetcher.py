@@ -251,6 +251,8 @@ class Fetcher(threading.Thread):
             else:
                 partition.take(answer, self._target)
                 partition.error = ""
+                if partition.is_done:
+                    self._owner.want_look()
                 if answer.preferred_replica >= 0:
                     partition.replica = answer.preferred_replica
                     self._owner.want_look()
