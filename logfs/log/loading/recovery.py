@@ -72,11 +72,36 @@ def load_segments(loader: Loader) -> None:
             bases[number : number + 1] = split_segment(loader.context.disk, error, loader.kinds)
             continue
         loader.segments.append(segment)
+        if loader.is_mirror and not loader.has_truncated:
+            _end_before_hole(loader, segment, bases[number + 1 :])
         if loader.has_truncated:
             break
         ends, next_offset = segment.ends, segment.next_offset
         if entry is not None and entry.next_offset is not None:
             ends, next_offset = ends.at_least(entry.ends), max(next_offset, entry.next_offset)
+
+
+def _end_before_hole(loader: Loader, segment: Segment, following: Sequence[int]) -> None:
+    """Let a mirror end where records are missing that were not durable when the machine stopped.
+
+    It is a prefix of its source, which has them still. An ordinary log goes on after such a hole,
+    since its later records are nowhere else.
+    """
+    after = next(iter(following), None)
+    if after is None or segment.next_offset >= after or not loader.must_recover(after):
+        return
+    entry = loader.entries.get(after)
+    if entry is not None and entry.is_after_gap:
+        return
+    loader.has_truncated = True
+
+    def remove() -> None:
+        if not loader.context.read_only:
+            _mark_positions_used(loader, segment, NO_BOOT)
+        _set_aside(loader, following, "records before it are lost, and the source has both")
+
+    with loader.deferring(remove):
+        remove()
 
 
 def _load_segment(
