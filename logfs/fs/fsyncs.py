@@ -7,7 +7,8 @@ disk takes for the fsync. Flushes that take several fsyncs, the first calls of a
 of a slow disk run in a thread of Python all the same: see ``executor``.
 
 Some programs write a line, sync it, write the next. The fsync of such a file begins with the write,
-so it is partly done when the program asks for it.
+so it is partly done when the program asks for it. Files that the native thread serves need none of
+this: see ``nativewrites``.
 """
 
 import logging
@@ -112,7 +113,7 @@ class Fsyncs:
 
     def foresee(self, file: FileHandle) -> None:
         """Begin the sync of a file that was written to, if its program is about to ask for it."""
-        if not (file.is_sync_expected and file.is_all_records):
+        if file.is_served or not (file.is_sync_expected and file.is_all_records):
             return
         running = self._by_log.get(file.flushed_log)
         if running is None:

@@ -326,8 +326,6 @@ class FileHandle:
         if self._is_written_since:
             self._syncs_in_a_row += 1
             self._is_written_since = False
-            if self._writer is not None:
-                self._writer.native.is_off = self.is_sync_expected
 
     @property
     def native_writer(self) -> NativeWriter | None:
@@ -336,8 +334,8 @@ class FileHandle:
 
     @property
     def may_be_served(self) -> bool:
-        """Whether the native thread may apply writes: they are not synced one by one."""
-        return not (self.syncs or self.is_sync_expected or self.has_long_line)
+        """Whether the native thread may apply writes."""
+        return not (self.syncs or self.has_long_line)
 
     def _note_native_writes(self) -> None:
         if self._writer is not None:
@@ -347,9 +345,8 @@ class FileHandle:
                 self._native_writes = writes
 
     def _note_writes(self, writes: int) -> None:
-        if (self._is_written_since or writes > 1) and self._writer is not None:
+        if self._is_written_since or writes > 1:
             self._syncs_in_a_row = 0
-            self._writer.native.is_off = False
         self._is_written_since = True
 
     def note_failure(self, error: Exception) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 logger = logging.getLogger(__name__)
 
-_VERSION = 5
+_VERSION = 6
 _HERE = Path(__file__).parent
 _loaded: "list[Hooks]" = []
 
@@ -47,6 +47,7 @@ class Hooks:
         library.logfs_serving_begin.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_uint64)
         library.logfs_serving_close.argtypes = (ctypes.c_uint64,)
         library.logfs_serving_writes.restype = ctypes.c_uint64
+        library.logfs_serving_syncs.restype = ctypes.c_uint64
         library.logfs_serving_queued.restype = ctypes.c_uint64
         library.logfs_reply.argtypes = (ctypes.c_uint64, ctypes.c_void_p, ctypes.c_size_t)
         self._on_interrupt: object = None
@@ -177,6 +178,11 @@ class Hooks:
     def serving_writes(self) -> int:
         """How many writes the thread has applied."""
         return int(self._library.logfs_serving_writes())
+
+    @property
+    def serving_syncs(self) -> int:
+        """How many fsyncs were answered without Python."""
+        return int(self._library.logfs_serving_syncs())
 
     @property
     def serving_queued(self) -> int:

@@ -1,11 +1,14 @@
-"""Which open files the native thread serves: it applies their writes without Python.
+"""Which open files the native thread serves: it applies their writes and fsyncs without Python.
 
 The thread (``native/serving.h``) knows every open file that appends, and serves those that have
 written more than once. Python arms a partition after a write of its own (``PartitionLog.arm``). The
 thread then appends until it meets something that only Python does, such as a roll or a full disk.
 
-A file stays with Python as long as each of its writes is durable when it returns, or is synced one
-by one: the fsync begins with the write then, see ``fsyncs``.
+An fsync of a served file is a flush of its partition in a native thread, shared by all that wait
+for it; nothing is flushed if all is durable. What takes more than the one fsync of the ``.log``,
+such as that of a sealed segment, is left to Python, and so is a flush that failed.
+
+A file stays with Python as long as each of its writes is durable when it returns.
 """
 
 import contextlib
@@ -75,6 +78,13 @@ class NativeWrites:
         if not file.is_served and file.python_writes > WRITES_BEFORE:
             file.is_served = True
             hooks.serving_begin(number, writer.address, partition_key(partition.identity))
+
+    def note_sync(self, file: FileHandle) -> None:
+        """Note an fsync that Python has made: the next ones may take less."""
+        partition = file.partition
+        is_free = not partition.log.maintenance_due and partition.executor.is_free
+        if file.is_served and file.may_be_served and is_free:
+            partition.log.writable.arm()
 
     def close(self, number: int, file: FileHandle) -> None:
         """Forget an open file whose last request has been answered."""

@@ -374,6 +374,7 @@ class OpenFiles:
         file = self._files[number]
         if not self._store.read_only:
             await self.fsyncs.sync(file)
+            self.native.note_sync(file)
 
     def report_failure(self, number: int) -> None:
         """Raise the failure of an earlier call, once."""

@@ -24,7 +24,8 @@ r"""Mount options: the text after ``-o``, as mount(8), fstab and systemd give it
     endpoint=URL       the server of an object store, https://HOST or http://HOST:PORT; default:
                        $AWS_ENDPOINT_URL, else the cloud of the address
     region=NAME        the region of its bucket; default: $AWS_REGION, else us-east-1
-    native             a thread without Python applies writes of lines, several times as fast
+    native             threads without Python apply writes of lines and fsyncs, several times as
+                       fast
     no_passthrough     the daemon reads the files of sealed segments and the kernel caches them,
                        even if the kernel can read them itself (Linux 6.9, CAP_SYS_ADMIN)
     keep_awake         no processor sleeps while programs read growing names in small pieces: twice

@@ -141,6 +141,11 @@ class LogCounters:
         self.append_s.counts = [a + b for a, b in zip(self.append_s.counts, durations, strict=True)]
         self.append_s.sum_s += seconds
 
+    def add_flushes(self, seconds: float, durations: list[int]) -> None:
+        """Add flushes, by classes of ``FLUSH_BOUNDS_S``, that were counted elsewhere."""
+        self.flush_s.counts = [a + b for a, b in zip(self.flush_s.counts, durations, strict=True)]
+        self.flush_s.sum_s += seconds
+
     def add(self, other: "LogCounters") -> None:
         """Add what others have counted: a partition reloaded goes on, one deleted has been."""
         for name in _SUMS:

@@ -24,6 +24,7 @@ class FakeKernel:
 
     has_serving = False
     serving_writes = 0
+    serving_syncs = 0
 
     def __init__(self) -> None:
         self.is_active = True

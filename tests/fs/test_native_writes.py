@@ -54,11 +54,11 @@ def native(tmp_path: Path) -> Iterator[Mounted]:
     mounted.check()
 
 
-def native_writes(mounted: Mounted) -> int:
-    """How many writes the thread has applied."""
+def native_writes(mounted: Mounted, what: str = "writes") -> int:
+    """How many writes the thread has applied, or how many fsyncs were answered without Python."""
     with Daemon.connect(str(mounted.data)) or pytest.fail("no daemon") as daemon:
         text = daemon.prometheus().decode()
-    found = re.search(r"^logfs_native_writes_total (\d+)", text, re.MULTILINE)
+    found = re.search(rf"^logfs_native_{what}_total (\d+)", text, re.MULTILINE)
     assert found is not None
     return int(found[1])
 
@@ -201,6 +201,27 @@ def test_a_kill_loses_no_line_that_was_written(native: Mounted, tmp_path: Path) 
         for name, (count, _) in zip(names, output, strict=True):
             numbers = re.findall(rb"^%s-(\d+)-" % name.encode(), text, re.MULTILINE)
             assert [int(n) for n in numbers[: int(count)]] == list(range(int(count)))
+
+
+def test_lines_that_are_synced_one_by_one_are_durable(native: Mounted) -> None:
+    def write(number: int) -> None:
+        file = os.open(native.point / "t" / str(number % 2), APPEND)
+        for line in range(100):
+            os.write(file, b"%d %d\n" % (number, line))
+            os.fsync(file)
+        os.close(file)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_S)
+    assert native_writes(native, "fsyncs") > 300
+    assert native_writes(native) > 300
+    for partition in range(2):
+        meta = json.loads((native.point / "t" / f"{partition}.meta").read_bytes())
+        assert meta["durable"]["recovery_point"] == meta["log_end_offset"] == 300
+        assert 0 < meta["latency"]["flush"]["count"] <= 300
 
 
 def test_without_the_option_there_is_no_thread(mounted: Mounted) -> None:

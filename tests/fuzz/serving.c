@@ -3,18 +3,25 @@
 
    Each program writes numbered lines, whole and in pieces, of any size up to 200 KB, and closes and opens
    its file now and then. Another one sends what the kernel never sends. In the end the log has to hold
-   each line once, those of each program in order. Lines are encoded as themselves here.
+   each line once, those of each program in order. Lines are encoded as themselves here. Programs sync the
+   log now and then (those with odd numbers write whole lines only): when that returns, a sync of the file has begun after what the log had shown before.
 
    Arguments: seconds, seed. Prints what is wrong and ends with status 1. */
 
 #define _GNU_SOURCE
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
+#include <unistd.h>
+
+static int sync_noted(int fd);
+#define fsync sync_noted
 
 #include "../../logfs/log/writing/_appending.h"
 
@@ -45,6 +52,7 @@ static shown_end shown[PARTITIONS];
 static int logs[PARTITIONS];
 static log_writer writers[PROGRAMS];
 static line_file lines[PROGRAMS];
+static int64_t synced[PARTITIONS]; /* bytes of the logs */
 static int64_t wrong;
 
 /* --- What hooks.c has in the daemon ------------------------------------------------------------- */
@@ -74,12 +82,31 @@ static int encode(lf_encoded *encoded, int view, const uint8_t *first, int64_t f
     return 1;
 }
 
+/* Do as fsync(2), and note how much of a log is durable then. */
+static int sync_noted(int fd) {
+    struct stat file, log;
+
+    fstat(fd, &file);
+    usleep(300);
+    for (int i = 0; i < PARTITIONS; i++) {
+        int64_t before = __atomic_load_n(&synced[i], __ATOMIC_SEQ_CST);
+
+        fstat(logs[i], &log);
+        while (log.st_ino == file.st_ino && before < file.st_size &&
+               !__atomic_compare_exchange_n(&synced[i], &before, file.st_size, 0, __ATOMIC_SEQ_CST,
+                                            __ATOMIC_SEQ_CST))
+            ;
+    }
+    return 0;
+}
+
 static void arm(int number) {
     log_partition *partition = partitions[number];
     const int64_t last = INT64_MAX / 2;
     ends[number].due = ends[number].due_times = 0; /* taken */
     partition->bounds = (append_bounds){last, last, last, last, last, last, LOG_END_ENTRIES, last, 0,
                                         logs[number]};
+    partition->settled_announcements = partition->announcements; /* a sync of the log is enough */
     partition->room_end = last;
     partition->end = &ends[number];
     partition->shown = &shown[number];
@@ -89,6 +116,7 @@ static void arm(int number) {
 static void lock(int number) {
     pthread_mutex_lock(&partitions[number]->mutex);
     partitions[number]->is_armed = 0;
+    partitions[number]->changes++;
 }
 
 static void unlock(int number) { pthread_mutex_unlock(&partitions[number]->mutex); }
@@ -155,6 +183,16 @@ static void answer(const uint8_t *bytes, size_t size) {
             partitions[place]->is_armed = 0;
         unlock(place);
         reply(header->unique, accepted < 0 ? EMSGSIZE : 0, accepted < 0 ? 0 : (uint32_t)accepted);
+    } else if (header->opcode == FUSE_OPCODE_FSYNC) {
+        lock(place);
+        fsync(logs[place]);
+        if (__atomic_load_n(&partitions[place]->recovery_point, __ATOMIC_SEQ_CST) <
+            ends[place].at.next_offset)
+            __atomic_store_n(&partitions[place]->recovery_point, ends[place].at.next_offset,
+                             __ATOMIC_SEQ_CST);
+        arm(place);
+        unlock(place);
+        reply(header->unique, 0, 0);
     } else {
         reply(header->unique, ENOSYS, 0);
     }
@@ -240,6 +278,20 @@ static int32_t request(int program, uint32_t opcode, const void *body, size_t bo
     return error;
 }
 
+/* Sync the log of a program: what it has shown before is durable then. */
+static void sync_log(int program) {
+    struct fsync_request body = {.fh = (uint64_t)program + 1};
+    int place = program % PARTITIONS;
+    int64_t wanted = partition_shown(&shown[place]).file_position;
+    uint32_t size;
+
+    if (request(program, FUSE_OPCODE_FSYNC, &body, sizeof body, "", 0, &size) != 0 ||
+        __atomic_load_n(&synced[place], __ATOMIC_SEQ_CST) < wanted) {
+        fprintf(stderr, "a sync has not made all durable\n");
+        wrong = 1;
+    }
+}
+
 struct program {
     int number;
     unsigned seed;
@@ -268,7 +320,7 @@ static void *be_program(void *given) {
                                       "----------------------------------------------------------");
         if (filled == 0)
             break;
-        cut = is_over || kind % 3 ? filled : 1 + (size_t)rand_r(&program->seed) % filled;
+        cut = is_over || program->number % 2 || kind % 3 ? filled : 1 + (size_t)rand_r(&program->seed) % filled;
         write.size = (uint32_t)cut;
         if (request(program->number, FUSE_OPCODE_WRITE, &write, sizeof write, text, cut, &size) != 0) {
             fprintf(stderr, "a write of %zu bytes failed\n", cut);
@@ -277,6 +329,8 @@ static void *be_program(void *given) {
         }
         memmove(text, text + size, filled - size);
         filled -= size;
+        if (kind % 3 == 0)
+            sync_log(program->number);
         if (kind % 97 == 0 && (filled == 0 || lines[program->number].line_bytes == 0)) {
             request(program->number, FUSE_OPCODE_RELEASE, &release, sizeof release, "", 0, &size);
             request(program->number, OPCODE_OPEN, &write, sizeof write, "", 0, &size);
@@ -299,7 +353,9 @@ static void *send_garbage(void *given) {
             bytes[i] = (uint8_t)rand_r(&seed);
         header->length = rand_r(&seed) % 2 ? (uint32_t)size : (uint32_t)rand_r(&seed);
         header->unique = next_unique();
-        header->opcode = rand_r(&seed) % 2 ? FUSE_OPCODE_WRITE : (uint32_t)rand_r(&seed) % 60;
+        header->opcode = rand_r(&seed) % 2   ? FUSE_OPCODE_WRITE
+                         : rand_r(&seed) % 4 ? (uint32_t)rand_r(&seed) % 60
+                                             : FUSE_OPCODE_FSYNC;
         if (header->opcode == OPCODE_OPEN || header->opcode == FUSE_OPCODE_RELEASE)
             header->opcode = FUSE_OPCODE_FORGET;
         /* No file that a program has open: its lines would be in the log. */
@@ -361,7 +417,7 @@ static void set_up(void) {
         line_begin_file(&lines[i]);
         lines[i].fd = temporary("line");
         lines[i].end = LINE_FILE_HEADER;
-        writers[i] = (log_writer){partitions[i % PARTITIONS], &lines[i], 0, 0, 0};
+        writers[i] = (log_writer){partitions[i % PARTITIONS], &lines[i], 0, 0};
     }
 }
 
@@ -400,7 +456,8 @@ int main(int count, char **arguments) {
                     (long long)programs[i].written);
             wrong = 1;
         }
-    printf("%llu writes applied, %llu requests queued\n", (unsigned long long)logfs_serving_writes(),
+    printf("%llu writes applied, %llu syncs, %llu requests queued\n",
+           (unsigned long long)logfs_serving_writes(), (unsigned long long)logfs_serving_syncs(),
            (unsigned long long)logfs_serving_queued());
-    return wrong != 0 || logfs_serving_writes() == 0;
+    return wrong != 0 || logfs_serving_writes() == 0 || logfs_serving_syncs() == 0;
 }

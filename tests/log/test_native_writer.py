@@ -1,8 +1,10 @@
 """The native writer and Python make the same bytes of the same writes, in any order."""
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import cast
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logfs.disk.posix import PosixDisk
+from logfs.disk.posixfile import PosixFile
 from logfs.errors import LogfsError
 from logfs.log.lines.writer import LineWriter
 from logfs.types import View
@@ -31,6 +34,7 @@ class Side:
         self.bench = Bench(PROPERTIES, disk=cast("FakeDisk", PosixDisk(directory)))
         self.is_native = is_native
         self.native_writes = 0
+        self.native_syncs = 0
         self.writers = [LineWriter(self.bench.log, view) for view in VIEWS]
 
     def write(self, number: int, data: bytes) -> object:
@@ -49,6 +53,16 @@ class Side:
         finally:
             if self.is_native:
                 bench.log.arm()
+
+    def sync(self, number: int) -> None:
+        """Make durable what was written through a writer, and everything before it."""
+        writer = self.writers[number]
+        if self.is_native and writer.is_all_records and writer.native.sync():
+            self.native_syncs += 1
+        else:
+            writer.sync()
+            if self.is_native:
+                self.bench.log.arm()
 
     def reopen(self, number: int) -> None:
         self.writers[number].close(self.bench.now_ms)
@@ -130,7 +144,7 @@ def apply(side: Side, what: str, number: int, data: bytes) -> object:
     log, now_ms = bench.log, bench.now_ms
     start, end = log.log_start_offset, log.log_end_offset
     changes: dict[str, Callable[[], object]] = {
-        "sync": side.writers[number].sync,
+        "sync": lambda: side.sync(number),
         "reopen": lambda: side.reopen(number),
         "roll": lambda: log.roll(now_ms),
         "flush": log.flush,
@@ -173,3 +187,38 @@ def test_unfinished_lines_are_written_natively() -> None:
                 assert side.write(number % 3, data) == len(data)
         assert native.native_writes > 480
         assert native.state() == python.state()
+
+
+def test_records_are_synced_natively() -> None:
+    with both_ways() as (native, python):
+        for side in (native, python):
+            for number in range(300):
+                side.write(number % 2, b"line %d\n" % number)
+                side.sync(number % 2)
+                assert side.bench.log.recovery_point == side.bench.log.log_end_offset
+        assert native.native_syncs > 280
+        assert native.bench.log.counters.flush_s.count == 300
+        assert native.state() == python.state()
+
+
+@pytest.mark.allow_log("is offline: fsync failed")
+def test_a_native_sync_that_fails_takes_the_log_offline(tmp_path: Path) -> None:
+    side = Side(str(tmp_path), is_native=True)
+    log, writer = side.bench.log, side.writers[0]
+    for number in range(3):
+        side.write(0, b"line %d\n" % number)
+        side.sync(0)
+    side.write(0, b"more\n")
+    fileno = cast("PosixFile", log.snapshot.active.files().log).fileno()
+    kept, pipe = os.dup(fileno), os.pipe()
+    os.dup2(pipe[1], fileno)
+    assert not writer.native.sync()
+    os.dup2(kept, fileno)
+    for fd in (kept, *pipe):
+        os.close(fd)
+    # A sync would succeed now, but the kernel may have dropped what it could not write.
+    with pytest.raises(OSError, match="Invalid argument"):
+        writer.sync()
+    assert log.offline is not None
+    assert log.recovery_point == 3
+    assert "LogOfflineError" in str(side.write(0, b"later\n"))

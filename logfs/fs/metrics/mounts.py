@@ -186,10 +186,13 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
     done = requests.done.copy()
     ahead = hooks.ahead_reads if hooks is not None else 0
     native = hooks.serving_writes if hooks is not None else 0
+    synced = hooks.serving_syncs if hooks is not None else 0
     if ahead:
         done["read"] += ahead
     if native:
         done["write"] += native
+    if synced:
+        done["fsync"] += synced
     rows = [Sample((name,), count) for name, count in sorted(done.items())]
     yield Family(
         "logfs_requests_total",
@@ -207,6 +210,11 @@ def _of_requests(operations: Operations) -> Iterator[Family]:
         "logfs_native_writes_total",
         "Writes among those that the native thread applied, without Python.",
         native,
+    )
+    yield counter(
+        "logfs_native_fsyncs_total",
+        "Fsyncs among those that were answered without Python.",
+        synced,
     )
     # From the start, and not from the first error on: a counter that begins at 1 never grew.
     expected = {(name, number): 0 for name in OPERATIONS for number in _ERRORS_OF_DISKS}

@@ -12,6 +12,7 @@ enum {
     FUSE_OPCODE_READ = 15,
     FUSE_OPCODE_WRITE = 16,
     FUSE_OPCODE_RELEASE = 18,
+    FUSE_OPCODE_FSYNC = 20,
     FUSE_OPCODE_INIT = 26,
     FUSE_OPCODE_INTERRUPT = 36,
     FUSE_OPCODE_POLL = 40,
@@ -61,6 +62,11 @@ struct release_request {
     uint32_t flags, release_flags; /* the first ones are those of open(2) */
 };
 
+struct fsync_request {
+    uint64_t fh;
+    uint32_t fsync_flags, padding;
+};
+
 struct poll_request {
     uint64_t fh, poll_handle;
     uint32_t flags, events;
@@ -92,6 +98,7 @@ struct open_reply {
 _Static_assert(sizeof(struct request_header) == 40, "fuse_in_header");
 _Static_assert(sizeof(struct reply_header) == 16, "fuse_out_header");
 _Static_assert(sizeof(struct write_request) == 40, "fuse_write_in");
+_Static_assert(sizeof(struct fsync_request) == 16, "fuse_fsync_in");
 _Static_assert(sizeof(struct init_reply) == 40, "fuse_init_out, its first 40 bytes");
 _Static_assert(sizeof(struct open_reply) == 16, "fuse_open_out");
 

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "handover.h"
+#include "syncing.h"
 
 #define BUFFER_BYTES ((1u << 20) + 16384) /* the largest request, and room */
 #define BUFFERS 4                         /* one is read into, others are on their way */
@@ -152,7 +153,7 @@ struct queued {
 static pthread_mutex_t queue_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct queued *queue_first, *queue_last;
 static struct buffer *spare; /* buffers that are not in use */
-static uint64_t writes, queued;
+static uint64_t writes, syncs, queued;
 
 static void wake(int event) {
     uint64_t one = 1;
@@ -260,6 +261,18 @@ static struct buffer *leave(struct buffer *buffer) {
     return other != NULL ? other : buffer;
 }
 
+void serving_leave(const struct request_header *header, size_t size) {
+    struct queued *request;
+
+    while ((request = malloc(sizeof *request + size)) == NULL)
+        sched_yield(); /* no request may be lost */
+    request->buffer = NULL;
+    request->size = size;
+    request->slot = 0;
+    memcpy(request->bytes, header, size);
+    enqueue(request);
+}
+
 /* --- Writes -------------------------------------------------------------------------------------- */
 
 struct noted_write {
@@ -326,6 +339,43 @@ static int is_plain_write(const struct buffer *buffer) {
            header->length == (size_t)buffer->size &&
            request->size == (size_t)buffer->size - sizeof *header - sizeof *request &&
            !(request->flags & WRITE_FROM_CACHE);
+}
+
+/* --- Fsyncs -------------------------------------------------------------------------------------- */
+
+void serving_answer(uint64_t unique) {
+    struct reply_header reply = {.length = sizeof reply, .unique = unique};
+
+    if (write(device, &reply, sizeof reply) < 0) { /* the program has gone */
+    }
+    handover_note_reply(unique, 1);
+    __atomic_add_fetch(&syncs, 1, __ATOMIC_RELAXED);
+}
+
+/* Answer an fsync, now or after a flush, unless that is left to Python. */
+static int sync_file(const struct buffer *buffer) {
+    const struct request_header *header = (const void *)buffer->bytes;
+    const struct fsync_request *request = (const void *)(header + 1);
+    struct file *file;
+    int64_t offset = 0;
+    int answer = SYNC_LEFT;
+
+    if ((size_t)buffer->size != sizeof *header + sizeof *request ||
+        header->length != (size_t)buffer->size ||
+        __atomic_load_n(&cold_anywhere, __ATOMIC_SEQ_CST) > 0)
+        return 0;
+    file = borrow(request->fh);
+    if (file == NULL)
+        return 0;
+    if (file->writer != NULL)
+        answer = functions->needs_sync(file->writer, &offset);
+    if (answer == SYNC_NEEDED && !syncing_add(functions, file->partition, offset, header,
+                                              (size_t)buffer->size))
+        answer = SYNC_LEFT;
+    put_back(file);
+    if (answer == SYNC_DONE)
+        serving_answer(header->unique);
+    return answer != SYNC_LEFT;
 }
 
 /* --- The second thread --------------------------------------------------------------------------- */
@@ -458,6 +508,8 @@ static struct buffer *serve(struct buffer *buffer, int64_t *answered_ns) {
         }
         if (file != NULL)
             put_back(file);
+    } else if (header->opcode == FUSE_OPCODE_FSYNC) {
+        is_done = sync_file(buffer);
     }
     return is_done ? buffer : leave(buffer);
 }
@@ -524,6 +576,8 @@ void logfs_want_serving(const appending_functions *given) { functions = given; }
 int logfs_has_serving(void) { return waiting >= 0; }
 
 uint64_t logfs_serving_writes(void) { return __atomic_load_n(&writes, __ATOMIC_RELAXED); }
+
+uint64_t logfs_serving_syncs(void) { return __atomic_load_n(&syncs, __ATOMIC_RELAXED); }
 
 uint64_t logfs_serving_queued(void) { return __atomic_load_n(&queued, __ATOMIC_RELAXED); }
 
@@ -649,5 +703,6 @@ void logfs_serving_stop(void) {
     pthread_mutex_unlock(&large_mutex);
     pthread_join(first_thread, NULL);
     pthread_join(second_thread, NULL);
+    syncing_stop();
     hooks_give_device_back();
 }

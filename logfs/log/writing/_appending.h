@@ -20,7 +20,9 @@
 #endif
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -129,8 +131,6 @@ static void line_consumed(line_file *line) {
 
 /* --- A partition --------------------------------------------------------------------------------- */
 
-#define APPEND_CLASSES 12
-
 typedef struct append_bounds { /* all are inclusive */
     int64_t file_position, last_offset, timestamp;
     int64_t text, tsv, jsonl; /* lengths of the renderings of the segment */
@@ -139,6 +139,9 @@ typedef struct append_bounds { /* all are inclusive */
     int32_t leader_epoch;
     int fd; /* of the .log */
 } append_bounds;
+
+#define APPEND_CLASSES 12 /* of counters.py */
+#define SYNC_CLASSES 14
 
 typedef struct shown_end { /* what readers see of the end of the active segment */
     uint64_t version;      /* odd while it is changed */
@@ -154,6 +157,8 @@ struct log_partition {
     int is_slow;     /* an append of the thread took long */
     int has_failed;  /* the thread may have left something in the file of a line */
     int is_watched;  /* readers wait for records */
+    int is_noting;   /* a thread that syncs has the mutex, for a moment */
+    int sync_error;  /* errno of a sync that failed, which Python has not seen yet; 0: none */
     int64_t cold;    /* requests that Python has not answered yet, and that must not be overtaken */
     log_end *end;
     shown_end *shown; /* of end */
@@ -162,6 +167,10 @@ struct log_partition {
     lf_encode *encode;
     int64_t clock_ms; /* 0: that of the machine */
     int64_t last_modified_ms, unflushed_since_ms; /* -1: none */
+    int64_t recovery_point;        /* the first offset that is not known to be durable */
+    int64_t changes;               /* how often Python has taken the mutex, or cut the log */
+    int64_t settled_announcements; /* as announcements, where a sync of the .log is enough; -1: it is not */
+    int64_t syncs, sync_nanoseconds, sync_classes[SYNC_CLASSES];
     int64_t announcements;
     int64_t appends, records, bytes, nanoseconds, classes[APPEND_CLASSES];
 };
@@ -170,7 +179,6 @@ struct log_writer { /* an open file that appends */
     log_partition *partition;
     line_file *line; /* NULL: it has no file for an unfinished line */
     int view;
-    int is_off; /* its writes are left to Python */
     int64_t writes;
 };
 
@@ -187,6 +195,7 @@ static log_partition *partition_new(lf_encode *encode) {
     partition->references = 1;
     partition->encode = encode;
     partition->unflushed_since_ms = -1;
+    partition->settled_announcements = -1;
     return partition;
 }
 
@@ -415,7 +424,7 @@ static int64_t appending_apply(
 
     if (now_ms == 0)
         now_ms = appending_clock(CLOCK_REALTIME) / 1000000;
-    if (!partition->is_armed || writer->is_off)
+    if (!partition->is_armed)
         return APPENDING_LEFT;
     if (line != NULL && (line->fd < 0 || line->is_durable || line->is_void ||
                          line->kept_bytes != line->line_bytes))
@@ -447,17 +456,31 @@ static int64_t appending_apply(
     return accepted;
 }
 
+static int appending_class(const int64_t *bounds, int count, int64_t taken_ns) {
+    int i = 0;
+    while (i < count && taken_ns > bounds[i]) {
+        i++;
+    }
+    return i;
+}
+
 static void appending_observe(log_partition *partition, int64_t taken_ns) {
     /* As APPEND_BOUNDS_S in counters.py. */
     static const int64_t bounds[APPEND_CLASSES - 1] = {
         5000,   10000,   25000,   50000,    100000,    250000,
         1000000, 4000000, 16000000, 100000000, 1000000000};
-    int i = 0;
-    while (i < APPEND_CLASSES - 1 && taken_ns > bounds[i]) {
-        i++;
-    }
-    partition->classes[i]++;
+    partition->classes[appending_class(bounds, APPEND_CLASSES - 1, taken_ns)]++;
     partition->nanoseconds += taken_ns;
+}
+
+/* Take the mutex unless Python has it. A thread that syncs has it for moments only. */
+static int appending_try(log_partition *partition) {
+    while (pthread_mutex_trylock(&partition->mutex) != 0) {
+        if (!__atomic_load_n(&partition->is_noting, __ATOMIC_SEQ_CST))
+            return 0;
+        sched_yield();
+    }
+    return 1;
 }
 
 /* Apply a write; see _served.h. Any thread, without Python. */
@@ -468,7 +491,7 @@ static int64_t appending_write(
 
     if (size <= 0 || __atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) > 0)
         return APPENDING_LEFT;
-    if (pthread_mutex_trylock(&partition->mutex) != 0)
+    if (!appending_try(partition))
         return APPENDING_LEFT;
     __atomic_store_n(&partition->is_busy, 1, __ATOMIC_SEQ_CST);
     begun_ns = appending_clock(CLOCK_MONOTONIC);
@@ -487,6 +510,95 @@ static int64_t appending_write(
     return accepted;
 }
 
+/* --- Syncs --------------------------------------------------------------------------------------- */
+
+/* Whether a sync of the .log makes all records durable. With the mutex. */
+static int appending_may_sync(const log_partition *partition) {
+    return partition->is_armed && partition->settled_announcements == partition->announcements;
+}
+
+static int appending_needs_sync(log_writer *writer, int64_t *offset) {
+    log_partition *partition = writer->partition;
+    int answer = SYNC_LEFT;
+
+    if (__atomic_load_n(&partition->cold, __ATOMIC_SEQ_CST) > 0 || !appending_try(partition))
+        return SYNC_LEFT;
+    if (appending_may_sync(partition) && (writer->line == NULL || writer->line->line_bytes == 0)) {
+        *offset = partition->end->at.next_offset;
+        answer = __atomic_load_n(&partition->recovery_point, __ATOMIC_SEQ_CST) >= *offset
+                     ? SYNC_DONE
+                     : SYNC_NEEDED;
+    }
+    pthread_mutex_unlock(&partition->mutex);
+    return answer;
+}
+
+static void appending_begin_note(log_partition *partition) {
+    pthread_mutex_lock(&partition->mutex);
+    __atomic_store_n(&partition->is_noting, 1, __ATOMIC_SEQ_CST);
+}
+
+static void appending_end_note(log_partition *partition) {
+    __atomic_store_n(&partition->is_noting, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&partition->mutex);
+}
+
+/* Note the end of a sync: what is durable, or that Python has to find out. */
+static void appending_note_sync(
+    log_partition *partition, int error, int64_t offset, int64_t changes, int64_t since_ms,
+    int64_t taken_ns) {
+    /* As FLUSH_BOUNDS_S in counters.py. */
+    static const int64_t bounds[SYNC_CLASSES - 1] = {
+        100000,   250000,   500000,   1000000,   2000000,    4000000,   8000000,
+        16000000, 32000000, 64000000, 250000000, 1000000000, 5000000000};
+
+    appending_begin_note(partition);
+    if (error == 0) {
+        /* If Python has had the mutex, the log may have been cut meanwhile. */
+        if (changes == __atomic_load_n(&partition->changes, __ATOMIC_SEQ_CST) &&
+            offset > __atomic_load_n(&partition->recovery_point, __ATOMIC_SEQ_CST)) {
+            __atomic_store_n(&partition->recovery_point, offset, __ATOMIC_SEQ_CST);
+        }
+        partition->syncs++;
+        partition->sync_nanoseconds += taken_ns;
+        partition->sync_classes[appending_class(bounds, SYNC_CLASSES - 1, taken_ns)]++;
+    } else {
+        partition->sync_error = error;
+        partition->is_armed = 0;
+        if (since_ms >= 0) {
+            __atomic_store_n(&partition->unflushed_since_ms, since_ms, __ATOMIC_SEQ_CST);
+        }
+    }
+    appending_end_note(partition);
+}
+
+/* Flush a partition; see _served.h. */
+static int64_t appending_sync(log_partition *partition) {
+    int64_t offset = SYNC_LEFT, changes = 0, since_ms = -1, begun_ns;
+    int fd = -1, error;
+
+    appending_begin_note(partition);
+    if (appending_may_sync(partition)) {
+        /* A descriptor of its own: Python may close the other. */
+        fd = fcntl(partition->bounds.fd, F_DUPFD_CLOEXEC, 3);
+        offset = partition->end->at.next_offset;
+        changes = __atomic_load_n(&partition->changes, __ATOMIC_SEQ_CST);
+    }
+    if (fd >= 0) {
+        /* First: what is appended from now on is noted again. */
+        since_ms = __atomic_exchange_n(&partition->unflushed_since_ms, -1, __ATOMIC_SEQ_CST);
+    }
+    appending_end_note(partition);
+    if (fd < 0)
+        return SYNC_LEFT;
+    begun_ns = appending_clock(CLOCK_MONOTONIC);
+    error = fsync(fd) == 0 ? 0 : errno;
+    close(fd);
+    appending_note_sync(partition, error, offset, changes, since_ms,
+                        appending_clock(CLOCK_MONOTONIC) - begun_ns);
+    return error == 0 ? offset : SYNC_LEFT;
+}
+
 static void appending_count_cold(log_partition *partition, int change) {
     __atomic_add_fetch(&partition->cold, change, __ATOMIC_SEQ_CST);
 }
@@ -497,6 +609,7 @@ static int appending_is_watched(const log_partition *partition) {
 }
 
 static const appending_functions APPENDING = {
-    appending_write, appending_count_cold, appending_is_watched, partition_hold, partition_release};
+    appending_write,      appending_needs_sync, appending_sync,   appending_count_cold,
+    appending_is_watched, partition_hold,       partition_release};
 
 #endif

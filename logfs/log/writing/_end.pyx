@@ -225,7 +225,6 @@ cdef class NativeWriter:
     """An open file whose writes a thread may apply. Changes with the lock of the partition.
 
     Attributes:
-        is_off: Its writes are left to Python.
         writes: How many the thread has applied.
     """
 
@@ -254,14 +253,6 @@ cdef class NativeWriter:
         self.line_file = line
 
     @property
-    def is_off(self):
-        return self.writer.is_off != 0
-
-    @is_off.setter
-    def is_off(self, bint is_off):
-        self.writer.is_off = is_off
-
-    @property
     def writes(self):
         return self.writer.writes
 
@@ -280,6 +271,21 @@ cdef class NativeWriter:
         with nogil:
             accepted = appending_write(&self.writer, p, size, &notes)
         return None if accepted == APPENDING_LEFT else accepted
+
+
+    def sync(self):
+        """Do what the thread does with an fsync.
+
+        Returns:
+            Whether all records are durable; if not, the fsync is left to Python.
+        """
+        cdef int64_t offset
+        cdef int answer
+        with nogil:
+            answer = appending_needs_sync(&self.writer, &offset)
+            if answer == SYNC_NEEDED:
+                answer = SYNC_LEFT if appending_sync(self.writer.partition) < offset else 0
+        return answer != SYNC_LEFT
 
 
 cdef void note_nothing_before(write_notes *notes, int64_t end, int64_t unfinished) noexcept nogil:

@@ -21,7 +21,10 @@ cdef extern from "_appending.h" nogil:
         FRAME_HEADER
         _LINE_KEPT_BYTES "LINE_KEPT_BYTES"
         APPEND_CLASSES
+        SYNC_CLASSES
         APPENDING_LEFT
+        SYNC_LEFT
+        SYNC_NEEDED
         LOG_END_ENTRIES
     ctypedef struct pthread_mutex_t:
         pass
@@ -79,6 +82,7 @@ cdef extern from "_appending.h" nogil:
         int is_slow
         int has_failed
         int is_watched
+        int sync_error
         int64_t cold
         log_end *end
         shown_end *shown
@@ -88,6 +92,12 @@ cdef extern from "_appending.h" nogil:
         int64_t last_modified_ms
         int64_t unflushed_since_ms
         int64_t announcements
+        int64_t recovery_point
+        int64_t changes
+        int64_t settled_announcements
+        int64_t syncs
+        int64_t sync_nanoseconds
+        int64_t sync_classes[14]
         int64_t appends
         int64_t records
         int64_t bytes
@@ -97,7 +107,6 @@ cdef extern from "_appending.h" nogil:
         log_partition *partition
         line_file *line
         int view
-        int is_off
         int64_t writes
     ctypedef struct write_notes:
         void (*begin)(write_notes *, int64_t, int64_t) noexcept nogil
@@ -107,4 +116,6 @@ cdef extern from "_appending.h" nogil:
     void partition_watch(log_partition *, bint)
     shown_end partition_shown(const shown_end *)
     int64_t appending_write(log_writer *, const uint8_t *, int64_t, write_notes *)
+    int appending_needs_sync(log_writer *, int64_t *)
+    int64_t appending_sync(log_partition *)
     const void *APPENDING "&APPENDING"

@@ -10,6 +10,7 @@ cdef class PartitionLock:
     Attributes:
         last_modified_ms: Clock of the newest append.
         unflushed_since_ms: Clock of the oldest append that is not durable; None if all are.
+        recovery_point: The first offset that is not known to be durable.
         announcements: How many batches the thread has announced in files of unfinished lines.
         is_watched: Whether the thread has to tell of its appends, because readers wait.
         clock_ms: The clock of the thread, for tests; 0: that of the machine.
@@ -37,6 +38,7 @@ cdef class PartitionLock:
                 pthread_mutex_lock(&partition.mutex)
         partition.depth += 1
         partition.is_armed = 0
+        partition.changes += 1
         return self
 
     def __exit__(self, *_):
@@ -66,6 +68,7 @@ cdef class PartitionLock:
         int64_t max_batch_bytes,
         int32_t leader_epoch,
         int64_t room_end,
+        bint may_sync,
     ):
         """Let the thread append within bounds, which are inclusive. With the lock.
 
@@ -80,6 +83,7 @@ cdef class PartitionLock:
             max_batch_bytes: The size of the largest batch.
             leader_epoch: For the header of each batch.
             room_end: Larger batches must not end after it.
+            may_sync: A sync of the ``.log`` makes all records durable.
         """
         cdef log_partition *partition = self.partition
         cdef append_bounds *bounds = &partition.bounds
@@ -91,7 +95,10 @@ cdef class PartitionLock:
         bounds.max_batch_bytes = max_batch_bytes
         bounds.leader_epoch = leader_epoch
         bounds.fd = descriptor
+        if partition.sync_error:
+            return
         partition.room_end = room_end
+        partition.settled_announcements = partition.announcements if may_sync else -1
         self.armed = end
         partition.end = &end.end
         partition.shown = &end.shown
@@ -120,22 +127,34 @@ cdef class PartitionLock:
         has_failed, self.partition.has_failed = self.partition.has_failed != 0, 0
         return has_failed
 
-    def take_counts(self, add):
+    @property
+    def sync_error(self):
+        """The errno of a sync of the thread that has failed; 0: none has. It stays."""
+        return self.partition.sync_error
+
+    def take_counts(self, add, add_syncs):
         """Have what the thread has counted added, unless the lock is taken just now.
 
         Args:
             add: Called with appends, records, bytes, seconds, and the appends by duration.
+            add_syncs: Called with seconds, and the syncs by duration.
         """
         cdef log_partition *partition = self.partition
-        if not partition.appends or pthread_mutex_trylock(&partition.mutex):
+        if not (partition.appends or partition.syncs) or pthread_mutex_trylock(&partition.mutex):
             return
         try:
             add(
                 partition.appends, partition.records, partition.bytes, partition.nanoseconds / 1e9,
                 [partition.classes[i] for i in range(APPEND_CLASSES)],
             )
+            add_syncs(
+                partition.sync_nanoseconds / 1e9,
+                [partition.sync_classes[i] for i in range(SYNC_CLASSES)],
+            )
             partition.appends = partition.records = partition.bytes = partition.nanoseconds = 0
             memset(partition.classes, 0, sizeof(partition.classes))
+            partition.syncs = partition.sync_nanoseconds = 0
+            memset(partition.sync_classes, 0, sizeof(partition.sync_classes))
         finally:
             pthread_mutex_unlock(&partition.mutex)
 
@@ -150,6 +169,16 @@ cdef class PartitionLock:
     @is_watched.setter
     def is_watched(self, bint is_watched):
         partition_watch(self.partition, is_watched)
+
+    @property
+    def recovery_point(self):
+        return self.partition.recovery_point
+
+    @recovery_point.setter
+    def recovery_point(self, int64_t offset):
+        if offset < self.partition.recovery_point:
+            self.partition.changes += 1  # what is being synced may not be in the log any more
+        self.partition.recovery_point = offset
 
     @property
     def last_modified_ms(self):

@@ -13,6 +13,8 @@ typedef struct log_writer log_writer;
 
 #define APPENDING_LEFT (-1) /* the request is left to Python */
 
+enum { SYNC_LEFT = -1, SYNC_DONE, SYNC_NEEDED };
+
 /* What is noted of a write, with the mutex: where the log ends before it, and how much was accepted. */
 typedef struct write_notes write_notes;
 struct write_notes {
@@ -24,6 +26,12 @@ typedef struct appending_functions {
     /* Apply a write of an open file, unless that is left to Python. Returns the bytes accepted, all or
        those of the complete lines; or APPENDING_LEFT. */
     int64_t (*write)(log_writer *writer, const uint8_t *data, int64_t size, write_notes *notes);
+    /* Whether an fsync of an open file needs a flush of its partition: SYNC_DONE: all is durable;
+       SYNC_NEEDED: up to an offset; SYNC_LEFT: it is left to Python. */
+    int (*needs_sync)(log_writer *writer, int64_t *offset);
+    /* Flush a partition, in any thread that may wait for the disk. Returns the offset below which all
+       is durable; SYNC_LEFT: it is left to Python. */
+    int64_t (*sync)(log_partition *partition);
     /* Count requests that Python has to answer before anything else is done to the partition. */
     void (*count_cold)(log_partition *partition, int change);
     /* Whether readers wait for records. */

@@ -239,6 +239,8 @@ class ActiveSegment:
         options: EncodeOptions,
         jitter_ms: int,
         low: Positions,
+        *,
+        may_sync: bool,
     ) -> None:
         """Let the thread append until ``should_roll``, or the positions ``low``. With the lock.
 
@@ -258,6 +260,7 @@ class ActiveSegment:
             max_batch_bytes=options.max_batch_bytes,
             leader_epoch=options.leader_epoch,
             room_end=self._room_end,
+            may_sync=may_sync,
         )
 
     def append_aborted(self, entry: AbortedTransaction) -> None:

@@ -322,7 +322,14 @@ class Appender:
                 and _are_plain(state.options)
             ):
                 low = state.reservation.low
-                active.arm(state.lock, state.config, state.options, self._jitter_ms, low)
+                active.arm(
+                    state.lock,
+                    state.config,
+                    state.options,
+                    self._jitter_ms,
+                    low,
+                    may_sync=self._flusher.takes_one_sync,
+                )
 
     # Inside
 

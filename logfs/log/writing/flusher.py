@@ -13,6 +13,7 @@ by another caller that has to wait for it.
 """
 
 import contextlib
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -104,7 +105,8 @@ class Flusher:
             take note of it: ``flush`` waits for that, and knows.
         """
         if self._begun is flush:
-            if flush.sync.has_failed or not self._lock.acquire(blocking=False):
+            has_failed = flush.sync.has_failed or self._state.lock.sync_error
+            if has_failed or not self._lock.acquire(blocking=False):
                 return False
             try:
                 self._finish()
@@ -116,6 +118,12 @@ class Flusher:
     def has_sealed(self) -> bool:
         """Whether a sealed segment waits to be made durable."""
         return bool(self._sealed)
+
+    @property
+    def takes_one_sync(self) -> bool:
+        """Whether a sync of the active ``.log`` makes all records durable. With the lock."""
+        is_more = self._sealed or self._has_new_names or self._failure is not None
+        return not is_more and self._state.line_files.are_settled
 
     def add_sealed(self, segment: Segment, files: SegmentFiles, others: Sequence[File]) -> None:
         """Note a segment that was sealed, and that its successor has new names.
@@ -176,7 +184,8 @@ class Flusher:
         if not self._lock.acquire(blocking=False):
             return None
         try:
-            if self._begun is not None or self._failure is not None:
+            has_failed = self._failure is not None or self._state.lock.sync_error
+            if self._begun is not None or has_failed:
                 return None
             started_s = self._state.host.clock_s()
             now = self._state.snapshot
@@ -193,6 +202,9 @@ class Flusher:
     def _finish(self) -> None:
         """Wait for the flush that was begun, if any, and take note of it. With the lock."""
         state = self._state
+        error = state.lock.sync_error
+        if error:  # of a thread without Python, which has left its requests to Python
+            raise OSError(error, os.strerror(error), state.snapshot.active.name)
         flush = self._begun
         if flush is None:
             return

@@ -81,12 +81,21 @@ class _WrittenState:
     def counters(self) -> LogCounters:
         """See ``ReadableState``; with what the thread has counted, unless it appends just now."""
         counters = self._counters
-        self.lock.take_counts(counters.add_appends)
+        self.lock.take_counts(counters.add_appends, counters.add_flushes)
         return counters
 
     @counters.setter
     def counters(self, counters: LogCounters) -> None:
         self._counters = counters  # type: ignore[misc] # a slot below
+
+    @property
+    def recovery_point(self) -> int:
+        """See ``ReadableState``."""
+        return self.lock.recovery_point
+
+    @recovery_point.setter
+    def recovery_point(self, offset: int) -> None:
+        self.lock.recovery_point = offset
 
     @property
     def last_modified_ms(self) -> int:

@@ -1,0 +1,36 @@
+/* Threads that flush partitions for the FSYNC requests that wait, without Python.
+
+   The requests of a partition are grouped: one flush answers all that came before it began, and the next
+   one begins when it ends. Several partitions are flushed at the same time, each in a thread of its own.
+   Threads are started when all are busy, up to a limit, and stay. A flush that fails is left to Python,
+   with all requests that wait for it. */
+
+#ifndef LOGFS_SYNCING_H
+#define LOGFS_SYNCING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "../../log/writing/_served.h"
+#include "requests.h"
+
+/* Answer an FSYNC request once all records of a partition below an offset are durable. Returns 0 if that
+   is left to the caller. */
+int syncing_add(const appending_functions *functions, log_partition *partition, int64_t offset,
+                const struct request_header *header, size_t size);
+
+/* How many threads there are. Any thread. */
+int syncing_threads(void);
+
+/* Finish what waits, and end the threads. */
+void syncing_stop(void);
+
+/* --- What it uses of serving.c ------------------------------------------------------------------- */
+
+/* Answer a request with success and without data. */
+void serving_answer(uint64_t unique);
+
+/* Leave a small request to Python. */
+void serving_leave(const struct request_header *header, size_t size);
+
+#endif
