@@ -123,6 +123,22 @@ def mount_floor(bench: Bench, content: Path | None = None) -> BenchMount:
     return _keep(bench.cleanup, command, point)
 
 
+def mount_c_floor(bench: Bench, content: Path | None = None) -> BenchMount:
+    """Mount the C floor, see ``floor.c``; its files have the bytes of ``content``.
+
+    Raises:
+        CalledProcessError: There is no C compiler, or no headers of libfuse.
+    """
+    program = bench.directory / "floor-in-c"
+    flags = ["pkg-config", "--cflags", "--libs", "fuse3"]
+    found = subprocess.run(flags, check=True, capture_output=True, text=True).stdout.split()
+    source = Path(__file__).with_name("floor.c")
+    subprocess.run(["cc", "-O2", "-o", program, source, *found], check=True)
+    point = bench.directory / "c-floor"
+    contents = [] if content is None else [str(content)]
+    return _keep(bench.cleanup, [str(program), str(point), *contents], point)
+
+
 def _keep(cleanup: ExitStack, command: list[str], point: Path) -> BenchMount:
     mount = BenchMount(command, point)
     cleanup.callback(mount.stop)

@@ -12,6 +12,7 @@ from benchmarks.questions import (
     fixed,
     following,
     growing,
+    lines,
     looking,
     mirroring,
     mounting,
@@ -34,6 +35,8 @@ Question = Callable[[Bench], Iterator[Row]]
 QUESTIONS: dict[str, Question] = {
     "append": appending.by_cat,
     "line": appending.line_by_line,
+    "lines": lines.capacity,
+    "echo": lines.opened,
     "durable": durability.rows,
     "beside": durability.beside,
     "cat": growing.rows,

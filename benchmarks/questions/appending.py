@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks.data import LINE_BYTES, numbered_lines, write_lines
-from benchmarks.mounts import mount_floor, mount_logfs
+from benchmarks.mounts import mount_c_floor, mount_floor, mount_logfs
+from benchmarks.questions.lines import beside_floors
 from benchmarks.results import Row, Samples, at_least, at_most, compare, rates
 from benchmarks.runner import Bench, alternate, percentile, settle, shell_run, timed_shell
 
@@ -68,18 +69,13 @@ def line_by_line(bench: Bench) -> Iterator[Row]:
     floor = mount_floor(bench).point
     plain = bench.directory / "plain"
     plain.touch()
-    runs = [
-        make_writer(path, writes, 0.5) for path in (point / "t" / "0", floor / "t" / "0", plain)
-    ]
-    ours, theirs, ordinary = alternate(runs, 2 * bench.pairs)
-    yield compare(
-        "line",
-        "write(2) of one line, p50",
-        at_most(2, "x floor"),
-        Samples("logfs", "us", ours),
-        Samples("floor", "us", theirs),
-        Samples("plain", "us", ordinary),
-    )
+    c_floor = mount_c_floor(bench).point
+    files = (point / "t" / "0", floor / "t" / "0", c_floor / "t" / "0", plain)
+    runs = [make_writer(path, writes, 0.5) for path in files]
+    *found, ordinary = alternate(runs, 2 * bench.pairs)
+    budgets = at_most(0.5, "x floor"), at_most(1.5, "x C floor")
+    title = "write(2) of one line, p50"
+    yield from beside_floors("line", title, "us", budgets, found, Samples("plain", "us", ordinary))
 
 
 def make_writer(path: Path, writes: int, part: float) -> Callable[[], float]:

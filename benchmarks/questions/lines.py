@@ -1,0 +1,133 @@
+"""How many lines a second, each in a write of its own, and what does ``echo >>`` cost.
+
+A line costs little more than its request, so it is compared with the C floor too: see ``floor.c``.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from benchmarks.data import numbered_lines
+from benchmarks.mounts import mount_c_floor, mount_floor, mount_logfs
+from benchmarks.results import Budget, Row, Samples, at_least, at_most, compare
+from benchmarks.runner import Bench, alternate, percentile
+
+_PARTITIONS = 16
+_WRITER = """
+import os, sys
+descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+line, write = sys.argv[3].encode(), os.write
+print(flush=True)
+sys.stdin.readline()
+for _ in range(int(sys.argv[2])):
+    write(descriptor, line)
+"""
+
+
+def capacity(bench: Bench) -> Iterator[Row]:
+    """Processes that write as fast as they can: 16 on 16 partitions, and 64 on 16."""
+    point = mount_logfs(bench, bench.directory / "data", f"num.partitions={_PARTITIONS}").point
+    (point / "t").mkdir()
+    directories = (point / "t", mount_floor(bench).point / "t", mount_c_floor(bench).point / "t")
+    lines = bench.scaled(160_000, 32_000)
+    for writers, budgets in (
+        (16, (at_least(4, "x floor"), at_least(0.6, "x C floor"))),
+        (64, (at_least(1, "x floor"),)),
+    ):
+        runs = [_writers(directory, writers, lines // writers) for directory in directories]
+        found = alternate(runs, bench.pairs)
+        title = f"lines a second, {writers} writers, {_PARTITIONS} partitions"
+        yield from beside_floors("lines", title, "/s", budgets, found)
+
+
+def opened(bench: Bench) -> Iterator[Row]:
+    """``echo >>``: a file is opened, gets one line and is closed."""
+    point = mount_logfs(bench, bench.directory / "data").point
+    (point / "t").mkdir()
+    files = (
+        point / "t" / "0",
+        mount_floor(bench).point / "t/0",
+        mount_c_floor(bench).point / "t/0",
+    )
+    runs = [_opener(file, bench.scaled(2000, 500)) for file in files]
+    title = "open, write(2) of one line, close, p50"
+    budgets = (at_most(0.3, "x floor"),)
+    yield from beside_floors("echo", title, "us", budgets, alternate(runs, bench.pairs))
+
+
+def beside_floors(
+    question: str,
+    title: str,
+    unit: str,
+    budgets: Sequence[Budget],
+    found: Sequence[tuple[float, ...]],
+    *others: Samples,
+) -> Iterator[Row]:
+    """Yield a row for each budget: beside the floor, and then beside the C floor.
+
+    Args:
+        question, title: See ``Row``.
+        unit: Of the values.
+        budgets: One or two.
+        found: The values of logfs, of the floor and of the C floor.
+        others: What else there is.
+    """
+    names = ("logfs", "floor", "C floor")
+    ours, floor, c_floor = (
+        Samples(who, unit, values) for who, values in zip(names, found, strict=True)
+    )
+    sides = (floor, c_floor), (c_floor, floor)
+    for budget, beside in zip(budgets, sides, strict=False):
+        what = title if beside[0] is floor else f"{title}, beside the C floor"
+        yield compare(question, what, budget, ours, *beside, *others)
+
+
+def _writers(directory: Path, writers: int, lines: int) -> Callable[[], float]:
+    """Return a run of processes that write at the same time; it returns lines a second."""
+
+    def run() -> float:
+        paths = [directory / str(number % _PARTITIONS) for number in range(writers)]
+        command = [sys.executable, "-ISc", _WRITER]
+        arguments = [str(lines), numbered_lines(0, 1).decode()]
+        started = [
+            subprocess.Popen(
+                [*command, str(path), *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+            )
+            for path in paths
+        ]
+        for process in started:
+            assert process.stdout is not None
+            process.stdout.readline()
+        started_s = time.perf_counter()
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+            process.stdin.close()
+        for process in started:
+            assert process.stdout is not None
+            if process.wait() != 0:
+                raise RuntimeError(f"{directory}: a writer failed")
+            process.stdout.close()
+        return writers * lines / (time.perf_counter() - started_s)
+
+    return run
+
+
+def _opener(path: Path, times: int) -> Callable[[], float]:
+    """Return a run that appends one line each time it opens a file; it returns p50 in us."""
+    line = numbered_lines(0, 1)
+
+    def run() -> float:
+        taken = []
+        for _ in range(times):
+            started = time.perf_counter_ns()
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+            os.write(descriptor, line)
+            os.close(descriptor)
+            taken.append(time.perf_counter_ns() - started)
+        return percentile(taken, 0.5) / 1000
+
+    return run
