@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from logfs.cli.main import main
-from tests.cli.conftest import Call, Outcome
+from tests.cli.conftest import logfs as logfs
 from tests.kafka.jars import SMALL
 from tests.spark.connector import jars
 
@@ -24,19 +23,6 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Fail a ``spark`` test where Java is missing; it is not skipped, see tests/conftest.py."""
     if item.get_closest_marker("spark") is not None and shutil.which("java") is None:
         pytest.fail("this test starts Spark, and there is no java: run make test", pytrace=False)
-
-
-@pytest.fixture
-def logfs(capsysbinary: pytest.CaptureFixture[bytes]) -> Call:
-    """Call ``logfs`` in this process; its jobs run in the session that is there."""
-
-    def call(*arguments: str | Path) -> Outcome:
-        capsysbinary.readouterr()
-        status = main([str(argument) for argument in arguments])
-        out, err = capsysbinary.readouterr()
-        return Outcome(status, out, err.decode().splitlines())
-
-    return call
 
 
 @pytest.fixture(scope="session")
