@@ -19,12 +19,12 @@ change. An await there would let one change overtake another.
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar, TypeVarTuple
 
 import trio
 
-from logfs.disk.remote.waiting import WouldWaitError
+from logfs.disk.remote.waiting import WouldWaitError, waiting_forbidden
 from logfs.log.writing._end import PartitionLock
 
 T = TypeVar("T")
@@ -62,6 +62,7 @@ class PartitionExecutor:
         "_clock",
         "_flushes",
         "_is_kept_off",
+        "_local_reads",
         "_queue",
         "_quick_calls_missing",
         "_readers",
@@ -85,6 +86,7 @@ class PartitionExecutor:
         self._was_flush_slow = False
         self._is_kept_off = False
         self._readers: trio.CapacityLimiter | None = None
+        self._local_reads: trio.CapacityLimiter | None = None
         self.always_in_thread = False
         self.has_store = False
         self.changed: Callable[[], None] | None = None
@@ -133,18 +135,29 @@ class PartitionExecutor:
 
     async def query(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
         """Run a call that reads a little or takes the partition's lock; it waits for no turn."""
+        try:
+            return await self.query_locally(call, *args)
+        except WouldWaitError:
+            pass  # a slow store does not make the partition slow for appends
+        return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
+
+    async def query_locally(self, call: Callable[[*Ts], T], *args: *Ts) -> T:
+        """Run a query that waits neither for an object store nor for reads that wait for one.
+
+        Raises:
+            WouldWaitError: It needs the store; what it needs has been asked for.
+        """
         if not self.is_free:
-            return await self._run_in_thread(self._reader_limit(), call, *args)
+            if not self.has_store:
+                return await self._run_in_thread(self._reader_limit(), call, *args)
+            return await self._run_in_thread(self._local_limit(), _without_waiting, call, *args)
         waits, started_s = self._waits(), self._clock()
         try:
             return call(*args)
-        except WouldWaitError:
-            pass  # a slow store does not make the partition slow for appends
         finally:
             if self._clock() - started_s > SLOW_S and self._waits() > waits:
                 self._quick_calls_missing = CALM_CALLS
             self._note_change()
-        return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
 
     @property
     def is_slow(self) -> bool:
@@ -183,7 +196,11 @@ class PartitionExecutor:
         """Run a read in a thread, when the partition is slow or the data is not in memory.
 
         It does not wait for a turn. A slow read does not make the partition slow for appends.
+        When all threads wait for an object store, a read that does not need it has its own thread.
         """
+        if self.has_store and not self._reader_limit().available_tokens:
+            with suppress(WouldWaitError):
+                return await self._run_in_thread(self._local_limit(), _without_waiting, call, *args)
         if not self._quick_calls_missing:
             return await trio.to_thread.run_sync(call, *args, limiter=self._reader_limit())
         return await self._run_in_thread(self._reader_limit(), call, *args)
@@ -267,12 +284,22 @@ class PartitionExecutor:
             self._quick_calls_missing -= 1
         return result
 
+    def _local_limit(self) -> trio.CapacityLimiter:
+        if self._local_reads is None:
+            self._local_reads = trio.CapacityLimiter(READ_THREADS)
+        return self._local_reads
+
     def _reader_limit(self) -> trio.CapacityLimiter:
         if self._readers is None:
             self._readers = trio.CapacityLimiter(
                 STORE_READ_THREADS if self.has_store else READ_THREADS
             )
         return self._readers
+
+
+def _without_waiting(call: Callable[[*Ts], T], *args: *Ts) -> T:
+    with waiting_forbidden():
+        return call(*args)
 
 
 def _timed(clock: Callable[[], float], call: Callable[[*Ts], T], *args: *Ts) -> tuple[float, T]:

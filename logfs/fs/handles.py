@@ -9,6 +9,7 @@ from typing import Generic, Protocol, TypeVar
 
 import trio
 
+from logfs.disk.remote.overlay import has_store
 from logfs.errors import LogfsError, LogOfflineError, RecordTooLargeError, UnparsableLineError
 from logfs.fs.ahead import ReadAhead, ReadAheadHooks, Windows
 from logfs.fs.errnos import RefusedError
@@ -238,6 +239,8 @@ class FileHandle:
             return
         if not self.is_cached or node.stays_cached:
             return
+        if has_store(self._log.disk) and reader.fileno() < 0:
+            return  # it is in the store alone
         self.is_passed = passthrough.hold(node.ino, reader.fileno())
         if self.is_passed:
             self.reader = None

@@ -120,18 +120,34 @@ class InodeTable(Generic[NodeT]):
         """
         if node.ino and self._nodes.get(node.ino) is node:
             return node
-        key, salt = node.key, 0
+        number, known = self._place(node.key)
+        if known is not None:
+            return known
+        node.ino = number
+        return node
+
+    def shown_number(self, node: NodeT) -> int:
+        """Return the number that programs see: that of the canonical node with the same key."""
+        return ROOT_INODE if node.ino == ROOT_INODE else self._place(node.key)[0]
+
+    def replace(self, node: NodeT) -> None:
+        """Put a node in the place of that with its number, if the kernel knows it."""
+        if node.ino in self._nodes:
+            self._nodes[node.ino] = node
+            if self._keeper is not None:
+                self._keeper.note(node)
+
+    def _place(self, key: str) -> tuple[int, NodeT | None]:
+        """Return the number of a key, and the node under it."""
+        salt = 0
         while True:
             number = self._hash_key(key, salt)
             known = self._nodes.get(number)
             if known is None:
                 with suppress(StaleError):
                     known = self._restored(number)
-            if known is None:
-                node.ino = number
-                return node
-            if known.key == key:
-                return known
+            if known is None or known.key == key:
+                return number, known
             salt += 1
 
     def count(self, node: NodeT) -> None:

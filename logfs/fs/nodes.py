@@ -341,6 +341,41 @@ class FixedNode(FileNode):
         return self._mtime_ms
 
 
+class PendingNode(FileNode):
+    """A name that cannot be resolved without waiting for an object store; see ``lookups``.
+
+    It is another inode at each look-up, until it is resolved. Until then its size is 0.
+
+    Attributes:
+        name: The name, with its selector.
+        is_raw: It is below ``.segments``.
+        now_ms: The clock at the look-up.
+        serial: Differs from that of every other look-up at this time.
+    """
+
+    reads_log = False
+
+    def __init__(
+        self,
+        partition: MountedPartition,
+        ownership: MountOwnership,
+        name: str,
+        *,
+        is_raw: bool,
+        now_ms: int,
+        serial: int,
+    ) -> None:
+        super().__init__(f"pending {now_ms} {serial} {is_raw} {name}", partition, ownership)
+        self.name = name
+        self.is_raw = is_raw
+        self.now_ms = now_ms
+        self.serial = serial
+
+    def size(self) -> int:
+        """Return 0: it is not known."""
+        return 0
+
+
 class MetaNode(FileNode):
     """The facts about a partition as JSON, with those of the mount, fixed when it is opened."""
 

@@ -25,7 +25,15 @@ from logfs.fs.handover.slots import NO_SLOTS
 from logfs.fs.hooks import Hooks
 from logfs.fs.inodes import InodeTable
 from logfs.fs.nativewrites import NativeWrites
-from logfs.fs.nodes import FileNode, FollowNode, MetaNode, Node, PlainNode, RangeNode
+from logfs.fs.nodes import (
+    FileNode,
+    FollowNode,
+    MetaNode,
+    Node,
+    PendingNode,
+    PlainNode,
+    RangeNode,
+)
 from logfs.fs.partitions import MountedPartition
 from logfs.fs.passthrough import Passthrough
 from logfs.fs.tasks import BackgroundTasks
@@ -183,7 +191,7 @@ class OpenFiles:
         """
         opened = self._kept.journal.files.get(number)
         node = None if opened is None else self._inodes.node(opened.ino)
-        if opened is None or not isinstance(node, FileNode):
+        if opened is None or not isinstance(node, FileNode) or isinstance(node, PendingNode):
             raise StaleError(f"open file {number} is not known")
         if node.partition.log.is_deleted or not node.is_current:
             raise StaleError(f"{node.partition.topic_partition} has been deleted or reloaded")

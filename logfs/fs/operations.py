@@ -12,7 +12,7 @@ import errno
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
-from typing import TypeVar, TypeVarTuple
+from typing import TypeVar, TypeVarTuple, cast
 
 import pyfuse3
 import trio
@@ -33,7 +33,6 @@ from logfs.fs.errnos import (
     IsADirectoryNodeError,
     NoSuchAttributeError,
     NotADirectoryNodeError,
-    NotIndexedYetError,
     RefusedError,
     StaleError,
     Translator,
@@ -50,6 +49,7 @@ from logfs.fs.indexwait import IndexWait
 from logfs.fs.inodes import InodeTable
 from logfs.fs.interrupts import InterruptWatch
 from logfs.fs.kernelcache import KernelCache
+from logfs.fs.lookups import Lookups
 from logfs.fs.nodes import DirectoryNode, FileNode, Node, TopicNode
 from logfs.fs.openfiles import OpenFiles
 from logfs.fs.options import MountOptions
@@ -113,6 +113,7 @@ class Operations(pyfuse3.Operations):
         self.follow_reads = FollowReads(clock, self.interrupts, EarlyReplies(hooks))
         self.tasks = BackgroundTasks(store, tree, self.topic_changes.lock, clock, self.follow_reads)
         self.index_wait = IndexWait()
+        self.lookups = Lookups(tree, self.inodes, self.index_wait, clock.now_ms)
         self.passthrough = Passthrough(hooks, wanted=not options.no_passthrough)
         self.kept_by: Callable[[], str | None] = lambda: None
         tree.meta_of_mount = self.facts
@@ -178,7 +179,8 @@ class Operations(pyfuse3.Operations):
     @interruptible
     async def lookup(self, parent_inode: int, name: bytes, ctx: RequestContext) -> EntryAttributes:
         """Find a name."""
-        node = await self._find_waiting(self.inodes.node(parent_inode), name, ctx.pid)
+        parent = self.inodes.node(parent_inode)
+        node = await self.lookups.find_waiting(parent, name, ctx.pid)
         entry = await self._entry(node)
         self.inodes.count(node)
         return entry
@@ -191,11 +193,14 @@ class Operations(pyfuse3.Operations):
     @interruptible
     async def getattr(self, inode: int, ctx: RequestContext) -> EntryAttributes:
         """Answer stat(2)."""
-        node = self.inodes.node(inode)
+        node = await self.lookups.resolved(inode, ctx.pid)
         partition = node.partition
         if partition is not None and partition.executor.releasing is not None:
             await partition.executor.releasing.wait()
-        return await self._entry(node)
+        entry = await self._entry(node)
+        if self.store_waits.has_store:
+            entry.st_ino = self.inodes.shown_number(node)
+        return entry
 
     @request_handler
     async def setattr(
@@ -260,7 +265,8 @@ class Operations(pyfuse3.Operations):
         if start_id == 0 or not directory.names:
             listing = self.tree.names(directory.node)
             if not isinstance(listing, list):
-                listing = await listing.partition.executor.query(listing.ask, *listing.args)
+                executor = listing.partition.executor
+                listing = await executor.query_locally(listing.ask, *listing.args)
             directory.names = [".", "..", *listing]
         await self._list(directory, start_id, token)
 
@@ -300,7 +306,7 @@ class Operations(pyfuse3.Operations):
             if note.is_done:
                 return
             try:
-                node = await self._find(parent, name)
+                node = await self.lookups.find(parent, name)
             except NoSuchTopicError:
                 if note.was_begun:
                     return
@@ -324,6 +330,7 @@ class Operations(pyfuse3.Operations):
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory is opened as a file")
         check_open(node, flags, read_only=self._store.read_only)
+        node = cast("FileNode", await self.lookups.resolved(inode, ctx.pid))
         await self.index_wait.for_positions(node, ctx.pid)
         return await self._open(node, flags, ctx.uid, request)
 
@@ -341,7 +348,7 @@ class Operations(pyfuse3.Operations):
         )
         await self.topic_changes.run(self._topics.grow, topic.name, number, mode, _creator(ctx))
         topic.mtime_ms = self._clock.now_ms()
-        node = await self._find(parent, name)
+        node = await self.lookups.find(parent, name)
         if not isinstance(node, FileNode):
             raise IsADirectoryNodeError("a directory was made in place of a file")
         info = await self._open(node, flags, ctx.uid, request)
@@ -400,13 +407,13 @@ class Operations(pyfuse3.Operations):
         """Return an extended attribute."""
         if not name.startswith(_OWN_ATTRIBUTES):
             raise FUSEError(pyfuse3.ENOATTR)
-        return await self._query(inode, get_attribute, self._store, name)
+        return await self._query(ctx, inode, get_attribute, self._store, name)
 
     @request_handler
     @interruptible
     async def listxattr(self, inode: int, ctx: RequestContext) -> Sequence[bytes]:
         """List the extended attributes."""
-        return await self._query(inode, list_attributes, self._store)
+        return await self._query(ctx, inode, list_attributes, self._store)
 
     @request_handler
     async def setxattr(self, inode: int, name: bytes, value: bytes, ctx: RequestContext) -> None:
@@ -476,24 +483,6 @@ class Operations(pyfuse3.Operations):
     async def _read_interruptibly(self, fh: int, off: int, size: int) -> bytes:
         return await self.files.read(fh, off, size)  # type: ignore[return-value]  # see ``read``
 
-    async def _find_waiting(self, parent: Node, name: bytes, pid: int) -> Node:
-        """Find a name; if that needs positions that are not known yet, wait for them."""
-        while True:
-            try:
-                return await self._find(parent, name)
-            except NotIndexedYetError as error:
-                log = error.log
-            await self.index_wait.for_log(log, pid)
-
-    async def _find(self, parent: Node, name: bytes) -> Node:
-        found = self.tree.find(parent, name)
-        partition = found.partition
-        if partition is not None and partition.executor.releasing is not None:
-            await partition.executor.releasing.wait()
-        if not isinstance(found, Node):
-            found = await found.partition.executor.query(found.ask, *found.args)
-        return self.inodes.canonical(found)
-
     async def _entry(self, node: Node) -> EntryAttributes:
         partition = node.partition
         if node.asks_disk and partition is not None:
@@ -505,7 +494,7 @@ class Operations(pyfuse3.Operations):
         for number in range(start, len(names)):
             name = names[number].encode()
             try:
-                node = await self._find(directory.node, name)
+                node = await self.lookups.find(directory.node, name)
                 entry = await self._entry(node)
             except LogfsError:
                 continue  # removed since the listing was begun
@@ -516,7 +505,7 @@ class Operations(pyfuse3.Operations):
 
     async def _made(self, parent: DirectoryNode, name: bytes) -> EntryAttributes:
         parent.mtime_ms = self._clock.now_ms()
-        node = await self._find(parent, name)
+        node = await self.lookups.find(parent, name)
         entry = await self._entry(node)
         self.inodes.count(node)
         return entry
@@ -546,9 +535,11 @@ class Operations(pyfuse3.Operations):
         # keep_cache always: an open without it would drop the pages that other readers use.
         return FileInfo(fh=number, direct_io=not file.is_cached, keep_cache=True)
 
-    async def _query(self, inode: int, call: Callable[[Node, *Ts], T], *args: *Ts) -> T:
+    async def _query(
+        self, ctx: RequestContext, inode: int, call: Callable[[Node, *Ts], T], *args: *Ts
+    ) -> T:
         """Run a call about a node that may have to wait for the disk."""
-        node = self.inodes.node(inode)
+        node = await self.lookups.resolved(inode, ctx.pid)
         partition = node.partition
         if partition is None:
             return call(node, *args)
@@ -584,7 +575,7 @@ class Operations(pyfuse3.Operations):
         ]
 
     async def _refuse(self, parent_inode: int, name: bytes) -> None:
-        await self._find(self.inodes.node(parent_inode), name)
+        await self.lookups.find(self.inodes.node(parent_inode), name)
         raise refusal(read_only=self._store.read_only)
 
     def _check_writable(self) -> None:

@@ -28,6 +28,7 @@ from logfs.fs.nodes import (
     MetaNode,
     MountOwnership,
     Node,
+    PendingNode,
     PlainNode,
     RangeNode,
     RootNode,
@@ -183,7 +184,7 @@ class Tree:
             return self._in_root(text) if parent is self.root else self._in_topic(parent, text)
         text = _decode(name)
         if isinstance(parent, RawDirectoryNode):
-            return self._in_raw_directory(parent, text)
+            return self._raw_lookup(parent.partition, text)
         if parent is self.segments:
             return self._in_segments(text)
         raise NotADirectoryNodeError(f"{text!r} is looked up in something that is no directory")
@@ -272,7 +273,7 @@ class Tree:
             snapshot, now_ms = partition.log.snapshot, self._clock.now_ms()
             return self.lookup_cache.get(
                 partition.identity, name, snapshot, now_ms
-            ) or DeferredLookup(partition, self._resolve, (partition, address, name))
+            ) or DeferredLookup(partition, self._resolve, (partition, address, name, now_ms))
         node: FileNode
         if view is not None:
             node = PlainNode(partition, view, self.ownership)
@@ -291,8 +292,15 @@ class Tree:
         partition = self.partition(parsed.topic, parsed.partition)
         return RawDirectoryNode(partition, self.ownership, self.segments, self._started_ms)
 
-    def _in_raw_directory(self, directory: RawDirectoryNode, name: str) -> "DeferredLookup[Node]":
-        partition = directory.partition
+    def look_up_again(self, node: PendingNode) -> "DeferredLookup[Node]":
+        """Return the look-up of a name that was not resolved when it was found."""
+        partition, name = node.partition, node.name
+        if node.is_raw:
+            return self._raw_lookup(partition, name)
+        args = partition, self.parse(name), name, node.now_ms
+        return DeferredLookup(partition, self._resolve, args)
+
+    def _raw_lookup(self, partition: MountedPartition, name: str) -> "DeferredLookup[Node]":
         text = _SEGMENT_TEXT.fullmatch(name)
         if text is not None:
             return DeferredLookup(partition, self._segment_text, (partition, int(text[1])))
@@ -301,9 +309,9 @@ class Tree:
     # Deferred look-ups
 
     def _resolve(
-        self, partition: MountedPartition, address: PartitionAddress, name: str
+        self, partition: MountedPartition, address: PartitionAddress, name: str, now_ms: int
     ) -> FileNode:
-        log, now_ms = partition.log, self._clock.now_ms()
+        log = partition.log
         snapshot, is_whole = log.snapshot, log.indexing is None
         node = self._answer(partition, address, now_ms)
         waits_for_clock = isinstance(node, RangeNode) and node.waits_for_clock

@@ -1,6 +1,8 @@
 """Requests of a mount that wait for the store: they are interrupted, and nothing else waits."""
 
 import errno
+import json
+import os
 import threading
 from collections.abc import Iterator
 
@@ -10,10 +12,12 @@ from pyfuse3 import FUSEError
 
 from logfs.disk.remote.overlay import OverlayDisk
 from logfs.disk.remote.waiting import forbid_waiting
+from logfs.fs.executor import STORE_READ_THREADS
 from logfs.fs.interrupts import InterruptWatch
 from logfs.log.remote.catalog import DirectoryCatalog
+from tests.fs.handover.kept import KeptWorld
 from tests.fs.reads import Signals
-from tests.fs.world import World, refused
+from tests.fs.world import APPEND, Handle, World, refused
 from tests.remote.fakestore import FakeStore
 from tests.remote.files import files_of
 from tests.remote.tiering import TieredBench
@@ -41,7 +45,7 @@ class TieredWorld:
         text: What is in the log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kind: type[World] = World) -> None:
         self.objects = HeldStore()
         bench = TieredBench(objects=self.objects)
         self.text = bench.fill(40)
@@ -49,7 +53,7 @@ class TieredWorld:
         bench.store.close(bench.now_ms)
         files = files_of(self.objects)
         catalog = DirectoryCatalog(bench.disk, lambda: self.objects, self.objects.url)
-        self.world = World(OverlayDisk(bench.disk, catalog, files.open))  # type: ignore[arg-type]
+        self.world = kind(OverlayDisk(bench.disk, catalog, files.open))  # type: ignore[arg-type]
         self.signals = Signals()
         interrupts = InterruptWatch(self.signals)
         self.world.operations.store_waits.interrupts = interrupts
@@ -65,6 +69,18 @@ class TieredWorld:
 @pytest.fixture
 def tiered() -> Iterator[TieredWorld]:
     made = TieredWorld()
+    forbid_waiting()
+    try:
+        yield made
+    finally:
+        made.objects.gate.set()
+        forbid_waiting(is_forbidden=False)
+
+
+@pytest.fixture
+def kept() -> Iterator[TieredWorld]:
+    """A mount whose nodes and open files outlive the daemon."""
+    made = TieredWorld(KeptWorld)
     forbid_waiting()
     try:
         yield made
@@ -108,6 +124,94 @@ async def test_a_signal_ends_a_read_and_the_bytes_come(
     assert ended == [errno.EINTR]
     tiered.objects.gate.set()
     assert await world.cat("t/0") == tiered.text
+
+
+NAMES = (
+    "t/0@offset=3..offset=9",
+    "t/0@offset=3",
+    "t/0@2020-01-01.tsv",
+    "t/0@offset=2..latest.jsonl",
+)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_look_ups_do_not_wait_for_the_store(
+    tiered: TieredWorld, nursery: trio.Nursery, name: str
+) -> None:
+    world = tiered.world
+    whole = await TieredWorld().world.cat(name)
+    tiered.objects.gate.clear()
+    with trio.fail_after(20):
+        entry = await world.find(name)
+    assert (entry.st_size, entry.attr_timeout, entry.entry_timeout) == (0, 0, 0)
+    sizes: list[tuple[int, int]] = []
+
+    async def ask() -> None:
+        found = await world.operations.getattr(entry.st_ino, world.user)
+        sizes.append((found.st_ino, found.st_size))
+
+    for _ in range(2):
+        nursery.start_soon(ask)
+    await waits(tiered)
+    assert not sizes
+    tiered.objects.gate.set()
+    with trio.fail_after(20):
+        while len(sizes) < 2:  # noqa: ASYNC110 - there is no event for it
+            await trio.sleep(0.001)
+    number = (await world.find(name)).st_ino
+    assert sizes == [(number, len(whole))] * 2
+    info = await world.operations.open(entry.st_ino, os.O_RDONLY, world.user)
+    assert bytes(await world.operations.read(info.fh, 0, 1 << 20)) == whole
+
+
+async def test_neither_look_ups_nor_appends_wait_for_reads_that_wait(
+    tiered: TieredWorld, nursery: trio.Nursery
+) -> None:
+    world = tiered.world
+    handle = await world.open("t/0")
+    tiered.objects.gate.clear()
+    try:
+        for _ in range(STORE_READ_THREADS + 2):
+            nursery.start_soon(world.read, await world.open("t/0"), 0)
+        await waits(tiered)
+        world.operations.tree.partition("t", 0).executor.note_slow()  # calls run in threads
+        with trio.fail_after(20):
+            for name in (*NAMES, f".segments/t-0/{0:020}.log", f".segments/t-0/{0:020}.txt"):
+                await world.find(name)
+            assert json.loads(await world.cat("t/0.meta"))["remote"]["segments"]
+            assert await world.write(await world.open("t/0", APPEND), b"new\n") == 4
+    finally:
+        tiered.objects.gate.set()
+    await world.close(handle)
+
+
+async def test_a_selector_that_means_nothing_is_refused_at_the_look_up(tiered: TieredWorld) -> None:
+    tiered.objects.gate.clear()
+    with trio.fail_after(20):
+        assert await refused(tiered.world.find("t/0@yesterdayish")) == errno.EINVAL
+        assert await refused(tiered.world.find("t/7@offset=3")) == errno.ENOENT
+        assert await refused(tiered.world.find(f".segments/t-0/{7:020}.txt")) == errno.ENOENT
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_names_that_were_not_resolved_outlive_the_daemon(
+    kept: TieredWorld, name: str
+) -> None:
+    world = kept.world
+    assert isinstance(world, KeptWorld)
+    whole = await TieredWorld().world.cat(name)
+    kept.objects.gate.clear()
+    unresolved, opened = await world.find(name), await world.find(name)
+    assert unresolved.st_ino != opened.st_ino
+    kept.objects.gate.set()
+    info = await world.operations.open(opened.st_ino, os.O_RDONLY, world.user)
+    world.hand_over()
+    world.operations.follow_reads.interrupts = world.operations.interrupts
+    assert bytes(await world.operations.read(info.fh, 0, 1 << 20)) == whole
+    for number in (unresolved.st_ino, opened.st_ino):
+        found = await world.operations.getattr(number, world.user)
+        assert (found.st_ino, found.st_size) == ((await world.find(name)).st_ino, len(whole))
+    await world.close(Handle(info.fh, is_direct=False, keeps_cache=True, inode=opened.st_ino))
 
 
 async def test_appends_and_other_reads_go_on_while_the_store_hangs(

@@ -113,7 +113,9 @@ def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
         assert remote["error"] is None
         assert remote["remote_only_segments"] == remote["segments"] > 2
         for _ in range(2):
-            for name in NAMES:
+            for name in NAMES:  # cp compares stat(2) before and after it opens a file
+                subprocess.run(["cp", f"{file}{name}", tmp_path / "copied"], check=True)
+                assert (tmp_path / "copied").read_bytes() == Path(f"{plain}{name}").read_bytes()
                 assert Path(f"{file}{name}").read_bytes() == Path(f"{plain}{name}").read_bytes()
             assert subprocess.run(["cmp", file, plain], check=False).returncode == 0
             command: list[str | Path] = ["grep", "-c", "7 x", file]
@@ -198,27 +200,32 @@ def test_a_reader_that_waits_for_the_store_can_be_killed(
         wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
         mount.restart()
         with faults.hanging():
-            readers = [
-                subprocess.Popen(["cat", file], stdout=subprocess.DEVNULL),
-                subprocess.Popen(["cat", f"{file}@offset=15000"], stdout=subprocess.DEVNULL),
-                subprocess.Popen(["cat", f"{file}.follow"], stdout=subprocess.DEVNULL),
-                subprocess.Popen(["stat", f"{file}@{now_ms() - 86_400_000}"]),
+            commands: list[list[str | Path]] = [
+                ["cat", file],
+                ["cat", f"{file}@offset=15000"],
+                ["cat", f"{file}.follow"],
+                ["stat", f"{file}@{now_ms() - 86_400_000}"],
+                ["cat", f"{mount.point}/.segments/orders-0/{0:020}.log"],
             ]
+            readers = [subprocess.Popen(row, stdout=subprocess.DEVNULL) for row in commands]
             for reader in readers:
-                wait_until(lambda pid=reader.pid: waits(pid), "the reader waits")  # type: ignore[misc]
+                wait_until(lambda pid=reader.pid: waits(pid), f"{reader.args!r} waits")  # type: ignore[misc]
+            # The kernel does not know these names yet: it locks the directory to open them.
+            subprocess.run(["sh", "-c", f"printf 'k\\tv\\n' >> {file}.tsv"], check=True, timeout=20)
+            subprocess.run(["ls", "-l", file.parent], check=True, timeout=20)
             append(file, text(30_000, 100))
             assert Path(f"{file}@offset=-100").read_bytes() == text(30_000, 100)
             for reader in readers:
                 reader.kill()
-                assert reader.wait(timeout=5) == -signal.SIGKILL
-        assert file.read_bytes() == text(0, 30_100)
+            for reader in readers:
+                assert reader.wait(timeout=20) == -signal.SIGKILL
+        assert file.read_bytes() == text(0, 30_000) + b"v\n" + text(30_000, 100)
 
 
 def waits(pid: int) -> bool:
-    """Whether a process waits in the kernel for an answer of the mount."""
-    return "fuse" in Path(f"/proc/{pid}/wchan").read_text() or Path(
-        f"/proc/{pid}/stat"
-    ).read_text().rpartition(")")[2].split()[0] in {"D", "S"}
+    """Whether a process waits in the kernel for an answer of the mount, or for pages of it."""
+    place = Path(f"/proc/{pid}/wchan").read_text()
+    return "request_wait_answer" in place or "folio_wait" in place
 
 
 def mount_error(file: Path) -> str:

@@ -11,9 +11,13 @@ the thread waits for goes on without it: a request to the store ends, and its by
 
 import errno
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 _forbidden = threading.local()
+_LOOK_S = 0.02
+"""How often a thread that waits for a lock looks whether it was interrupted."""
 
 
 class StoreReadError(OSError):
@@ -77,6 +81,17 @@ def forbid_waiting(*, is_forbidden: bool = True) -> None:
     _forbidden.value = is_forbidden
 
 
+@contextmanager
+def waiting_forbidden() -> Iterator[None]:
+    """Have ``wait`` raise in the calling thread inside the ``with`` block."""
+    before = may_wait()
+    forbid_waiting()
+    try:
+        yield
+    finally:
+        forbid_waiting(is_forbidden=not before)
+
+
 def may_wait() -> bool:
     """Return whether the calling thread may wait."""
     return not getattr(_forbidden, "value", False)
@@ -102,3 +117,28 @@ def wait(done: threading.Event, address: str) -> None:
     interruption.wait(done)
     if interruption.is_set:
         raise InterruptedReadError(address)
+
+
+@contextmanager
+def held(lock: threading.Lock, address: str) -> Iterator[None]:
+    """Hold a lock that other threads hold while they wait for a store.
+
+    Args:
+        lock: The lock.
+        address: What it is for, for the errors.
+
+    Raises:
+        WouldWaitError: Another thread has it, and this thread must not wait.
+        InterruptedReadError: The request of this context was interrupted.
+    """
+    interruption = CURRENT.get()
+    if not lock.acquire(blocking=interruption is None and may_wait()):
+        if interruption is None or not may_wait():
+            raise WouldWaitError(address)
+        while not lock.acquire(timeout=_LOOK_S):
+            if interruption.is_set:
+                raise InterruptedReadError(address)
+    try:
+        yield
+    finally:
+        lock.release()

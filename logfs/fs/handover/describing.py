@@ -9,6 +9,7 @@
     fixed      NAME  PARTITION  IDENTITY  VIEW  START  END  RUNS  SEGMENTS  MTIME  KEY
     file       NAME  PARTITION  IDENTITY  DISK-INODE  FILE
     sealed     NAME  PARTITION  IDENTITY  DISK-INODE  SIZE  MTIME  REWRITES  CACHED  FILE
+    pending    NAME  PARTITION  IDENTITY  RAW  TIME  SERIAL  FILE
 
 The fields have tabs between them; NAME is the topic. IDENTITY says which positions these are. A
 fixed name has the positions that it shows (RUNS, as ``0-10,20-30``) and a checksum of its segments.
@@ -23,6 +24,7 @@ from logfs.fs.nodes import (
     FollowNode,
     MetaNode,
     Node,
+    PendingNode,
     PlainNode,
     RangeNode,
     TopicNode,
@@ -47,6 +49,8 @@ def describe(node: Node) -> str:
     partition = node.partition
     topic, number = partition.topic_partition
     place = f"{topic}\t{number}\t{partition.identity}"
+    if isinstance(node, PendingNode):
+        return f"pending\t{place}\t{node.is_raw:d}\t{node.now_ms}\t{node.serial}\t{node.name}"
     return _describe_file(node, place) if isinstance(node, FileNode) else f"raw\t{place}"
 
 

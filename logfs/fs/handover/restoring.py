@@ -24,6 +24,7 @@ from logfs.fs.nodes import (
     FixedNode,
     FollowNode,
     Node,
+    PendingNode,
     RangeNode,
 )
 from logfs.fs.partitions import MountedPartition
@@ -62,6 +63,8 @@ class KeptNodes:
             text = describe(node)
             if text:
                 self.journal.node(node.ino, text)
+            else:
+                self.journal.forgotten(node.ino)
 
     def forget(self, ino: int) -> None:
         """Note that the kernel does not know a number any more."""
@@ -209,6 +212,12 @@ def _restore_sealed(tree: Tree, partition: MountedPartition, fields: list[str]) 
     return node
 
 
+def _restore_pending(tree: Tree, partition: MountedPartition, fields: list[str]) -> FileNode:
+    is_raw, now_ms, serial = map(int, fields[:3])
+    name, owners = TAB.join(fields[3:]), tree.ownership
+    return PendingNode(partition, owners, name, is_raw=bool(is_raw), now_ms=now_ms, serial=serial)
+
+
 _MAKERS: dict[str, Callable[[Tree, MountedPartition, list[str]], Node]] = {
     "raw": lambda tree, partition, _: RawDirectoryNode(
         partition, tree.ownership, tree.segments, tree.segments.mtime_ms
@@ -222,4 +231,5 @@ _MAKERS: dict[str, Callable[[Tree, MountedPartition, list[str]], Node]] = {
         partition, TAB.join(fields[1:]), int(fields[0]), tree.ownership
     ),
     "sealed": _restore_sealed,
+    "pending": _restore_pending,
 }

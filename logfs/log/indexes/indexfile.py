@@ -12,7 +12,7 @@ import contextlib
 import threading
 from enum import Enum
 
-from logfs.disk.remote.waiting import WouldWaitError, may_wait
+from logfs.disk.remote.waiting import held
 from logfs.disk.vfs import Disk, File, ReadableBuffer
 from logfs.errors import CorruptIndexError
 from logfs.log.indexes.index import Entries, IndexFormat
@@ -266,9 +266,7 @@ class IndexFile:
     def _load(self) -> "tuple[_Stored | None, memoryview | None]":
         """Open the file of a large sealed index, or read the file; two readers may come at once."""
         # Another thread may wait for an object store meanwhile.
-        if not self._loading.acquire(blocking=may_wait()):
-            raise WouldWaitError(self.name)
-        try:
+        with held(self._loading, self.name):
             if self._stored is None and self._memory is None:
                 count = self.count
                 if count or self.is_sealed:
@@ -276,8 +274,6 @@ class IndexFile:
                 else:
                     self._memory = _room_for(0)
             return self._stored, self._memory
-        finally:
-            self._loading.release()
 
     def _open_or_read(self, count: int) -> None:
         start = self._form.header_bytes

@@ -1,0 +1,120 @@
+"""From names to nodes: waiting for what a look-up waits for, and for nothing else.
+
+The kernel holds the lock of a directory while it looks a name up in it or lists it. An open that
+may create a file (``>>``) needs that lock too. So a look-up must not wait for an object store, or
+appends to other names would wait with it. A name that needs the store is found at once, as a
+``PendingNode``. The first request that needs the file itself (GETATTR, OPEN) resolves it; the
+kernel holds no directory meanwhile.
+
+A resolved node keeps the number that the kernel knows. Programs see the inode number of the
+canonical node with the same bytes, see ``InodeTable.shown_number``. So ``cp`` and ``tail -F``,
+which compare stat(2) before and after they open a file, see one file.
+"""
+
+import copy
+import itertools
+from collections.abc import Callable
+
+from logfs.disk.remote.waiting import WouldWaitError
+from logfs.fs.errnos import NotIndexedYetError, StaleError
+from logfs.fs.indexwait import IndexWait
+from logfs.fs.inodes import InodeTable
+from logfs.fs.nodes import Node, PendingNode
+from logfs.fs.rawnodes import RawDirectoryNode
+from logfs.fs.tree import DeferredLookup, Tree
+
+
+class Lookups:
+    """The look-ups of a mount. Event loop only.
+
+    Args:
+        tree: The names.
+        inodes: The nodes that the kernel knows.
+        index_wait: The waits for positions that are not known yet.
+        now_ms: The clock.
+    """
+
+    def __init__(
+        self,
+        tree: Tree,
+        inodes: InodeTable[Node],
+        index_wait: IndexWait,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._tree = tree
+        self._inodes = inodes
+        self._index_wait = index_wait
+        self._now_ms = now_ms
+        self._serials = itertools.count()
+
+    async def find(self, parent: Node, name: bytes) -> Node:
+        """Find a name in a directory.
+
+        Raises:
+            NotIndexedYetError: That needs positions that are not known yet.
+            LogfsError, OSError: See ``Tree.find``.
+        """
+        found = self._tree.find(parent, name)
+        partition = found.partition
+        if partition is not None and partition.executor.releasing is not None:
+            await partition.executor.releasing.wait()
+        if not isinstance(found, Node):
+            found = await self._ask(parent, name, found)
+        return self._inodes.canonical(found)
+
+    async def find_waiting(self, parent: Node, name: bytes, pid: int) -> Node:
+        """Find a name; if that needs positions that are not known yet, wait for them.
+
+        Args:
+            parent: The directory.
+            name: The name in it.
+            pid: The thread that waits in the kernel.
+        """
+        while True:
+            try:
+                return await self.find(parent, name)
+            except NotIndexedYetError as error:
+                log = error.log
+            await self._index_wait.for_log(log, pid)
+
+    async def resolved(self, number: int, pid: int) -> Node:
+        """Return the node with a number; if it is pending, wait until it is resolved.
+
+        Raises:
+            StaleError: It is not known, or is gone.
+            LogfsError, OSError: It does not exist, or the store failed.
+        """
+        node = self._inodes.node(number)
+        if not isinstance(node, PendingNode):
+            return node
+        found = None
+        while found is None:
+            if not node.is_current:
+                raise StaleError(f"{node.partition.topic_partition} has been reloaded")
+            question = self._tree.look_up_again(node)
+            try:
+                found = await node.partition.executor.query(question.ask, *question.args)
+            except NotIndexedYetError as error:
+                log = error.log
+                await self._index_wait.for_log(log, pid)
+        known = self._inodes.node(number)
+        if known is not node:
+            return known  # another request was quicker
+        resolved = copy.copy(found)  # look-ups share what they found
+        resolved.ino = number
+        self._inodes.replace(resolved)
+        return resolved
+
+    async def _ask(self, parent: Node, name: bytes, question: DeferredLookup[Node]) -> Node:
+        partition, now_ms = question.partition, self._now_ms()
+        try:
+            return await partition.executor.query_locally(question.ask, *question.args)
+        except WouldWaitError:
+            return PendingNode(
+                partition,
+                self._tree.ownership,
+                name.decode(),
+                is_raw=isinstance(parent, RawDirectoryNode),
+                now_ms=now_ms,
+                serial=next(self._serials),
+            )
