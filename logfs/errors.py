@@ -105,6 +105,10 @@ class OffsetOutOfRangeError(LogfsError):
         self.log_end_offset = log_end_offset
 
 
+class NoOffsetsLeftError(LogfsError):
+    """A log ends so close to the largest offset that it takes no more records."""
+
+
 class OutOfOrderSequenceError(LogfsError):
     """A producer's batch does not follow the one before it: records in between are missing."""
 

@@ -83,6 +83,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.RecordTooLargeError: errno.EMSGSIZE,
     errors.UnparsableLineError: errno.EINVAL,
     errors.OffsetOutOfRangeError: errno.ERANGE,
+    errors.NoOffsetsLeftError: errno.EFBIG,
     errors.OutOfOrderSequenceError: errno.EINVAL,
     errors.InvalidProducerEpochError: errno.EPERM,
     errors.InvalidTxnStateError: errno.EINVAL,

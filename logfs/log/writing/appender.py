@@ -24,7 +24,7 @@ from logfs.log.writing.producerbatches import (
     encode_produced,
     rebase_encoded,
 )
-from logfs.log.writing.state import PartitionState
+from logfs.log.writing.state import LAST_APPEND_OFFSET, PartitionState
 from logfs.records._native import encode_records
 from logfs.records.compression import Buffer, Compression
 from logfs.records.encoded import EncodedBatch, EncodeOptions, ProducerBatch
@@ -341,8 +341,9 @@ class Appender:
 
     def _appendable_active(self, now_ms: int) -> ActiveSegment:
         """Return the active segment for records of this log's own."""
-        if self._state.mirror is not None:
-            self._state.check_appendable()
+        state = self._state
+        if state.mirror is not None or state.snapshot.end.offset > LAST_APPEND_OFFSET:
+            state.check_appendable()
         return self.writable_active(now_ms)
 
     def writable_active(self, now_ms: int) -> ActiveSegment:

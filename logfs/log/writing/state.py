@@ -12,7 +12,13 @@ from typing import Self
 
 from logfs.config import TopicConfig
 from logfs.disk.vfs import DISK_FULL
-from logfs.errors import DeletedError, LogOfflineError, MirrorError, ReadOnlyError
+from logfs.errors import (
+    DeletedError,
+    LogOfflineError,
+    MirrorError,
+    NoOffsetsLeftError,
+    ReadOnlyError,
+)
 from logfs.log.checkpoints import write_leader_epochs
 from logfs.log.counters import LogCounters
 from logfs.log.epochs import LeaderEpochs
@@ -32,9 +38,12 @@ from logfs.log.writing.active import create_files
 from logfs.log.writing.linefiles import LineFiles
 from logfs.log.writing.reservation import PositionReservation
 from logfs.records.encoded import EncodeOptions
-from logfs.types import Positions
+from logfs.types import MAX_OFFSET, Positions
 
 logger = logging.getLogger(__name__)
+
+LAST_APPEND_OFFSET = MAX_OFFSET - 2**33
+"""The log end offset up to which records are appended: no request and no segment has more."""
 
 
 class _WrittenState:
@@ -207,6 +216,7 @@ class PartitionState(_WrittenState, ReadableState):
 
         Raises:
             MirrorError: It is a mirror, which only has what its source has.
+            NoOffsetsLeftError: It ends after ``LAST_APPEND_OFFSET``.
             LogOfflineError, DeletedError, ReadOnlyError: See ``check_writable``.
         """
         self.check_writable()
@@ -215,6 +225,11 @@ class PartitionState(_WrittenState, ReadableState):
                 f"{self.topic_partition} is a mirror of {self.mirror.describe()} and takes no "
                 "records of its own: write to the cluster, or make it an ordinary topic with "
                 f"logfs mirror --promote"
+            )
+        if self.snapshot.end.offset > LAST_APPEND_OFFSET:
+            raise NoOffsetsLeftError(
+                f"{self.topic_partition} ends at offset {self.snapshot.end.offset}, and offsets "
+                f"end at {MAX_OFFSET}: it takes no more records. Write to a new topic"
             )
 
     def finish_loading(self) -> None:
