@@ -346,7 +346,9 @@ class Operations(pyfuse3.Operations):
         topic, number = partition_to_make(
             self.tree, parent, name, flags, create=self.options.create
         )
-        await self.topic_changes.run(self._topics.grow, topic.name, number, mode, _creator(ctx))
+        creator = _creator(ctx)
+        for last in self._topics.steps_of_growth(topic.name, number, creator):
+            await self.topic_changes.run(self._topics.grow, topic.name, last, mode, creator)
         topic.mtime_ms = self._clock.now_ms()
         node = await self.lookups.find(parent, name)
         if not isinstance(node, FileNode):

@@ -15,12 +15,14 @@ from logfs.fs.rules import refusal
 from logfs.fs.tree import Tree
 from logfs.log.attributes import Ownership as StoredOwnership
 from logfs.log.following.store import AnyStore
+from logfs.log.topics import check_partitions
 from logfs.machine.host import Clock
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 DEFAULT_UMASK = 0o022
+_PARTITIONS_IN_TURN = 64
 
 
 class Creator(NamedTuple):
@@ -135,6 +137,22 @@ class TopicChanges:
         ownerships: dict[int | None, StoredOwnership] = {None: topic}
         ownerships |= dict.fromkeys(range(count), file)
         store.writable.create_topic(text, count, {}, self._clock.now_ms(), ownerships)
+
+    def steps_of_growth(self, topic: str, number: int, creator: Creator) -> list[int]:
+        """Return the numbers up to which ``grow`` adds partitions one after the other.
+
+        Other changes of the store take turns with them: a name that is made in a directory keeps
+        all programs from listing the directory until then.
+
+        Raises:
+            NoSuchTopicError, InvalidConfigError, QuotaExceededError: See ``grow``.
+        """
+        check_partitions(topic, number + 1)
+        self._quotas.check_partitions(
+            creator.uid, topic, number + 1, self._ownership.of_directory(topic)[1]
+        )
+        first = len(self._store.partitions(topic)) + _PARTITIONS_IN_TURN - 1
+        return [*range(first, number, _PARTITIONS_IN_TURN), number]
 
     def grow(self, topic: str, number: int, mode: int, creator: Creator) -> None:
         """Add partitions to a topic up to a number, with the owner and mode of open(2).

@@ -5,8 +5,11 @@ next start finds all partitions, or completes the rest, or removes what it finds
 """
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 from uuid import UUID
 
 from logfs.config import TopicConfig
@@ -21,6 +24,10 @@ from logfs.log.partition import PartitionLog
 from logfs.log.topicdeletion import free_deleted_name
 from logfs.log.topics import fill_partition
 from logfs.types import TopicPartition
+
+T = TypeVar("T")
+
+_MANY, _THREADS = 8, 16
 
 
 def new_topic_id(host: Host) -> UUID:
@@ -43,25 +50,37 @@ def create_partitions(
     """
     disk, context = context.disk, _without_old_rows(context, wanted)
     made: dict[TopicPartition, str] = {}
+
+    def fill(topic_partition: TopicPartition) -> None:
+        directory = free_deleted_name(disk, topic_partition, topic_id, context.host)
+        made[topic_partition] = directory
+        disk.make_directory(directory)
+        fill_partition(disk, directory, topic_id, config.overrides())
+        if mirror is not None:
+            write_mirror(disk, directory, mirror)
+
     try:
-        for topic_partition in wanted:
-            directory = free_deleted_name(disk, topic_partition, topic_id, context.host)
-            made[topic_partition] = directory
-            disk.make_directory(directory)
-            fill_partition(disk, directory, topic_id, config.overrides())
-            if mirror is not None:
-                write_mirror(disk, directory, mirror)
+        _for_each(fill, wanted)
         disk.sync_directory("")
         for topic_partition in wanted:
             disk.rename(made[topic_partition], topic_partition.directory)
             made[topic_partition] = topic_partition.directory
         disk.sync_directory("")
-        return {one.partition: load_partition(context, one) for one in wanted}
+        logs = _for_each(partial(load_partition, context), wanted)
+        return {log.topic_partition.partition: log for log in logs}
     except OSError:
         for directory in made.values():
             with contextlib.suppress(OSError):
                 disk.remove_tree(directory)
         raise
+
+
+def _for_each(call: Callable[[TopicPartition], T], wanted: Sequence[TopicPartition]) -> Sequence[T]:
+    """Call a function for each partition; for many of them in threads, which wait for fsyncs."""
+    if len(wanted) < _MANY:
+        return [call(one) for one in wanted]
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="creation") as pool:
+        return list(pool.map(call, wanted))
 
 
 def _without_old_rows(context: LoadContext, wanted: Sequence[TopicPartition]) -> LoadContext:

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+import trio
 from pyfuse3 import EntryAttributes, RequestContext
 
 from tests.fs.world import APPEND, World, fields, refused
@@ -160,3 +161,26 @@ async def test_an_open_file_that_is_not_known_is_stale_and_its_end_is_ignored(
     await orders.operations.flush(12345)
     await orders.operations.release(12345)
     await orders.operations.releasedir(12345)
+
+
+async def test_other_changes_take_turns_with_many_new_partitions(orders: World) -> None:
+    done = []
+
+    async def create() -> None:
+        await orders.create("orders/199")
+        done.append("199")
+
+    async def mkdir() -> None:
+        await orders.mkdir("bills")
+        done.append("bills")
+
+    async with trio.open_nursery() as nursery:
+        orders.disk.before = lambda *_: trio.from_thread.run_sync(begin_mkdir)
+
+        def begin_mkdir() -> None:
+            orders.disk.before = None
+            nursery.start_soon(mkdir)
+
+        nursery.start_soon(create)
+    assert done == ["bills", "199"]
+    assert orders.store.partitions("orders") == list(range(200))

@@ -167,3 +167,19 @@ def test_the_segment_table_of_a_daemon_that_runs_for_long_stays_short() -> None:
     before = bench.log.snapshot.end.positions, lines_of(bench.log)
     assert (bench.kill().snapshot.end.positions, lines_of(bench.log)) == before
     assert bench.disk.exists(DIRECTORY)
+
+
+@pytest.mark.parametrize("failing", ["pwrite", "rename", "sync"])
+@pytest.mark.parametrize("pattern", ["*u-17*/partition.metadata*", "u-17/*"])
+def test_a_topic_of_many_partitions_that_cannot_be_made_leaves_nothing(
+    pattern: str, failing: str
+) -> None:
+    bench = Bench()
+    before = bench.disk.list("")
+    bench.disk.fail_next(failing, pattern)
+    with pytest.raises(OSError, match="u-17"):
+        bench.store.create_topic("u", 20, {}, bench.now_ms)
+    assert (bench.store.topics(), bench.disk.list("")) == (["t"], before)
+    bench.store.create_topic("u", 20, {}, bench.now_ms)
+    bench.kill()
+    assert bench.store.partitions("u") == list(range(20))
