@@ -126,6 +126,8 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.BackupError: errno.EINVAL,
     errors.SparkJobError: errno.EIO,
     errors.ExportError: errno.EINVAL,
+    errors.UndecodableTextError: errno.EILSEQ,
+    errors.ExtraMissingError: errno.ENOTSUP,
     errors.RemoteStorageError: errno.EIO,
     errors.EarlierRecordsError: errno.EIO,
 }

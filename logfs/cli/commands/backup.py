@@ -128,9 +128,10 @@ def restore(source: str, data: str, *, topics: Sequence[str]) -> None:
         check_backup(place.root, data, topics)
     with failures.about(data), CopyProgress() as progress:
         done = restore_backup(place.root, data, topics, say=progress.say, count=progress.count)
-    topics_done = len({topic for topic, _ in done})
+    partitions = tables.counted(len(done), "partition")
+    topics_done = tables.counted(len({topic for topic, _ in done}), "topic")
     copied = tables.format_bytes(progress.copied)
-    click.echo(f"{len(done)} partitions of {topics_done} topics; {copied} copied")
+    click.echo(f"{partitions} of {topics_done}; {copied} copied")
 
 
 def _damages(destination: str, progress: "CopyProgress") -> list[str]:

@@ -152,7 +152,7 @@ def take_over(path: str) -> None:
 
     with failures.about(path):
         done = store.take_over(locate_local(path))
-    click.echo(f"{len(done)} partitions taken over")
+    click.echo(f"{tables.counted(len(done), 'partition')} taken over")
 
 
 @remote.command()
@@ -181,7 +181,7 @@ def fetch(url: str, data: str, *, topics: Sequence[str]) -> None:
     with failures.about(data), CopyProgress() as progress:
         done = store.fetch(place.root, data, topics, say=progress.say, count=progress.count)
     copied = tables.format_bytes(progress.copied)
-    click.echo(f"{len(done)} partitions fetched; {copied} copied")
+    click.echo(f"{tables.counted(len(done), 'partition')} fetched; {copied} copied")
 
 
 @remote.command()
