@@ -3,15 +3,15 @@
 import time
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 
 from logfs.cli.sharing import Progress, cores
 from logfs.config import TopicConfig
-from logfs.disk.vfs import RootedDisk
 from logfs.log.names import FileKind
 from logfs.log.verifying.segments import SegmentReport, SegmentTask, verify_segment
 from logfs.log.verifying.verify import Run, Verified, verify
-from logfs.machine.disks import disk_of, is_url
+from logfs.machine.disks import StorePlace, disk_of, is_url
 from logfs.machine.host import current_host
 from logfs.types import TopicPartition
 
@@ -21,21 +21,34 @@ _LONGEST_WAIT_S = 2.0
 
 
 def verify_data(
-    data: str, only: Collection[TopicPartition] | None, jobs: int, progress: Progress
+    data: str,
+    only: Collection[TopicPartition] | None,
+    jobs: int,
+    progress: Progress,
+    place: StorePlace | None = None,
 ) -> Verified:
-    """Check partitions on this machine, in ``jobs`` processes; 0: one for each core."""
-    return verify_with(_Runner(disk_of(data), jobs or cores(), progress).run, data, only)
+    """Check partitions on this machine, in ``jobs`` processes; 0: one for each core.
+
+    ``place`` says where the store is, for the URL of one.
+    """
+    return verify_with(_Runner(data, place, jobs or cores(), progress).run, data, only, place)
 
 
-def verify_with(run: Run, data: str, only: Collection[TopicPartition] | None) -> Verified:
+def verify_with(
+    run: Run,
+    data: str,
+    only: Collection[TopicPartition] | None,
+    place: StorePlace | None = None,
+) -> Verified:
     """Check the partitions of a data directory; ``run`` checks segments."""
     defaults = TopicConfig.from_properties({})
-    return verify(disk_of(data), defaults, only, run, _wait, current_host().boot_id)
+    return verify(disk_of(data, place), defaults, only, run, _wait, current_host().boot_id)
 
 
 class _Runner:
-    def __init__(self, disk: RootedDisk, jobs: int, progress: Progress) -> None:
-        self._disk = disk
+    def __init__(self, data: str, place: StorePlace | None, jobs: int, progress: Progress) -> None:
+        self._disk = disk_of(data, place)
+        self._place = place
         self._jobs = jobs
         self._progress = progress
         self._done = 0
@@ -52,8 +65,8 @@ class _Runner:
         with ProcessPoolExecutor(
             jobs, get_context("spawn" if is_url(self._disk.root) else "fork")
         ) as pool:
-            roots = [self._disk.root] * len(tasks)
-            for report, size in zip(pool.map(_verify_segment, roots, tasks), sizes, strict=True):
+            reports = pool.map(partial(_verify_segment, self._disk.root, self._place), tasks)
+            for report, size in zip(reports, sizes, strict=True):
                 self._advance(size, total)
                 yield report
 
@@ -68,8 +81,8 @@ class _Runner:
         self._progress(self._done, total)
 
 
-def _verify_segment(root: str, task: SegmentTask) -> SegmentReport:
-    return verify_segment(disk_of(root), task)
+def _verify_segment(root: str, place: StorePlace | None, task: SegmentTask) -> SegmentReport:
+    return verify_segment(disk_of(root, place), task)
 
 
 def _wait(number: int) -> None:

@@ -38,7 +38,7 @@ from logfs.log.remote.reading import read_entries, read_head
 from logfs.log.remote.status import RemoteStatus, remote_as_json
 from logfs.log.tiering.orphans import find_orphans
 from logfs.log.tiering.owning import PartitionTiering
-from logfs.machine.disks import bucket_disk, disk_of, is_url
+from logfs.machine.disks import StorePlace, bucket_disk, disk_of, is_url
 from logfs.machine.host import current_host, system_clock
 from logfs.machine.stores import open_directory_store
 from logfs.types import TopicPartition
@@ -140,6 +140,12 @@ def store_at(path: str) -> ObjectStore:
             f"{data}: it has no object store. Name one with 'logfs remote init {data} URL'"
         )
     return open_directory_store(config).objects
+
+
+def server_of(path: str) -> StorePlace | None:
+    """Return where the server of the store of a data directory or mount is; None for a URL."""
+    config = None if is_url(path) else read_remote_config(PosixDisk(data_directory(locate(path))))
+    return None if config is None else StorePlace(config.endpoint, config.region)
 
 
 def rows_of(store: ObjectStore) -> Iterator[StoreRow]:

@@ -2,8 +2,13 @@
 
 import base64
 import json
+import struct
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import cramjam
 import pytest
 
 from logfs.disk.posix import PosixDisk
@@ -55,8 +60,26 @@ def local_tiered(stored: Stored, root: Path) -> Path:
     return root
 
 
-def aiven(stored: Stored, root: Path, **more: object) -> Path:
-    """Make what Aiven's plugin makes. Source: SegmentManifestV1."""
+def packed(data: bytes, chunk_bytes: int) -> tuple[bytes, dict[str, object]]:
+    """Compress a segment as Aiven's plugin does; return the object, and its index of chunks."""
+    starts = range(0, len(data), chunk_bytes)
+    chunks = [bytes(cramjam.zstd.compress(data[n : n + chunk_bytes])) for n in starts]
+    sizes = [len(chunk) for chunk in chunks]
+    index: dict[str, object] = {"originalChunkSize": chunk_bytes, "originalFileSize": len(data)}
+    if len(set(sizes)) == 1:
+        index |= {"type": "fixed", "transformedChunkSize": sizes[0]}
+        return b"".join(chunks), {**index, "finalTransformedChunkSize": sizes[-1]}
+    base = min(sizes[:-1])
+    width = max((max(size - base for size in sizes[:-1]).bit_length() + 7) // 8, 1)
+    coded = struct.pack(">iib", len(sizes), base, width)
+    coded += b"".join((size - base).to_bytes(width, "big") for size in sizes[:-1])
+    coded += struct.pack(">i", sizes[-1])
+    text = base64.b64encode(coded).decode()
+    return b"".join(chunks), {**index, "type": "variable", "transformedChunks": text}
+
+
+def aiven(stored: Stored, root: Path, chunk_bytes: int = 0, **more: object) -> Path:
+    """Make what Aiven's plugin makes, compressed in chunks or not. Source: SegmentManifestV1."""
     for number in (0, 1):
         target = root / f"orders-{topic_id(stored)}" / str(number)
         target.mkdir(parents=True)
@@ -68,14 +91,17 @@ def aiven(stored: Stored, root: Path, **more: object) -> Path:
                 where[field] = {"position": len(indexes), "size": len(part)}
                 indexes += part
             where["producerSnapshot"] = {"position": len(indexes), "size": 0}
-            chunks = {"type": "fixed", "originalChunkSize": 4194304, "originalFileSize": len(data)}
-            manifest = {
-                "version": "1",
-                "chunkIndex": chunks,
-                "segmentIndexes": where,
-                "compression": False,
-                **more,
+            chunks: object = {
+                "type": "fixed",
+                "originalChunkSize": 4194304,
+                "originalFileSize": len(data),
             }
+            manifest: dict[str, object] = {"version": "1", "chunkIndex": chunks}
+            manifest |= {"segmentIndexes": where, "compression": False}
+            if chunk_bytes:
+                data, manifest["chunkIndex"] = packed(data, chunk_bytes)
+                manifest["compression"] = True
+            manifest |= more
             (target / f"{stem}.log").write_bytes(data)
             (target / f"{stem}.indexes").write_bytes(indexes)
             (target / f"{stem}.rsm-manifest").write_text(json.dumps(manifest))
@@ -83,11 +109,15 @@ def aiven(stored: Stored, root: Path, **more: object) -> Path:
     return root
 
 
-@pytest.mark.parametrize("make", [local_tiered, aiven])
+@pytest.mark.parametrize(
+    "make",
+    [local_tiered, aiven, partial(aiven, chunk_bytes=1000), partial(aiven, chunk_bytes=1 << 22)],
+    ids=["local", "plain", "chunks", "one-chunk"],
+)
 def test_what_a_broker_has_tiered_is_read(
-    logfs: Call, stored: Stored, tmp_path: Path, make: object
+    logfs: Call, stored: Stored, tmp_path: Path, make: Callable[[Stored, Path], Path]
 ) -> None:
-    root = local_tiered(stored, tmp_path / "b") if make is local_tiered else aiven(stored, tmp_path)
+    root = make(stored, tmp_path / "b")
     url = f"file://{root}"
     for address in ADDRESSES:
         expected = logfs("cat", f"{stored.data}/orders/{address}")
@@ -112,16 +142,30 @@ def test_what_a_broker_has_tiered_is_mounted(stored: Stored, tmp_path: Path) -> 
 
 
 @pytest.mark.expect_log("could not be loaded")
+def test_a_damaged_chunk_is_an_error(logfs: Call, stored: Stored, tmp_path: Path) -> None:
+    root = aiven(stored, tmp_path, chunk_bytes=1000)
+    target = sorted((root / f"orders-{topic_id(stored)}" / "0").glob("*.rsm-manifest"))[1]
+    log = target.with_suffix(".log")
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    log.write_bytes(data)
+    outcome = logfs("cat", f"file://{root}/orders/0")
+    assert (outcome.status, outcome.out) == (1, b"")
+    assert "does not decompress" in outcome.errors[0]
+    assert logfs("cat", f"file://{root}/orders/1").out
+
+
+@pytest.mark.expect_log("could not be loaded")
 @pytest.mark.parametrize(
     ("more", "why"),
     [
         ({"encryption": {"dataKey": "k", "aad": "a"}}, "has encrypted"),
-        ({"compression": True}, "has compressed"),
+        ({"compression": True}, "no manifest"),
         ({"version": "2"}, "is not known"),
     ],
 )
 def test_segments_that_cannot_be_read_are_refused_by_name(
-    logfs: Call, stored: Stored, tmp_path: Path, more: dict[str, object], why: str
+    logfs: Call, stored: Stored, tmp_path: Path, more: dict[str, Any], why: str
 ) -> None:
     outcome = logfs("cat", f"file://{aiven(stored, tmp_path, **more)}/orders/0")
     assert outcome.status == 1

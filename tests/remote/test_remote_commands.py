@@ -51,11 +51,12 @@ def test_init_refuses_what_is_no_data_directory(logfs: Call, tmp_path: Path) -> 
 @pytest.mark.fuse
 @pytest.mark.slow
 def test_from_a_mount_to_its_store_and_back(
-    logfs: Call, credentials: Bucket, tmp_path: Path
+    logfs: Call, credentials: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, restored, url = tmp_path / "data", tmp_path / "restored", credentials.url
     data.mkdir()
-    assert logfs("remote", "init", data, url, FAST).status == 0
+    endpoint = f"--endpoint={credentials.endpoint}"
+    assert logfs("remote", "init", data, url, endpoint, FAST).status == 0
     with Mount(data, tmp_path / "mnt", variables=credentials.environment) as mount:
         file = make_topic(mount)
         append(file, text(0, 50_000))
@@ -73,6 +74,10 @@ def test_from_a_mount_to_its_store_and_back(
     assert logfs("cat", f"{url}/orders/0").out == found
     assert logfs("cat", f"{data}/orders/0").out == text(0, 50_000)
     assert logfs("remote", "verify", url) == (0, f"{url}: 0 damages\n".encode(), [])
+    with monkeypatch.context() as changed:
+        changed.delenv("AWS_ENDPOINT_URL")  # the directory names its server
+        outcome = logfs("remote", "verify", "--all", data)
+        assert (outcome.status, outcome.out) == (0, f"{url}: 0 damages\n".encode())
     assert logfs("remote", "verify", "--all", url).status == 0
     assert b"0 objects" in logfs("remote", "gc", data).out
     outcome = logfs("remote", "fetch", url, restored)

@@ -128,7 +128,10 @@ def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
     copied = sorted(path.name for path in (tmp_path / "copy" / "orders-0").glob("*.log"))
     assert len(copied) == 1
     copy = tmp_path / "copy"
-    assert f"url={bucket.url}" in (copy / "logfs.remote").read_text()
+    properties = (copy / "logfs.remote").read_text()
+    assert f"url={bucket.url}" in properties
+    assert "directory.id" in (tmp_path / "data" / "logfs.remote").read_text()
+    assert "directory.id" not in properties, "the copy is another directory"
     with Mount(copy, tmp_path / "restored", "ro", variables=bucket.environment) as restored:
         again = restored.point / "orders" / "0"
         assert again.read_bytes() == text(0, 30_000)

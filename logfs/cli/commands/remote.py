@@ -11,7 +11,7 @@ from logfs.cli.parameters import settings_option
 from logfs.cli.terminal import tables
 from logfs.errors import UnknownNameError
 from logfs.library.places import locate, locate_local
-from logfs.machine.disks import is_url
+from logfs.machine.disks import StorePlace, is_url
 
 
 @click.group()
@@ -194,13 +194,13 @@ def verify(path: str, *, reads_all: bool) -> None:
     checked, with a request for a thousand objects. With --all every object is read: its checksums,
     batches, indexes and positions, as 'logfs verify' does.
     """
-    from logfs.library.remote import problems_of, store_at
+    from logfs.library.remote import problems_of, server_of, store_at
 
     with failures.about(path):
         store = store_at(path)
         problems = [f"{store.url}/{one.key}: {one.detail}" for one in problems_of(store)]
         if reads_all:
-            problems += _read_all(store.url)
+            problems += _read_all(store.url, server_of(path))
     for line in problems:
         click.echo(f"damage: {line}")
     click.echo(f"{store.url}: {len(problems)} damages")
@@ -208,7 +208,7 @@ def verify(path: str, *, reads_all: bool) -> None:
         failures.exit_with(failures.FAILED)
 
 
-def _read_all(url: str) -> list[str]:
+def _read_all(url: str, place: StorePlace | None) -> list[str]:
     from logfs.cli.verify_data import verify_data
 
     def show(done: int, total: int) -> None:
@@ -216,4 +216,4 @@ def _read_all(url: str) -> list[str]:
             sizes = " of ".join(map(tables.format_bytes, (done, total)))
             click.echo(f"\r\x1b[K{sizes} read", nl=False, err=True)
 
-    return [str(finding) for finding in verify_data(url, None, 0, show).damages]
+    return [str(finding) for finding in verify_data(url, None, 0, show, place).damages]

@@ -8,6 +8,7 @@
     cache       parts of objects in a directory
     remotefile  a ``vfs.File`` of one object
     overlay     a ``vfs.Disk`` of local files and of files that are in the store alone
+    chunkedfile a ``vfs.File`` whose object has it in compressed chunks
 
 What the objects contain is the log's business: see ``logfs.log.remote``.
 """

@@ -12,6 +12,7 @@ from typing import NamedTuple, NoReturn, Protocol
 
 from logfs.disk.constantfile import ConstantFile
 from logfs.disk.remote.blocks import MissingObjectError
+from logfs.disk.remote.chunkedfile import ChunkedFile, ChunkedPart
 from logfs.disk.remote.overlay import OpenPart, RemotePart
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
@@ -37,7 +38,7 @@ class MadeFile(NamedTuple):
     inode: int
 
 
-FoundFile = RemotePart | MadeFile
+FoundFile = RemotePart | ChunkedPart | MadeFile
 
 
 class Directory(Protocol):
@@ -117,6 +118,9 @@ class TreeDisk:
             return ConstantFile(name, found.data, found.inode)
         if not found.size:
             return ConstantFile(name, b"", found.inode)
+        if isinstance(found, ChunkedPart):
+            file = ChunkedFile(self._open_part(name, found.part), name, found)
+            return PartFile(file, self, name, found.part)
         return PartFile(self._open_part(name, found), self, name, found)
 
     def list(self, name: str) -> "list[tuple[str, bool]]":

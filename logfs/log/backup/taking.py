@@ -32,7 +32,7 @@ from logfs.log.manifest import (
     write_manifest,
 )
 from logfs.log.partition import PartitionLog
-from logfs.log.remote.directory import without_store
+from logfs.log.remote.directory import forget_directory_id, without_store
 from logfs.log.segments.segment import OpenSegments
 from logfs.log.segments.table import SegmentTable, TableEntry
 from logfs.types import TopicPartition
@@ -160,6 +160,7 @@ def copy_root_files(job: Job) -> None:
     for name in COPIED_ROOT_FILES:
         if job.source.exists(name):
             job.transfer.copy(name)
+    forget_directory_id(job.target)
     directory = names.CLUSTER_METADATA_DIRECTORY
     if job.source.exists(directory):
         job.make_directory(directory)

@@ -10,18 +10,32 @@ Aiven's plugin has logfs's own directories, and two objects beside the ``.log``:
     TOPIC-TOPICID/PARTITION/BASE20-SEGMENTID.log .indexes .rsm-manifest
 
 The manifest is JSON. It says where the indexes are in ``.indexes``, and whether the ``.log`` is
-encrypted or compressed; such logs are refused. Of several copies of one segment, which a broker
-makes after a change of leaders, the one that was stored last is shown.
+encrypted or compressed. An encrypted one is refused. A compressed one has its ``chunkIndex``: how
+many bytes of the segment each chunk has, and where each zstd frame ends. ``transformedChunks`` is
+base64 of:
 
-Sources: Kafka RemoteLogSegmentFileset; Aiven SegmentManifestV1, ObjectKeyFactory.
+    count  int32    of the chunks
+    base   int32    added to each value     (these three only if there are several chunks)
+    width  int8     bytes of each value, 1 to 4
+    values          the bytes of each chunk but the last
+    last   int32    the bytes of the last chunk
+
+Of several copies of one segment, which a broker makes after a change of leaders, the one that was
+stored last is shown.
+
+Sources: Kafka RemoteLogSegmentFileset; Aiven SegmentManifestV1, ObjectKeyFactory,
+ChunkSizesBinaryCodec, FixedSizeChunkIndex.
 """
 
+import base64
 import hashlib
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from logfs.disk.remote.chunkedfile import ChunkedPart
 from logfs.disk.remote.objects import ObjectStat, ObjectStore
 from logfs.disk.remote.overlay import RemotePart
 from logfs.disk.remote.treedisk import FoundFile, MadeFile
@@ -32,6 +46,7 @@ from logfs.log.names import FileKind, format_segment_file
 from logfs.log.remote.headfiles import inode_of
 from logfs.log.remote.keys import PartitionPlace
 from logfs.log.remote.parallel import for_each
+from logfs.records.compression import Compression, decompress
 
 MOST_MANIFEST_BYTES = 8 << 20
 _OBJECT = re.compile(r"([0-9]{20})-[a-zA-Z0-9_-]{22}\.([a-z_-]+)")
@@ -90,7 +105,7 @@ class BrokerFiles(NamedTuple):
 
     def size_bytes(self) -> int:
         """Return the bytes of its ``.log`` files."""
-        parts = [part for part in self.files.values() if isinstance(part, RemotePart)]
+        parts = [part for part in self.files.values() if not isinstance(part, MadeFile)]
         return sum(part.size for part in parts)
 
 
@@ -112,7 +127,7 @@ def list_broker_files(
         known: An earlier listing; it is returned if nothing has changed.
 
     Raises:
-        UnsupportedFormatError: A segment is encrypted or compressed.
+        UnsupportedFormatError: A segment is encrypted, or its manifest does not parse.
         OSError: The store failed.
     """
     objects = store.list_level(place.prefix).objects
@@ -172,6 +187,9 @@ def _files_of(
         stat = segment.objects.get(end)
         if stat is not None:
             files[format_segment_file(base_offset, kind)] = _part(stat, 0, stat.size)
+    if manifest is not None and manifest.get("compression"):
+        whole = _part(segment.objects["log"], 0, segment.objects["log"].size)
+        files[format_segment_file(base_offset, FileKind.LOG)] = _chunked(whole, manifest)
     if manifest is not None:
         indexes = segment.objects.get("indexes")
         for field, kind in _IN_INDEXES.items():
@@ -194,7 +212,9 @@ def _manifest(data: bytes, url: str, key: str) -> Mapping[str, Any]:
     try:
         manifest = json.loads(data)
         is_known = str(manifest["version"]) == "1" and "segmentIndexes" in manifest
-        is_encrypted, is_compressed = "encryption" in manifest, manifest.get("compression")
+        is_encrypted = "encryption" in manifest
+        if manifest.get("compression"):
+            _chunk_sizes(manifest["chunkIndex"])
     except (ValueError, KeyError, TypeError):
         raise UnsupportedFormatError(f"{address}: it is no manifest of Aiven's plugin") from None
     if not is_known:
@@ -203,8 +223,49 @@ def _manifest(data: bytes, url: str, key: str) -> Mapping[str, Any]:
         raise UnsupportedFormatError(
             f"{address}: Aiven's plugin has encrypted the segment, and logfs has no key"
         )
-    if is_compressed:
-        raise UnsupportedFormatError(
-            f"{address}: Aiven's plugin has compressed the segment, which logfs cannot read"
-        )
     return manifest  # type: ignore[no-any-return]
+
+
+def _chunked(whole: RemotePart, manifest: Mapping[str, Any]) -> ChunkedPart:
+    index = manifest["chunkIndex"]
+    ends = tuple(itertools.accumulate(_chunk_sizes(index)))
+    return ChunkedPart(
+        whole, index["originalFileSize"], index["originalChunkSize"], ends, _decompress
+    )
+
+
+def _decompress(chunk: bytes) -> memoryview:
+    return decompress(Compression.ZSTD, chunk)
+
+
+def _chunk_sizes(index: Mapping[str, Any]) -> list[int]:
+    """Return the bytes of each chunk of an object.
+
+    Raises:
+        ValueError, KeyError, TypeError: The index does not parse, or its numbers do not agree.
+    """
+    chunk_bytes, size = int(index["originalChunkSize"]), int(index["originalFileSize"])
+    count = -(-size // chunk_bytes) if chunk_bytes > 0 else 0
+    if index["type"] == "fixed":
+        sizes = [int(index["transformedChunkSize"])] * max(count - 1, 0)
+        sizes += [int(index["finalTransformedChunkSize"])]
+    else:
+        sizes = _decode_sizes(base64.b64decode(index["transformedChunks"], validate=True))
+    if len(sizes) != count or min(sizes) <= 0:
+        raise ValueError(f"{len(sizes)} chunks; expected {count}")
+    return sizes
+
+
+def _decode_sizes(data: bytes) -> list[int]:
+    def number(start: int, length: int) -> int:
+        if start + length > len(data):
+            raise ValueError(f"{len(data)} bytes of chunk sizes; expected {start + length}")
+        return int.from_bytes(data[start : start + length], "big")
+
+    count = number(0, 4)
+    if count <= 1:
+        return [number(4, 4)] * count
+    base, width = number(4, 4), number(8, 1)
+    end = 9 + (count - 1) * width
+    last = number(end, 4)
+    return [*(base + number(start, width) for start in range(9, end, width)), last]

@@ -71,6 +71,20 @@ def own_directory_id(disk: Disk, new_id: Callable[[], bytes]) -> bytes:
     return made
 
 
+def forget_directory_id(disk: Disk) -> None:
+    """Take the id out of ``logfs.remote``, if there is one: a copy is another data directory.
+
+    With the same id the copy and its origin would take the partitions of the store from each other.
+    """
+    try:
+        lines = disk.read(REMOTE).splitlines(keepends=True)
+    except FileNotFoundError:
+        return
+    kept = [line for line in lines if line.partition(b"=")[0].strip() != b"directory.id"]
+    if kept != lines:
+        disk.replace(REMOTE, b"".join(kept))
+
+
 def write_remote_config(disk: Disk, config: RemoteConfig) -> None:
     """Write the settings of a data directory's store, durably."""
     disk.replace(REMOTE, format_properties(config.overrides()).encode())

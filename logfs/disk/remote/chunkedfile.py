@@ -1,0 +1,160 @@
+"""A read-only file whose contents are in an object chunk by chunk, each compressed by itself.
+
+The chunks that were read last stay in memory, decompressed: a sequential reader decompresses each
+chunk once. What is read of the object is read ahead and kept by the file of the object.
+"""
+
+import errno
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import NamedTuple
+
+from logfs.disk.remote.overlay import RemotePart
+from logfs.disk.vfs import File, ReadableBuffer, Sync, Syncs
+
+_KEPT_BYTES = 16 << 20
+"""What the decompressed chunks of one open file take at most; one chunk is kept in any case."""
+
+
+class ChunkedPart(NamedTuple):
+    """Where the chunks of one file are.
+
+    Attributes:
+        part: The object, as a whole.
+        size: Bytes of the file.
+        chunk_bytes: Bytes of the file in each chunk; the last one may be shorter.
+        ends: Where each chunk ends in the object; they follow each other.
+        decode: Decompresses a chunk; it raises ValueError or ``LogfsError`` if that fails.
+    """
+
+    part: RemotePart
+    size: int
+    chunk_bytes: int
+    ends: tuple[int, ...]
+    decode: Callable[[bytes], memoryview]
+
+    @property
+    def mtime_ms(self) -> int:
+        """Modification time of the file, epoch milliseconds."""
+        return self.part.mtime_ms
+
+    @property
+    def inode(self) -> int:
+        """Which file it is."""
+        return self.part.inode
+
+
+class ChunkedFile:
+    """An open file of chunks; ``vfs.File`` describes the methods.
+
+    Args:
+        file: The object.
+        name: For errors.
+        place: Where the chunks are.
+    """
+
+    __slots__ = ("_chunks", "_file", "_guard", "_name", "_place")
+
+    def __init__(self, file: File, name: str, place: ChunkedPart) -> None:
+        self._file = file
+        self._name = name
+        self._place = place
+        self._chunks: OrderedDict[int, memoryview] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def size(self) -> int:
+        """See ``vfs.File``."""
+        return self._place.size
+
+    def inode(self) -> int:
+        """See ``vfs.File``."""
+        return self._place.inode
+
+    def fileno(self) -> int:
+        """See ``vfs.File``; there is none."""
+        return -1
+
+    def pread_into(self, buffer: memoryview, position: int) -> int:
+        """See ``vfs.File``. Waits for the store, if need be.
+
+        Raises:
+            OSError: EIO: a chunk does not decompress to its size; or the store failed.
+        """
+        return self._read(buffer, position, may_fetch=True)
+
+    def pread_nowait_into(self, buffer: memoryview, position: int) -> int | None:
+        """See ``vfs.File``; answers from the chunks in memory alone."""
+        return self._read(buffer, position, may_fetch=False) or (
+            None if position < self._place.size and len(buffer) else 0
+        )
+
+    def pread(self, size: int, position: int) -> bytes:
+        """See ``vfs.File``."""
+        data = bytearray(max(min(size, self._place.size - position), 0))
+        self.pread_into(memoryview(data), position)
+        return bytes(data)
+
+    def next_data(self, position: int) -> int:
+        """See ``vfs.File``."""
+        return min(position, self._place.size)
+
+    def pwrite(self, data: ReadableBuffer, position: int) -> None:
+        """Raise OSError (EROFS)."""
+        self._file.pwrite(data, position)
+
+    def make_room(self, position: int, length: int) -> bool:
+        """See ``vfs.File``; it is not possible."""
+        return False
+
+    def truncate(self, size: int) -> None:
+        """Raise OSError (EROFS)."""
+        self._file.truncate(size)
+
+    def sync(self) -> None:
+        """Do nothing: an object is durable."""
+
+    def begin_sync(self, syncs: Syncs) -> Sync | None:
+        """See ``vfs.File``."""
+        return None
+
+    def close(self) -> None:
+        """See ``vfs.File``."""
+        self._file.close()
+
+    def _read(self, buffer: memoryview, position: int, *, may_fetch: bool) -> int:
+        place, done = self._place, 0
+        size = max(min(len(buffer), place.size - position), 0)
+        while done < size:
+            number, start = divmod(position + done, place.chunk_bytes)
+            with self._guard:
+                chunk = self._chunks.get(number)
+            if chunk is None:
+                if not may_fetch:
+                    return done
+                chunk = self._fetch(number)
+            piece = chunk[start : start + size - done]
+            buffer[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
+
+    def _fetch(self, number: int) -> memoryview:
+        place = self._place
+        start = place.ends[number - 1] if number else 0
+        packed = self._file.pread(place.ends[number] - start, start)
+        expected = min(place.chunk_bytes, place.size - number * place.chunk_bytes)
+        try:
+            chunk = place.decode(packed)
+        except Exception as error:  # noqa: BLE001 - the bytes are not trusted
+            raise self._corrupt(number, str(error)) from None
+        if len(chunk) != expected:
+            raise self._corrupt(number, f"{len(chunk)} bytes; expected {expected}")
+        with self._guard:
+            self._chunks[number] = chunk
+            while len(self._chunks) * place.chunk_bytes > _KEPT_BYTES and len(self._chunks) > 1:
+                self._chunks.popitem(last=False)
+        return chunk
+
+    def _corrupt(self, number: int, what: str) -> OSError:
+        text = f"chunk {number} does not decompress: {what}"
+        return OSError(errno.EIO, text, f"{self._name} ({self._place.part.key})")
