@@ -11,14 +11,17 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import tzinfo
 from itertools import chain, takewhile
 from operator import attrgetter
 from typing import BinaryIO, NamedTuple, Self
 
 from logfs.cli import failures
 from logfs.cli.parameters import VIEWS, view_of_suffix
+from logfs.cli.record_query import RecordQuery
 from logfs.disk.watching import Watch
 from logfs.errors import (
+    BadSelectorError,
     DeletedError,
     LogfsError,
     LogOfflineError,
@@ -30,7 +33,7 @@ from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.library.mounted_disk import reading_disk
 from logfs.library.owner import shown_level
 from logfs.library.places import Place, locate
-from logfs.library.points import point_of, why_empty
+from logfs.library.points import why_empty
 from logfs.library.rendering import rendered
 from logfs.library.zones import zone_of
 from logfs.log.reading.address import (
@@ -38,8 +41,10 @@ from logfs.log.reading.address import (
     Earliest,
     Latest,
     Point,
+    parse_partition_name,
 )
 from logfs.log.reading.readable import ReadableLog
+from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES
 from logfs.machine.host import system_clock
 from logfs.records.record import Record
 from logfs.types import Closeable, IsolationLevel, TopicPartition, View
@@ -61,19 +66,26 @@ class Followed:
     Attributes:
         cursor: Everything before it was printed.
         end: Where what was there at the start ends.
+        query: Which records are printed, and how.
     """
 
     name: TopicPartition
     cursor: Cursor
     end: int
     view: View
+    query: RecordQuery
     highest_ms: int = -1
 
     def render(self, records: list[Record], *, has_prefix: bool) -> Iterator[Printed]:
-        """Render records, the next ones of the partition."""
+        """Render those of some records that the query wants, the next ones of the partition."""
+        records = self.query.chosen(records)
         for begin in range(0, len(records), _RENDERED_RECORDS):
             some = records[begin : begin + _RENDERED_RECORDS]
-            lines = rendered(some, self.view)
+            template = self.query.template
+            if template is None:
+                lines = rendered(some, self.view)
+            else:
+                lines = [template.format(self.name, record) for record in some]
             if has_prefix:
                 lines = self._prefixed(lines)
             for record, line in zip(some, lines, strict=True):
@@ -82,7 +94,7 @@ class Followed:
 
     def _prefixed(self, lines: list[bytes]) -> list[bytes]:
         topic, number = self.name
-        if self.view is View.JSONL:
+        if self.view is View.JSONL and self.query.template is None:
             begin = f'{{"topic":"{topic}","partition":{number},'.encode()
             return [begin + line[1:] for line in lines]
         prefix = f"{self.name}: ".encode()
@@ -90,6 +102,8 @@ class Followed:
 
 
 _FEW_TIMES = 4
+_MERGED_BYTES = 64 << 20
+"""Of the logs that are merged, in memory at the same time."""
 _HIDDEN = "__"
 """A PATH without a topic leaves out topics whose names start so, as a listing does."""
 _time = attrgetter("time_ms")
@@ -112,7 +126,7 @@ class _Root:
 
 @dataclass
 class _Selection:
-    """What a PATH names, None for all; and where to begin, None for the last records."""
+    """What a PATH names, None for all; where to begin, None for the last records; where to end."""
 
     path: str
     root: _Root
@@ -120,6 +134,7 @@ class _Selection:
     number: int | None
     view: View
     point: Point | None
+    stop: Point | None = None
 
     def has(self, name: TopicPartition) -> bool:
         """Tell whether it names a partition."""
@@ -135,6 +150,7 @@ class TailPrinter(Closeable):
         report: Told what went wrong with a partition, which is left out from there on.
         view: How, where a PATH does not say so.
         level: What is shown; None: as the mount shows it, else everything.
+        query: Which records are printed, from when to when, and how.
         has_prefix: Say where a record is from; None: if there is more than one partition.
     """
 
@@ -144,6 +160,7 @@ class TailPrinter(Closeable):
         report: Callable[[failures.AboutError], None],
         view: str,
         level: IsolationLevel | None,
+        query: RecordQuery,
         *,
         has_prefix: bool | None,
     ) -> None:
@@ -151,6 +168,8 @@ class TailPrinter(Closeable):
         self._report = report
         self._view = VIEWS[view]
         self._level = level
+        self._query = query
+        self._window_bytes = SEQUENTIAL_BYTES
         self._has_prefix = has_prefix
         self._roots: dict[str, _Root] = {}
         self._selections: list[_Selection] = []
@@ -161,21 +180,27 @@ class TailPrinter(Closeable):
         self._opened = ExitStack()
         self._watch = self._opened.enter_context(Watch())
 
-    def add(self, path: str, start: str | None) -> None:
+    def add(self, path: str, *, takes_addresses: bool = False) -> None:
         """Add the partitions that a PATH names.
 
         Args:
-            start: The point at which to begin; None: with the last records.
+            takes_addresses: PATH may have FROM and TO, and begins with the first record if neither
+                it nor the query says where to begin.
 
         Raises:
             LogfsError, OSError: There is nothing of that name, or it cannot be read.
         """
         place = locate(path)
-        point = None if start is None else point_of(start, zone_of(place))
+        zone = zone_of(place)
+        since, until = self._query.bounds(zone)
         root = self._roots.get(place.root)
         if root is None:
             root = self._roots[place.root] = _Root.look(place)
-        self._selections.append(self._select(path, root, place.address, point))
+        found = self._select(path, root, place.address, since, takes_addresses=takes_addresses)
+        found.stop = until
+        if takes_addresses:
+            self._address(found, place.address, zone)
+        self._selections.append(found)
 
     def open(self, count: int) -> None:
         """Open what was added, at the last ``count`` records of a partition without a point."""
@@ -216,12 +241,20 @@ class TailPrinter(Closeable):
 
     @property
     def _prefixes(self) -> bool:
-        return len(self._followed) > 1 if self._has_prefix is None else self._has_prefix
+        if self._has_prefix is None:
+            return len(self._followed) > 1 and self._query.template is None
+        return self._has_prefix
 
     # Partitions
 
     def _select(
-        self, path: str, root: _Root, address: Sequence[str], point: Point | None
+        self,
+        path: str,
+        root: _Root,
+        address: Sequence[str],
+        point: Point | None,
+        *,
+        takes_addresses: bool,
     ) -> _Selection:
         topic, parsed = split_address(address)
         if topic:
@@ -229,12 +262,23 @@ class TailPrinter(Closeable):
         if parsed is None:
             return _Selection(path, root, topic or None, None, self._view, point)
         view = view_of_suffix(parsed.view) if parsed.view else self._view
-        if parsed.has_selector or view is None:
+        if view is None or (parsed.has_selector and not takes_addresses):
             raise UnknownNameError(
                 f"{address[1]!r}: expected the number of a partition, maybe with .tsv or .jsonl; "
-                "points go into --from"
+                "points go into --since and --until"
             )
         return _Selection(path, root, topic, parsed.partition, view, point)
+
+    def _address(self, found: _Selection, address: Sequence[str], zone: tzinfo) -> None:
+        """Take FROM and TO of a PATH, which begins with the first record without them."""
+        parsed = parse_partition_name(address[1], zone) if len(address) > 1 else None
+        if parsed is not None and parsed.start is not None:
+            if found.point is not None or found.stop is not None:
+                raise BadSelectorError(
+                    f"{address[1]!r} says where to begin; leave out --since and --until"
+                )
+            found.point, found.stop = parsed.start, parsed.end
+        found.point = found.point or Earliest()
 
     def _open(self, root: _Root, selections: list[_Selection], count: int) -> None:
         topics = {selection.topic for selection in selections if selection.topic is not None}
@@ -245,6 +289,8 @@ class TailPrinter(Closeable):
         self._watch.add([source.data])
         self._sources.append((source, selections))
         logs = source.logs()
+        fair = _MERGED_BYTES // max(len(logs), 1)
+        self._window_bytes = min(SEQUENTIAL_BYTES, max(LOOKUP_BYTES, fair))
         for selection in selections:
             for log in _of(selection, logs):
                 with self._reported(selection.path):
@@ -274,13 +320,43 @@ class TailPrinter(Closeable):
         self._watch.add([source.watched(name)])
         self._known.add((source, name))
         _, end = source.locate(log, Latest(), level)
+        if selection.stop is not None:
+            end = min(end, source.locate(log, selection.stop, level)[1])
         if point is None:
-            point = AtOffset(_last(source, log, level, count, end))
-        elif note := why_empty(point, None, end, system_clock().now_ms()):
+            point = AtOffset(self._last(source, log, level, count, end))
+        elif note := why_empty(point, selection.stop, end, system_clock().now_ms()):
             failures.warn(f"{name}: {note}")
         log, offset = source.locate(log, point, level)
-        cursor = Cursor(source, log, offset, level)
-        self._followed.append(Followed(name, cursor, end, selection.view))
+        cursor = self._cursor(source, log, offset, level)
+        self._followed.append(Followed(name, cursor, end, selection.view, self._query))
+
+    def _cursor(
+        self, source: FollowedDirectory, log: ReadableLog, offset: int, level: IsolationLevel
+    ) -> Cursor:
+        search, window_bytes = self._query.search, self._window_bytes
+        return Cursor(source, log, offset, level, search=search, window_bytes=window_bytes)
+
+    def _last(
+        self,
+        source: FollowedDirectory,
+        log: ReadableLog,
+        level: IsolationLevel,
+        count: int,
+        end: int,
+    ) -> int:
+        """Return the offset of the last but so many wanted records: some offsets have none."""
+        if not count:
+            return end
+        step = count
+        while True:
+            found, offset = source.locate(log, AtOffset(max(end - step, 0)), level)
+            cursor = self._cursor(source, found, offset, level)
+            last = deque[int](maxlen=min(count, end + 1))
+            while records := cursor.read(end):
+                last.extend(record.offset for record in self._query.chosen(records))
+            if len(last) >= count or offset <= log.log_start_offset:
+                return last[0] if last else end
+            step *= _FEW_TIMES
 
     def _find_new(self) -> None:
         """Follow new partitions from their first record."""
@@ -353,20 +429,3 @@ def _of(selection: _Selection, logs: Sequence[ReadableLog]) -> list[ReadableLog]
             takewhile(lambda log: log.topic_partition.topic == selection.topic, logs[first:])
         )
     return [log for log in logs if selection.has(log.topic_partition)]
-
-
-def _last(
-    source: FollowedDirectory, log: ReadableLog, level: IsolationLevel, count: int, end: int
-) -> int:
-    """Return the offset of the last but so many records: some offsets have none."""
-    if not count:
-        return end
-    step = count
-    while True:
-        found, offset = source.locate(log, AtOffset(max(end - step, 0)), level)
-        cursor, last = Cursor(source, found, offset, level), deque[int](maxlen=min(count, end + 1))
-        while records := cursor.read(end):
-            last.extend(record.offset for record in records)
-        if len(last) >= count or offset <= log.log_start_offset:
-            return last[0] if last else end
-        step *= _FEW_TIMES

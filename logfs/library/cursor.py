@@ -10,6 +10,8 @@ from logfs.library.followed_directory import SETTLING_S, FollowedDirectory
 from logfs.log.reading.address import Point
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.reading.records import RecordReader
+from logfs.log.segments.batches import SEQUENTIAL_BYTES
+from logfs.records._native import RecordSearch
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
 
@@ -20,15 +22,27 @@ LOOK_S = 1.0
 
 
 class Cursor:
-    """Reads the records of a partition one after the other. One thread at a time."""
+    """Reads the records of a partition one after the other. One thread at a time.
+
+    ``search`` and ``window_bytes`` are those of ``RecordReader``.
+    """
 
     def __init__(
-        self, source: FollowedDirectory, log: ReadableLog, offset: int, level: IsolationLevel
+        self,
+        source: FollowedDirectory,
+        log: ReadableLog,
+        offset: int,
+        level: IsolationLevel,
+        *,
+        search: RecordSearch | None = None,
+        window_bytes: int = SEQUENTIAL_BYTES,
     ) -> None:
         self.source = source
         self._log = log
         self._level = level
-        self._reader = RecordReader(lambda: log.snapshot, offset, level)
+        self._reader = RecordReader(
+            lambda: log.snapshot, offset, level, search=search, window_bytes=window_bytes
+        )
 
     @property
     def offset(self) -> int:

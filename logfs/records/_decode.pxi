@@ -97,7 +97,8 @@ cdef list take_records(Batch *b):
 
 
 def decode_batches(
-    buf, Py_ssize_t start, Py_ssize_t stop, int64_t first, int64_t end, decompress, aborted=b""
+    buf, Py_ssize_t start, Py_ssize_t stop, int64_t first, int64_t end, decompress, aborted=b"",
+    RecordSearch search=None,
 ):
     """Decode the records that a reader can see, of all whole batches of a part of a log.
 
@@ -109,6 +110,7 @@ def decode_batches(
         end: A batch that begins at or after this offset ends it, and no record from there is taken.
         decompress: ``(codec, payload) -> buffer``, raising CorruptRecordError.
         aborted: Transactions whose records the reader does not see, as in ``aborted_ranges``.
+        search: Which records to take; None: all.
 
     Returns:
         ``(records, position, offset)``: a list of :class:`Record`, where the first batch begins that
@@ -134,7 +136,8 @@ def decode_batches(
                 break
             if b.last_offset >= first and not is_aborted(view.p + start, &b, table):
                 plain = verified_records(view.p + start, size, start, &b, decompress)
-                take_seen(&b, first, end, records, start)
+                if search is None or search.may_be_in(&b):
+                    take_seen(&b, first, end, records, start, search)
             if b.last_offset >= end:
                 offset = max(offset, end)
                 break
@@ -146,7 +149,9 @@ def decode_batches(
     return records, start, offset
 
 
-cdef int take_seen(Batch *b, int64_t first, int64_t end, list records, Py_ssize_t position) except -1:
+cdef int take_seen(
+    Batch *b, int64_t first, int64_t end, list records, Py_ssize_t position, RecordSearch search
+) except -1:
     """Append the records of an opened batch from an offset to another one; all of it or none."""
     cdef Py_ssize_t before = len(records)
     cdef tuple headers
@@ -155,7 +160,7 @@ cdef int take_seen(Batch *b, int64_t first, int64_t end, list records, Py_ssize_
         if next_record(b, &r) < 0:
             del records[before:]
             raise corrupt(f"record {b.count - b.left} of {b.count} does not decode", position)
-        if first <= r.offset < end:
+        if first <= r.offset < end and (search is None or search.takes(&r)):
             headers = () if r.header_count == 0 else header_tuple(&r)
             records.append(_new_tuple(
                 Record, (r.offset, r.timestamp, span_bytes(r.key), span_bytes(r.value), headers)

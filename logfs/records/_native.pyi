@@ -41,6 +41,15 @@ def decode_payload(
     base_timestamp: int,
     log_append_time: int | None,
 ) -> list[Record]: ...
+
+class RecordSearch:
+    def __init__(
+        self,
+        needles: Iterable[bytes] = (),
+        keys: Iterable[bytes] = (),
+        headers: Iterable[tuple[bytes, bytes]] = (),
+    ) -> None: ...
+
 def decode_batches(
     buf: Buffer,
     start: int,
@@ -49,6 +58,7 @@ def decode_batches(
     end: int,
     decompress: Decompress,
     aborted: Buffer = b"",
+    search: RecordSearch | None = None,
 ) -> tuple[list[Record], int, int]: ...
 def decode_messages(batch: Buffer, decompress: Decompress) -> list[Record]: ...
 

@@ -7,6 +7,7 @@ each uses only parts above it in this table:
     part              classes and functions               what it does
     _legacy                                               messages of formats v0 and v1 as batches
     _search           find_offset, find_timestamp         places in a log, by offset and by time
+    _matching         RecordSearch                        which records a query may want
     _decode           decode_batches                      batches to Record objects
     _producers        find_produced                       batches with a producer id
     _index            IndexBuilder                        the entries of the indexes of a segment
@@ -29,7 +30,7 @@ each uses only parts above it in this table:
     _rows             RowEncoder                          Arrow columns to batches
 
 The innermost loops are C, each header for one thing: ``_bytes.h`` numbers and runs of text,
-``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_logend.h`` the end of a segment. ``logfs.records.layout`` describes
+``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_find.h`` needles, ``_logend.h`` the end of a segment. ``logfs.records.layout`` describes
 the header of a batch, ``logfs.records.legacy`` the messages of formats v0 and v1.
 
 Renderings of one record, each ended by one LF:
@@ -579,6 +580,7 @@ cdef object verified_records(bytes_t p, int64_t size, Py_ssize_t position, Batch
 
 include "_legacy.pxi"
 include "_search.pxi"
+include "_matching.pxi"
 include "_decode.pxi"
 include "_producers.pxi"
 include "_index.pxi"

@@ -6,8 +6,11 @@ from typing import TYPE_CHECKING
 import click
 
 from logfs.cli import failures
-from logfs.cli.parameters import isolation_option
+from logfs.cli.parameters import VIEWS, isolation_option
+from logfs.cli.record_query import RecordQuery, query_options
+from logfs.errors import LogfsError
 from logfs.library.places import locate
+from logfs.log.reading.address import SEGMENTS_NAME
 
 if TYPE_CHECKING:
     from logfs.types import IsolationLevel
@@ -16,19 +19,45 @@ if TYPE_CHECKING:
 class _CatCommand(click.Command):
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the tables of selectors and views."""
+        from logfs.cli.record_query import MOMENT_TABLE
         from logfs.log.reading.address import SELECTOR_TABLE, VIEW_TABLE
+        from logfs.records.templates import TEMPLATE_TABLE
 
         with formatter.section("Selectors, @FROM[..TO]"):
             formatter.write_dl(SELECTOR_TABLE)
         with formatter.section("Views"):
             formatter.write_dl([(suffix or "(none)", meaning) for suffix, meaning in VIEW_TABLE])
+        with formatter.section("FROM and TO of --since and --until, also"):
+            formatter.write_dl(MOMENT_TABLE)
+        with formatter.section("FORMAT"):
+            formatter.write_dl(TEMPLATE_TABLE)
 
 
 @click.command(cls=_CatCommand)
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
+@query_options
+@click.option(
+    "--view",
+    type=click.Choice([*VIEWS]),
+    help="The form of records where PATH does not end in .tsv or .jsonl; default: text.",
+)
+@click.option(
+    "--prefix/--no-prefix",
+    default=None,
+    help="Print the partition before each record; default: if there are several partitions, and "
+    "no --format.",
+)
 @isolation_option("What to print; default: what the daemon's mount shows, else all records.")
 @click.pass_obj
-def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None") -> None:
+def cat(
+    session: object,
+    paths: tuple[str, ...],
+    level: "IsolationLevel | None",
+    view: str | None,
+    query: RecordQuery,
+    *,
+    prefix: bool | None,
+) -> None:
     """Print the records that each PATH names, one PATH after the other.
 
     PATH is DATA/TOPIC/PARTITION[@FROM[..TO]][.VIEW]. DATA is a data directory or a mount point, so
@@ -36,6 +65,12 @@ def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None")
     reads, unless its mount shows another isolation level than --isolation-level. Otherwise this
     command reads the files, takes no lock and changes nothing. Data that recovery would remove
     after a crash is not printed.
+
+    PATH may also be DATA/TOPIC, or DATA for all topics that a listing shows. Then, and with any of
+    the options but --isolation-level, the records of all PATHs are merged by their timestamps, and
+    the files are read also beside a daemon. Records of several partitions start with their
+    partition, "orders/0: "; in .jsonl two more fields, topic and partition, name it. With --grep,
+    --key, --header or --field only records are printed for which all of these options hold.
 
     A range that cannot contain a record, such as one that ends before it starts, is no error: a
     line on stderr says so. After an error the command continues with the next PATH, and the exit
@@ -45,15 +80,19 @@ def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None")
     Examples:
         logfs cat /var/lib/logfs/orders/0
         logfs cat /var/lib/logfs/orders/0@-1h.jsonl
-        logfs cat /var/lib/logfs/orders/0@2026-11-20..2026-11-21 | grep refused
+        logfs cat --grep refused /var/lib/logfs/orders/0@2026-11-20..2026-11-21
+        logfs cat --since yesterday --field level=error --view jsonl /var/lib/logfs
         logfs cat /var/lib/logfs/orders/0@offset=-10.tsv
         logfs cat --isolation-level read_committed /var/lib/logfs/payments/0
         logfs cat /var/lib/logfs/.segments/orders-0/00000000000000000000.log | xxd | less
     """  # noqa: D301 - click's mark for text it does not fill
+    is_debug = bool(getattr(session, "debug", False))
+    if query.is_given or view or prefix is not None or any(map(_is_merged, paths)):
+        _print_merged(paths, view or "text", level, query, prefix, is_debug=is_debug)
+        return
     from logfs.cli.address_output import copy
 
     out = sys.stdout.buffer
-    is_debug = bool(getattr(session, "debug", False))
     status = 0
     for path in paths:
         try:
@@ -66,4 +105,44 @@ def cat(session: object, paths: tuple[str, ...], level: "IsolationLevel | None")
             out.flush()
             status = failures.report(error, debug=is_debug)
     out.flush()
+    failures.exit_with(status)
+
+
+def _is_merged(path: str) -> bool:
+    """Return whether a PATH names a topic, or everything; of an error the copy tells."""
+    try:
+        address = locate(path).address
+    except (LogfsError, OSError):
+        return False
+    return not address or (len(address) == 1 and address[0] != SEGMENTS_NAME)
+
+
+def _print_merged(
+    paths: tuple[str, ...],
+    view: str,
+    level: "IsolationLevel | None",
+    query: RecordQuery,
+    prefix: bool | None,
+    *,
+    is_debug: bool,
+) -> None:
+    from logfs.cli.tail_records import TailPrinter
+
+    status = 0
+
+    def report(error: failures.AboutError) -> None:
+        nonlocal status
+        sys.stdout.flush()
+        status = failures.report(error, debug=is_debug)
+
+    out = sys.stdout.buffer
+    with TailPrinter(out, report, view, level, query, has_prefix=prefix) as printer:
+        for path in paths:
+            try:
+                with failures.about(path):
+                    printer.add(path, takes_addresses=True)
+            except failures.AboutError as error:
+                report(error)
+        printer.open(0)
+        printer.print_present()
     failures.exit_with(status)

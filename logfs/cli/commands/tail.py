@@ -2,12 +2,14 @@
 
 import re
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import click
 
 from logfs.cli import failures
 from logfs.cli.parameters import VIEWS, isolation_option
+from logfs.cli.record_query import RecordQuery, query_options
 from logfs.cli.terminal import streams
 from logfs.types import MAX_OFFSET
 
@@ -15,7 +17,10 @@ if TYPE_CHECKING:
     from logfs.types import IsolationLevel
 
 _LINES = 10
-_WITH_VALUES = ("-n", "--records", "--from", "--view", "--isolation-level", "--")
+_WITH_VALUES = (
+    *("-n", "--records", "--from", "-S", "--since", "-U", "--until", "-g", "--grep", "-k", "--key"),
+    *("--header", "--field", "--format", "--view", "--isolation-level", "--"),
+)
 
 
 class _TailCommand(click.Command):
@@ -30,11 +35,16 @@ class _TailCommand(click.Command):
 
     def format_epilog(self, _ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Print the table of selectors, of which a single point is taken here."""
+        from logfs.cli.record_query import MOMENT_TABLE
         from logfs.log.reading.address import SELECTOR_TABLE
+        from logfs.records.templates import TEMPLATE_TABLE
 
-        with formatter.section("FROM, the first record to print"):
+        with formatter.section("FROM and TO"):
             rows = [row for row in SELECTOR_TABLE if not re.search(r"\.\.|byte=", row[0])]
-            formatter.write_dl([(example.removeprefix("@"), what) for example, what in rows])
+            points = [(example.removeprefix("@"), what) for example, what in rows]
+            formatter.write_dl([*points, *MOMENT_TABLE])
+        with formatter.section("FORMAT"):
+            formatter.write_dl(TEMPLATE_TABLE)
 
 
 @click.command(cls=_TailCommand)
@@ -47,10 +57,9 @@ class _TailCommand(click.Command):
     metavar="N",
     help=f"Print the last N records of each partition first; default: {_LINES}.",
 )
-@click.option(
-    "--from", "start", metavar="FROM", help="Start at a point instead; see below. Excludes -n."
-)
+@click.option("--from", "start", metavar="FROM", help="The same as --since.")
 @click.option("-f", "--follow", is_flag=True, help="Print new records as they come.")
+@query_options
 @click.option(
     "--view",
     type=click.Choice([*VIEWS]),
@@ -60,17 +69,19 @@ class _TailCommand(click.Command):
 @click.option(
     "--prefix/--no-prefix",
     default=None,
-    help="Print the partition before each record; default: if there are several partitions.",
+    help="Print the partition before each record; default: if there are several partitions, and "
+    "no --format.",
 )
 @isolation_option("What to print; default: what the daemon's mount shows, else all records.")
 @click.pass_obj
-def tail(  # noqa: PLR0913 - an argument for each option
+def tail(  # noqa: PLR0913, PLR0917 - an argument for each option
     session: object,
     paths: tuple[str, ...],
     count: int | None,
     start: str | None,
     view: str,
     level: "IsolationLevel | None",
+    query: RecordQuery,
     *,
     follow: bool,
     prefix: bool | None,
@@ -85,17 +96,28 @@ def tail(  # noqa: PLR0913 - an argument for each option
     they come. Each starts with its partition, "orders/0: "; in .jsonl two more fields, topic and
     partition, name it. New partitions of a topic are followed from their first record.
 
+    With --grep, --key, --header or --field only records are printed for which all of these options
+    hold, and -n is the number of such records. --since prints the records from a point instead of
+    the last ones, --until those before a point.
+
     \b
     Examples:
         logfs tail /var/lib/logfs/orders/0
         logfs tail -f /var/lib/logfs/orders
         logfs tail -n 0 -f /mnt/logs/orders /mnt/logs/payments
-        logfs tail --from -15m /var/lib/logfs/orders | grep refused
+        logfs tail --since -15m --grep refused /var/lib/logfs/orders
+        logfs tail --since yesterday --until today --field level=error /var/lib/logfs
+        logfs tail -f --key 4711 --format '%d %t %s' /mnt/logs/orders
         logfs tail -f --view jsonl /var/lib/logfs/orders | jq .value
         logfs tail -f --isolation-level read_committed /var/lib/logfs/payments/0.tsv
     """  # noqa: D301 - click's mark for text it does not fill
-    if count is not None and start is not None:
-        raise click.UsageError("--from and -n exclude each other: give one of them")
+    if start is not None and query.since is not None:
+        raise click.UsageError("--from is the same as --since: give one of them")
+    query = replace(query, since=query.since or start)
+    if count is not None and query.since is not None:
+        raise click.UsageError("--since and -n exclude each other: give one of them")
+    if follow and query.until is not None:
+        raise click.UsageError("--until ends, -f does not: give one of them")
     from logfs.cli.tail_records import TailPrinter
 
     is_debug = bool(getattr(session, "debug", False))
@@ -107,11 +129,13 @@ def tail(  # noqa: PLR0913 - an argument for each option
         status = failures.report(error, debug=is_debug)
 
     try:
-        with TailPrinter(sys.stdout.buffer, report, view, level, has_prefix=prefix) as followed:
+        with TailPrinter(
+            sys.stdout.buffer, report, view, level, query, has_prefix=prefix
+        ) as followed:
             for path in paths:
                 try:
                     with failures.about(path):
-                        followed.add(path, start)
+                        followed.add(path)
                 except failures.AboutError as error:
                     report(error)
             followed.open(_LINES if count is None else count)

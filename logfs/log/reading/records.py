@@ -13,7 +13,7 @@ from logfs.log.segments.abortedruns import transaction_table
 from logfs.log.segments.batches import LOOKUP_BYTES, SEQUENTIAL_BYTES, Window
 from logfs.log.segments.segment import Segment
 from logfs.log.segments.snapshot import Snapshot
-from logfs.records._native import decode_batches
+from logfs.records._native import RecordSearch, decode_batches
 from logfs.records.compression import decompress
 from logfs.records.record import Record
 from logfs.types import IsolationLevel
@@ -24,6 +24,8 @@ class RecordReader:
 
     Args:
         offset: Where to begin; one that is not kept any more means the next that is.
+        search: Which records to return; None: all.
+        window_bytes: How much of a log is in memory, unless a batch is larger.
 
     Attributes:
         offset: Every record before it that is kept and seen has been returned.
@@ -34,8 +36,13 @@ class RecordReader:
         snapshot: Callable[[], Snapshot],
         offset: int,
         level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+        *,
+        search: RecordSearch | None = None,
+        window_bytes: int = SEQUENTIAL_BYTES,
     ) -> None:
         self.offset = offset
+        self._search = search
+        self._window_bytes = window_bytes
         self._snapshot = snapshot
         self._level = level
         self._segment: Segment | None = None
@@ -91,6 +98,7 @@ class RecordReader:
                 end,
                 decompress,
                 self._aborted(snapshot, number),
+                self._search,
             )
         except CorruptRecordError as error:
             self._segment = None
@@ -105,11 +113,11 @@ class RecordReader:
     def _enter(self, segment: Segment, file_end: int) -> int:
         """Go to the batch of the offset unless the cursor is there; returns how much to read."""
         if segment is self._segment:  # one that was cut or compacted is another one
-            return SEQUENTIAL_BYTES
+            return self._window_bytes
         self._window = Window()
         self._position = offset_hint(segment, self.offset, file_end)
         self._segment = segment
-        return LOOKUP_BYTES
+        return min(LOOKUP_BYTES, self._window_bytes)
 
     def _aborted(self, snapshot: Snapshot, number: int) -> bytes:
         """Return the aborted transactions of a segment, where they are not to be seen."""

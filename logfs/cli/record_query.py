@@ -1,0 +1,206 @@
+"""The options of ``logfs cat`` and ``logfs tail`` that choose records, and their form."""
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, tzinfo
+from functools import wraps
+from typing import Any, TypeVar
+
+import click
+
+from logfs.cli.parameters import header_option
+from logfs.library.points import point_of
+from logfs.log.reading.address import Point
+from logfs.machine.host import system_clock
+from logfs.records._native import RecordSearch
+from logfs.records.matching import FieldValue, RecordMatcher
+from logfs.records.record import Record
+from logfs.records.templates import RecordTemplate
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_CLOCK = re.compile(r"T?([0-9]{1,2}):([0-9]{2}(?::[0-9]{2}(?:\.[0-9]{1,3})?)?)")
+_SPACED = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2}) +([0-9]{1,2}):(.*)")
+_EPOCH = datetime(1970, 1, 1)
+
+MOMENT_TABLE: tuple[tuple[str, str], ...] = (
+    ("today, yesterday, tomorrow", "midnight of that day"),
+    ("09:00, 09:00:30", "that time of today"),
+    ("'2026-11-20 09:00'", "the same as 2026-11-20T09:00"),
+)
+"""Rows (example, meaning) of what --since and --until take beside the points of an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Which records are printed, and how.
+
+    Attributes:
+        since, until: Points as they were given; None: as the command says.
+        matcher: None: all records.
+        template: None: the lines of a view.
+    """
+
+    since: str | None = None
+    until: str | None = None
+    matcher: RecordMatcher | None = None
+    template: RecordTemplate | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether it says anything."""
+        return self != RecordQuery()
+
+    @property
+    def search(self) -> RecordSearch | None:
+        """What native code looks for; None: it takes all records."""
+        return None if self.matcher is None else self.matcher.search
+
+    def chosen(self, records: list[Record]) -> list[Record]:
+        """Return the wanted ones of records that ``search`` has taken."""
+        return records if self.matcher is None else self.matcher.chosen(records)
+
+    def bounds(self, zone: tzinfo) -> tuple[Point | None, Point | None]:
+        """Return the points since and until which records are printed; raise BadSelectorError."""
+        now_ms = system_clock().now_ms()
+        since, until = (
+            None if text is None else moment_of(text, zone, now_ms)
+            for text in (self.since, self.until)
+        )
+        return since, until
+
+
+def moment_of(text: str, zone: tzinfo, now_ms: int) -> Point:
+    """Return a point of an address, or one in the words of journalctl; see ``MOMENT_TABLE``.
+
+    Raises:
+        BadSelectorError: It is neither.
+    """
+    text = text.strip()
+    if text in _DAYS:
+        return point_of(_day(zone, now_ms, _DAYS[text]), zone)
+    if clock := _CLOCK.fullmatch(text):
+        text = f"{_day(zone, now_ms, 0)}T{clock[1]:0>2}:{clock[2]}"
+    elif spaced := _SPACED.fullmatch(text):
+        text = f"{spaced[1]}T{spaced[2]:0>2}:{spaced[3]}"
+    return point_of(text, zone)
+
+
+def _day(zone: tzinfo, now_ms: int, days: int) -> str:
+    """Return the date so many days after today, where a clock shows the time of a zone."""
+    utc = _EPOCH + timedelta(milliseconds=now_ms)
+    local = utc
+    for _ in range(2):  # the offset is known for local times only
+        local = utc + (zone.utcoffset(local) or timedelta())
+    return (local + timedelta(days=days)).date().isoformat()
+
+
+def query_options(command: Command) -> Command:
+    """Decorate a command with the options; it gets ``query``, a RecordQuery."""
+
+    @wraps(command)
+    def call(  # noqa: PLR0913 - an argument for each option
+        *arguments: Any,  # noqa: ANN401 - as in click
+        since: str | None,
+        until: str | None,
+        patterns: tuple[str, ...],
+        ignore_case: bool,
+        keys: tuple[str, ...],
+        headers: tuple[tuple[bytes, bytes], ...],
+        fields: tuple[FieldValue, ...],
+        template: RecordTemplate | None,
+        **options: Any,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        if ignore_case and not patterns:
+            raise click.UsageError("-i says how --grep compares: give --grep, or leave -i out")
+        matcher = None
+        if patterns or keys or headers or fields:
+            try:
+                matcher = RecordMatcher(
+                    [os.fsencode(pattern) for pattern in patterns],
+                    ignores_case=ignore_case,
+                    keys=[os.fsencode(key) for key in keys],
+                    headers=headers,
+                    fields=fields,
+                )
+            except ValueError as error:
+                raise click.BadParameter(str(error), param_hint="--grep") from None
+        query = RecordQuery(since, until, matcher, template)
+        return command(*arguments, query=query, **options)
+
+    decorated: Any = call
+    for option in reversed(_OPTIONS):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return]
+
+
+def _as_fields(
+    _context: click.Context, _option: click.Parameter, values: Sequence[str]
+) -> tuple[FieldValue, ...]:
+    fields = []
+    for given in values:
+        path, equals, text = given.partition("=")
+        names = tuple(path.split("."))
+        if not equals or not all(names):
+            raise click.BadParameter(f"{given!r}: expected PATH=VALUE, as user.id=4711")
+        fields.append(FieldValue(names, text))
+    return tuple(fields)
+
+
+def _as_template(
+    _context: click.Context, _option: click.Parameter, text: str | None
+) -> RecordTemplate | None:
+    if text is None:
+        return None
+    try:
+        return RecordTemplate(os.fsencode(text))
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_OPTIONS = (
+    click.option(
+        "-S", "--since", metavar="FROM", help="Start with the first record at or after a point."
+    ),
+    click.option(
+        "-U", "--until", metavar="TO", help="End before the first record at or after a point."
+    ),
+    click.option(
+        "-g",
+        "--grep",
+        "patterns",
+        metavar="PATTERN",
+        multiple=True,
+        help="Print records whose value contains a match of this regular expression (Python's, of "
+        "bytes); several times: of any of them.",
+    ),
+    click.option("-i", "--ignore-case", is_flag=True, help="Match ASCII letters in both cases."),
+    click.option(
+        "-k",
+        "--key",
+        "keys",
+        metavar="KEY",
+        multiple=True,
+        help="Print records with this key; several times: with any of them.",
+    ),
+    header_option("Print records with this header; several times: with all of them."),
+    click.option(
+        "--field",
+        "fields",
+        metavar="PATH=VALUE",
+        multiple=True,
+        callback=_as_fields,
+        help="Print records whose value is JSON in which this member, as level or user.id or "
+        "tags.0, is VALUE: a string, or a number as it is written; several times: all of them.",
+    ),
+    click.option(
+        "--format",
+        "template",
+        metavar="FORMAT",
+        callback=_as_template,
+        help="Print each record in this form, see below; default: the view.",
+    ),
+)

@@ -1,0 +1,191 @@
+"""Which records a query wants: by value, key, header and fields of JSON. Pure.
+
+A condition is checked twice. ``RecordMatcher.search`` leaves out nearly all other records in native
+code, by the bytes that a wanted record must contain. ``RecordMatcher.matches`` decides about the
+rest, where those bytes alone do not.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from logfs.records._native import RecordSearch
+from logfs.records.record import Record
+
+_META = frozenset(b".^$*+?{[\\|()")
+_QUANTIFIERS = frozenset(b"*?{")
+_REPEAT = re.compile(rb"\{[0-9]*(,[0-9]*)?\}")
+_ESCAPE = b"\\"
+
+
+class FieldValue(NamedTuple):
+    """A member of a JSON value and what it has to be.
+
+    Attributes:
+        path: Names of members and numbers of elements, from the outside in.
+        text: A string, or how a number, true, false or null is written.
+    """
+
+    path: tuple[str, ...]
+    text: str
+
+
+class RecordMatcher:
+    """Decides which records a query wants; all of its conditions have to hold.
+
+    Args:
+        patterns: Regular expressions, of which one is found in the value.
+        ignores_case: Letters of ASCII match in both cases.
+        keys: The key is one of these.
+        headers: Keys and values of headers, all of which the record has.
+        fields: Members of the value, all of which are as they say.
+
+    Raises:
+        ValueError: A pattern is not a regular expression; the message names it.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[bytes] = (),
+        *,
+        ignores_case: bool = False,
+        keys: Sequence[bytes] = (),
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        fields: Sequence[FieldValue] = (),
+    ) -> None:
+        self._patterns = [_compiled(pattern, ignores_case) for pattern in patterns]
+        self._fields = fields
+        found = [] if ignores_case else [needles_of(pattern) for pattern in patterns]
+        groups = [[needle for needles in found for needle in needles]] if all(found) else []
+        groups += [_needles_of_field(field) for field in fields]
+        groups = [group for group in groups if group]
+        # The group whose shortest needle is the longest leaves out most.
+        needles = max(groups, key=lambda group: min(map(len, group)), default=[])
+        is_plain = not ignores_case and all(_is_plain(pattern) for pattern in patterns)
+        self._is_decided = is_plain and not fields
+        self._search = RecordSearch(needles, keys, headers)
+        self._has_search = bool(needles or keys or headers)
+
+    @property
+    def search(self) -> RecordSearch | None:
+        """What native code looks for; None if it cannot leave out any record."""
+        return self._search if self._has_search else None
+
+    def chosen(self, records: list[Record]) -> list[Record]:
+        """Return the wanted ones of records that ``search`` has taken."""
+        if self._is_decided:
+            return records
+        return [record for record in records if self._matches(record)]
+
+    def _matches(self, record: Record) -> bool:
+        value = record.value
+        if self._patterns and (
+            value is None or not any(pattern.search(value) for pattern in self._patterns)
+        ):
+            return False
+        if not self._fields:
+            return True
+        parsed = _parsed(value)
+        return all(_member(parsed, field.path) == field.text for field in self._fields)
+
+
+def needles_of(pattern: bytes) -> list[bytes]:
+    """Return byte strings of which each match of a regular expression contains at least one.
+
+    Returns:
+        None of them if no such bytes can be told, as for ``[0-9]+``.
+    """
+    if _META.isdisjoint(pattern):
+        return [pattern] if pattern else []
+    parts = pattern.split(b"|")
+    if len(parts) > 1 and all(part and _META.isdisjoint(part) for part in parts):
+        return parts
+    if b"|" in pattern or b"(" in pattern:
+        return []
+    longest = max(_runs(pattern), key=len, default=b"")
+    return [longest] if longest else []
+
+
+def _runs(pattern: bytes) -> list[bytes]:
+    """Return the runs of literal bytes of a regular expression without groups or alternatives."""
+    runs, run, position = [], bytearray(), 0
+    while position < len(pattern):
+        byte = pattern[position : position + 1]
+        width = 1
+        is_end = True
+        if byte == _ESCAPE:
+            escaped = pattern[position + 1 : position + 2]
+            width = 2
+            if escaped and not escaped.isalnum():
+                run += escaped
+                is_end = False
+            elif not escaped or escaped in b"xuUN0123456789":
+                return []  # more bytes belong to it
+        elif byte == b"[":
+            width = _class_width(pattern, position)
+        elif byte[0] in _QUANTIFIERS:
+            repeat = _REPEAT.match(pattern, position) if byte == b"{" else None
+            width = len(repeat[0]) if repeat else 1
+            del run[-1:]  # it may be missing
+        elif byte[0] not in _META:
+            run += byte
+            is_end = False
+        if is_end:
+            runs.append(bytes(run))
+            run.clear()
+        position += width
+    return [*runs, bytes(run)]
+
+
+def _class_width(pattern: bytes, position: int) -> int:
+    """Return how long a class of characters is; up to the end of the pattern if in doubt."""
+    body = position + 1
+    if pattern[body : body + 1] == b"^":
+        body += 1
+    end = pattern.find(b"]", body + 1)  # a bracket that comes first is one of the characters
+    is_certain = end >= 0 and _ESCAPE not in pattern[body:end]
+    return (end + 1 if is_certain else len(pattern)) - position
+
+
+def _is_plain(pattern: bytes) -> bool:
+    """Return whether containing one of its needles is to match a regular expression."""
+    found = needles_of(pattern)
+    return bool(found) and b"|".join(found) == pattern
+
+
+def _compiled(pattern: bytes, ignores_case: bool) -> re.Pattern[bytes]:
+    try:
+        return re.compile(pattern, re.IGNORECASE if ignores_case else re.NOFLAG)
+    except (re.error, RecursionError, OverflowError) as error:
+        text = pattern.decode(errors="backslashreplace")
+        raise ValueError(f"{text!r} is not a regular expression: {error}") from None
+
+
+def _needles_of_field(field: FieldValue) -> list[bytes]:
+    """Return what a value with this member contains: the text, or a backslash of an escape."""
+    return [field.text.encode(errors="surrogateescape"), _ESCAPE] if field.text else []
+
+
+def _parsed(value: bytes | None) -> Any:  # noqa: ANN401 - whatever JSON has
+    try:
+        return json.loads(value or b"", parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+
+
+_CONSTANTS = {True: "true", False: "false", None: "null"}
+
+
+def _member(parsed: Any, path: Sequence[str]) -> str | None:  # noqa: ANN401 - whatever JSON has
+    """Return a member as text; None if there is none, or it is an object or an array."""
+    for name in path:
+        if isinstance(parsed, dict) and name in parsed:
+            parsed = parsed[name]
+        elif isinstance(parsed, list) and name.isdecimal() and int(name) < len(parsed):
+            parsed = parsed[int(name)]
+        else:
+            return None
+    if isinstance(parsed, str):
+        return parsed
+    return _CONSTANTS[parsed] if isinstance(parsed, bool) or parsed is None else None
