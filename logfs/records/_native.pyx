@@ -30,8 +30,8 @@ each uses only parts above it in this table:
     _rows             RowEncoder                          Arrow columns to batches
 
 The innermost loops are C, each header for one thing: ``_bytes.h`` numbers and runs of text,
-``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_find.h`` needles, ``_logend.h`` the end of a segment. ``logfs.records.layout`` describes
-the header of a batch, ``logfs.records.legacy`` the messages of formats v0 and v1.
+``_plain.h`` plain records, ``_lines.h`` lines, ``_hash.h`` keys, ``_find.h`` needles, ``_logend.h``
+the end of a segment. ``logfs.records.layout`` and ``legacy`` describe the formats of batches.
 
 Renderings of one record, each ended by one LF:
 

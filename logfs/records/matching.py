@@ -167,7 +167,7 @@ def _needles_of_field(field: FieldValue) -> list[bytes]:
     return [field.text.encode(errors="surrogateescape"), _ESCAPE] if field.text else []
 
 
-def _parsed(value: bytes | None) -> Any:  # noqa: ANN401 - whatever JSON has
+def _parsed(value: bytes | None) -> Any:  # noqa: ANN401 - any JSON value
     try:
         return json.loads(value or b"", parse_int=str, parse_float=str, parse_constant=str)
     except (ValueError, RecursionError):
@@ -177,7 +177,7 @@ def _parsed(value: bytes | None) -> Any:  # noqa: ANN401 - whatever JSON has
 _CONSTANTS = {True: "true", False: "false", None: "null"}
 
 
-def _member(parsed: Any, path: Sequence[str]) -> str | None:  # noqa: ANN401 - whatever JSON has
+def _member(parsed: Any, path: Sequence[str]) -> str | None:  # noqa: ANN401 - any JSON value
     """Return a member as text; None if there is none, or it is an object or an array."""
     for name in path:
         if isinstance(parsed, dict) and name in parsed:

@@ -96,8 +96,6 @@ def test_the_files_of_segments(logfs: Call, data: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "reason"),
     [
-        ("", "expected one of its partitions, as in {data}/TOPIC/0"),
-        ("orders", "a directory; expected one of its partitions, as in {data}/orders/0"),
         ("nix", "no topic nix"),
         ("nix/0", "no topic nix"),
         ("orders-0/0", "no topic orders-0; a partition is named orders/0"),

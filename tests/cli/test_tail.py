@@ -181,10 +181,10 @@ def test_isolation_levels(logfs: Call, data: Path) -> None:
     [
         (["orders/7"], "topic orders has no partition 7"),
         (["order"], "no topic order"),
-        (["orders/0@-1h"], "points go into --from"),
-        (["orders/0.meta"], "points go into --from"),
+        (["orders/0@-1h"], "points go into --since and --until"),
+        (["orders/0.meta"], "points go into --since and --until"),
         (["orders/0/x"], "expected TOPIC or TOPIC/PARTITION"),
-        (["--from", "yesterday", "orders"], "not a point in a log"),
+        (["--from", "last week", "orders"], "not a point in a log"),
     ],
 )
 def test_tail_refuses_wrong_arguments(
