@@ -134,3 +134,6 @@ cdef extern from "_hash.h" nogil:
     void *lf_reserve(size_t)
     void lf_release(void *, size_t)
     void lf_prefetch(const void *)
+
+cdef extern from "_find.h" nogil:
+    const uint8_t *lf_find(const uint8_t *, size_t, const uint8_t *, size_t)

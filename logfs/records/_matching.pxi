@@ -1,11 +1,5 @@
 # Part of _native.pyx: which records a query may want, found before a record becomes an object.
 
-cdef extern from "_find.h" nogil:
-    const uint8_t *lf_find(
-        const uint8_t *p, size_t n, const uint8_t *needle, size_t size
-    ) noexcept
-
-
 cdef bint is_same(Span span, bytes other):
     cdef Py_ssize_t size = PyBytes_GET_SIZE(other)
     return span.n == size and memcmp(span.p, PyBytes_AS_STRING(other), size) == 0

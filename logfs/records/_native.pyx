@@ -45,8 +45,7 @@ Control batches and batches without records render to nothing. A record's timest
 max timestamp if the LogAppendTime bit is set, else base timestamp + delta.
 
 Bytes that are read must not change during a call, and objects are used by one thread at a time:
-longer loops run without the GIL. For any bytes the answer is a result or
-``CorruptRecordError``.
+longer loops run without the GIL. Any bytes give a result or ``CorruptRecordError``.
 """
 
 cimport cython
