@@ -62,7 +62,7 @@ def _nobody_elses(place: Place, data: str) -> Iterator[None]:
     try:
         yield
     except LockedError as error:
-        raise LockedError(f"{owned(data, error)}; unmount it for that time") from error
+        raise owned(data, error) from error
 
 
 def _reindex_segment(root: str, task: ReindexTask) -> Reindexed:

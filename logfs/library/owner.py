@@ -175,5 +175,5 @@ def owned(data: str, error: LockedError) -> LockedError:
         )
     return LockedError(
         f"{error}; its last daemon, process {daemon.pid}, was mounted at {daemon.mount_point}, "
-        "which cannot be used from here"
+        "which cannot be used from here: unmount it first"
     )
