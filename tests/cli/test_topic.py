@@ -259,8 +259,8 @@ def test_the_refusal_names_the_mount_that_cannot_be_used(logfs: Call, owned: Pat
     PosixDisk(owned).replace("logfs.daemon", json.dumps(note).encode())
     _, _, errors = logfs("topic", "delete", owned / "orders")
     assert errors[0].endswith(
-        "its last daemon, process 7, was mounted at /mnt/elsewhere, which cannot be used from here: "
-        "unmount it first"
+        "its last daemon, process 7, was mounted at /mnt/elsewhere, which cannot be used from "
+        "here: unmount it first"
     )
 
 

@@ -1,6 +1,6 @@
 """A topic of several partitions is created, deleted and altered as a whole, or not at all."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from uuid import UUID
 
 import pytest
@@ -14,6 +14,7 @@ from tests.fakes import FakeDisk
 from tests.log.support import DIRECTORY, Bench, lines_of
 
 NUMBERS = [0, 1, 2]
+PREALLOCATED = {"preallocate": "true", "internal.segment.bytes": "2000"}
 CHANGES = {"pwrite", "sync", "rename", "remove", "sync_directory", "open", "make_directory"}
 
 
@@ -167,6 +168,19 @@ def test_the_segment_table_of_a_daemon_that_runs_for_long_stays_short() -> None:
     before = bench.log.snapshot.end.positions, lines_of(bench.log)
     assert (bench.kill().snapshot.end.positions, lines_of(bench.log)) == before
     assert bench.disk.exists(DIRECTORY)
+
+
+@pytest.mark.allow_log("was interrupted")
+@pytest.mark.parametrize("settings", [{}, PREALLOCATED])
+def test_an_interrupted_creation_is_no_loss(settings: Mapping[str, str]) -> None:
+    bench = Bench()
+    stops = stops_during(bench, lambda: bench.store.create_topic("u", 2, settings, bench.now_ms))
+    found = set()
+    for disk in stops:
+        store = bench.open(disk)
+        assert [log.losses for log in store.all_partitions()] == [[]] * len(store.all_partitions())
+        found.add("u" in store.topics())
+    assert found == {True, False}
 
 
 @pytest.mark.parametrize("failing", ["pwrite", "rename", "sync"])

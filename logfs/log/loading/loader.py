@@ -3,6 +3,7 @@
 Source: Kafka LogLoader.load, UnifiedLog.recover.
 """
 
+import contextlib
 import errno
 import logging
 from collections.abc import Collection, Iterable, Sequence
@@ -29,10 +30,11 @@ from logfs.log.loading.swaps import resolve_swaps, take_pending
 from logfs.log.loading.tiered import find_tiered, rebuild_lost, remote_status, remove_partial
 from logfs.log.losses import LossFile
 from logfs.log.mirrorfile import read_mirror
-from logfs.log.names import FileKind, FileSuffix, SegmentFileName
+from logfs.log.names import FileKind, FileSuffix, SegmentFileName, format_segment_file
 from logfs.log.partition import PartitionLog
 from logfs.log.producers.replay import locate_transactions
 from logfs.log.reading.lookup import positions_of_offset
+from logfs.log.segments.scan import end_of_data
 from logfs.log.segments.segment import SEGMENT_FILE_KINDS, Segment
 from logfs.log.segments.snapshot import LogEnd, LogPoint, Snapshot
 from logfs.log.segments.table import SegmentState, SegmentTable, TableEntry
@@ -306,7 +308,8 @@ def _load_table(loader: Loader) -> SegmentTable | None:
             return table
         reason = "has lost entries"
     except FileNotFoundError:
-        if not any(FileKind.TEXT_INDEX in kinds for kinds in loader.kinds.values()):
+        has_text = any(FileKind.TEXT_INDEX in kinds for kinds in loader.kinds.values())
+        if not has_text or _has_only_begun(loader):
             return None
         reason = "is gone"
     except CorruptIndexError as error:
@@ -324,6 +327,19 @@ def _load_table(loader: Loader) -> SegmentTable | None:
         "under new inode numbers",
     )
     return None
+
+
+def _has_only_begun(loader: Loader) -> bool:
+    """Whether nothing was ever appended, as where a stop interrupted the creation of a topic."""
+    if loader.kinds.keys() != {0}:
+        return False
+    name = f"{loader.directory}/{format_segment_file(0, FileKind.LOG)}"
+    try:
+        log = loader.context.disk.open(name)
+    except FileNotFoundError:
+        return True
+    with contextlib.closing(log):
+        return end_of_data(log, 0, log.size()) == 0
 
 
 def _is_usable(table: SegmentTable, bases: list[int], *, is_clean: bool) -> bool:

@@ -141,7 +141,7 @@ async def test_what_a_killed_daemon_has_appended_is_not_appended_again(name: str
     assert parts
 
 
-@pytest.mark.allow_log("of its topic was interrupted", "the segment table is gone")
+@pytest.mark.allow_log("of its topic was interrupted")
 @pytest.mark.parametrize("name", ["create", "delete", "undelete", "end"])
 async def test_a_request_that_a_kill_interrupted_is_completed(name: str) -> None:
     fields: dict[str, object] = {"topic": "orders"}

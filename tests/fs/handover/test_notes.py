@@ -98,7 +98,7 @@ async def test_a_request_that_was_done_and_not_answered_is_not_done_again(name: 
     assert await is_done(world)
 
 
-@pytest.mark.allow_log("of its topic was interrupted", "the segment table is gone")
+@pytest.mark.allow_log("of its topic was interrupted")
 @pytest.mark.parametrize("name", CASES)
 async def test_a_request_is_completed_wherever_it_was_killed(name: str) -> None:
     before, call, is_done = CASES[name]
