@@ -15,7 +15,7 @@ from logfs.log.names import REMOTE
 
 if TYPE_CHECKING:  # most commands do not need these
     from logfs.disk.remote.objects import ObjectStore
-    from logfs.disk.remote.overlay import OpenPart
+    from logfs.disk.remote.remotefile import RemoteFiles
     from logfs.disk.remote.treedisk import TreeDisk
     from logfs.disk.vfs import RootedDisk
 
@@ -88,12 +88,13 @@ def bucket_disk(url: str, place: "StorePlace | None" = None) -> "TreeDisk":
     with _lock:
         disk = _disks.get(key)
         if disk is None:
-            store, open_part = _open(url, place)
-            disk = _disks[key] = TreeDisk(url, Bucket(store, time.monotonic), open_part)
+            store, files = _open(url, place)
+            bucket, counters = Bucket(store, time.monotonic), files.blocks.counters
+            disk = _disks[key] = TreeDisk(url, bucket, files.open, lambda: counters)
         return disk
 
 
-def _open(url: str, place: StorePlace) -> "tuple[ObjectStore, OpenPart]":
+def _open(url: str, place: StorePlace) -> "tuple[ObjectStore, RemoteFiles]":
     from logfs.disk.remote.cache import CACHE_BYTES
     from logfs.disk.remote.folder import FolderStore
     from logfs.disk.remote.remotefile import MEMORY_BYTES, RemoteFiles
@@ -107,4 +108,4 @@ def _open(url: str, place: StorePlace) -> "tuple[ObjectStore, OpenPart]":
     else:
         settings = StoreSettings(os.environ, time.monotonic, place.endpoint, place.region)
         store, cache = open_store(url, settings), object_cache(url, CACHE_BYTES)
-    return store, RemoteFiles(store, crc32c, time.monotonic, MEMORY_BYTES, cache).open
+    return store, RemoteFiles(store, crc32c, time.monotonic, MEMORY_BYTES, cache)

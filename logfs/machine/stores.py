@@ -43,4 +43,4 @@ def open_directory_store(config: RemoteConfig) -> OpenedStore:
     rate = config.remote_log_manager_fetch_max_bytes_per_second
     if rate < MAX_LONG:
         files.blocks.throttle = Throttle(rate, time.monotonic, time.sleep).spend
-    return OpenedStore(store, files.open)
+    return OpenedStore(store, files.open, files.blocks.counters)

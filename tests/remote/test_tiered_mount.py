@@ -1,6 +1,7 @@
 """A mount whose sealed segments are in an object store, for programs that use it."""
 
 import json
+import re
 import signal
 import subprocess
 import time
@@ -121,6 +122,10 @@ def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
             command: list[str | Path] = ["grep", "-c", "7 x", file]
             assert subprocess.run(command, capture_output=True, check=True).stdout == b"3000\n"
             assert raw_logs(mount, "orders") == raw_logs(mount, "plain")
+            metrics = logfs("metrics", str(mount.point))
+            fetched = re.search(rb"\nlogfs_remote_fetch_bytes_total ([0-9.e+]+)\n", metrics)
+            assert fetched is not None
+            assert float(fetched[1]) > 0
             mount.restart()
         assert subprocess.check_output(["tail", "-n", "3", file]) == text(29_997, 3)
         logfs("verify", str(mount.data))
@@ -192,6 +197,24 @@ def test_a_store_that_is_away_stops_nothing_but_the_copies(
         wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
         assert file.read_bytes() == text(0, 60_000)
         assert "takes segments again" in mount.log
+
+
+def test_bodies_that_are_cut_short_are_never_taken_for_whole(
+    tmp_path: Path, bucket: Bucket, faults: FaultProxy
+) -> None:
+    with tiered_mount(tmp_path, bucket.through(faults)) as mount:
+        file = make_topic(mount)
+        append(file, text(0, 30_000))
+        wait_until(lambda: len(local_logs(mount)) == 1, f"the segments went\n{mount.log}")
+        mount.restart()
+        with faults.cutting(300_000):
+            for name in (file, Path(f"{file}@earliest..latest"), Path(f"{file}.tsv")):
+                result = subprocess.run(["cat", name], check=False, capture_output=True)
+                assert result.returncode == 1
+                assert b"Input/output error" in result.stderr
+                assert text(0, 30_000).startswith(result.stdout)
+        assert file.read_bytes() == text(0, 30_000)
+        assert Path(f"{file}@earliest..latest").read_bytes() == text(0, 30_000)
 
 
 def test_a_reader_that_waits_for_the_store_can_be_killed(

@@ -10,7 +10,7 @@ So everything that reads logs through a ``vfs.Disk`` reads tiered segments too, 
 import errno
 import os
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
@@ -22,6 +22,9 @@ from logfs.disk.vfs import (
     ReadableBuffer,
     check_size,
 )
+
+if TYPE_CHECKING:
+    from logfs.disk.remote.blocks import BlockCounters
 
 
 class Checks(NamedTuple):
@@ -76,6 +79,9 @@ class RemoteCatalog(Protocol):
         ...
 
 
+CountersOf = Callable[[], "BlockCounters | None"]
+"""Returns what reads have cost; None before the store was used."""
+
 OpenPart = Callable[[str, RemotePart], File]
 """Makes a file of a part of an object; takes its name on the disk. Sends no request."""
 
@@ -83,10 +89,17 @@ OpenPart = Callable[[str, RemotePart], File]
 class OverlayDisk:
     """A local disk, and files of an object store in its directories. See ``vfs.Disk``."""
 
-    __slots__ = ("_catalog", "_local", "_open_part")
+    __slots__ = ("_catalog", "_counters", "_local", "_open_part")
     has_store = True
 
-    def __init__(self, local: Disk, catalog: RemoteCatalog, open_part: OpenPart) -> None:
+    def __init__(
+        self,
+        local: Disk,
+        catalog: RemoteCatalog,
+        open_part: OpenPart,
+        counters: CountersOf = lambda: None,
+    ) -> None:
+        self._counters = counters
         self._local = local
         self._catalog = catalog
         self._open_part = open_part
@@ -98,6 +111,11 @@ class OverlayDisk:
     def root(self) -> str:
         """The local directory; "" where the local disk is in none."""
         return str(getattr(self._local, "root", ""))
+
+    @property
+    def block_counters(self) -> "BlockCounters | None":
+        """What reads from the store have cost; None before it was used."""
+        return self._counters()
 
     @property
     def local(self) -> Disk:
@@ -252,6 +270,12 @@ class OverlayDisk:
 def has_store(disk: Disk) -> bool:
     """Return whether some files of a disk are in an object store, so that a read may wait."""
     return bool(getattr(disk, "has_store", False))
+
+
+def counters_of(disk: Disk) -> "BlockCounters | None":
+    """Return what reads from the store of a disk have cost; None if it has none, or none yet."""
+    found: BlockCounters | None = getattr(disk, "block_counters", None)
+    return found
 
 
 def is_stored(disk: Disk, name: str) -> bool:

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
 from logfs.disk.constantfile import ConstantFile
-from logfs.disk.remote.blocks import MissingObjectError
+from logfs.disk.remote.blocks import BlockCounters, MissingObjectError
 from logfs.disk.remote.chunkedfile import ChunkedFile, ChunkedPart
-from logfs.disk.remote.overlay import OpenPart, RemotePart
+from logfs.disk.remote.overlay import CountersOf, OpenPart, RemotePart
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
     Contents,
@@ -94,18 +94,31 @@ class TreeDisk:
         root: Its URL.
         tree: Its directories and files.
         open_part: Makes a file of a part of an object.
+        counters: Returns what reads have cost.
     """
 
-    __slots__ = ("_open_part", "root", "tree")
+    __slots__ = ("_counters", "_open_part", "root", "tree")
     has_store = True
 
-    def __init__(self, root: str, tree: FileTree, open_part: OpenPart) -> None:
+    def __init__(
+        self,
+        root: str,
+        tree: FileTree,
+        open_part: OpenPart,
+        counters: CountersOf = lambda: None,
+    ) -> None:
+        self._counters = counters
         self.root = root
         self.tree = tree
         self._open_part = open_part
 
     def __repr__(self) -> str:
         return f"TreeDisk({self.root!r})"
+
+    @property
+    def block_counters(self) -> BlockCounters | None:
+        """What reads from the store have cost."""
+        return self._counters()
 
     def open(
         self, name: str, *, write: bool = False, create: bool = False, uncached: bool = False

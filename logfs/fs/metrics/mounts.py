@@ -16,7 +16,7 @@ import pyfuse3
 
 from logfs import __version__
 from logfs.fs.handover.state import Word
-from logfs.fs.metrics import logs
+from logfs.fs.metrics import logs, remote
 from logfs.fs.metrics.family import Family, Sample, as_json, counter, gauge
 from logfs.fs.operations import Operations
 from logfs.fs.replies import OPERATIONS
@@ -122,6 +122,7 @@ class MountMetrics:
         yield from self._of_process()
         yield from logs.totals(found, store.retired)
         yield from logs.families(found, by_topic=not self._operations.options.no_topic_metrics)
+        yield from remote.reads(store.disk)
 
     def summary(self) -> dict[str, Any]:
         """Return, for JSON, the metrics that are not of single partitions or topics, by name."""

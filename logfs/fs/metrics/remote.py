@@ -1,11 +1,14 @@
-"""The metrics of tiered storage: what is in the object store, and what is still to be copied.
+"""The metrics of tiered storage: what is in the object store, still to be copied, and read of it.
 
 Names follow Kafka's ``BrokerTopicMetrics``, which the texts name.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from logfs.fs.metrics.family import Family, Kind, Sample
+from logfs.disk.remote.blocks import BlockCounters
+from logfs.disk.remote.overlay import counters_of
+from logfs.disk.vfs import Disk
+from logfs.fs.metrics.family import Family, Kind, Sample, counter
 from logfs.log.reading.readable import ReadableLog
 from logfs.log.remote.status import RemoteTotals
 from logfs.log.writing.state import PartitionState
@@ -83,8 +86,60 @@ _ROWS: tuple[tuple[str, Kind, str, Callable[[RemoteTotals], float]], ...] = (
 )
 
 
-NAMES = frozenset(name for name, *_ in _ROWS)
+_READS: tuple[tuple[str, str, Callable[[BlockCounters], float]], ...] = (
+    (
+        "logfs_remote_fetch_bytes_total",
+        f"Bytes that reads have fetched from the object store. {_KAFKA}RemoteFetchBytesPerSec",
+        lambda c: c.bytes,
+    ),
+    (
+        "logfs_remote_fetch_requests_total",
+        f"Requests that fetched them. {_KAFKA}RemoteFetchRequestsPerSec",
+        lambda c: c.requests,
+    ),
+    (
+        "logfs_remote_fetch_errors_total",
+        f"Requests for data that failed. {_KAFKA}RemoteFetchErrorsPerSec",
+        lambda c: c.errors,
+    ),
+    (
+        "logfs_remote_fetch_wait_seconds_total",
+        "Time that reads have waited for the object store.",
+        lambda c: c.wait_s,
+    ),
+    (
+        "logfs_remote_corrupt_blocks_total",
+        "Blocks of the object store that came with another checksum, and were fetched again.",
+        lambda c: c.corrupt,
+    ),
+    (
+        "logfs_remote_memory_hits_total",
+        "Reads of the object store that found their block in memory.",
+        lambda c: c.hits,
+    ),
+    (
+        "logfs_remote_memory_misses_total",
+        "Reads of the object store that had to wait for their block.",
+        lambda c: c.misses,
+    ),
+    (
+        "logfs_remote_cache_bytes_total",
+        "Bytes that came from the cache directory instead of the object store.",
+        lambda c: c.loaded_bytes,
+    ),
+)
+
+NAMES = frozenset(name for name, *_ in (*_ROWS, *_READS))
 """The names of all of them."""
+
+
+def reads(disk: Disk) -> Iterator[Family]:
+    """Yield what reads from the store of a disk have cost; nothing before it was used."""
+    counters = counters_of(disk)
+    if counters is None:
+        return
+    for name, text, value in _READS:
+        yield counter(name, text, float(value(counters)))
 
 
 def families(topics: Mapping[str, Sequence[ReadableLog]]) -> Iterator[Family]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from logfs.config.properties import format_properties, parse_properties
 from logfs.config.remote import RemoteConfig
+from logfs.disk.remote.blocks import BlockCounters
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import OpenPart, OverlayDisk, RemotePart
 from logfs.disk.vfs import Disk, File, RootedDisk
@@ -21,10 +22,11 @@ from logfs.log.remote.rows import TieredRows
 
 
 class OpenedStore(NamedTuple):
-    """A store, and what opens parts of its objects as files."""
+    """A store, what opens parts of its objects as files, and what reads of these have cost."""
 
     objects: ObjectStore
     open_part: OpenPart
+    counters: BlockCounters | None = None
 
 
 OpenStore = Callable[[RemoteConfig], OpenedStore]
@@ -107,7 +109,7 @@ def tiered_disk(local: RootedDisk, open_store: OpenStore) -> RootedDisk:
         return local
     opened = _Opened(config, open_store)
     catalog = DirectoryCatalog(local, opened.objects, config.url)
-    return OverlayDisk(local, catalog, opened.open_part)
+    return OverlayDisk(local, catalog, opened.open_part, opened.counters)
 
 
 def without_store(local: Disk) -> OverlayDisk:
@@ -144,6 +146,11 @@ class _Opened:
     def objects(self) -> ObjectStore:
         """Return the store."""
         return self._get().objects
+
+    def counters(self) -> BlockCounters | None:
+        """Return what reads have cost; None before the store was used."""
+        opened = self._opened
+        return None if opened is None else opened.counters
 
     def open_part(self, name: str, part: RemotePart) -> File:
         """Return the file of a part of an object."""
