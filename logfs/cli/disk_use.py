@@ -9,11 +9,13 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from logfs.disk.posix import PosixDisk
 from logfs.errors import LogfsError
 from logfs.library.directory import open_for_reading
 from logfs.library.places import served_at
 from logfs.log.loading.loader import list_partitions
 from logfs.log.names import FileKind, FileSuffix, parse_partition_directory, parse_segment_file
+from logfs.log.remote.rows import TieredRows
 from logfs.log.segments.table import SegmentState, SegmentTable
 from logfs.machine.disks import disk_of, is_url
 from logfs.types import TopicPartition
@@ -32,6 +34,7 @@ class Use:
         other: Blocks of everything else: what is deleted but still there, snapshots, tables.
         kept: Length of the values that are kept, as text; None if it is not known.
         shown: Size of the file in a mount, holes included; None if it is not known.
+        remote: Bytes of its segments and indexes in the object store of the data directory.
     """
 
     log: int = 0
@@ -39,6 +42,7 @@ class Use:
     other: int = 0
     kept: int | None = None
     shown: int | None = None
+    remote: int = 0
 
     @property
     def disk(self) -> int:
@@ -49,6 +53,7 @@ class Use:
         """Add what other files take."""
         self.log, self.index = self.log + more.log, self.index + more.index
         self.other += more.other
+        self.remote += more.remote
         self.kept = None if self.kept is None or more.kept is None else self.kept + more.kept
         known = self.shown is not None and more.shown is not None
         self.shown = self.shown + more.shown if known else None  # type: ignore[operator]
@@ -76,6 +81,7 @@ def disk_use(data: str, only: Collection[TopicPartition] | None) -> DiskUse:
             if only is None or topic_partition in only:
                 use = found.partitions[topic_partition] = _directory(entry.path, seen)
                 use.kept, use.shown = _lengths(data, topic_partition, point)
+                use.remote = _tiered_bytes(data, topic_partition)
         elif only is None and entry.is_dir():
             found.deleted.add(_directory(entry.path, seen))
         elif only is None:
@@ -159,6 +165,16 @@ def _lengths(
     if last.state is SegmentState.OPEN and shown is not None:
         kept += shown - last.bases.text
     return (None if shown is None else kept), shown
+
+
+def _tiered_bytes(data: str, topic_partition: TopicPartition) -> int:
+    """Return the bytes of the objects of a partition; 0 if that is not known."""
+    try:
+        rows = TieredRows.load(PosixDisk(data), topic_partition.directory)
+    except (LogfsError, OSError):
+        return 0
+    entries = [] if rows is None else rows.entries.values()
+    return sum(entry.size_bytes + sum(entry.lengths) for entry in entries)
 
 
 def _size_in(point: str, topic_partition: TopicPartition) -> int | None:

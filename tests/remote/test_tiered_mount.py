@@ -129,6 +129,11 @@ def test_programs_read_the_same_bytes_when_most_of_the_log_is_remote(
             mount.restart()
         assert subprocess.check_output(["tail", "-n", "3", file]) == text(29_997, 3)
         logfs("verify", str(mount.data))
+        used = {row["name"]: row for row in json.loads(logfs("du", "--json", str(mount.data)))}
+        assert used["orders"]["log"] < 2_000_000 < used["orders"]["remote"]
+        assert used["plain"]["remote"] == 0
+        assert used["(total)"]["remote"] == used["orders"]["remote"]
+        assert b"REMOTE" in logfs("du", str(mount.data))
         logfs("backup", str(mount.point), str(tmp_path / "copy"))
     copied = sorted(path.name for path in (tmp_path / "copy" / "orders-0").glob("*.log"))
     assert len(copied) == 1

@@ -41,6 +41,7 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
         OTHER   blocks of deleted files that are not removed yet, of snapshots and tables
         KEPT    length of the retained values, with a newline after each
         SHOWN   size of the file in a mount: positions never go back, so it only grows
+        REMOTE  objects in the object store of the data directory; only where it has one
 
     du(1) prints the sum of SHOWN for a mount, and knows no topics in a data directory. A file with
     several names (a backup's hard links) is added once. KEPT and SHOWN are "-" in a directory that
@@ -60,11 +61,14 @@ def du(paths: tuple[str, ...], *, human: bool, every: bool, as_json: bool) -> No
         click.echo(json.dumps([_as_json(name, use) for name, use in rows], indent=2))
         return
     form = tables.format_bytes if human else str
+    has_store = any(use.remote for _, use in rows)
     columns = [
         tables.TableColumn("NAME"),
         *(tables.TableColumn(name, is_number=True) for name in _COLUMNS),
+        *([tables.TableColumn("REMOTE", is_number=True)] if has_store else []),
     ]
-    tables.show_table(columns, [[name, *_cells(use, form)] for name, use in rows])
+    lines = [[name, *_cells(use, form, has_store=has_store)] for name, use in rows]
+    tables.show_table(columns, lines)
 
 
 def _rows(path: str, *, every: bool) -> "list[tuple[str, Use]]":
@@ -100,8 +104,9 @@ def _rest(found: "DiskUse", total: "Use") -> "list[tuple[str, Use]]":
     return [*rest, ("(total)", total)]
 
 
-def _cells(use: "Use", form: "Callable[[int], str]") -> list[str]:
-    sizes = (use.disk, use.log, use.index, use.other, use.kept, use.shown)
+def _cells(use: "Use", form: "Callable[[int], str]", *, has_store: bool) -> list[str]:
+    sizes = [use.disk, use.log, use.index, use.other, use.kept, use.shown]
+    sizes += [use.remote] if has_store else []
     return ["-" if size is None else form(size) for size in sizes]
 
 
@@ -114,4 +119,5 @@ def _as_json(name: str, use: "Use") -> dict[str, Any]:
         "other": use.other,
         "kept": use.kept,
         "shown": use.shown,
+        "remote": use.remote,
     }

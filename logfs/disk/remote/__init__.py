@@ -4,6 +4,7 @@
     failures    the errors of the library obstore as those of ``objects``
     s3          stores through obstore
     probing     refuses a store that ignores conditions
+    counters    what reads from a store have cost
     blocks      parts of objects in memory, read ahead
     cache       parts of objects in a directory
     remotefile  a ``vfs.File`` of one object

@@ -10,8 +10,9 @@ So everything that reads logs through a ``vfs.Disk`` reads tiered segments too, 
 import errno
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,
     Contents,
@@ -22,9 +23,6 @@ from logfs.disk.vfs import (
     ReadableBuffer,
     check_size,
 )
-
-if TYPE_CHECKING:
-    from logfs.disk.remote.blocks import BlockCounters
 
 
 class Checks(NamedTuple):
@@ -79,7 +77,7 @@ class RemoteCatalog(Protocol):
         ...
 
 
-CountersOf = Callable[[], "BlockCounters | None"]
+CountersOf = Callable[[], BlockCounters | None]
 """Returns what reads have cost; None before the store was used."""
 
 OpenPart = Callable[[str, RemotePart], File]
@@ -113,7 +111,7 @@ class OverlayDisk:
         return str(getattr(self._local, "root", ""))
 
     @property
-    def block_counters(self) -> "BlockCounters | None":
+    def block_counters(self) -> BlockCounters | None:
         """What reads from the store have cost; None before it was used."""
         return self._counters()
 
@@ -272,7 +270,7 @@ def has_store(disk: Disk) -> bool:
     return bool(getattr(disk, "has_store", False))
 
 
-def counters_of(disk: Disk) -> "BlockCounters | None":
+def counters_of(disk: Disk) -> BlockCounters | None:
     """Return what reads from the store of a disk have cost; None if it has none, or none yet."""
     found: BlockCounters | None = getattr(disk, "block_counters", None)
     return found

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, NoReturn, Protocol
 
 from logfs.disk.constantfile import ConstantFile
-from logfs.disk.remote.blocks import BlockCounters, MissingObjectError
+from logfs.disk.remote.blocks import MissingObjectError
 from logfs.disk.remote.chunkedfile import ChunkedFile, ChunkedPart
+from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.overlay import CountersOf, OpenPart, RemotePart
 from logfs.disk.vfs import (
     SMALL_FILE_BYTES,

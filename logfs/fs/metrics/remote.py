@@ -5,7 +5,7 @@ Names follow Kafka's ``BrokerTopicMetrics``, which the texts name.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from logfs.disk.remote.blocks import BlockCounters
+from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.overlay import counters_of
 from logfs.disk.vfs import Disk
 from logfs.fs.metrics.family import Family, Kind, Sample, counter

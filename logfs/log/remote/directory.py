@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from logfs.config.properties import format_properties, parse_properties
 from logfs.config.remote import RemoteConfig
-from logfs.disk.remote.blocks import BlockCounters
+from logfs.disk.remote.counters import BlockCounters
 from logfs.disk.remote.objects import ObjectStore
 from logfs.disk.remote.overlay import OpenPart, OverlayDisk, RemotePart
 from logfs.disk.vfs import Disk, File, RootedDisk

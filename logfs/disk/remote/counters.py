@@ -1,0 +1,25 @@
+"""What reads from a store have cost."""
+
+
+class BlockCounters:
+    """What the blocks of a process have cost. Any thread may read.
+
+    Attributes:
+        requests: GETs that were sent.
+        bytes: Bytes that they have returned.
+        errors: GETs that failed.
+        hits: Reads that found their block in memory.
+        misses: Reads that had to wait for one.
+        loaded_bytes: Bytes that came from the cache directory.
+        corrupt: Blocks whose checksum differed.
+        wait_s: Seconds that reads have waited.
+    """
+
+    __slots__ = (
+        *("bytes", "corrupt", "errors", "hits", "loaded_bytes", "misses", "requests", "wait_s"),
+    )
+
+    def __init__(self) -> None:
+        self.requests = self.bytes = self.errors = self.hits = self.misses = 0
+        self.loaded_bytes = self.corrupt = 0
+        self.wait_s = 0.0
