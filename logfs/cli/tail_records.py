@@ -76,8 +76,14 @@ class Followed:
     query: RecordQuery
     highest_ms: int = -1
 
-    def render(self, records: list[Record], *, has_prefix: bool) -> Iterator[Printed]:
-        """Render those of some records that the query wants, the next ones of the partition."""
+    def render(
+        self, records: list[Record], *, has_prefix: bool, is_alone: bool = False
+    ) -> Iterator[Printed]:
+        """Render those of some records that the query wants, the next ones of the partition.
+
+        Args:
+            is_alone: No other partition is merged: the records are given as one.
+        """
         records = self.query.chosen(records)
         for begin in range(0, len(records), _RENDERED_RECORDS):
             some = records[begin : begin + _RENDERED_RECORDS]
@@ -88,6 +94,9 @@ class Followed:
                 lines = [template.format(self.name, record) for record in some]
             if has_prefix:
                 lines = self._prefixed(lines)
+            if is_alone:
+                yield Printed(0, b"".join(lines))
+                continue
             for record, line in zip(some, lines, strict=True):
                 self.highest_ms = max(self.highest_ms, record.timestamp)
                 yield Printed(self.highest_ms, line)
@@ -371,12 +380,12 @@ class TailPrinter(Closeable):
     # Records
 
     def _present(self, followed: Followed, *, has_prefix: bool) -> Iterator[Printed]:
-        cursor = followed.cursor
+        cursor, is_alone = followed.cursor, len(self._followed) == 1
 
         def read() -> Iterator[Printed]:
             while True:
                 while records := cursor.read(followed.end):
-                    yield from followed.render(records, has_prefix=has_prefix)
+                    yield from followed.render(records, has_prefix=has_prefix, is_alone=is_alone)
                 if cursor.offset >= followed.end or not cursor.look():
                     return
 
