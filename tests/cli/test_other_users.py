@@ -92,11 +92,30 @@ def test_reading_commands_print_what_root_sees(shared: Mounted) -> None:
         ["offsets", topic],
         ["offsets", topic / "0", "--time", "-1h", "--as-kafka"],
         ["cat", topic / "0@offset=9990.jsonl"],
+        ["cat", "--grep", "99", "--since", "-1h", topic],
         ["topic", "describe", topic],
         ["topic", "list", shared.point],
     ]
     for arguments in calls:
         assert logfs_as_nobody(*arguments) == run(*arguments), arguments
+
+
+def test_a_program_reads_a_topic_as_a_table(shared: Mounted) -> None:
+    topic = shared.point / "open"
+    write(topic / "0", b"".join(b"%d\n" % n for n in range(100)))
+    write(topic / "1.tsv", b"k\tv\n")
+    run("trim", f"{topic / '0'}@offset=37")
+    program = """
+import sys, logfs
+found = logfs.scan(sys.argv[1], columns=["key", "value"], text=True).read_arrow().read_all()
+print(found.num_rows, found.to_pylist()[0], found.to_pylist()[-1])
+with logfs.open(f"{sys.argv[1]}/0") as log:
+    print(log.read_arrow(98, columns=["offset"]).read_all().column("offset").to_pylist())
+"""
+    assert python_as_nobody(program, topic).out.decode().splitlines() == [
+        "64 {'key': None, 'value': '37'} {'key': 'k', 'value': 'v'}",
+        "[98, 99]",
+    ]
 
 
 def test_what_was_trimmed_is_not_shown(shared: Mounted) -> None:
