@@ -264,16 +264,20 @@ class Daemon:
         """Restore a deleted topic; see ``LogStore.undelete_topic``."""
         self.ask("undelete", {"topic": topic})
 
-    def trim(self, names: Sequence[str], *, at_once: bool) -> "list[Trimmed]":
+    def trim(
+        self, names: Sequence[str], *, at_once: bool, even_if_held: bool = False
+    ) -> "list[Trimmed]":
         """Delete the records before an address; see ``logfs.log.trimming``.
 
         Args:
             names: The components of the address, such as "orders" and "0@-7d".
             at_once: Remove the files before this returns, and drop what the kernel has cached.
+            even_if_held: Also what waits to be forwarded to a cluster.
         """
         from logfs.log.trimming import Trimmed
 
-        return [Trimmed(**row) for row in self.ask("trim", {"names": [*names], "at_once": at_once})]
+        fields = {"names": [*names], "at_once": at_once, "even_if_held": even_if_held}
+        return [Trimmed(**row) for row in self.ask("trim", fields)]
 
     def compact(
         self, topic: str, partition: int | None, *, roll: bool, progress: Callable[[str], None]

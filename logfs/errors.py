@@ -172,6 +172,10 @@ class PolicyViolationError(LogfsError):
     """The cleanup policy of the topic does not allow what was asked for."""
 
 
+class HeldError(LogfsError):
+    """Records that were not forwarded to a cluster yet are to be deleted."""
+
+
 class ReadOnlyError(LogfsError):
     """A change was asked of a store that was opened read-only."""
 

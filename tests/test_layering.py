@@ -81,7 +81,16 @@ ONLY_IN: dict[str, frozenset[str]] = {
 LOG_FLOORS = (
     {"names", "counters", "options"},
     # Small files.
-    {"attributes", "checkpoints", "epochs", "listing", "losses", "manifest", "mirrorfile"},
+    {
+        "attributes",
+        "checkpoints",
+        "epochs",
+        "listing",
+        "losses",
+        "manifest",
+        "mirrorfile",
+        "forwardfile",
+    },
     {"topics", "cleanercheckpoint"},
     {"indexes"},
     {"segments", "host"},
@@ -92,7 +101,7 @@ LOG_FLOORS = (
     {"writing"},
     {"partition"},
     {"lines"},
-    {"checkpointing", "meta"},
+    {"checkpointing", "meta", "holds"},
     {"loading"},
     {"catalog"},
     {"compaction", "retention", "trimming", "publishing", "closing"},

@@ -54,6 +54,9 @@ COMMANDS = {
         "mirror",
         "Keep topics of a Kafka cluster as local topics, up to date and byte for byte.",
     ),
+    "forward": Entry(
+        "forward", "Send what is appended to a topic to a Kafka cluster, exactly once."
+    ),
     "export": Entry(
         "export",
         "Export records to Parquet files in the directory DESTINATION; the next run continues.",

@@ -2,20 +2,16 @@
 
 import importlib.util
 import os
-import signal
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logfs.cli import failures
+from logfs.cli.running import Copies
 from logfs.cli.terminal import quantities
 from logfs.client import Daemon
 from logfs.errors import (
-    ClusterRefusedError,
-    ClusterUnreachableError,
     InvalidConfigError,
     LogfsError,
     NoDataDirectoryError,
@@ -35,8 +31,6 @@ if TYPE_CHECKING:
     from logfs.kafka.mirroring import Mirror
     from logfs.kafka.targets import MirrorTarget
 
-UNREACHABLE = 75
-"""As EX_TEMPFAIL of sysexits.h: try again later."""
 _KEYS = ("from", "topics", "start", "keep", "prefix", "on-recreate", "kafka")
 
 
@@ -126,13 +120,13 @@ def run(data: str, jobs: Sequence[MirrorJob]) -> int:
         The exit status.
     """
     with failures.about(data):
-        _check_installed()
+        check_installed()
         place = _place(data)
         notifier, clock = Notifier.from_environment(os.environ), system_clock()
 
         def mirror_to(target: "MirrorTarget") -> int:
             made = [_mirror(place, job, target.for_thread(), clock) for job in jobs]
-            return _Mirrors(made, notifier).run()
+            return Copies(made, notifier).run()
 
         def ask(daemon: Daemon) -> int:
             from logfs.kafka.targets import DaemonTarget
@@ -147,7 +141,7 @@ def run(data: str, jobs: Sequence[MirrorJob]) -> int:
         return owner.act(place, ask, do, failures.progress())
 
 
-def _check_installed() -> None:
+def check_installed() -> None:
     """Refuse by a LogfsError to go on without kafka-python."""
     if importlib.util.find_spec("kafka") is None:
         raise LogfsError(f"this needs kafka-python: {how_to_add('kafka')}")
@@ -161,73 +155,6 @@ def _place(data: str) -> Place:
     if place.address != ("topic",):
         raise UnknownNameError("expected a data directory or a mount point, no topic")
     return Place(place.root, (), is_mount=place.is_mount)
-
-
-class _Mirrors:
-    """The mirrors of a process, one thread each, and what they tell the service manager."""
-
-    def __init__(self, made: "Sequence[Mirror]", notifier: Notifier) -> None:
-        self._made = made
-        self._notifier = notifier
-        self._states = ["" for _ in made]
-        self._waiting = set(range(len(made)))
-        self._statuses = [0 for _ in made]
-        for number, mirror in enumerate(made):
-            mirror.when_alive = partial(self._alive, number)
-            mirror.when_ready = partial(self._ready, number)
-
-    def run(self) -> int:
-        """Run them until they end, or a signal comes; returns the worst exit status."""
-        threads = [
-            threading.Thread(target=self._work, args=(number,))
-            for number in range(1, len(self._made))
-        ]
-        before = {n: signal.signal(n, self._stop) for n in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            for thread in threads:
-                thread.start()
-            self._work(0)
-            for thread in threads:
-                thread.join()
-        finally:
-            self._notifier.stopping()
-            for number, handler in before.items():
-                signal.signal(number, handler)
-        return max(self._statuses)
-
-    def _work(self, number: int) -> None:
-        self._statuses[number] = _status_of(self._made[number])
-
-    def _alive(self, number: int, text: str) -> None:
-        self._states[number] = text
-        self._notifier.alive("; ".join(filter(None, self._states)))
-
-    def _ready(self, number: int) -> None:
-        self._waiting.discard(number)
-        if not self._waiting:
-            self._notifier.ready()
-
-    def _stop(self, _number: int, _frame: object) -> None:
-        for mirror in self._made:
-            mirror.owner.stopping.set()
-            mirror.owner.want_look()
-
-
-def _status_of(mirror: "Mirror") -> int:
-    """Run a mirror; returns its exit status, and says why it is not 0."""
-    try:
-        mirror.run()
-    except ClusterUnreachableError as error:
-        failures.warn(str(error))
-        return UNREACHABLE
-    except (ClusterRefusedError, LogfsError, OSError) as error:
-        failures.warn(failures.explain(error))
-        return failures.FAILED
-    for failure in mirror.failures:
-        failures.warn(failure)
-    if mirror.losses:
-        failures.warn(f"records were lost, {mirror.losses} times: see logfs status")
-    return failures.FAILED if mirror.failures or mirror.losses else 0
 
 
 def _mirror(place: Place, job: MirrorJob, target: "MirrorTarget", clock: Clock) -> "Mirror":

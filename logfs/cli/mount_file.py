@@ -16,6 +16,11 @@
     kafka = { "security.protocol" = "SASL_SSL", "sasl.username" = "logfs",
               "sasl.password.file" = "/etc/logfs/password" }
 
+    [[forward]]                                 # for logfs-forward@NAME.service; see logfs forward
+    topic = "web"
+    to = "kafka://b1:9092/web"
+    hold = "50GB"
+
 Nothing is obligatory: the command line takes precedence. Keys with dots may be quoted or not.
 """
 
@@ -26,7 +31,7 @@ from typing import NamedTuple, TypeAlias
 
 from logfs.errors import InvalidConfigError
 
-_KEYS = ("data", "mountpoint", "options", "kafka", "mirror")
+_KEYS = ("data", "mountpoint", "options", "kafka", "mirror", "forward")
 
 
 Tables: TypeAlias = tuple[Mapping[str, object], ...]
@@ -39,6 +44,7 @@ class MountFile(NamedTuple):
         data: The data directory, from the root; None if it is not there.
         mountpoint: The mount point, from the root; None if it is not there.
         mirrors: The ``[[mirror]]`` tables; what is in them ``mirror_jobs`` checks.
+        forwards: The ``[[forward]]`` tables, which ``forward_jobs`` checks.
         options: Texts, each as after one ``-o``.
     """
 
@@ -47,6 +53,7 @@ class MountFile(NamedTuple):
     options: tuple[str, ...] = ()
     settings: Mapping[str, str] = {}
     mirrors: Tables = ()
+    forwards: Tables = ()
 
 
 def read_mount_file(path: str) -> MountFile:
@@ -73,13 +80,15 @@ def read_mount_file(path: str) -> MountFile:
         _options(path, table),
         dict(flattened(path, kafka)),
         _tables(path, table, "mirror"),
+        _tables(path, table, "forward"),
     )
 
 
 def _hint(key: str) -> str:
     close = difflib.get_close_matches(key, _KEYS, n=1)
-    return "expected data, mountpoint, options, or the tables [kafka] and [[mirror]]" + (
-        f"; did you mean {close[0]}?" if close else "; settings of a broker stand below [kafka]"
+    return (
+        "expected data, mountpoint, options, or the tables [kafka], [[mirror]] and [[forward]]"
+        + (f"; did you mean {close[0]}?" if close else "; settings of a broker stand below [kafka]")
     )
 
 

@@ -196,6 +196,7 @@ _TEXT = FieldType(str)
 _NUMBER = FieldType(int)
 _NUMBER_OR_NULL = FieldType(int, is_optional=True)
 _FLAG = FieldType(bool)
+_OPTIONAL_FLAG = FieldType(bool, is_optional=True)
 _PARTITION = {"topic": _TEXT, "partition": _NUMBER}
 _PLACE = {**_PARTITION, "offset": _NUMBER}
 _LINES = {
@@ -242,7 +243,8 @@ REQUESTS: Mapping[str, RequestType] = {
     "delete": RequestType({"topic": _TEXT}),
     "undelete": RequestType({"topic": _TEXT}),
     "trim": RequestType(
-        {"names": FieldType(list), "at_once": _FLAG}, "Trimmed of each partition of an address"
+        {"names": FieldType(list), "at_once": _FLAG, "even_if_held": _OPTIONAL_FLAG},
+        "Trimmed of each partition of an address",
     ),
     "retention": RequestType({}, "[topic, partition, Deletion] of each changed partition"),
     "compact": RequestType(

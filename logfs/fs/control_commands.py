@@ -178,7 +178,7 @@ class ControlCommands:
 
     async def _trim(self, request: Request) -> object:
         names = request["names"]
-        at_once = request["at_once"]
+        at_once, even_if_held = request["at_once"], bool(request["even_if_held"])
         address = parse_trim_address([str(name) for name in names], self._tree.time_zone)
         numbers = [address.partition]
         if address.partition is None:
@@ -193,7 +193,7 @@ class ControlCommands:
             for partition, log in zip(partitions, logs, strict=True)
         ]
         done = [
-            await partition.executor.sync(_trim, log, offset, now_ms, at_once)
+            await partition.executor.sync(_trim, log, offset, now_ms, at_once, even_if_held)
             for partition, log, offset in zip(partitions, logs, offsets, strict=True)
         ]
         if at_once:
@@ -255,8 +255,10 @@ class ControlCommands:
         ]
 
 
-def _trim(log: PartitionLog, offset: int, now_ms: int, at_once: bool) -> Trimmed:
-    return trim(log, offset, now_ms, at_once=at_once)
+def _trim(
+    log: PartitionLog, offset: int, now_ms: int, at_once: bool, even_if_held: bool
+) -> Trimmed:
+    return trim(log, offset, now_ms, at_once=at_once, even_if_held=even_if_held)
 
 
 def _from_thread(report: Report) -> Report:

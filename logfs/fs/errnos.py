@@ -97,6 +97,7 @@ ERRNOS: dict[type[LogfsError], int] = {
     errors.TopicNotEmptyError: errno.ENOTEMPTY,
     errors.InvalidConfigError: errno.EINVAL,
     errors.PolicyViolationError: errno.EPERM,
+    errors.HeldError: errno.EBUSY,
     errors.ReadOnlyError: errno.EROFS,
     errors.MirrorError: errno.EROFS,
     errors.LogOfflineError: errno.EIO,

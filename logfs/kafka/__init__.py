@@ -11,6 +11,10 @@ Modules, lowest first; blocking sockets and threads, no trio::
     mirrored    one partition of a mirror, and what a fetch answer does to it
     fetcher     the thread that fetches from one broker
     mirroring   all of a mirror: topics, leaders, threads
+    producing   Produce requests, and how far a producer has got
+    shipping    from stored batches to those that are sent; pure
+    forwarded   one partition that is forwarded
+    forwarding  all of a forward: partitions, threads
 
 What stays the same over all uses of kafka-python is here: ``kafka.protocol`` for the encoding of
 all messages but Fetch answers, ``kafka.net.sasl`` for what is said at a login, and

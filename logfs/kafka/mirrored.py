@@ -246,6 +246,5 @@ class MirroredPartition:
         if not self.follows_start or start <= self.start or self.resume_at is not None:
             return
         if now_s - self._advanced_s >= _ADVANCE_EVERY_S:
-            self._advanced_s = now_s
             target.advance(self.where, start)
-            self.start = start
+            self._advanced_s, self.start = now_s, start

@@ -6,7 +6,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     names          names of files and directories
     counters, options   numbers of a partition; topic configuration -> encoder options
     checkpoints    Kafka's small text files; cleanercheckpoint: where compactions ended
-    attributes, epochs, losses, manifest, mirrorfile, topics   the other small files
+    attributes, epochs, losses, manifest, mirrorfile, forwardfile, topics   other small files
     listing        the segment files of a partition directory
     indexes/       the index files: offsets, times, text positions, aborted transactions
     segments/      a segment and its scan; the table of segments; the snapshot that readers use
@@ -20,6 +20,7 @@ Packages and modules, lowest first. Each imports only from those above it in thi
     partition      PartitionLog: one log that is written here, made of these parts
     lines/         lines that become records: open files that append, whole texts
     checkpointing  the checkpoint files of all logs of a store; meta: the content of ``.meta``
+    holds          what waits to be forwarded to a cluster, so that it is not deleted
     loading/       from the files of a partition directory to its log; recovery
     catalog        the topics of a data directory, for reading
     retention, trimming, compaction/   deleting old records, by limits, by request, by key

@@ -23,7 +23,9 @@ DIVERGED = "diverged"
 """The source of a mirror has lost records that the mirror had."""
 MISSED = "missed"
 """The source of a mirror has deleted records that the mirror had not fetched yet."""
-KINDS = ("cut", CORRUPT, "line", "positions", DIVERGED, MISSED)
+NOT_FORWARDED = "not forwarded"
+"""Records were deleted that should have gone to a cluster before."""
+KINDS = ("cut", CORRUPT, "line", "positions", DIVERGED, MISSED, NOT_FORWARDED)
 """The kinds of losses: ``Loss.kind``."""
 EXPIRED = "expired"
 """Records were deleted before a reader reached them: logged, but no loss: they had expired."""

@@ -58,9 +58,15 @@ def partition_meta(
         **_remote(log),
         **({} if indexing is None else {"indexing": _progress(*indexing)}),
         **({} if log.mirror_meta is None else {"mirror": log.mirror_meta}),
+        **_forward(log),
         "offline": log.offline,
         "losses": [loss._asdict() for loss in log.losses],
     }
+
+
+def _forward(log: ReadableLog) -> dict[str, object]:
+    found = log.forward_meta
+    return {"forward": found} if found else {}
 
 
 def _packing(log: ReadableLog) -> dict[str, int]:

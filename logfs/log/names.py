@@ -147,6 +147,7 @@ _CUT_FILE = re.compile(r"logfs\.([0-9]{20})\.([0-9]+)(?:\.([1-9][0-9]*))?\.cut")
 _UNFINISHED_FILE = re.compile(r"logfs\.([a-zA-Z0-9-]+)\.unfinished")
 _STAGED_FILE = re.compile(r"logfs\.([0-9a-f]{32})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{32})\.staged")
 _LEDGER_FILE = re.compile(r"logfs\.([0-9a-f]{32})\.ledger")
+_FORWARD_FILE = re.compile(r"logfs\.forward-[0-9a-f]{8}")
 _TOPIC_ID = re.compile(r"[a-zA-Z0-9_-]{22}")
 
 
@@ -330,6 +331,21 @@ def format_ledger_file(query_key: bytes) -> str:
 def is_ledger_file(name: str) -> bool:
     """Tell whether a file in the root says what of a query was published."""
     return _LEDGER_FILE.fullmatch(name) is not None
+
+
+def format_forward_file(destination: int) -> str:
+    """Name the file that says how far a partition was forwarded; a number of 32 bits."""
+    return f"{_OWN_PREFIX}forward-{destination:08x}"
+
+
+def is_forward_note(name: str) -> bool:
+    """Tell whether a file says how far a partition was forwarded."""
+    return _FORWARD_FILE.fullmatch(name) is not None
+
+
+def is_forward_file(name: str) -> bool:
+    """Tell whether a file is such a note, or the lock of the process that writes it."""
+    return is_forward_note(name.removesuffix(LOCK_FILE))
 
 
 def format_topic_id(topic_id: UUID) -> str:

@@ -33,6 +33,7 @@ class PartitionOverview(NamedTuple):
         offline: Why it accepts no appends; None if it does.
         is_unreadable: It cannot be read either.
         mirror: What ``.meta`` shows of its source; None: it is no mirror.
+        forwards: What ``.meta`` shows of the clusters that it is forwarded to.
     """
 
     topic: str
@@ -52,6 +53,7 @@ class PartitionOverview(NamedTuple):
     offline: str | None = None
     is_unreadable: bool = False
     mirror: dict[str, object] | None = None
+    forwards: Sequence[dict[str, object]] = ()
 
 
 class TopicOverview(NamedTuple):
@@ -130,6 +132,7 @@ def partition_overview(log: ReadableLog, now_ms: int, since_ms: int = 0) -> Part
         offline=log.offline,
         is_unreadable=log.is_unreadable,
         mirror=log.mirror_meta,
+        forwards=log.forward_meta,
     )
     if log.is_unreadable:
         return told

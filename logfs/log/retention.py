@@ -10,7 +10,7 @@ The last two apply if ``cleanup.policy`` contains delete and their value is not 
 a segment is that of its records. A timestamp in the future therefore keeps its segment and all
 later ones. A segment without timestamps is as old as its file. The active segment is deleted like
 any other, unless it is empty; a new one is started first. Nothing at or beyond the high watermark
-is deleted.
+is deleted, nor anything that waits to be forwarded to a cluster: see ``holds``.
 
 Source: Kafka UnifiedLog.deleteOldSegments, deletableSegments; LogSegment.largestTimestamp.
 """
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from logfs.config import CleanupPolicy, TopicConfig
 from logfs.disk.vfs import DISK_FULL
+from logfs.log.holds import held_offset, note_not_forwarded
 from logfs.log.partition import PartitionLog
 from logfs.log.segments.snapshot import Snapshot
 
@@ -128,7 +129,7 @@ def apply_retention(log: PartitionLog, now_ms: int) -> Deletion:
         with log.exclusive():
             log.check_writable()
             snapshot = log.snapshot
-            plan = _plan(log, snapshot, now_ms)
+            plan = _without_held(log, snapshot, _plan(log, snapshot, now_ms))
             part = plan.rules[:SEGMENTS_AT_ONCE]
             done_now = _delete_first(log, len(part), now_ms)
             is_over = len(part) == len(plan.rules) or done_now < len(part)
@@ -141,6 +142,8 @@ def apply_retention(log: PartitionLog, now_ms: int) -> Deletion:
         rules |= dict.fromkeys(part)
         if is_over:
             break
+    if count:
+        note_not_forwarded(log, before, now_ms)
     log.counters.retention_ms = now_ms
     future = None
     if plan.future is not None:
@@ -178,6 +181,19 @@ def _plan(log: PartitionLog, snapshot: Snapshot, now_ms: int) -> RetentionPlan:
 
     offsets = snapshot.start.offset, log.high_watermark
     return plan_retention(facts, log.config, offsets, now_ms, modified_ms)
+
+
+def _without_held(log: PartitionLog, snapshot: Snapshot, plan: RetentionPlan) -> RetentionPlan:
+    """Leave out of a plan what waits to be forwarded; the directory is read only if need be."""
+    held = held_offset(log) if plan.rules else None
+    if held is None:
+        return plan
+    rules = [
+        rule
+        for number, rule in enumerate(plan.rules)
+        if rule is Rule.START_OFFSET or snapshot.end_of(number)[1] <= held
+    ]
+    return plan._replace(rules=tuple(rules))
 
 
 def _latest(snapshot: Snapshot, number: int) -> int:

@@ -26,6 +26,7 @@ from logfs.errors import (
     PolicyViolationError,
     UnknownNameError,
 )
+from logfs.log.holds import refuse_held
 from logfs.log.partition import PartitionLog
 from logfs.log.reading.address import (
     Ago,
@@ -157,7 +158,14 @@ def _moment(point: Moment | Ago | Now, now_ms: int) -> int:
             return now_ms
 
 
-def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) -> Trimmed:
+def trim(
+    log: PartitionLog,
+    offset: int,
+    now_ms: int,
+    *,
+    at_once: bool = False,
+    even_if_held: bool = False,
+) -> Trimmed:
     """Delete the records of a partition below an offset; durable on return, and logged.
 
     On a full disk the whole segments below the offset are deleted first. If that makes no room to
@@ -166,15 +174,18 @@ def trim(log: PartitionLog, offset: int, now_ms: int, *, at_once: bool = False) 
     Args:
         at_once: Remove the files of all its deleted segments now instead of after
             file.delete.delay.ms. Files that an open fixed name reads are removed when it is closed.
+        even_if_held: Also what waits to be forwarded to a cluster, see ``holds``.
 
     Raises:
+        HeldError: Records below ``offset`` wait to be forwarded.
         OffsetOutOfRangeError: ``offset`` is above the high watermark.
         LogOfflineError, DeletedError, ReadOnlyError, OSError: Nothing could be deleted.
     """
     check_trimmable(log)
+    if not even_if_held:
+        refuse_held(log, offset)
     try:
-        # Or a power cut could leave the log end below the log start, and publishing would append
-        # records again that were deleted from a half published batch.
+        # Or a power cut could leave the end below the start, and publishing append records again.
         log.flush()
     except OSError as error:
         if error.errno not in DISK_FULL:
@@ -232,7 +243,12 @@ def _advance(log: PartitionLog, offset: int, now_ms: int) -> int:
 
 
 def trim_all(
-    logs: Sequence[PartitionLog], keep: PartitionAddress, now_ms: int, *, at_once: bool = False
+    logs: Sequence[PartitionLog],
+    keep: PartitionAddress,
+    now_ms: int,
+    *,
+    at_once: bool = False,
+    even_if_held: bool = False,
 ) -> list[Trimmed]:
     """Trim partitions: all of them, or none if one must not be trimmed.
 
@@ -242,8 +258,11 @@ def trim_all(
     for log in logs:
         check_trimmable(log)
     offsets = [offset_to_keep(log, keep, now_ms) for log in logs]
+    if not even_if_held:
+        for log, offset in zip(logs, offsets, strict=True):
+            refuse_held(log, offset)
     return [
-        trim(log, offset, now_ms, at_once=at_once)
+        trim(log, offset, now_ms, at_once=at_once, even_if_held=even_if_held)
         for log, offset in zip(logs, offsets, strict=True)
     ]
 

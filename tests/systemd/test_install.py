@@ -21,6 +21,7 @@ FILES = [
     "etc/fish/completions/logfs.fish",
     "sbin/mount.fuse.logfs",
     "sbin/mount.logfs",
+    "usr/lib/systemd/system/logfs-forward@.service",
     "usr/lib/systemd/system/logfs-mirror@.service",
     "usr/lib/systemd/system/logfs-verify@.service",
     "usr/lib/systemd/system/logfs-verify@.timer",

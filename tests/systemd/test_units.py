@@ -16,6 +16,7 @@ OF_SYSTEMD = Path("/usr/lib/systemd/system")
 NAMES = [
     "logfs@web.service",
     "logfs-mirror@web.service",
+    "logfs-forward@web.service",
     "logfs-verify@web.service",
     "logfs-verify@web.timer",
     "mnt-logs.mount",
@@ -65,6 +66,7 @@ def test_systemd_would_say_it(root: Path) -> None:
     [
         ("logfs@.service", 5.0),  # of 10; a service that is seen mounting cannot get below 4
         ("logfs-mirror@.service", 4.0),
+        ("logfs-forward@.service", 4.0),
         ("logfs-verify@.service", 2.0),
     ],
 )

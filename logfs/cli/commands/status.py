@@ -141,6 +141,8 @@ def _verdict(found: "Status") -> int:
         return TROUBLE
     if any(row.mirror is not None and row.mirror["error"] for row in found.partitions):
         return TROUBLE
+    if any(forward.get("error") for row in found.partitions for forward in row.forwards):
+        return TROUBLE
     return UNKNOWN if any(_is_unknown(row) for row in found.partitions) else 0
 
 
@@ -322,6 +324,23 @@ def _notes_of_mirror(topic: "TopicOverview") -> list[str]:
     ]
 
 
+def _notes_of_forwards(topic: "TopicOverview") -> list[str]:
+    """Return where a topic is forwarded to, the lag, and what is wrong."""
+    notes, found = [], [facts for row in topic.partitions for facts in row.forwards]
+    for to in dict.fromkeys(str(facts["to"]) for facts in found):
+        mine = [facts for facts in found if facts["to"] == to]
+        lag = sum(facts["lag_records"] for facts in mine if isinstance(facts["lag_records"], int))
+        is_idle = any(facts.get("state") == "stopped" for facts in mine)
+        state = ", stopped: its records are held" if is_idle and lag else ""
+        notes.append(
+            f"{topic.topic} is forwarded to {to}, lag {tables.counted(lag, 'offset')}{state}"
+        )
+        why = next((str(facts["error"]) for facts in mine if facts.get("error")), "")
+        if why:
+            notes.append(f"{topic.topic}: its forward has a problem: {why}")
+    return notes
+
+
 def _notes(found: "Status") -> list[str]:
     """Return what to know beside the numbers."""
     notes = []
@@ -344,6 +363,7 @@ def _notes(found: "Status") -> list[str]:
             )
     for topic in found.topics:
         notes += _notes_of_mirror(topic)
+        notes += _notes_of_forwards(topic)
         unknown = sum(map(_is_unknown, topic.partitions))
         if unknown:
             count = tables.counted(unknown, "partition")

@@ -32,8 +32,13 @@ class _TrimCommand(click.Command):
     help="Remove the files at once, also those of earlier deletions, and drop the kernel's cache "
     "of the partition. Default: after file.delete.delay.ms.",
 )
+@click.option(
+    "--even-if-not-forwarded",
+    is_flag=True,
+    help="Delete also what 'logfs forward' has not sent yet. Default: such records refuse it.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array, an object a partition.")
-def trim(path: str, *, at_once: bool, as_json: bool) -> None:
+def trim(path: str, *, at_once: bool, even_if_not_forwarded: bool, as_json: bool) -> None:
     """Delete the records before a point; Kafka calls this DeleteRecords.
 
     PATH is DATA/TOPIC/PARTITION@FROM, or DATA/TOPIC@FROM for all partitions; DATA is a data
@@ -71,10 +76,16 @@ def trim(path: str, *, at_once: bool, as_json: bool) -> None:
             if address.partition is None:
                 numbers = [*store.partitions(address.topic)]
             logs = [store.partition(address.topic, n) for n in numbers if n is not None]
-            return trim_all(logs, address.keep, system_clock().now_ms(), at_once=at_once)
+            return trim_all(
+                logs,
+                address.keep,
+                system_clock().now_ms(),
+                at_once=at_once,
+                even_if_held=even_if_not_forwarded,
+            )
 
         def ask(daemon: Daemon) -> list[Trimmed]:
-            return daemon.trim(place.address, at_once=at_once)
+            return daemon.trim(place.address, at_once=at_once, even_if_held=even_if_not_forwarded)
 
         done = owner.act(place, ask, do, failures.progress())
     if as_json:

@@ -7,7 +7,7 @@ Names follow Kafka's, whose metrics the texts name: ``kafka.log:type=Log,name=Si
 from collections.abc import Callable, Iterator, Sequence
 
 from logfs.errors import LogfsError
-from logfs.fs.metrics import mirrors, remote
+from logfs.fs.metrics import forwards, mirrors, remote
 from logfs.fs.metrics.family import Family, Kind, Sample, counter
 from logfs.log.counters import APPEND_BOUNDS_S, FLUSH_BOUNDS_S, Histogram, LogCounters
 from logfs.log.losses import EXPIRED, KINDS, Loss
@@ -178,6 +178,7 @@ def families(logs: Sequence[ReadableLog], *, by_topic: bool = True) -> Iterator[
             topics.setdefault(log.topic_partition.topic, []).append(log)
     yield from _following(ordered, by_topic=by_topic)
     yield from mirrors.families(ordered)
+    yield from forwards.families(ordered)
     for name, text, of_counters in _OF_TOPICS:
         rows = [
             Sample((topic,), sum(of_counters(log.counters) for log in members))

@@ -14,6 +14,7 @@ from logfs.config import TopicConfig
 from logfs.disk.vfs import Disk
 from logfs.errors import CorruptRecordError
 from logfs.log.counters import CompactionStatus, LogCounters, PackingStatus
+from logfs.log.forwardfile import ForwardNotes
 from logfs.log.losses import CORRUPT, EXPIRED, Loss, LossFile, log_loss
 from logfs.log.reading import lookup
 from logfs.log.segments.segment import Segment
@@ -82,6 +83,7 @@ class ReadableState:
     is_unreadable: bool = False
     unflushed_since_ms: int | None = None
     residency: Residency | None = None
+    forward_notes: ForwardNotes = field(default_factory=ForwardNotes)
     directory: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -170,6 +172,12 @@ class ReadableLog(abc.ABC):
     def mirror_meta(self) -> dict[str, object] | None:
         """What ``.meta`` shows of the source that it is a mirror of; None: it is no mirror."""
         return None
+
+    @property
+    def forward_meta(self) -> list[dict[str, object]]:
+        """What ``.meta`` shows of the clusters that it is forwarded to."""
+        notes = self.state.forward_notes.read(self.disk, self.directory)
+        return [note.as_json(self.log_end_offset) for note in notes]
 
     @property
     def indexing(self) -> tuple[int, int] | None:

@@ -205,7 +205,7 @@ def find_leftovers(
 
 def _judge(file: str, name: str, bases: Collection[int]) -> Finding | None:
     parsed = names.parse_segment_file(name)
-    if name in _KNOWN:
+    if name in _KNOWN or names.is_forward_file(name):
         return None
     if parsed is not None and parsed.suffix is FileSuffix.NONE:
         if parsed.base_offset in bases or parsed.kind is FileKind.SNAPSHOT:

@@ -1,0 +1,396 @@
+"""Forwards: the partitions of a topic, one thread each, to a topic of a cluster.
+
+What is forwarded is read from the files, whether a daemon or another process writes them. What was
+acknowledged is noted in the partition directory, see ``logfs.log.forwardfile``: retention keeps the
+rest, and the daemon shows it.
+"""
+
+import logging
+import threading
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from logfs.disk.vfs import Lock, RootedDisk
+from logfs.disk.watching import Watch
+from logfs.errors import (
+    BrokerError,
+    ClusterRefusedError,
+    ClusterUnreachableError,
+    DeletedError,
+    LogfsError,
+    NoSuchPartitionError,
+)
+from logfs.kafka.cluster import NO_ID, Cluster, ClusterTopic
+from logfs.kafka.fetcher import Owner
+from logfs.kafka.forwarded import AskAgainError, ForwardedPartition, ForwardFailedError
+from logfs.kafka.shipping import Shaping
+from logfs.library.followed_directory import FollowedDirectory
+from logfs.log.forwardfile import (
+    FAILED,
+    NO_LIMIT,
+    RUNNING,
+    STOPPED,
+    ForwardFile,
+    ForwardIdentity,
+)
+from logfs.log.mirrorfile import read_mirror
+from logfs.log.names import format_forward_file, format_topic_id
+from logfs.records.compression import Compression
+from logfs.types import IsolationLevel, TopicPartition
+
+logger = logging.getLogger(__name__)
+
+_TICK_S = 0.2
+_SHOW_EVERY_S = 2.0
+_REFUSED_S = 10.0
+_UNKNOWN_TOPIC = 3
+_MOST_BYTES = 1_048_576
+"""A little less than Kafka's default of ``max.message.bytes``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForwardPlan:
+    """What is forwarded, and how.
+
+    Attributes:
+        topic: The local topic.
+        partitions: Those of its partitions; None: all, also those that are added.
+        bootstrap: The brokers as given.
+        destination: The topic there.
+        by_key: Spread records over all partitions by their keys; else each partition goes to the
+            partition with the same number.
+        compression: Codec of all batches; None: each keeps its own.
+        is_stamped: Records get the time at which they are sent.
+        hold_bytes: See ``ForwardIdentity``.
+        start: Where a new forward begins: ``start``, ``end``, or an offset. With ``resumes`` also
+            one that exists.
+        resumes: ``start`` is where to go on; ``start`` None means where it is noted.
+        until_now: End when everything that is here now was acknowledged.
+        skips_too_large: Leave out records that the destination does not take, as a loss.
+    """
+
+    topic: str
+    partitions: tuple[int, ...] | None
+    bootstrap: str
+    destination: str
+    by_key: bool = False
+    compression: Compression | None = None
+    is_stamped: bool = False
+    hold_bytes: int = NO_LIMIT
+    start: str | int | None = "start"
+    resumes: bool = False
+    until_now: bool = False
+    skips_too_large: bool = False
+
+
+@dataclass(slots=True)
+class _Lane:
+    partition: ForwardedPartition
+    thread: threading.Thread
+    watch: Watch
+    lock: Lock
+
+
+class Forward:
+    """Forwards a topic.
+
+    Args:
+        cluster: The cluster.
+        disk: The data directory; its files must be writable.
+        plan: What is forwarded.
+        say: Called with a line for people when something changes.
+
+    Attributes:
+        owner: Its ``stopping`` ends ``run``.
+    """
+
+    def __init__(
+        self, cluster: Cluster, disk: RootedDisk, plan: ForwardPlan, say: Callable[[str], None]
+    ) -> None:
+        self.owner = Owner()
+        self.when_ready: Callable[[], None] = lambda: None
+        self.when_alive: Callable[[str], None] = lambda _text: None
+        self._cluster = cluster
+        self._disk = disk
+        self._plan = plan
+        self._say = say
+        self._lanes: dict[int, _Lane] = {}
+        self._source: FollowedDirectory | None = None
+        self._is_ready = False
+        self._shown_s = 0.0
+
+    @property
+    def partitions(self) -> list[ForwardedPartition]:
+        """Every partition that is forwarded."""
+        return [lane.partition for lane in self._lanes.values()]
+
+    @property
+    def failures(self) -> list[str]:
+        """Why partitions do not go on."""
+        return [one.failure for one in self.partitions if one.failure]
+
+    @property
+    def losses(self) -> int:
+        """How often records were not forwarded that should have been."""
+        return sum(one.counts.losses for one in self.partitions)
+
+    def run(self) -> None:
+        """Forward until told to stop, or until everything was acknowledged.
+
+        Raises:
+            ClusterUnreachableError: No broker answered, at the first attempt.
+            ClusterRefusedError: The cluster refuses the client, or has no such topic.
+            LogfsError, OSError: There is no such topic, another process forwards it, or the files
+                cannot be used.
+        """
+        topic = self._destination()
+        self._source = FollowedDirectory(self._disk, lambda tp: tp.topic == self._plan.topic)
+        try:
+            self._open_new(self._source, topic)
+            if not self._lanes:
+                raise NoSuchPartitionError(f"topic {self._plan.topic} has no such partition here")
+            while not self.owner.stopping.is_set():
+                self.owner.wait(_TICK_S)
+                self._tick(self._source, topic)
+        finally:
+            self._end()
+
+    # Inside
+
+    def _destination(self) -> ClusterTopic:
+        """Return the destination; raise ClusterRefusedError if it does not exist."""
+        name = self._plan.destination
+        found = self._cluster.topics([name])[name]
+        if found.error == _UNKNOWN_TOPIC:
+            raise ClusterRefusedError(
+                f"the cluster has no topic {name}: make it first, with as many partitions as "
+                f"{self._plan.topic} has here"
+            )
+        if found.error:
+            raise ClusterRefusedError(f"topic {name}: error {found.error} of the cluster")
+        return found
+
+    def _open_new(self, source: FollowedDirectory, topic: ClusterTopic) -> None:
+        """Begin to forward partitions that are not forwarded yet."""
+        wanted = self._plan.partitions
+        for where in source.partitions():
+            number = where.partition
+            if number not in self._lanes and (wanted is None or number in wanted):
+                self._lanes[number] = self._open(source, topic, where)
+                self._lanes[number].thread.start()
+
+    def _open(self, source: FollowedDirectory, topic: ClusterTopic, where: TopicPartition) -> _Lane:
+        plan, log = self._plan, source.log(where)
+        self._refuse_loop(where)
+        number = zlib.crc32(f"{self._cluster.cluster_id}/{topic.name}".encode())
+        name = f"{where.directory}/{format_forward_file(number)}"
+        lock = self._disk.lock(f"{name}.lock")
+        try:
+            committed = log.snapshot.visible_end(IsolationLevel.READ_COMMITTED).offset
+            file = self._file(name, topic, (log.log_start_offset, committed))
+        except BaseException:
+            lock.close()
+            raise
+        shaping = Shaping(
+            file.identity.producer_id,
+            file.identity.producer_epoch,
+            _MOST_BYTES,
+            plan.compression,
+            is_stamped=plan.is_stamped,
+        )
+        watch = Watch()
+        watch.add([source.watched(where), source.data])
+
+        def look() -> bool:
+            has_more = source.look(log)
+            if log.is_deleted:
+                raise DeletedError(f"{where}: the topic has been deleted")
+            return has_more
+
+        partition = ForwardedPartition(
+            where, log, look, watch.wait, self._cluster, topic, file, shaping, self.owner.stopping
+        )
+        partition.skips_too_large = plan.skips_too_large
+        partition.resume_noted = plan.resumes
+        if plan.until_now:
+            partition.until = committed
+        thread = threading.Thread(
+            target=self._work, args=(partition, topic), name=f"forward-{where}", daemon=True
+        )
+        return _Lane(partition, thread, watch, lock)
+
+    def _refuse_loop(self, where: TopicPartition) -> None:
+        mirror = read_mirror(self._disk, where.directory)
+        if mirror is not None and mirror.cluster_id == self._cluster.cluster_id:
+            raise ClusterRefusedError(
+                f"{where} is a mirror of {mirror.describe()}, so it is not forwarded to the same "
+                "cluster"
+            )
+
+    def _file(self, name: str, topic: ClusterTopic, ends: tuple[int, int]) -> ForwardFile:
+        """Return what is noted of a partition, or begin a note with a producer of its own."""
+        plan = self._plan
+        topic_id = "" if topic.topic_id == NO_ID else format_topic_id(topic.topic_id)
+        try:
+            file = ForwardFile.open(self._disk, name)
+        except FileNotFoundError:
+            file = None
+        mode = "key" if plan.by_key else "same"
+        if file is not None and not (plan.resumes and plan.start is not None):
+            known = file.identity
+            if known.topic_id != topic_id:
+                raise ClusterRefusedError(
+                    f"topic {topic.name} was deleted and made again at the destination: it has id "
+                    f"{topic_id}, expected {known.topic_id}. --resume-at OFFSET begins with it"
+                )
+            if known.partitions != mode:
+                raise ClusterRefusedError(
+                    f"{name}: it was begun with --partitions {known.partitions}: go on with that, "
+                    "or begin again with --resume-at OFFSET"
+                )
+            changed = known._replace(bootstrap=plan.bootstrap, hold_bytes=plan.hold_bytes)
+            if changed != known:
+                file.change(changed)
+            return file
+        if file is not None:
+            file.close()
+        start = plan.start
+        if not isinstance(start, int):
+            start = ends[1] if start == "end" else ends[0]
+        producer_id, epoch = self._new_producer()
+        identity = ForwardIdentity(
+            self._cluster.cluster_id,
+            plan.bootstrap,
+            topic.name,
+            topic_id,
+            mode,
+            len(topic.leaders),
+            producer_id,
+            epoch,
+            start,
+            plan.hold_bytes,
+        )
+        return ForwardFile.create(self._disk, name, identity)
+
+    def _new_producer(self) -> tuple[int, int]:
+        waits = self._cluster.back_off()
+        while True:
+            try:
+                return self._cluster.new_producer_id()
+            except BrokerError as error:
+                if not error.is_retriable or self.owner.stopping.wait(waits.next_s()):
+                    raise
+
+    def _work(self, partition: ForwardedPartition, topic: ClusterTopic) -> None:
+        """Forward a partition, over everything that passes by itself. In its thread."""
+        waits, sent = self._cluster.back_off(), 0
+        while not self.owner.stopping.is_set():
+            try:
+                pause_s = self._run_once(partition)
+            except Exception as error:
+                logger.exception("a bug in logfs: %s is not forwarded", partition.where)
+                partition.failure = f"{partition.where}: a bug in logfs: {error!r}"
+                return
+            if pause_s is None:
+                return
+            if partition.counts.records > sent:
+                waits.succeeded()
+            sent = partition.counts.records
+            self.owner.stopping.wait(pause_s + waits.next_s())
+            with suppress(ClusterUnreachableError, ClusterRefusedError, BrokerError, OSError):
+                found = self._cluster.topics([topic.name])[topic.name]
+                if not found.error and found.topic_id != topic.topic_id:
+                    partition.failure = (
+                        f"{partition.where}: topic {topic.name} was deleted and made again at the "
+                        "destination: --resume-at OFFSET begins with it"
+                    )
+                    return
+                if not found.error:
+                    partition.use(found)
+
+    def _run_once(self, partition: ForwardedPartition) -> float | None:
+        """Forward until something stops it; returns how long to wait, None if it has ended."""
+        try:
+            partition.run()
+        except ForwardFailedError as error:
+            partition.failure = str(error)
+        except ClusterRefusedError as error:
+            self.owner.refusal = error
+            partition.error = str(error)
+            return _REFUSED_S
+        except (AskAgainError, ClusterUnreachableError, BrokerError, OSError) as error:
+            partition.error = str(error)
+            partition.counts.errors[type(error).__name__] += 1
+            logger.warning("%s: %s", partition.where, error)
+            return 0.0
+        except LogfsError as error:
+            partition.failure = str(error)
+        return None
+
+    def _tick(self, source: FollowedDirectory, topic: ClusterTopic) -> None:
+        refusal, self.owner.refusal = self.owner.refusal, None
+        if refusal is not None:
+            if not self._is_ready:
+                raise refusal
+            self._say(str(refusal))
+        partitions = self.partitions
+        if not self._is_ready and all(one.is_ready or one.failure for one in partitions):
+            self._is_ready = True
+            self.when_ready()
+        now_s = time.monotonic()
+        if now_s - self._shown_s >= _SHOW_EVERY_S:
+            self._shown_s = now_s
+            self.when_alive(self.summary())
+            self._show()
+            if not self._plan.until_now:
+                self._open_new(source, topic)
+        if not any(lane.thread.is_alive() for lane in self._lanes.values()):
+            self.owner.stopping.set()
+
+    def summary(self) -> str:
+        """Return the state in a sentence."""
+        lag = sum(one.lag for one in self.partitions)
+        failed = len(self.failures)
+        state = f"{len(self._lanes)} partitions to {self._plan.destination}, lag {lag} offsets"
+        return state + (f", {failed} failed" if failed else "")
+
+    def _show(self, *, is_last: bool = False) -> None:
+        """Note what ``.meta`` and the metrics show."""
+        now_ms = round(time.time() * 1000)
+        for one in self.partitions:
+            state = FAILED if one.failure else STOPPED if is_last else RUNNING
+            counts = one.counts
+            report: Mapping[str, object] = {
+                "state": state,
+                "error": (one.failure or one.error)[:1000],
+                "reported": now_ms,
+                "bytes": counts.bytes,
+                "records": counts.records,
+                "retries": counts.retries,
+                "losses": counts.losses,
+                "produce_seconds": round(counts.produce_s, 3),
+                "acknowledged": one.acknowledged_ms,
+            }
+            with suppress(OSError):
+                one.file.report(report)
+
+    def _end(self) -> None:
+        self.owner.stopping.set()
+        for lane in self._lanes.values():
+            lane.watch.wake()
+        for lane in self._lanes.values():
+            if lane.thread.ident is not None:
+                lane.thread.join()
+        self._show(is_last=True)
+        for lane in self._lanes.values():
+            try:
+                lane.partition.close()
+            finally:
+                lane.watch.close()
+                lane.lock.close()
+        self._cluster.close()
+        if self._source is not None:
+            self._source.close()

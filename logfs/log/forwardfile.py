@@ -1,0 +1,321 @@
+"""How far a partition was forwarded to a topic of a Kafka cluster: ``logfs.forward-NAME``.
+
+The file is in the partition directory; the process that forwards writes it, others only read it.
+Retention and trim keep the records from ``ForwardNote.held_offset`` on. All numbers are big-endian:
+
+    0-4095       identity   JSON, padded with spaces: ``ForwardIdentity`` with a version; written
+                            once, before the first record is sent
+    4096-8191    report     JSON, padded: what the process said last; not valid if it was torn
+    8192-8319    slot 0     the offset from which on records are held
+    8320 + 128p  slot 1+p   how far partition p of the destination has got
+
+A slot has two copies of 64 bytes. The one with the larger number whose checksum is right is valid.
+Writes go to the copy that is not known to be durable, so that a power cut leaves one of them:
+
+    0-7     number               int64   of the write; 0: never written
+    8-15    next offset          int64   local: every record before it was acknowledged
+    16-23   records              int64   that were acknowledged since the first
+    24-31   destination offset   int64   of the last of them; -1: none
+    32-39   time                 int64   of the last acknowledgement, epoch milliseconds
+    40-43   is clean             int32   1: nothing was under way when the process ended
+    44-47   CRC-32C              uint32  of bytes 0 to 43
+"""
+
+import contextlib
+import json
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from logfs.disk.vfs import Disk, File
+from logfs.errors import CorruptCheckpointError, UnsupportedFormatError
+from logfs.log import names
+from logfs.records.checksum import crc32c
+
+VERSION = 1
+RUNNING = "forwarding"
+STOPPED = "stopped"
+FAILED = "failed"
+NO_LIMIT = -1
+"""``ForwardIdentity.hold_bytes``: records are held however many they are."""
+NO_HOLD = 0
+_BLOCK_BYTES = 4096
+_SLOTS_AT = 2 * _BLOCK_BYTES
+_COPY_BYTES = 64
+_SLOT_BYTES = 2 * _COPY_BYTES
+_SLOT = struct.Struct(">qqqqqi")
+_CRC = struct.Struct(">I")
+
+
+class ForwardIdentity(NamedTuple):
+    """What is forwarded where, and as which producer.
+
+    Attributes:
+        cluster_id: Of the cluster, as it names itself.
+        bootstrap: Brokers, as given.
+        topic: The destination.
+        topic_id: Its id; empty if the cluster is too old to have ids.
+        partitions: ``same`` or ``key``.
+        spread_over: Partitions of the destination that records are spread over.
+        producer_id, producer_epoch: Of the batches that are sent.
+        first_offset: Local offset of the first record that is forwarded.
+        hold_bytes: How much retention keeps for it; ``NO_LIMIT``, or ``NO_HOLD``.
+    """
+
+    cluster_id: str
+    bootstrap: str
+    topic: str
+    topic_id: str
+    partitions: str
+    spread_over: int
+    producer_id: int
+    producer_epoch: int
+    first_offset: int
+    hold_bytes: int = NO_LIMIT
+
+    @property
+    def destination(self) -> str:
+        """The destination as an address."""
+        return f"kafka://{self.bootstrap}/{self.topic}"
+
+
+class ForwardPosition(NamedTuple):
+    """A slot; see the table of the module."""
+
+    next_offset: int
+    records: int = 0
+    destination_offset: int = -1
+    time_ms: int = 0
+    is_clean: bool = False
+
+
+class ForwardNote(NamedTuple):
+    """What a file says.
+
+    Attributes:
+        name: Of the file, without its directory.
+        held_offset: Records from this offset on were not acknowledged yet, as far as is known.
+        report: What the process said last; empty: nothing that can be read.
+    """
+
+    name: str
+    identity: ForwardIdentity
+    held_offset: int
+    acknowledged_ms: int
+    report: Mapping[str, Any]
+
+    def as_json(self, log_end_offset: int) -> dict[str, object]:
+        """Return what ``.meta`` shows."""
+        return {
+            "to": self.identity.destination,
+            "cluster_id": self.identity.cluster_id,
+            "held_offset": self.held_offset,
+            "lag_records": max(0, log_end_offset - self.held_offset),
+            "hold_bytes": self.identity.hold_bytes,
+            **self.report,
+            "acknowledged": max(self.acknowledged_ms, self.report.get("acknowledged", 0)) or None,
+        }
+
+
+class ForwardNotes:
+    """The forwards of a partition, read often: a directory is listed only if it changed."""
+
+    def __init__(self) -> None:
+        self._modified_ms = -1
+        self._names: tuple[str, ...] = ()
+
+    def read(self, disk: Disk, directory: str) -> list[ForwardNote]:
+        """Return them; none if the directory cannot be read."""
+        try:
+            modified_ms = disk.stat(directory).mtime_ms
+            if modified_ms != self._modified_ms:
+                files = disk.contents(directory).files
+                found = [name for name in files if names.is_forward_note(name)]
+                self._names = tuple(sorted(found))
+                self._modified_ms = modified_ms
+            return [read_note(disk, directory, name) for name in self._names]
+        except OSError:
+            return []
+
+
+@dataclass(slots=True)
+class _Slot:
+    """What is known of a slot: the number of the last write, and its copies."""
+
+    number: int
+    durable_copy: int
+    last_copy: int
+
+
+class ForwardFile:
+    """The file of a process that forwards. One thread; close it at the end."""
+
+    def __init__(self, disk: Disk, name: str, file: File) -> None:
+        self._disk = disk
+        self._file = file
+        self.name = name
+        self.identity = _identity(_block(file, 0), name)
+        self._slots: dict[int, _Slot] = {}
+        file.sync()  # so that every copy that is read is durable
+
+    @classmethod
+    def create(cls, disk: Disk, name: str, identity: ForwardIdentity) -> "ForwardFile":
+        """Write a new file, durable on return; replaces one that is there."""
+        disk.replace(name, _padded({"version": VERSION, **identity._asdict()}))
+        return cls.open(disk, name)
+
+    @classmethod
+    def open(cls, disk: Disk, name: str) -> "ForwardFile":
+        """Open a file that exists.
+
+        Raises:
+            FileNotFoundError: There is none.
+            CorruptCheckpointError, UnsupportedFormatError: Its identity does not parse.
+        """
+        return cls(disk, name, disk.open(name, write=True))
+
+    def change(self, identity: ForwardIdentity) -> None:
+        """Change what the identity says of holds and brokers; the positions stay."""
+        data = bytearray(self._file.pread(self._file.size(), 0))
+        data[:_BLOCK_BYTES] = _padded({"version": VERSION, **identity._asdict()})
+        self._disk.replace(self.name, bytes(data))
+        self._file.close()
+        self._file = self._disk.open(self.name, write=True)
+        self.identity = identity
+
+    def position(self, partition: int) -> ForwardPosition | None:
+        """Return how far a partition of the destination has got; None: nothing was sent to it."""
+        return self._read(1 + partition)
+
+    def held(self) -> ForwardPosition:
+        """Return the position that is held."""
+        return self._read(0) or ForwardPosition(self.identity.first_offset)
+
+    def put(self, partition: int, position: ForwardPosition) -> None:
+        """Note how far a partition of the destination has got; a kill does not lose it."""
+        self._write(1 + partition, position)
+
+    def hold(self, position: ForwardPosition) -> None:
+        """Make all positions durable, then note the position that is held.
+
+        In this order, so that after a power cut no position is before the one that is held.
+        """
+        self.sync()
+        self._write(0, position)
+
+    def report(self, values: Mapping[str, object]) -> None:
+        """Note what ``.meta`` and the metrics show."""
+        self._file.pwrite(_padded(dict(values)), _BLOCK_BYTES)
+
+    def sync(self) -> None:
+        """Make everything durable."""
+        self._file.sync()
+        for slot in self._slots.values():
+            slot.durable_copy = slot.last_copy
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _read(self, slot: int) -> ForwardPosition | None:
+        number, copy, found = _read_slot(self._file, slot)
+        if slot not in self._slots:
+            self._slots[slot] = _Slot(number, copy, copy)
+        return found
+
+    def _write(self, slot: int, position: ForwardPosition) -> None:
+        if slot not in self._slots:
+            self._read(slot)
+        known = self._slots[slot]
+        known.number, known.last_copy = known.number + 1, 1 - known.durable_copy
+        data = _SLOT.pack(known.number, *position[:4], int(position.is_clean))
+        at = _SLOTS_AT + _SLOT_BYTES * slot + _COPY_BYTES * known.last_copy
+        self._file.pwrite(data + _CRC.pack(crc32c(data)), at)
+
+
+def read_notes(disk: Disk, directory: str) -> Iterator[ForwardNote]:
+    """Read what is forwarded of a partition; a file that does not parse holds everything.
+
+    Raises:
+        OSError: The directory cannot be read.
+    """
+    for name in sorted(disk.contents(directory).files):
+        if names.is_forward_note(name):
+            with contextlib.suppress(FileNotFoundError):
+                yield read_note(disk, directory, name)
+
+
+def read_note(disk: Disk, directory: str, name: str) -> ForwardNote:
+    """Read one file; of one that does not parse only that it holds everything.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    path = f"{directory}/{name}"
+    file = disk.open(path)
+    try:
+        identity = _identity(_block(file, 0), path)
+        _, _, held = _read_slot(file, 0)
+        report = _parsed(_block(file, _BLOCK_BYTES)) or {}
+    except (CorruptCheckpointError, UnsupportedFormatError) as error:
+        unknown = ForwardIdentity("", "", "", "", "", 0, -1, -1, 0)
+        return ForwardNote(name, unknown, 0, 0, {"state": FAILED, "error": str(error)})
+    finally:
+        file.close()
+    offset = identity.first_offset if held is None else held.next_offset
+    return ForwardNote(name, identity, offset, 0 if held is None else held.time_ms, report)
+
+
+def _read_slot(file: File, slot: int) -> tuple[int, int, ForwardPosition | None]:
+    """Return the number of the last write, the copy that has it, and the position."""
+    best: tuple[int, int, ForwardPosition | None] = (0, 0, None)
+    data = file.pread(_SLOT_BYTES, _SLOTS_AT + _SLOT_BYTES * slot)
+    for number_of_copy in (0, 1):
+        at = _COPY_BYTES * number_of_copy
+        copy = data[at : at + _SLOT.size + _CRC.size]
+        if len(copy) < _SLOT.size + _CRC.size:
+            continue
+        number, offset, records, there, time_ms, is_clean = _SLOT.unpack_from(copy)
+        if number > best[0] and _CRC.unpack_from(copy, _SLOT.size)[0] == crc32c(copy[: _SLOT.size]):
+            best = (
+                number,
+                number_of_copy,
+                ForwardPosition(offset, records, there, time_ms, bool(is_clean)),
+            )
+    return best
+
+
+def _block(file: File, at: int) -> bytes:
+    return file.pread(_BLOCK_BYTES, at)
+
+
+def _padded(values: Mapping[str, object]) -> bytes:
+    data = json.dumps(values).encode()
+    return data[: _BLOCK_BYTES - 1].ljust(_BLOCK_BYTES - 1) + b"\n"
+
+
+def _parsed(data: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _identity(data: bytes, name: str) -> ForwardIdentity:
+    row = _parsed(data)
+    if row is None or "version" not in row:
+        raise CorruptCheckpointError(
+            f"{name} does not parse: expected JSON with a version. Restore it, or remove it to let "
+            "go of the records that it holds",
+            name,
+        )
+    if row.pop("version") != VERSION:
+        raise UnsupportedFormatError(
+            f"{name}: another version than {VERSION}, which this logfs reads: use a newer logfs"
+        )
+    types = ForwardIdentity.__annotations__
+    if row.keys() != types.keys() or any(type(row[key]) is not types[key] for key in row):
+        raise CorruptCheckpointError(f"{name}: expected the fields of a forward", name)
+    return ForwardIdentity(**row)

@@ -1,0 +1,111 @@
+"""A forward in this process, to a real broker."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import logfs
+from logfs.kafka.cluster import Cluster
+from logfs.kafka.forwarding import Forward, ForwardPlan
+from logfs.kafka.settings import ClientSettings, parse_bootstrap
+from logfs.machine.disks import disk_of
+from logfs.records.record import Record
+from tests.kafka.client import READ_COMMITTED, READ_UNCOMMITTED, Client
+from tests.processes import wait_until
+
+QUICK = {
+    "reconnect.backoff.ms": "50",
+    "reconnect.backoff.max.ms": "500",
+    "linger.ms": "0",
+}
+START_MS = 1_700_000_000_000
+
+
+def forward_plan(
+    bootstrap: str, topic: str, destination: str | None = None, **changes: object
+) -> ForwardPlan:
+    """Return a plan for all partitions; ``changes`` are those of ``ForwardPlan``."""
+    return ForwardPlan(topic, None, bootstrap, destination or topic, **changes)  # type: ignore[arg-type]
+
+
+class RunningForward:
+    """A forward in a thread, of a data directory that others write.
+
+    Attributes:
+        said: What it has told people.
+        error: What ended it.
+    """
+
+    def __init__(self, data: Path, plan: ForwardPlan, **properties: str) -> None:
+        settings = ClientSettings.from_properties(QUICK | properties)
+        cluster = Cluster(parse_bootstrap(f"kafka://{plan.bootstrap}")[0], settings)
+        self.said: list[str] = []
+        self.error: Exception | None = None
+        self.forward = Forward(cluster, disk_of(str(data)), plan, self.said.append)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def wait_until(self, holds: Callable[[], object], what: str) -> None:
+        wait_until(lambda: holds() or not self._thread.is_alive(), what)
+        assert holds(), (self.said, self.error, self.forward.failures)
+
+    def wait_for(self, position: int, partition: int = 0) -> None:
+        """Wait until every record below an offset was acknowledged."""
+        self.wait_until(
+            lambda: any(
+                one.position >= position
+                for one in self.forward.partitions
+                if one.where.partition == partition
+            ),
+            f"it is at {position}",
+        )
+
+    def wait_for_end(self) -> None:
+        wait_until(lambda: not self._thread.is_alive(), "the forward ended")
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def _run(self) -> None:
+        try:
+            self.forward.run()
+        except Exception as error:  # noqa: BLE001 - the test sees it
+            self.error = error
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.forward.owner.stopping.set()
+        self.forward.owner.want_look()
+        self._thread.join()
+
+
+def forward_now(data: Path, plan: ForwardPlan, **properties: str) -> Forward:
+    """Forward what is there now, and return the forward that has ended."""
+    with RunningForward(data, plan, **properties) as running:
+        running.wait_for_end()
+    assert running.error is None, running.error
+    assert not running.forward.failures
+    return running.forward
+
+
+def without_offsets(records: Sequence[Record]) -> list[Record]:
+    return [record._replace(offset=0) for record in records]
+
+
+def check_forwarded(
+    client: Client, data: Path, topic: str, destination: str | None = None, partition: int = 0
+) -> list[Record]:
+    """Compare every field and the order with what consumers of both levels read."""
+    level = logfs.IsolationLevel.READ_COMMITTED
+    with logfs.open(f"{data}/{topic}/{partition}", isolation_level=level) as local:
+        ours = without_offsets(list(local.read()))
+    for isolation in (READ_UNCOMMITTED, READ_COMMITTED):
+        theirs = client.consume(destination or topic, partition, isolation=isolation)
+        assert without_offsets(theirs) == ours, isolation
+    return ours

@@ -1,0 +1,116 @@
+"""Retention and trim keep what was not forwarded."""
+
+from datetime import UTC
+
+import pytest
+
+from logfs.errors import HeldError
+from logfs.log.forwardfile import (
+    NO_HOLD,
+    NO_LIMIT,
+    ForwardFile,
+    ForwardIdentity,
+    ForwardPosition,
+    read_note,
+)
+from logfs.log.reading.address import parse_partition_name
+from logfs.log.retention import apply_retention
+from logfs.log.trimming import offset_to_keep, trim
+from tests.log.support import DIRECTORY, Bench
+
+NAME = "logfs.forward-0000002a"
+PATH = f"{DIRECTORY}/{NAME}"
+CONFIG = {"internal.segment.bytes": "300", "retention.bytes": "0", "retention.ms": "-1"}
+WHERE = ForwardIdentity("cluster", "b1:9092", "there", "id", "same", 1, 7, 0, 0)
+
+
+def a_log() -> Bench:
+    bench = Bench(CONFIG)
+    bench.write(*(b"line %02d " % number + b"x" * 50 for number in range(20)))
+    return bench
+
+
+def forward_to(bench: Bench, hold_bytes: int = NO_LIMIT) -> ForwardFile:
+    return ForwardFile.create(bench.disk, PATH, WHERE._replace(hold_bytes=hold_bytes))
+
+
+def test_retention_deletes_what_was_forwarded_and_no_more() -> None:
+    bench = a_log()
+    file = forward_to(bench)
+    assert apply_retention(bench.log, bench.now_ms).segments == 0
+    file.hold(ForwardPosition(11))
+    assert apply_retention(bench.log, bench.now_ms).segments > 0
+    assert 5 < bench.log.log_start_offset <= 11
+    assert not bench.log.losses
+    file.hold(ForwardPosition(20))
+    apply_retention(bench.log, bench.now_ms)
+    assert bench.log.log_start_offset == 20
+
+
+@pytest.mark.allow_log("not forwarded")
+def test_beyond_its_limit_retention_wins_and_it_is_a_loss() -> None:
+    bench = a_log()
+    forward_to(bench, 700).hold(ForwardPosition(3))
+    apply_retention(bench.log, bench.now_ms)
+    start = bench.log.log_start_offset
+    assert 3 < start < 20
+    (loss,) = bench.log.losses
+    assert loss.kind == "not forwarded"
+    assert f"offsets 3 to {start - 1} were deleted before they were forwarded" in loss.detail
+
+
+def test_a_forward_without_a_hold_keeps_nothing() -> None:
+    bench = a_log()
+    forward_to(bench, NO_HOLD)
+    apply_retention(bench.log, bench.now_ms)
+    assert bench.log.log_start_offset == 20
+    assert not bench.log.losses
+
+
+def test_trim_refuses_to_delete_what_was_not_forwarded() -> None:
+    bench = a_log()
+    forward_to(bench).hold(ForwardPosition(8))
+    keep = parse_partition_name("0@offset=9", UTC)
+    offset = offset_to_keep(bench.log, keep, bench.now_ms)
+    with pytest.raises(HeldError, match=r"offsets from 8 on were not forwarded to kafka://b1"):
+        trim(bench.log, offset, bench.now_ms)
+    trim(bench.log, 8, bench.now_ms)
+    assert bench.log.log_start_offset == 8
+    trim(bench.log, 9, bench.now_ms, even_if_held=True)
+    assert bench.log.log_start_offset == 9
+
+
+def test_a_power_cut_leaves_positions_that_fit_each_other() -> None:
+    for seed in range(60):
+        bench = a_log()
+        file = forward_to(bench)
+        for number in range(1, 12):
+            file.put(0, ForwardPosition(number, number, 100 + number, number))
+            if number % 3 == 0:
+                file.hold(ForwardPosition(number))
+        bench.disk.crash(seed)
+        again = ForwardFile.open(bench.disk, PATH)
+        position, held = again.position(0), again.held()
+        assert position is not None
+        assert held.next_offset <= position.next_offset <= 11
+        assert position.next_offset >= 9  # which a sync made durable
+        assert position.records == position.next_offset
+        assert again.position(5) is None
+
+
+@pytest.mark.parametrize("data", [b"", b"{}", b'{"version": 1}', b'{"version": 9}'])
+def test_a_file_that_does_not_parse_holds_everything(data: bytes) -> None:
+    bench = a_log()
+    bench.put(NAME, data)
+    assert read_note(bench.disk, DIRECTORY, NAME).held_offset == 0
+    apply_retention(bench.log, bench.now_ms)
+    assert bench.log.log_start_offset == 0
+
+
+def test_a_report_that_is_torn_is_left_out() -> None:
+    bench = a_log()
+    file = forward_to(bench)
+    file.report({"state": "forwarding", "error": ""})
+    assert read_note(bench.disk, DIRECTORY, NAME).report["state"] == "forwarding"
+    bench.disk.open(PATH, write=True).pwrite(b"\xff{", 4096)
+    assert read_note(bench.disk, DIRECTORY, NAME).report == {}
