@@ -62,20 +62,26 @@ def by_cat(bench: Bench) -> Iterator[Row]:
 
 
 def line_by_line(bench: Bench) -> Iterator[Row]:
-    """One line a write(2): the median of the writes of a run."""
+    """One line a write(2): the median of the writes of a run; by Python, and with ``-o native``."""
     writes = bench.scaled(4000, 1000)
-    point = mount_logfs(bench, bench.directory / "data").point
-    (point / "t").mkdir()
+    mounts = [mount_logfs(bench, bench.directory / "data")]
+    mounts.append(mount_logfs(bench, bench.directory / "native", "native"))
+    for mount in mounts:
+        (mount.point / "t").mkdir()
     floor = mount_floor(bench).point
     plain = bench.directory / "plain"
     plain.touch()
     c_floor = mount_c_floor(bench).point
-    files = (point / "t" / "0", floor / "t" / "0", c_floor / "t" / "0", plain)
+    points = [*(mount.point for mount in mounts), floor, c_floor]
+    files = [*(point / "t" / "0" for point in points), plain]
     runs = [make_writer(path, writes, 0.5) for path in files]
-    *found, ordinary = alternate(runs, 2 * bench.pairs)
-    budgets = at_most(0.5, "x floor"), at_most(1.5, "x C floor")
-    title = "write(2) of one line, p50"
-    yield from beside_floors("line", title, "us", budgets, found, Samples("plain", "us", ordinary))
+    python, native, *floors, last = alternate(runs, 2 * bench.pairs)
+    ordinary, title = Samples("plain", "us", last), "write(2) of one line, p50"
+    limits = (at_most(2, "x floor"),)
+    yield from beside_floors("line", title, "us", limits, (python, *floors), ordinary)
+    limits = at_most(0.5, "x floor"), at_most(1.5, "x C floor")
+    title += ", -o native"
+    yield from beside_floors("line", title, "us", limits, (native, *floors), ordinary)
 
 
 def make_writer(path: Path, writes: int, part: float) -> Callable[[], float]:

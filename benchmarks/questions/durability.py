@@ -38,13 +38,19 @@ while True:
 
 def rows(bench: Bench) -> Iterator[Row]:
     """One writer; eight on eight partitions; eight on one. Plain: as many ordinary files."""
-    point = mount_logfs(bench, bench.directory / "data", f"num.partitions={_WRITERS}").point
+    floor = mount_floor(bench).point / "t"
+    for options, how in (((), ""), (("native",), ", -o native")):
+        yield from _rows(bench, options, how, floor)
+
+
+def _rows(bench: Bench, options: Sequence[str], how: str, floor: Path) -> Iterator[Row]:
+    data = bench.directory / f"data{len(options)}"
+    point = mount_logfs(bench, data, f"num.partitions={_WRITERS}", *options).point
     (point / "t").mkdir()
     partitions = [point / "t" / str(n) for n in range(_WRITERS)]
     files = [bench.directory / f"plain-{n}" for n in range(_WRITERS)]
     for file in files:
         file.touch()
-    floor = mount_floor(bench).point / "t"
     nothing = [floor / str(n) for n in range(_WRITERS)]
     appends = bench.scaled(1600, 400)
     for what, used, writers_each, limit in (
@@ -60,7 +66,7 @@ def rows(bench: Bench) -> Iterator[Row]:
                 ("logfs", "plain", "floor"), alternate(runs, bench.pairs), strict=True
             )
         )
-        title = f"write and fsync, {what}"
+        title = f"write and fsync, {what}{how}"
         yield compare("durable", title, at_least(limit, "x plain"), ours, theirs, least)
         both = 1 / (1 / theirs.median + 1 / least.median)
         yield compare(

@@ -29,7 +29,8 @@ for _ in range(int(sys.argv[2])):
 
 def capacity(bench: Bench) -> Iterator[Row]:
     """Processes that write as fast as they can: 16 on 16 partitions, and 64 on 16."""
-    point = mount_logfs(bench, bench.directory / "data", f"num.partitions={_PARTITIONS}").point
+    options = "native", f"num.partitions={_PARTITIONS}"
+    point = mount_logfs(bench, bench.directory / "data", *options).point
     (point / "t").mkdir()
     directories = (point / "t", mount_floor(bench).point / "t", mount_c_floor(bench).point / "t")
     lines = bench.scaled(160_000, 32_000)
@@ -39,7 +40,7 @@ def capacity(bench: Bench) -> Iterator[Row]:
     ):
         runs = [_writers(directory, writers, lines // writers) for directory in directories]
         found = alternate(runs, bench.pairs)
-        title = f"lines a second, {writers} writers, {_PARTITIONS} partitions"
+        title = f"lines a second, {writers} writers, {_PARTITIONS} partitions, -o native"
         yield from beside_floors("lines", title, "/s", budgets, found)
 
 

@@ -337,6 +337,7 @@ class PartitionLog(ReadableLog):
         """Let go of every file without writing anything."""
         with self.state.lock:
             snapshot = self.state.snapshot
+            self.state.lock.disarm()
             self._appender.active = self.state.end = None
             self.state.snapshot = snapshot  # without the end, which has the file of the log
             for segment in self.snapshot.segments:

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -222,3 +222,24 @@ def test_a_native_sync_that_fails_takes_the_log_offline(tmp_path: Path) -> None:
     assert log.offline is not None
     assert log.recovery_point == 3
     assert "LogOfflineError" in str(side.write(0, b"later\n"))
+
+
+def test_a_log_that_lets_go_of_its_files_has_none_open(tmp_path: Path) -> None:
+    side = Side(str(tmp_path), is_native=True)
+    for number in range(3):
+        side.write(0, b"line %d\n" % number)
+    assert side.native_writes
+    log = side.bench.log
+    assert open_logs(tmp_path)
+    log.close_files()
+    assert not open_logs(tmp_path)
+    assert log.log_end_offset == 3
+
+
+def open_logs(directory: Path) -> list[str]:
+    """The ``.log`` files in a directory that this process has open."""
+    names = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            names.append(str(entry.readlink()))
+    return [name for name in names if name.startswith(str(directory)) and name.endswith(".log")]

@@ -104,6 +104,13 @@ cdef class PartitionLock:
         partition.shown = &end.shown
         partition.is_armed = 1
 
+    def disarm(self):
+        """Leave the log to Python, and let go of its end, which has the file. With the lock."""
+        self.partition.is_armed = 0
+        self.partition.end = NULL
+        self.partition.shown = NULL
+        self.armed = None
+
     @property
     def is_armed(self):
         """Whether the thread may append."""
