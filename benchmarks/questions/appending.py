@@ -77,8 +77,8 @@ def line_by_line(bench: Bench) -> Iterator[Row]:
     runs = [make_writer(path, writes, 0.5) for path in files]
     python, native, *floors, last = alternate(runs, 2 * bench.pairs)
     ordinary, title = Samples("plain", "us", last), "write(2) of one line, p50"
-    limits = (at_most(2, "x floor"),)
-    yield from beside_floors("line", title, "us", limits, (python, *floors), ordinary)
+    by_python = (at_most(2, "x floor"),)
+    yield from beside_floors("line", title, "us", by_python, (python, *floors), ordinary)
     limits = at_most(0.5, "x floor"), at_most(1.5, "x C floor")
     title += ", -o native"
     yield from beside_floors("line", title, "us", limits, (native, *floors), ordinary)

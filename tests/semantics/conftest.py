@@ -15,7 +15,9 @@ _NUMBERS = count(1)
 def shared_mount(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mount]:
     """A mount for tests that leave its daemon alone."""
     directory = tmp_path_factory.mktemp("semantics")
-    with Mount(directory / "data", directory / "mnt") as mount:
+    # Retention would remove records of long ago, in the middle of any test.
+    options = ("log.initial.task.delay.ms=86400000",)
+    with Mount(directory / "data", directory / "mnt", *options) as mount:
         yield mount
 
 
