@@ -11,7 +11,8 @@ from benchmarks.runner import Bench, alternate, python_command, settle, shell_ru
 _BATCH_LINES = 160
 """About 16 KiB, what a producer sends at a time."""
 _PATTERNS = (("a literal", "0001234"), ("a regular expression", "^0*1234[0-9] the"))
-_GREP = 'exec grep -a "$1" "$2" > /dev/null'
+_GREP = 'grep -a "$1" "$2" | cat > /dev/null'
+"""Into a pipe: grep ends at the first match if its output is /dev/null."""
 
 
 def rows(bench: Bench) -> Iterator[Row]:
@@ -39,4 +40,4 @@ def rows(bench: Bench) -> Iterator[Row]:
 
 def _query(pattern: str, path: Path) -> Callable[[], float]:
     command = python_command("logfs", "cat", "--grep", pattern, path)
-    return shell_run('exec "$@" > /dev/null', *command)
+    return shell_run('"$@" | cat > /dev/null', *command)
