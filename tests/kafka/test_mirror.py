@@ -1,6 +1,7 @@
 """A mirror beside a real broker: the same bytes, over everything that happens to the source."""
 
 import hashlib
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -271,3 +272,26 @@ def test_records_that_the_source_has_lost_are_cut_after_a_copy(
         assert "offsets 100 to 149 were cut; a copy is in" in loss.detail
     check_equal(broker, data, "diverging")
     check_clean(running)
+
+
+def test_after_the_cluster_is_lost_a_broker_starts_on_a_copy_of_the_mirror(
+    broker_of_its_own: Broker, shared_broker: Broker, client: Client, data: Path
+) -> None:
+    client.create_topic("saved")
+    client.produce("saved", records(300), compression_type="lz4")
+    client.produce("saved", records(50, 300))
+    plan = plan_for(shared_broker.bootstrap, "saved", until_now=True)
+    with RunningMirror(data, plan) as running:
+        running.wait_for_end()
+    other = broker_of_its_own
+    Client(other.bootstrap).create_topic("saved")
+    other.stop()
+    for path in other.partition("saved").glob("0*"):
+        path.unlink()
+    for path in (data / "saved-0").glob("*.log"):
+        shutil.copy(path, other.partition("saved"))
+    for path in [other.data / ".kafka_cleanshutdown", *other.data.glob("*-checkpoint")]:
+        path.unlink()
+    other.start()
+    assert Client(other.bootstrap).consume("saved") == client.consume("saved")
+    assert Client(other.bootstrap).latest("saved") == 350
