@@ -209,7 +209,11 @@ class Broker:
     def _launch(self) -> bool:
         """Start the process; False if another one has taken a port in between."""
         command = jars.command(
-            "kafka.Kafka", [self._properties], heap=self._heap, flags=self._flags
+            "kafka.Kafka",
+            [self._properties],
+            heap=self._heap,
+            flags=self._flags,
+            has_storage="remote.log.storage.system.enable" in self.settings,
         )
         self._process.start(["setpriv", "--pdeathsig=KILL", "--", *command], cwd=self.directory)
         wait_until(self._has_started_or_ended, "the broker started")

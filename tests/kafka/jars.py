@@ -1,6 +1,7 @@
 """The jars of Kafka, and Java to run them.
 
-    python -m tests.kafka.jars      fetch the jars that pom.xml names, unless they are there
+    python -m tests.kafka.jars      fetch the jars that pom.xml names, unless they are there;
+                                    and those of storage.xml, for a broker with tiered storage
 
 They are kept outside the tree, in ``$XDG_CACHE_HOME/logfs`` (``~/.cache/logfs``), in a folder whose
 name holds the version and the checksum of the pom: another pom is another folder, and one that is
@@ -21,6 +22,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 POM = HERE / "pom.xml"
+STORAGE_POM = HERE / "storage.xml"
 LOG4J = HERE / "log4j2.properties"
 OLDEST_JAVA = 17
 SMALL = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
@@ -40,8 +42,17 @@ def version() -> str:
 
 def jars_directory() -> Path:
     """Return where the jars are, or will be."""
-    checksum = hashlib.sha256(POM.read_bytes()).hexdigest()[:8]
-    return cache() / f"kafka-{version()}-{checksum}"
+    return _directory_of(POM, "kafka")
+
+
+def storage_directory() -> Path:
+    """Return where Kafka's LocalTieredStorage is, or will be."""
+    return _directory_of(STORAGE_POM, "kafka-storage")
+
+
+def _directory_of(pom: Path, name: str) -> Path:
+    checksum = hashlib.sha256(pom.read_bytes()).hexdigest()[:8]
+    return cache() / f"{name}-{version()}-{checksum}"
 
 
 def cache() -> Path:
@@ -55,6 +66,7 @@ def install() -> Path:
     Raises:
         MissingError: Maven is missing or could not fetch them.
     """
+    fill(storage_directory(), STORAGE_POM)
     return fill(jars_directory(), POM)
 
 
@@ -135,6 +147,7 @@ def command(
     *,
     heap: str = "256m",
     flags: Sequence[str] = SMALL,
+    has_storage: bool = False,
 ) -> list[str]:
     """Return the command that runs a Java class of Kafka.
 
@@ -143,18 +156,27 @@ def command(
         arguments: Its arguments.
         heap: What Java may have.
         flags: How Java runs; the default is a small, quickly started machine.
+        has_storage: It knows LocalTieredStorage.
 
     Raises:
         MissingError: Java or the jars are missing.
     """
-    jars = jars_directory()
-    if not jars.is_dir():
-        raise MissingError(f"{jars} is missing: run make test, or python -m tests.kafka.jars")
+    places = [jars_directory(), *([storage_directory()] if has_storage else [])]
+    for place in places:
+        if not place.is_dir():
+            raise MissingError(f"{place} is missing: run make test, or python -m tests.kafka.jars")
     logging = f"-Dlog4j2.configurationFile={LOG4J}"
     if flags == SMALL and archive().exists():
         flags = (*SMALL, f"-XX:SharedArchiveFile={archive()}")
     machine = [f"-Xmx{heap}", *flags, logging]
-    return [java(), *machine, "-cp", f"{jars}/*", main, *map(str, arguments)]
+    return [
+        java(),
+        *machine,
+        "-cp",
+        ":".join(f"{place}/*" for place in places),
+        main,
+        *map(str, arguments),
+    ]
 
 
 if __name__ == "__main__":
