@@ -71,9 +71,10 @@ class Tiered:
         producer = client.producer(transactional_id="one")
         for number, end in enumerate((producer.commit, producer.abort, producer.commit)):
             producer.begin()
-            producer.send(TOPIC, records(5000 + number * 400, 400))
+            producer.send(TOPIC, records(5000 + number * 300, 300))
+            producer.flush()
             end()
-        client.produce(TOPIC, records(7000, 400))
+        client.produce(TOPIC, records(7000, 300))
         local = self.broker.partition(TOPIC)
         self.broker.wait_until(lambda: len(list(local.glob("*.log"))) == 1, "the segments went")
         start = int(next(local.glob("*.log")).stem)
@@ -91,7 +92,7 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
 
 
 def test_the_records_of_a_tiered_topic_are_those_of_a_consumer(tiered: Tiered) -> None:
-    assert len(tiered.stored) > len(tiered.committed) > 5000
+    assert len(tiered.stored) > len(tiered.committed) > 4000
     with logfs.open(f"{tiered.url}/{TOPIC}/0") as partition:
         assert list(partition.read()) == tiered.stored
         middle = tiered.stored[3000].offset
