@@ -19,6 +19,7 @@ from tests.mounting import logfs as run_logfs
 pytestmark = pytest.mark.kafka
 
 TOPIC = "orders"
+STORE = "kafka-tiered-storage"
 BEGIN_MS = 1_700_000_000_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
@@ -55,7 +56,7 @@ class Tiered:
                 "rlmm.config.remote.log.metadata.topic.num.partitions": "1",
             },
         )
-        self.url = f"file://{root}"
+        self.url = f"file://{root / STORE}"
         self.stored: list[Record] = []
         self.committed: list[Record] = []
 
