@@ -16,6 +16,8 @@ ARGS :=
 RERUNS := --reruns 1 --max-suite-reruns 5 --rerun-show-tracebacks --rerun-except Timeout \
 	--rerun-exclude-path tests/model --rerun-exclude-path tests/fs/test_kills.py \
 	--rerun-exclude-path tests/semantics/test_promise_2.py --rerun-exclude-path tests/restarts
+# Processes that run the tests: many of them wait for a disk or a broker. 0: all in this one.
+PROCESSES := 2
 # How long test-long goes on: stops of the model, kills of daemons, minutes for all of it (no limit if
 # empty), and the first seed of the model's schedules; each day has others.
 STOPS := 10000
@@ -35,7 +37,7 @@ demo: system-packages $(VENV)/.installed ## a guided tour on a mounted log
 test: connector remote ## all tests, those with a Kafka broker and with Spark too
 	@.ci/system-packages programs
 	@.ci/system-packages systemd
-	@$(WITH_VENV) python -m pytest $(RERUNS) $(ARGS)
+	@$(WITH_VENV) python -m pytest -n $(PROCESSES) --dist loadgroup $(RERUNS) $(ARGS)
 
 test-fast: $(VENV)/.installed ## the tests that need no mount and no network, under a minute
 	@$(WITH_VENV) python -m pytest -m "not fuse and not slow and not spark and not kafka and not programs" $(ARGS)

@@ -22,6 +22,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import threading
 from collections import Counter
@@ -37,6 +38,7 @@ from tests.remote.servers import Bucket, FaultProxy, FaultServer, ObjectServer
 
 FUSE_DEVICE = Path("/dev/fuse")
 _NUMBERS = itertools.count(1)
+_SPARK = Path(__file__).parent / "spark"
 
 # How long an example takes depends on what else runs; the blob repeats a failure elsewhere.
 # New examples at a desk; the same ones in CI, where a verdict must not depend on chance.
@@ -112,16 +114,27 @@ _COUNTS = pytest.StashKey[Counter[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Have a place for what long tests count."""
+    """Have a place for what long tests count; let programs that tests start take Ctrl-C."""
     config.stash[_COUNTS] = Counter()
+    if "PYTEST_XDIST_WORKER" in os.environ:  # it ignores SIGINT, which programs inherit
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave long tests out that were not asked for."""
+    """Leave long tests out that were not asked for; tell processes of tests what belongs together.
+
+    One process has all that starts Spark, and begins with it, since it takes longest. Elsewhere a
+    process gets a file at a time, with the broker or the server that its tests share.
+    """
     if "long" not in config.option.markexpr:
         left_out = [item for item in items if item.get_closest_marker("long") is not None]
         config.hook.pytest_deselected(items=left_out)
-        items[:] = [item for item in items if item not in left_out]
+        items[:] = [item for item in items if item.get_closest_marker("long") is None]
+    for item in items:
+        is_spark = _SPARK in item.path.parents
+        item.add_marker(pytest.mark.xdist_group("spark" if is_spark else str(item.path)))
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        items.sort(key=lambda item: _SPARK not in item.path.parents)
 
 
 def pytest_terminal_summary(
