@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from logfs.records.record import Record
     from logfs.types import IsolationLevel
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _WHERE = {
     "open": ("logfs.library.store", "open_partition"),
