@@ -48,7 +48,10 @@ _IDLE_CONNECTIONS = "64"
 _URL = re.compile(r"(s3|gs|az)://([^/?#]+)(?:/([^?#]*))?")
 _PAGE = 1000
 """Objects of one answer to a list."""
-_NEEDS_EXTRA = "the library obstore is not installed: pip install 'logfs[remote]'"
+_NEEDS_EXTRA = (
+    "the library obstore is missing: add it with 'sudo make install EXTRAS=remote', or with "
+    "'pip install obstore' in an environment of your own"
+)
 
 _T = TypeVar("_T")
 
