@@ -33,7 +33,7 @@ def capacity(bench: Bench) -> Iterator[Row]:
     point = mount_logfs(bench, bench.directory / "data", *options).point
     (point / "t").mkdir()
     directories = (point / "t", mount_floor(bench).point / "t", mount_c_floor(bench).point / "t")
-    lines = bench.scaled(160_000, 32_000)
+    lines = bench.scaled(64_000, 16_000)
     for writers, budgets in (
         (16, (at_least(4, "x floor"), at_least(0.6, "x C floor"))),
         (64, (at_least(1, "x floor"),)),
