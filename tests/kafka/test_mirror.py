@@ -191,7 +191,7 @@ def test_what_the_source_deleted_before_it_was_fetched_is_a_loss(
 def test_what_the_source_deletes_goes_here_too_unless_all_is_kept(
     keep_ms: str | None, shared_broker: Broker, client: Client, data: Path
 ) -> None:
-    topic = f"kept{keep_ms or ''}"
+    topic = f"deleted-records{keep_ms or ''}"
     client.create_topic(topic, max_message_bytes="54321")
     client.produce(topic, records(20))
     plan = plan_for(shared_broker.bootstrap, topic, keep_ms=keep_ms)
