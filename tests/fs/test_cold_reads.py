@@ -60,7 +60,8 @@ def test_a_scan_leaves_only_the_tail_in_memory(mount: Mount, lines: bytes, name:
     assert printed.count(b"\n") == lines.count(b"\n")
     cold, hot = halves(mount)
     assert max(map(cached, cold)) <= LITTLE_BYTES
-    assert [cached(log) for log in hot] == [log.stat().st_size for log in hot]
+    # The kernel may take a page of any file meanwhile.
+    assert all(cached(log) >= 0.9 * log.stat().st_size for log in hot)
 
 
 def test_pages_that_another_reader_has_warmed_stay_in_memory(mount: Mount, lines: bytes) -> None:
