@@ -104,7 +104,8 @@ def ignore(_text: str) -> None:
 def test_a_request_has_the_checked_fields_of_its_row() -> None:
     header = {"request": "trim", "names": ["orders@-1d"], "at_once": True, "unknown": 1}
     request = parse_request(header, b"", ignore)
-    assert (request.name, request.fields) == ("trim", {"names": ["orders@-1d"], "at_once": True})
+    fields = {"names": ["orders@-1d"], "at_once": True, "even_if_held": None}
+    assert (request.name, request.fields) == ("trim", fields)
 
 
 @pytest.mark.parametrize("name", REQUESTS)

@@ -5,6 +5,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ import pytest
 from logfs.cli.command_index import COMMANDS
 from logfs.control import frames, requests
 from logfs.errors import LogfsError
+from logfs.records.compression import decompressed_limit, limit_decompressed
 from tests.fuzz import control, directories, runner, sanitizing, targets
 from tests.mounting import Mount
 
@@ -25,6 +27,14 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
     sanitizing.build()
+
+
+@pytest.fixture(autouse=True)
+def _limit_as_before() -> Iterator[None]:
+    """A case sets the limit of what is decompressed."""
+    before = decompressed_limit()
+    yield
+    limit_decompressed(before)
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
