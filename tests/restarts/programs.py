@@ -82,6 +82,7 @@ def check_lines(point: Path, counts: list[int]) -> None:
         path = point / "t" / partition
         text = path.read_bytes()
         for line in text.decode().splitlines():
+            assert line.count(" ") == 2, line
             name, number, _ = line.split(" ")
             found.setdefault(name, []).append(int(number))
         for index, (written, _, _) in enumerate(WRITERS):
