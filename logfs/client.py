@@ -45,7 +45,7 @@ _CONNECT_AGAIN_S = 0.02
 _CONNECT_TRIES = 500
 _NEXT_DAEMON_TRIES = 3000
 """How often the next daemon is looked for after the end of one, for about a minute."""
-_UNSURE_TRIES = 500 * 4
+_UNSURE_TRIES = 1250
 """The same where it is not known whether another daemon follows."""
 _UNLIMITED = EncodeOptions(frames.MAX_PAYLOAD_BYTES, timestamp_after_max_ms=2**63 - 1)
 """The daemon refuses records by the limits of the topic, and chooses their compression."""
